@@ -1,0 +1,62 @@
+# Two images from one file: the operator, without numpy and pyarrow, and the converter, without kopf.
+#   docker build --target operator  -t dataprep-operator:0.1.0 .
+#   docker build --target converter -t dataprep-converter:0.1.0 .
+# BASE_IMAGE: anything with Python 3.11 or later as python3, with pip and venv; the code doesn't care where they are.
+ARG BASE_IMAGE=python:3.11-slim
+
+
+FROM ${BASE_IMAGE} AS operator-files
+COPY requirements/operator.txt /tmp/requirements.txt
+# The environment holds no pip of its own: the base's installs into it. Byte code is written once everything is there.
+RUN python3 -m venv --without-pip /opt/dataprep \
+ && python3 -m pip --python /opt/dataprep/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary :all: -r /tmp/requirements.txt
+COPY api/dataprep_api /tmp/packages/dataprep_api
+COPY operator/dataprep_operator /tmp/packages/dataprep_operator
+# Copied, not installed as a distribution: its dependencies are those of the converter. Byte code that is never compared with
+# its source holds on a read-only file system, whatever the times of the files.
+RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+    mv /tmp/packages/* "$packages"; \
+    find "$packages" -depth -type d \( -name tests -o -name __pycache__ \) -exec rm -rf {} +; \
+    /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"; \
+    printf '#!/opt/dataprep/bin/python -P\nimport sys\n\nfrom dataprep_operator.__main__ import main\n\nsys.exit(main())\n' > /opt/dataprep/bin/dataprep-operator; \
+    chmod 0755 /opt/dataprep/bin/dataprep-operator
+
+
+FROM ${BASE_IMAGE} AS operator
+# A name for the user: kopf and Hadoop clients ask for it, and USER answers when a cluster gives pods another number.
+RUN echo 'dataprep:x:65532:' >> /etc/group && echo 'dataprep:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd
+COPY --from=operator-files /opt/dataprep /opt/dataprep
+ENV PATH=/opt/dataprep/bin:/usr/local/bin:/usr/bin:/bin HOME=/tmp USER=dataprep PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 65532:65532
+EXPOSE 8080
+ENTRYPOINT ["dataprep-operator"]
+
+
+FROM ${BASE_IMAGE} AS converter-files
+COPY requirements/converter.txt /tmp/requirements.txt
+RUN python3 -m venv --without-pip /opt/dataprep \
+ && python3 -m pip --python /opt/dataprep/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary :all: -r /tmp/requirements.txt
+COPY api/dataprep_api /tmp/packages/dataprep_api
+COPY converter/dataprep_converter /tmp/packages/dataprep_converter
+# Left out: headers and tests of the libraries, which no program runs.
+RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+    mv /tmp/packages/* "$packages"; \
+    find "$packages" -depth -type d \( -name tests -o -name __pycache__ -o -path '*/pyarrow/include' -o -path '*/pyarrow/src' \) -exec rm -rf {} +; \
+    /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"; \
+    for script in dataprep=cli kubectl-dataprep=cli convert_to_records=convert_to_records; do \
+        printf '#!/opt/dataprep/bin/python -P\nimport sys\n\nfrom dataprep_converter.%s import main\n\nsys.exit(main())\n' "${script#*=}" > "/opt/dataprep/bin/${script%=*}"; \
+        chmod 0755 "/opt/dataprep/bin/${script%=*}"; \
+    done
+
+
+FROM ${BASE_IMAGE} AS converter
+# Kerberos for HDFS: --build-arg APT_PACKAGES=libgssapi-krb5-2
+ARG APT_PACKAGES=""
+RUN if [ -n "${APT_PACKAGES}" ]; then \
+        apt-get update -q && apt-get install -q -y --no-install-recommends ${APT_PACKAGES} && rm -rf /var/lib/apt/lists/*; \
+    fi
+RUN echo 'dataprep:x:65532:' >> /etc/group && echo 'dataprep:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd
+COPY --from=converter-files /opt/dataprep /opt/dataprep
+ENV PATH=/opt/dataprep/bin:/usr/local/bin:/usr/bin:/bin HOME=/tmp USER=dataprep PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 65532:65532
+ENTRYPOINT ["dataprep"]

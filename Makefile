@@ -1,0 +1,99 @@
+# Everything a developer or a new user types. `.ci/run` uses the same words.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SOURCES := api operator converter tests
+export PYTHONPATH := tests/cluster
+export PYTHONSAFEPATH := 1
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# --- set-up: nothing to do by hand -------------------------------------------------------------------------------
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV) || { apt-get update -q && apt-get install -q -y --no-install-recommends python3-venv && $(PYTHON) -m venv $(VENV); }
+
+$(VENV)/.demo: requirements/demo.txt pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements/demo.txt
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+$(STAMP): requirements/dev.txt requirements/interop.txt pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/interop.txt
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(VENV)/.demo $@
+
+.PHONY: install
+install: $(STAMP) ## make .venv with all that lint and tests need
+
+# --- a look at it ------------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: $(VENV)/.demo ## convert real MNIST digits to TFRecord shards on this machine, verify and show them
+	$(BIN)/python examples/demo.py
+
+# --- quality -----------------------------------------------------------------------------------------------------
+
+.PHONY: format
+format: $(STAMP) ## format the code
+	$(BIN)/ruff check --fix --quiet $(SOURCES) examples
+	$(BIN)/ruff format $(SOURCES) examples
+
+.PHONY: lint
+lint: $(STAMP) ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check $(SOURCES) examples
+	$(BIN)/ruff format --check $(SOURCES) examples
+	$(BIN)/mypy
+	PYTHONPATH=api:operator:converter $(BIN)/lint-imports
+
+.PHONY: generate
+generate: $(STAMP) ## write the CRD, the chart's copy and the generated docs from the models
+	$(BIN)/python -m dataprep_api.crd
+	$(BIN)/python -m dataprep_api.reasons_page
+
+.PHONY: verify
+verify: $(STAMP) ## fail when a generated file is stale
+	$(BIN)/python -m dataprep_api.crd --check
+	$(BIN)/python -m dataprep_api.reasons_page --check
+
+.PHONY: test
+test: $(STAMP) ## all tests; the cluster's parts are built in the background while the unit tests run
+	$(BIN)/pytest -q --durations=15
+
+.PHONY: test-unit
+test-unit: $(STAMP) ## only what needs no server and no cluster
+	$(BIN)/pytest -q -m "not store and not cluster and not interop"
+
+.PHONY: e2e
+e2e: $(STAMP) ## only the tests on the cluster
+	$(BIN)/pytest -q -m cluster
+
+# --- image, cluster, locks ---------------------------------------------------------------------------------------
+
+.PHONY: image
+image: $(STAMP) ## build both images with buildah
+	$(BIN)/python -m workbench images
+
+.PHONY: cluster-up
+cluster-up: $(STAMP) ## start the test cluster and the store servers, and say how to use them
+	$(BIN)/python -m workbench up
+
+.PHONY: cluster-down
+cluster-down: $(STAMP) ## stop them
+	$(BIN)/python -m workbench down
+
+.PHONY: lock
+lock: $(STAMP) ## write the lock files from pyproject.toml
+	UV=$(BIN)/uv PYTHON=$(BIN)/python requirements/lock
+
+.PHONY: clean
+clean: ## remove what was built here
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache demo-output

@@ -1,0 +1,11 @@
+"""What the operator, the converter and the cluster agree on: the API `dataprep.io/v1alpha1` and the records they exchange.
+
+Nothing here does input or output. The operator and the converter both import this package and never each other.
+"""
+
+GROUP = "dataprep.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "DataPrepJob"
+PLURAL = "dataprepjobs"
+SHORT_NAME = "dpj"

@@ -1,0 +1,71 @@
+"""A whole `DataPrepJob`, as it is written in YAML and stored by the API server."""
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError
+
+from dataprep_api import API_VERSION, KIND
+from dataprep_api.errors import Fault, SpecError
+from dataprep_api.params import fill
+from dataprep_api.spec import DataPrepJobSpec, Model, Open
+from dataprep_api.status import DataPrepJobStatus
+from dataprep_api.suggest import did_you_mean
+
+
+class Metadata(Open):
+    """Metadata of the object; only the name matters here."""
+
+    name: str = Field(min_length=1, max_length=253)
+
+
+class DataPrepJob(Model):
+    """Turns raw data into shards that training reads."""
+
+    api_version: Literal["dataprep.io/v1alpha1"] = API_VERSION  # type: ignore[assignment]  # the constant is that literal
+    kind: Literal["DataPrepJob"] = KIND  # type: ignore[assignment]  # the constant is that literal
+    metadata: Metadata
+    spec: DataPrepJobSpec
+    status: DataPrepJobStatus | None = None
+
+    @classmethod
+    def parse(cls, document: object) -> Self:
+        """The job in `document` with `${NAME}` filled from `spec.params`. Raises SpecError with every fault found, each with its field path."""
+        if not isinstance(document, dict):
+            raise SpecError([Fault("", f"expected a mapping with apiVersion, kind, metadata and spec, got {type(document).__name__}")])
+        filled = _with_params(document)
+        try:
+            # By alias only: `file_name` would be read here and pruned by the API server.
+            return cls.model_validate(filled, by_alias=True, by_name=False)
+        except ValidationError as exc:
+            raise SpecError([_fault(cls, error) for error in exc.errors()]) from exc
+
+
+_FILLED = ("source", "features", "labels", "transforms", "splits", "output", "stores")
+
+
+def _with_params(document: dict[str, Any]) -> dict[str, Any]:
+    spec = document.get("spec")
+    if not isinstance(spec, dict):
+        return document
+    params = spec.get("params") or {}
+    if not isinstance(params, dict):
+        return document
+    known = {str(name): str(value) for name, value in params.items()}
+    filled = {key: fill(value, known, path=f"spec.{key}") if key in _FILLED else value for key, value in spec.items()}
+    return document | {"spec": filled | ({"params": known} if known else {})}
+
+
+def _fault(root: type[Model], error: Any) -> Fault:
+    """One pydantic error in the user's words. Any: pydantic's ErrorDetails is a plain dict."""
+    location = error["loc"]
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+    if error["type"] == "extra_forbidden":
+        return Fault(path, f"unknown field{did_you_mean(root, location)}")
+    if error["type"] == "missing":
+        return Fault(path, "is required")
+    message = error["msg"].removeprefix("Value error, ")
+    given = error.get("input")
+    shown = f", got {given!r}" if isinstance(given, str | int | float) and "got " not in message else ""
+    return Fault(path, message + shown)

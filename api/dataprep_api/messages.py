@@ -1,0 +1,160 @@
+"""What pods tell the operator: termination messages (at most 4,096 bytes of JSON) and progress reports.
+
+The operator parses both as untrusted input: whoever may run a pod can write anything there.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from dataprep_api.errors import MessageError
+from dataprep_api.reasons import Reason
+from dataprep_api.spec import Model
+from dataprep_api.status import Count, LabelStatus, LongUri, OutputFile, RecordProgress, Sha256, SplitStatus
+
+TERMINATION_LIMIT = 4096
+PROGRESS_LIMIT = 4096
+PROGRESS_PATH = "/v1/progress"
+TOKEN_AUDIENCE = "dataprep-operator"  # noqa: S105  # a name, not a secret
+
+
+class BadRecord(Model):
+    """One record that was left out: where it came from and why."""
+
+    uri: LongUri
+    row: Count | None = None
+    """Row, line or sample number within the input, from 0."""
+    reason: Annotated[str, Field(max_length=512)]
+
+
+class PlanResult(Model):
+    """The plan step's result."""
+
+    kind: Literal["plan"] = "plan"
+    run_id: Annotated[str, Field(max_length=64)]
+    plan_sha256: Sha256
+    plan_uri: LongUri
+    tasks: Count
+    shards: Count
+    records: Count
+    bytes_in: Count
+    splits: Annotated[list[SplitStatus], Field(max_length=16)] = []
+    labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
+    reused: bool = False
+    """A finished data set of the same run id was found: there is nothing to convert or commit, and `commit` holds it."""
+    commit: "CommitResult | None" = None
+    warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
+
+
+class CommitResult(Model):
+    """The commit step's result: the truth, summed from the shards' reports and checked against the store."""
+
+    kind: Literal["commit"] = "commit"
+    run_id: Annotated[str, Field(max_length=64)]
+    manifest_uri: LongUri
+    manifest_sha256: Sha256
+    files: Count
+    records: RecordProgress
+    bytes_in: Count
+    bytes_out: Count
+    splits: Annotated[list[SplitStatus], Field(max_length=16)] = []
+    outputs: Annotated[list[OutputFile], Field(max_length=50)] = []
+    """Every file, or none when they don't fit."""
+    bad: Annotated[list[BadRecord], Field(max_length=20)] = []
+    warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
+
+
+class WorkResult(Model):
+    """One task's result."""
+
+    kind: Literal["work"] = "work"
+    index: Count
+    shards_done: Count
+    shards_skipped: Count
+    """Shards that had a report already."""
+    records: RecordProgress
+    bytes_out: Count
+
+
+class FailureResult(Model):
+    """Why a step failed."""
+
+    kind: Literal["failure"] = "failure"
+    reason: Reason
+    message: Annotated[str, Field(max_length=2048)]
+    exit_code: int
+    index: Count | None = None
+    shard: Annotated[str, Field(max_length=256)] | None = None
+    input: LongUri | None = None
+
+
+Termination = Annotated[PlanResult | CommitResult | WorkResult | FailureResult, Field(discriminator="kind")]
+_TERMINATION: TypeAdapter[PlanResult | CommitResult | WorkResult | FailureResult] = TypeAdapter(Termination)
+
+
+class ProgressReport(Model):
+    """One worker pod's counts since it started its task. Absolute numbers, so that a lost or doubled report does no harm."""
+
+    job: Annotated[str, Field(max_length=253)]
+    """Name of the DataPrepJob; its namespace and the pod's name and uid are in the token."""
+    attempt: Count
+    index: Count
+    sequence: Count
+    """Rises with each report of the pod; an older one is dropped."""
+    shards_done: Count = 0
+    shards_active: Count = 0
+    records: RecordProgress = RecordProgress()
+    bytes_in: Count = 0
+    bytes_out: Count = 0
+
+
+class ProgressReply(Model):
+    """The operator's answer: how long to wait before the next report."""
+
+    next_report_seconds: Annotated[float, Field(ge=0.2, le=300)] = 5.0
+
+
+def dump(message: PlanResult | CommitResult | WorkResult | FailureResult) -> str:
+    """The message as JSON of at most 4,096 bytes. Lists of a result are shortened, the longest last, until it fits."""
+    for shortened in _shorter_and_shorter(message):
+        text = shortened.model_dump_json(by_alias=True, exclude_none=True)
+        if len(text.encode()) <= TERMINATION_LIMIT:
+            return text
+    raise MessageError(f"a {message.kind} message of {len(text)} bytes can't be shortened to {TERMINATION_LIMIT}")
+
+
+def _shorter_and_shorter(
+    message: PlanResult | CommitResult | WorkResult | FailureResult,
+) -> Sequence[PlanResult | CommitResult | WorkResult | FailureResult]:
+    if isinstance(message, CommitResult):
+        few = message.model_copy(update={"bad": message.bad[:3], "warnings": message.warnings[:3]})
+        no_files = few.model_copy(update={"outputs": []})
+        return [message, few, no_files, _bare(message), _bare(message).model_copy(update={"splits": []})]
+    if isinstance(message, PlanResult):
+        labels = [label.model_copy(update={"classes": label.classes[:20]}) for label in message.labels]
+        few_plan = message.model_copy(update={"labels": labels})
+        small = few_plan.model_copy(update={"commit": message.commit and _bare(message.commit), "warnings": message.warnings[:3]})
+        bare = small.model_copy(update={"labels": [], "warnings": []})
+        no_splits: dict[str, object] = {"splits": [], "commit": bare.commit and bare.commit.model_copy(update={"splits": []})}
+        return [message, few_plan, small, bare, bare.model_copy(update=no_splits)]
+    if isinstance(message, FailureResult):
+        long = {"message": message.message[:900], "input": (message.input or "")[:500] or None}
+        return [message, message.model_copy(update=long), message.model_copy(update={"message": message.message[:250], "input": None})]
+    return [message]
+
+
+def _bare(commit: CommitResult) -> CommitResult:
+    return commit.model_copy(update={"outputs": [], "bad": [], "warnings": []})
+
+
+def parse(text: str) -> PlanResult | CommitResult | WorkResult | FailureResult:
+    """A termination message. Raises MessageError when it isn't one of ours."""
+    # Replaced, because half a surrogate pair, which JSON can hold, has no bytes.
+    size = len(text.encode(errors="replace"))
+    if size > TERMINATION_LIMIT:
+        raise MessageError(f"a termination message has at most {TERMINATION_LIMIT} bytes, got {size}")
+    try:
+        return _TERMINATION.validate_json(text)
+    except ValidationError as exc:
+        raise MessageError(f"not a termination message of dataprep: {exc.errors()[0]['msg']}") from exc

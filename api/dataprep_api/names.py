@@ -1,0 +1,123 @@
+"""Names: children on the cluster, files beside the output, shards."""
+
+import re
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+from dataprep_api import GROUP
+
+# --- on the cluster -----------------------------------------------------------------------------------------------
+
+LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+MANAGED_BY: Final = "dataprep-operator"
+LABEL_JOB: Final = f"{GROUP}/job"
+"""Name of the DataPrepJob, cut to 63 characters, on every child and pod."""
+LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
+LABEL_STEP: Final = f"{GROUP}/step"
+"""plan, convert or commit."""
+LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
+ANNOTATION_RETRY: Final = f"{GROUP}/retry"
+SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
+
+
+def child_base(name: str, uid: str) -> str:
+    """The common beginning of a job's children: `<name cut to 40, dots to dashes>-<6 hex of the uid>`."""
+    return f"{name[:40].replace('.', '-').rstrip('-')}-{uid.replace('-', '')[:6]}"
+
+
+def label_value(name: str) -> str:
+    """`name` as a label value: at most 63 characters, ending in a letter or digit."""
+    return name[:63].rstrip("-._")
+
+
+# --- beside the output ----------------------------------------------------------------------------------------------
+
+SIDE: Final = "_dataprep"
+SUCCESS: Final = "_SUCCESS"
+OWNER: Final = f"{SIDE}/OWNER"
+
+
+def run_folder(run_id: str) -> str:
+    """Folder of a run's plan, reports and manifest, relative to the output."""
+    return f"{SIDE}/{run_id}"
+
+
+def plan_file(run_id: str) -> str:
+    """The plan's head."""
+    return f"{run_folder(run_id)}/plan.json"
+
+
+def units_file(run_id: str) -> str:
+    """The plan's units, one row each."""
+    return f"{run_folder(run_id)}/units.parquet"
+
+
+def report_file(run_id: str, shard: int) -> str:
+    """The report of one shard; its presence is the shard's commit."""
+    return f"{run_folder(run_id)}/reports/{shard:08d}.json"
+
+
+def manifest_file(run_id: str) -> str:
+    """The manifest of a finished run."""
+    return f"{run_folder(run_id)}/manifest.json"
+
+
+# --- URIs ---------------------------------------------------------------------------------------------------------------
+
+
+def join(uri: str, relative: str) -> str:
+    """`relative` below the folder `uri`."""
+    return f"{uri.rstrip('/')}/{relative}"
+
+
+def normalised(uri: str) -> str:
+    """One spelling for one place: scheme and host in lower case, `file://` dropped, no doubled or closing slash, no dot segments."""
+    parts = urlsplit(uri)
+    segments: list[str] = []
+    for segment in parts.path.split("/"):
+        if segment == ".." and segments:
+            segments.pop()
+        elif segment not in ("", ".", ".."):
+            segments.append(segment)
+    path = "/" + "/".join(segments) if parts.path.startswith("/") or parts.netloc else "/".join(segments)
+    if parts.scheme in ("", "file"):
+        return path
+    return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), path, "", "")).rstrip("/")
+
+
+# --- shards ---------------------------------------------------------------------------------------------------------------
+
+_FIELD = re.compile(r"\{([^{}]*)\}")
+_KNOWN = ("split", "shard", "shards", "ext")
+
+
+def file_name_template(template: str | None, *, shards: int) -> str:
+    """The given template, or the default for that number of shards."""
+    if template is not None:
+        return template
+    return "{split}.{ext}" if shards <= 1 else "{split}-{shard}-of-{shards}.{ext}"
+
+
+def file_name(template: str, *, split: str, shard: int, shards: int, ext: str) -> str:
+    """One shard's file name. Numbers have five digits, more when there are more than 99,999 shards."""
+    width = max(5, len(str(shards)))
+    return template.format(split=split, shard=f"{shard:0{width}d}", shards=f"{shards:0{width}d}", ext=ext)
+
+
+def template_fault(template: str, *, several_splits: bool, several_shards: bool) -> str | None:
+    """What is wrong with a file name template, or None."""
+    unknown = [name for name in _FIELD.findall(template) if name not in _KNOWN]
+    if unknown:
+        return f"unknown field {{{unknown[0]}}} in the file name; known: {', '.join('{' + name + '}' for name in _KNOWN)}"
+    if "{" in _FIELD.sub("", template) or "}" in _FIELD.sub("", template):
+        return "unbalanced brace in the file name"
+    segments = template.split("/")
+    if any(segment in ("", ".", "..") for segment in segments):
+        return "the file name must be a relative path without empty, . or .. segments"
+    if any(segment[0] in "_." for segment in segments):
+        return "no part of the file name may begin with _ or . (such files are hidden from Spark and Hadoop)"
+    if several_splits and "{split}" not in template:
+        return "the file name must contain {split} when there are several splits"
+    if several_shards and "{shard}" not in template:
+        return "the file name must contain {shard} when a split has several shards"
+    return None

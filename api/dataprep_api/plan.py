@@ -1,0 +1,118 @@
+"""The plan: every sample's place in a split and a shard, decided before any work starts.
+
+A plan is `plan.json` (this model) and `units.parquet`. A *unit* is a part of the input that can be read on its own: an image
+file, an IDX file, a run of rows of a CSV file. Samples are numbered 0, 1, … over the units in order; a split is a set of
+these numbers, given by ranges and, for fractions, a hash interval; a shard is a run of a split's ranks. So nothing is stored
+per sample or per shard, and every worker derives the same answer.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from dataprep_api import canonical, names
+from dataprep_api.spec import Model
+
+HASH_BLOCK = 65_536
+"""Samples of a block: for splits by fraction the plan counts each block's members."""
+
+
+class HashInterval(Model):
+    """Samples whose 64-bit hash h has low <= h < high."""
+
+    seed: int
+    low: int
+    high: int
+
+
+class SplitPlan(Model):
+    """One split: which samples, how many shards."""
+
+    name: str
+    ranges: list[tuple[int, int]]
+    """Half-open ranges of sample numbers, ascending."""
+    hash: HashInterval | None = None
+    """Only samples of this interval."""
+    block_counts: list[int] | None = None
+    """With `hash`: members of each block of HASH_BLOCK samples of the ranges laid end to end."""
+    records: int
+    shards: int
+    template: str
+    """File name template."""
+
+
+class PlanHead(Model):
+    """`plan.json`."""
+
+    version: int = 1
+    run_id: str
+    encoding_version: int
+    spec_sha256: str
+    inputs_sha256: str
+    """Digest over every unit's path, size and pin."""
+    units_sha256: str
+    """Digest of `units.parquet`."""
+    reader: str
+    """Registry key of the source."""
+    reader_state: dict[str, Any] = {}
+    """What the reader froze while planning: columns and types, class list, roots. JSON values; each reader knows its own form."""
+    samples: int
+    bytes_in: int
+    ignored: int = 0
+    """Files that the source's filter left out."""
+    shuffle_seed: int | None = None
+    splits: list[SplitPlan]
+    extension: str
+    tasks: int
+    warnings: list[str] = []
+
+    def to_bytes(self) -> bytes:
+        """The file's bytes, canonical."""
+        return canonical.dumps(self.model_dump(mode="json", by_alias=True))
+
+    @property
+    def shards(self) -> int:
+        """Number of shards of all splits."""
+        return sum(split.shards for split in self.splits)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file to be made: the records of ranks first … first+records-1 of its split."""
+
+    number: int
+    """Number among all shards, from 0."""
+    split: str
+    index: int
+    """Number within the split, from 0."""
+    file: str
+    """Path relative to the output."""
+    first: int
+    records: int
+
+
+def shards(plan: PlanHead) -> Iterator[Shard]:
+    """All shards in order: sizes within a split differ by at most one record."""
+    number = 0
+    for split in plan.splits:
+        for index in range(split.shards):
+            first, after = (split.records * k // split.shards for k in (index, index + 1))
+            file = names.file_name(split.template, split=split.name, shard=index, shards=split.shards, ext=plan.extension)
+            yield Shard(number=number, split=split.name, index=index, file=file, first=first, records=after - first)
+            number += 1
+
+
+def task(plan: PlanHead, index: int) -> list[Shard]:
+    """The shards of one task: a run of the shards in order."""
+    first, after = (plan.shards * k // plan.tasks for k in (index, index + 1))
+    return [shard for shard in shards(plan) if first <= shard.number < after]
+
+
+class Owner(Model):
+    """`_dataprep/OWNER`: the run that may write to the output."""
+
+    run_id: str
+    epoch: Annotated[int, Field(ge=1)] = 1
+    """Rises when another run takes over."""

@@ -1,0 +1,109 @@
+"""Condition types and reasons, each in one place with the sentence that documents it (`docs/reasons.md` is made from this list).
+
+Reasons are part of the API: scripts compare them. A reason may be added, never renamed.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+
+class ConditionType(StrEnum):
+    """At most eight, all of them metav1 conditions."""
+
+    VALIDATED = "Validated"
+    RUNNING = "Running"
+    SUSPENDED = "Suspended"
+    OUTPUT_COMMITTED = "OutputCommitted"
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+
+
+class Reason(StrEnum):
+    """Why a condition has its status, and the reason of every Event."""
+
+    # Going well
+    ACCEPTED = "Accepted"
+    PLANNING = "Planning"
+    PLANNED = "Planned"
+    QUEUED = "Queued"
+    CONVERTING = "Converting"
+    COMMITTING = "Committing"
+    COMPLETED = "Completed"
+    REUSED = "Reused"
+    SUSPENDED = "Suspended"
+    RESUMED = "Resumed"
+    RETRYING = "Retrying"
+    RESCALED = "Rescaled"
+    WAITING = "Waiting"
+    FELL_BACK_TO_CPU = "FellBackToCPU"
+    CLEANED_UP = "CleanedUp"
+    # The user must act
+    INVALID_SPEC = "InvalidSpec"
+    OUTPUT_EXISTS = "OutputExists"
+    OUTPUT_IN_USE = "OutputInUse"
+    OUTPUT_LOST = "OutputLost"
+    OUTPUT_MISSING = "OutputMissing"
+    INPUT_NOT_FOUND = "InputNotFound"
+    INPUT_CHANGED = "InputChanged"
+    NO_INPUT = "NoInput"
+    NOT_PERMITTED = "NotPermitted"
+    BAD_CREDENTIALS = "BadCredentials"
+    STORE_UNREACHABLE = "StoreUnreachable"
+    STORE_FULL = "StoreFull"
+    BAD_RECORDS = "BadRecords"
+    NO_GPU_NODES = "NoGPUNodes"
+    UNSCHEDULABLE = "Unschedulable"
+    START_DEADLINE_EXCEEDED = "StartDeadlineExceeded"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    IMAGE_PULL_FAILED = "ImagePullFailed"
+    CONFIG_MISSING = "ConfigMissing"
+    POD_REFUSED = "PodRefused"
+    OUT_OF_MEMORY = "OutOfMemory"
+    BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
+    CONFLICTING_CHILD = "ConflictingChild"
+    VERIFICATION_FAILED = "VerificationFailed"
+    INTERNAL_ERROR = "InternalError"
+
+
+MEANING: Final[dict[Reason, str]] = {
+    Reason.ACCEPTED: "The spec is valid and the job's objects are being made.",
+    Reason.PLANNING: "The plan step lists the input and divides it into shards.",
+    Reason.PLANNED: "The plan is stored beside the output.",
+    Reason.QUEUED: "The convert Job is suspended by a queue (Kueue).",
+    Reason.CONVERTING: "Converter pods write shards.",
+    Reason.COMMITTING: "The commit step checks every shard and writes the manifest.",
+    Reason.COMPLETED: "The data set is whole: manifest and _SUCCESS are written.",
+    Reason.REUSED: "A finished data set of the same spec and inputs was found; nothing was converted.",
+    Reason.SUSPENDED: "spec.suspend is true; finished shards are kept.",
+    Reason.RESUMED: "spec.suspend is false again.",
+    Reason.RETRYING: "The annotation dataprep.io/retry asked for another attempt; only what is missing is made.",
+    Reason.RESCALED: "workers.parallelism was changed.",
+    Reason.WAITING: "The step is not due yet.",
+    Reason.FELL_BACK_TO_CPU: "accelerator.policy is Preferred and no GPU was free: the job runs on CPU nodes.",
+    Reason.CLEANED_UP: "A cleanup rule removed pods or Jobs.",
+    Reason.INVALID_SPEC: "The spec can't be accepted; the message names the field.",
+    Reason.OUTPUT_EXISTS: "The output holds another run's data and overwrite is Never.",
+    Reason.OUTPUT_IN_USE: "Another unfinished DataPrepJob writes to the same URI.",
+    Reason.OUTPUT_LOST: "Another run took over the output while this one was writing.",
+    Reason.OUTPUT_MISSING: "A planned file is not there or not whole.",
+    Reason.INPUT_NOT_FOUND: "A source URI names nothing.",
+    Reason.INPUT_CHANGED: "An input is not the one that was planned (size, time or etag differ).",
+    Reason.NO_INPUT: "The source holds no records and allowEmpty is false.",
+    Reason.NOT_PERMITTED: "A store refused the user; the message names right, user and path.",
+    Reason.BAD_CREDENTIALS: "A store refused the credentials themselves.",
+    Reason.STORE_UNREACHABLE: "A store can't be reached; the message names the host.",
+    Reason.STORE_FULL: "No space or quota is left at the destination.",
+    Reason.BAD_RECORDS: "More bad records than onBadRecord allows; the message names the first.",
+    Reason.NO_GPU_NODES: "accelerator.policy is Required and no node offers the GPUs: the pods wait.",
+    Reason.UNSCHEDULABLE: "No node takes the pods; the message is the scheduler's.",
+    Reason.START_DEADLINE_EXCEEDED: "A pod stayed unschedulable for longer than startDeadlineSeconds.",
+    Reason.DEADLINE_EXCEEDED: "The job ran for longer than activeDeadlineSeconds.",
+    Reason.IMAGE_PULL_FAILED: "The image can't be pulled.",
+    Reason.CONFIG_MISSING: "A Secret, ConfigMap or volume that the pods need is missing.",
+    Reason.POD_REFUSED: "The API server refused the pods or Jobs; the message is its own.",
+    Reason.OUT_OF_MEMORY: "A converter pod needed more memory than its limit.",
+    Reason.BACKOFF_LIMIT_EXCEEDED: "A step or task failed more often than its limit; the message has the last failure.",
+    Reason.CONFLICTING_CHILD: "An object with the name of a child exists and belongs to someone else.",
+    Reason.VERIFICATION_FAILED: "The written data don't agree with their reports.",
+    Reason.INTERNAL_ERROR: "A defect in dataprep; the message has the exception. Please report it.",
+}

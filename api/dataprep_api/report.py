@@ -1,0 +1,115 @@
+"""What was made: a report beside each shard, and the manifest of the finished data set."""
+
+from typing import Any
+
+from dataprep_api import canonical
+from dataprep_api.messages import BadRecord
+from dataprep_api.spec import Model
+
+MAX_BAD_EXAMPLES = 20
+
+
+class ShardReport(Model):
+    """`reports/<number>.json`, written after the shard has its final name. Its presence commits the shard."""
+
+    run_id: str
+    plan_sha256: str
+    number: int
+    split: str
+    file: str
+    """Path relative to the output."""
+    records_in: int
+    records_out: int
+    bad: int = 0
+    filtered: int = 0
+    size: int
+    """Size of the file."""
+    raw_size: int
+    """Size of the records before compression, framing included."""
+    sha256: str
+    """Of the file."""
+    raw_sha256: str
+    """Of the records before compression: independent of the zlib in use."""
+    pin: str
+    """The store's own word for this very object: etag, or size and time."""
+    label_counts: dict[str, dict[str, int]] = {}
+    """Records of each class, by label feature."""
+    bad_examples: list[BadRecord] = []
+    bytes_in: int = 0
+    # What happened, not what was made: never copied into the manifest.
+    attempt: str = ""
+    """The pod or process that wrote it."""
+    seconds: dict[str, float] = {}
+    """Time by stage: read, transform, encode, sink."""
+    finished_at: str = ""
+
+    def to_bytes(self) -> bytes:
+        """The file's bytes."""
+        return canonical.dumps(self.model_dump(mode="json", by_alias=True)) + b"\n"
+
+
+class ManifestFile(Model):
+    """One shard."""
+
+    file: str
+    split: str
+    records: int
+    size: int
+    sha256: str
+    raw_sha256: str
+
+
+class ManifestSplit(Model):
+    """One split."""
+
+    name: str
+    records: int
+    size: int
+    shards: int
+    label_counts: dict[str, dict[str, int]] = {}
+
+
+class Manifest(Model):
+    """`manifest.json`: deterministic, free of times and hosts, so that equal runs have equal manifests."""
+
+    version: int = 1
+    run_id: str
+    encoding_version: int
+    plan_sha256: str
+    inputs_sha256: str
+    content: dict[str, Any]
+    """What of the spec decides the bytes (see `run_id.content`)."""
+    format: str
+    compression: str
+    features: list[dict[str, Any]]
+    """Name, kind (int64, float, bytes), dtype and shape of each feature of the records, in their order."""
+    labels: dict[str, list[str]] = {}
+    """Class names in the order of their numbers, by label feature."""
+    records_in: int
+    records_out: int
+    bad: int
+    filtered: int
+    size: int
+    splits: list[ManifestSplit]
+    files: list[ManifestFile]
+    digest: str
+    """SHA-256 over `<sha256>  <file>\\n` of every file in order: what `sha256sum` prints."""
+    raw_digest: str
+    """The same over the digests before compression."""
+    bad_examples: list[BadRecord] = []
+    tools: dict[str, str] = {}
+    """Versions that may change compressed bytes: dataprep, zlib, pyarrow, numpy."""
+
+    def to_bytes(self) -> bytes:
+        """The file's bytes, canonical."""
+        return canonical.dumps(self.model_dump(mode="json", by_alias=True)) + b"\n"
+
+
+class Success(Model):
+    """`_SUCCESS`: written last."""
+
+    run_id: str
+    manifest: str
+    """Path of the manifest relative to the output."""
+    sha256: str
+    """Of the manifest."""

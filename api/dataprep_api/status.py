@@ -1,0 +1,236 @@
+"""`DataPrepJob.status`: live progress and, at the end, exactly what was made.
+
+Every list has a maximum and indexes are ranges; texts of all lengths could still add up, so what is written goes through `bounded`,
+and whatever the job's size the status stays below 64 KB.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dataprep_api import canonical
+from dataprep_api.spec import Model
+
+SIZE_LIMIT = 60_000
+"""Bytes of a status as JSON: metadata and a usual spec fit beside it in 64 KiB."""
+MAX_OUTPUTS = 50
+MAX_FAILURES = 20
+MAX_SPLITS = 16
+MAX_LABELS = 200
+
+Phase = Literal["Pending", "Planning", "Queued", "Running", "Suspended", "Committing", "Succeeded", "Failed"]
+TERMINAL_PHASES: frozenset[Phase] = frozenset({"Succeeded", "Failed"})
+
+Short = Annotated[str, Field(max_length=256)]
+Message = Annotated[str, Field(max_length=1024)]
+LongUri = Annotated[str, Field(max_length=2048)]
+Sha256 = Annotated[str, Field(max_length=64)]
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+Count = Annotated[int, Field(ge=0)]
+Ranges = Annotated[str, Field(max_length=2048)]
+
+
+class Condition(Model):
+    """A standard Kubernetes condition."""
+
+    type: Annotated[str, Field(max_length=64)]
+    status: Literal["True", "False", "Unknown"]
+    observed_generation: int | None = None
+    last_transition_time: Time
+    reason: Annotated[str, Field(min_length=1, max_length=128)]
+    message: Annotated[str, Field(max_length=2048)]
+
+
+class ShardProgress(Model):
+    """Shards by state."""
+
+    total: Count = 0
+    done: Count = 0
+    active: Count = 0
+    failed: Count = 0
+
+
+class RecordProgress(Model):
+    """Records by fate. At the end: in = out + bad + filtered."""
+
+    total: Count | None = None
+    """Records that the plan counted in the input."""
+    in_: Annotated[Count, Field(alias="in")] = 0
+    out: Count = 0
+    bad: Count = 0
+    filtered: Count = 0
+
+
+class Progress(Model):
+    """How far the job is. While it runs these are the workers' reports; at the end, the commit step's sums."""
+
+    percent: Annotated[int, Field(ge=0, le=100)] = 0
+    summary: Annotated[str, Field(max_length=64)] = ""
+    """Done and all shards: `3/8`."""
+    shards: ShardProgress = ShardProgress()
+    records: RecordProgress = RecordProgress()
+    bytes_in: Count = 0
+    bytes_out: Count = 0
+    records_per_second: Annotated[float, Field(ge=0)] | None = None
+    bytes_per_second: Annotated[float, Field(ge=0)] | None = None
+    """Bytes written a second."""
+    estimated_seconds_remaining: Count | None = None
+    """Empty until it means something: 5 % done and 5 seconds of work."""
+    eta: Annotated[str, Field(max_length=32)] | None = None
+    """The same for people: `1m20s`."""
+    updated_at: Time | None = None
+
+
+class SplitStatus(Model):
+    """What one split holds."""
+
+    name: Short
+    records: Count
+    shards: Count
+    bytes: Count = 0
+
+
+class OutputFile(Model):
+    """One finished shard."""
+
+    uri: LongUri
+    split: Short
+    bytes: Count
+    records: Count
+    sha256: Sha256
+
+
+class LabelStatus(Model):
+    """The classes of one label feature, in the order of their numbers."""
+
+    feature: Short
+    num_classes: Count
+    classes: Annotated[list[Short], Field(max_length=MAX_LABELS)] = []
+    """Names, as many as fit; all of them are in the manifest."""
+
+
+class Failure(Model):
+    """One thing that went wrong."""
+
+    reason: Annotated[str, Field(max_length=64)]
+    message: Message
+    step: Literal["Plan", "Convert", "Commit"] | None = None
+    index: int | None = None
+    """Index of the convert task."""
+    shard: Short | None = None
+    input: LongUri | None = None
+    pod: Short | None = None
+    exit_code: int | None = None
+    count: Annotated[int, Field(ge=1)] = 1
+    at: Time | None = None
+
+
+class Effective(Model):
+    """Values in force, after defaults and fallbacks."""
+
+    parallelism: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    """Pods at a time; what the scale sub-resource reports, as an int32."""
+    image: Annotated[str, Field(max_length=512)] | None = None
+    accelerator: Annotated[str, Field(max_length=64)] | None = None
+    """`CPU` or `GPU`."""
+
+
+class Timings(Model):
+    """Seconds of each step."""
+
+    planning_seconds: Annotated[float, Field(ge=0)] | None = None
+    running_seconds: Annotated[float, Field(ge=0)] | None = None
+    committing_seconds: Annotated[float, Field(ge=0)] | None = None
+    total_seconds: Annotated[float, Field(ge=0)] | None = None
+
+
+class OutputStatus(Model):
+    """The finished data set."""
+
+    uri: LongUri
+    manifest_uri: LongUri | None = None
+    manifest_sha256: Sha256 | None = None
+    files: Count = 0
+    records: Count = 0
+    bytes: Count = 0
+
+
+class DataPrepJobStatus(Model):
+    """Observed state, written by the operator alone."""
+
+    observed_generation: int | None = None
+    phase: Phase | None = None
+    conditions: Annotated[
+        list[Condition],
+        Field(max_length=8, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+    ] = []
+    start_time: Time | None = None
+    completion_time: Time | None = None
+    attempt: Count = 0
+    """Conversions started: 1, and one more for each retry and each fallback to CPU."""
+    step: Literal["Plan", "Convert", "Commit"] | None = None
+    """The step that runs, or ran last. A retry begins with it."""
+    run_id: Annotated[str, Field(max_length=64)] | None = None
+    plan_sha256: Sha256 | None = None
+    reused: bool | None = None
+    """Whether a finished data set of the same spec and inputs was found and used as it is."""
+    tasks: Count | None = None
+    """Indexes of the convert Job."""
+    failed_indexes: Ranges | None = None
+    """Tasks that failed for good: `0-3,7`."""
+    progress: Progress | None = None
+    splits: Annotated[list[SplitStatus], Field(max_length=MAX_SPLITS)] = []
+    labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
+    output: OutputStatus | None = None
+    outputs: Annotated[list[OutputFile], Field(max_length=MAX_OUTPUTS)] = []
+    """The files, when they are few; else see `output.manifestUri`."""
+    failures: Annotated[list[Failure], Field(max_length=MAX_FAILURES)] = []
+    bad_records: Annotated[list[Failure], Field(max_length=MAX_FAILURES)] = []
+    """Examples of records that were left out."""
+    warnings: Annotated[list[Message], Field(max_length=10)] = []
+    effective: Effective | None = None
+    timings: Timings | None = None
+    handled_retry: Annotated[str, Field(max_length=256)] | None = None
+    """The last value of the annotation `dataprep.io/retry` that was acted on."""
+
+
+def bounded(status: DataPrepJobStatus) -> DataPrepJobStatus:
+    """`status` cut to SIZE_LIMIT: first goes what the manifest holds too, then examples, then the ends of long texts."""
+    for shorten in (_whole, _without_outputs, _few_classes, _few_examples, _short_texts):
+        status = shorten(status)
+        if len(canonical.dumps(status.model_dump(mode="json", by_alias=True, exclude_none=True))) <= SIZE_LIMIT:
+            break
+    return status
+
+
+def _whole(status: DataPrepJobStatus) -> DataPrepJobStatus:
+    return status
+
+
+def _without_outputs(status: DataPrepJobStatus) -> DataPrepJobStatus:
+    return status.model_copy(update={"outputs": []})
+
+
+def _few_classes(status: DataPrepJobStatus) -> DataPrepJobStatus:
+    return status.model_copy(update={"labels": [label.model_copy(update={"classes": label.classes[:10]}) for label in status.labels]})
+
+
+def _few_examples(status: DataPrepJobStatus) -> DataPrepJobStatus:
+    return status.model_copy(
+        update={"bad_records": status.bad_records[:3], "failures": status.failures[:3], "warnings": status.warnings[:3]}
+    )
+
+
+def _short_texts(status: DataPrepJobStatus) -> DataPrepJobStatus:
+    def cut(failure: Failure) -> Failure:
+        return failure.model_copy(update={"message": failure.message[:200], "input": None, "shard": None, "pod": None})
+
+    return status.model_copy(
+        update={
+            "conditions": [condition.model_copy(update={"message": condition.message[:200]}) for condition in status.conditions],
+            "labels": [label.model_copy(update={"classes": []}) for label in status.labels],
+            "bad_records": [cut(record) for record in status.bad_records],
+            "failures": [cut(failure) for failure in status.failures],
+            "warnings": [warning[:200] for warning in status.warnings],
+        }
+    )

@@ -1,0 +1,41 @@
+"""The likely field behind a misspelt one, and the full name of a YAML path."""
+
+import difflib
+import types
+import typing
+from collections.abc import Sequence
+
+from pydantic import BaseModel
+
+
+def did_you_mean(root: type[BaseModel], location: Sequence[int | str]) -> str:
+    """`; did you mean labelFrom? (known: …)` for the unknown field at `location`, or an empty string."""
+    model = _model_at(root, location[:-1])
+    if model is None:
+        return ""
+    known = [field.alias or name for name, field in model.model_fields.items()]
+    lowered = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(str(location[-1]).lower(), list(lowered), n=1, cutoff=0.6)
+    hint = f"; did you mean {lowered[close[0]]}?" if close else ""
+    return f"{hint} (known: {', '.join(sorted(known))})"
+
+
+def _model_at(root: type[BaseModel], location: Sequence[int | str]) -> type[BaseModel] | None:
+    model: type[BaseModel] | None = root
+    for part in location:
+        if isinstance(part, int) or model is None:
+            continue
+        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        model = _model_in(fields[part].annotation) if part in fields else None
+    return model
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """The first model in a type such as `list[Split] | None`."""
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in typing.get_args(annotation):
+        found = _model_in(inner)
+        if found is not None:
+            return found
+    return None

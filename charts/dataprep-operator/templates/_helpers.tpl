@@ -1,0 +1,87 @@
+{{- define "dataprep-operator.fullname" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{ .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" }}
+{{- end -}}
+{{- end -}}
+
+{{- define "dataprep-operator.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ default (include "dataprep-operator.fullname" .) .Values.serviceAccount.name }}
+{{- else -}}
+{{ required "serviceAccount.name must be set when serviceAccount.create is false" .Values.serviceAccount.name }}
+{{- end -}}
+{{- end -}}
+
+{{- define "dataprep-operator.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end -}}
+
+{{- /* Not the selector's component: the objects of a release are not all of the operator's pods. */ -}}
+{{- define "dataprep-operator.labels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* The reference of an image: digest before tag before the chart's own version. Takes a list of the image and the root. */ -}}
+{{- define "dataprep-operator.image" -}}
+{{- $image := index . 0 -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ default (index . 1).Chart.AppVersion $image.tag }}
+{{- end -}}
+{{- end -}}
+
+{{- define "dataprep-operator.statusUrl" -}}
+{{ default (printf "http://%s.%s.svc:8080" (include "dataprep-operator.fullname" .) .Release.Namespace) .Values.status.url }}
+{{- end -}}
+
+{{- define "dataprep-operator.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{- define "dataprep-operator.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- /* What the operator may do, in each namespace that it works in. docs/rights.md says why. */ -}}
+{{- define "dataprep-operator.rules" -}}
+- apiGroups: [dataprep.io]
+  resources: [dataprepjobs]
+  verbs: [get, list, watch, patch, delete]
+- apiGroups: [dataprep.io]
+  resources: [dataprepjobs/status]
+  verbs: [get, patch]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, delete]
+- apiGroups: [""]
+  resources: [pods/status]
+  verbs: [patch]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, create]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch, list]
+{{- end -}}

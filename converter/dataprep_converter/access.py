@@ -1,0 +1,34 @@
+"""Access: the store behind a URI, with the settings of the longest matching prefix. One per process."""
+
+from collections.abc import Sequence
+
+from dataprep_converter.stores import Entry, Input, Store, StoreSettings, Upload, scheme_of, store_class
+
+__all__ = ["Access", "Entry", "Input", "Store", "Upload"]
+
+
+class Access:
+    """Stores by URI. Clients are made on first use and kept for this process.
+
+    `settings` is picklable, so a process pool's initialiser makes its own Access from it.
+    """
+
+    def __init__(self, settings: Sequence[StoreSettings] = ()) -> None:
+        self.settings = tuple(sorted(settings, key=lambda s: len(s.uri_prefix), reverse=True))
+        self._clients: dict[tuple[str, str], Store] = {}
+
+    def store(self, uri: str) -> Store:
+        """The client for `uri`."""
+        scheme = scheme_of(uri)
+        found = next((s for s in self.settings if uri.startswith(s.uri_prefix)), StoreSettings(uri_prefix=f"{scheme}://" if scheme else ""))
+        key = (scheme, found.uri_prefix)
+        if key not in self._clients:
+            self._clients[key] = store_class(scheme)(found)
+        return self._clients[key]
+
+    def fresh(self, uri: str) -> Store:
+        """A new client for `uri`, replacing the kept one: after a failed write to HDFS the old client may hang."""
+        scheme = scheme_of(uri)
+        for key in [key for key in self._clients if key[0] == scheme]:
+            del self._clients[key]
+        return self.store(uri)

@@ -1,0 +1,345 @@
+"""The command line: `dataprep run|plan|validate|verify|inspect|ls|work|commit|logs`.
+
+Heavy modules are imported by the command that needs them, so that `dataprep --help` is quick.
+"""
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+from dataprep_api.errors import Fault, SpecError
+from dataprep_api.exits import Exit
+
+if TYPE_CHECKING:
+    from dataprep_api.job import DataPrepJob
+    from dataprep_api.messages import CommitResult, PlanResult, WorkResult
+    from dataprep_api.reasons import Reason
+    from dataprep_converter.access import Access
+
+logger = logging.getLogger(__name__)
+
+
+class TerminatedError(BaseException):
+    """SIGTERM: uploads in flight are aborted on the way out. A BaseException, so that no `except Exception` swallows it."""
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Runs a command and exits with its code (see `dataprep_api.exits`)."""
+    execute(_parser().parse_args(argv))
+
+
+def execute(arguments: argparse.Namespace) -> NoReturn:
+    """Runs `arguments.command(arguments)` and exits with its code. In a pod the work is done in a child, so that a client that hangs can be killed."""
+    logging.basicConfig(
+        level=logging.DEBUG if arguments.debug else logging.INFO if _in_pod() else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
+    if _in_pod():
+        from dataprep_converter.watchdog import supervise
+
+        sys.exit(supervise(lambda: _code_of(arguments)))
+    sys.exit(_code_of(arguments))
+
+
+def _code_of(arguments: argparse.Namespace) -> int:
+    """Runs the command; every error becomes one line and a code."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        return int(arguments.command(arguments))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.DONE
+    except BaseException as exc:  # the top of the program
+        return int(_failed(exc, arguments))
+
+
+def _terminated(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise TerminatedError
+
+
+def _failed(exc: BaseException, arguments: argparse.Namespace) -> Exit:
+    """One clear line, and the termination message of a pod."""
+    from dataprep_api.reasons import Reason
+    from dataprep_converter.errors import ConvertError
+
+    if isinstance(exc, SystemExit):
+        raise exc
+    if isinstance(exc, KeyboardInterrupt):
+        _say("interrupted; finished shards are kept, the same command goes on where it stopped")
+        return Exit.INTERRUPTED
+    if isinstance(exc, TerminatedError):
+        _say("terminated; finished shards are kept")
+        return Exit.TERMINATED
+    if arguments.debug:
+        traceback.print_exception(exc)
+    if isinstance(exc, SpecError):
+        for fault in exc.faults:
+            _say(f"error: {fault}")
+        _leave_failure(Exit.BAD_SPEC, Reason.INVALID_SPEC, str(exc), arguments)
+        return Exit.BAD_SPEC
+    if isinstance(exc, ConvertError):
+        _say(f"error: {exc}")
+        _leave_failure(exc.exit, exc.reason, str(exc), arguments, uri=exc.uri)
+        return exc.exit
+    message = f"{type(exc).__name__}: {exc}"
+    _say(f"error: {message} (a defect in dataprep; --debug shows where)")
+    if not arguments.debug and _in_pod():
+        traceback.print_exception(exc)
+    _leave_failure(Exit.INTERNAL, Reason.INTERNAL_ERROR, message, arguments)
+    return Exit.INTERNAL
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"dataprep: {line}\n")
+
+
+# --- the pod's side ------------------------------------------------------------------------------------------------
+
+
+def _in_pod() -> bool:
+    return "DATAPREP_MOUNTS" in os.environ
+
+
+def _leave(message: "PlanResult | CommitResult | WorkResult") -> None:
+    """Prints the result and leaves it as the pod's termination message."""
+    from dataprep_api import messages
+
+    text = messages.dump(message)
+    _write_termination(text)
+    sys.stdout.write(text + "\n")
+
+
+def _leave_failure(code: Exit, reason: "Reason", message: str, arguments: argparse.Namespace, *, uri: str | None = None) -> None:
+    from dataprep_api import messages
+
+    failure = messages.FailureResult(
+        reason=reason,
+        message=message[:2048],
+        exit_code=int(code),
+        index=getattr(arguments, "task", None),
+        input=uri[:2048] if uri else None,
+    )
+    _write_termination(messages.dump(failure))
+
+
+def _write_termination(text: str) -> None:
+    if _in_pod():
+        Path(os.environ.get("DATAPREP_TERMINATION_LOG", "/dev/termination-log")).write_text(text, encoding="utf-8")
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def _run(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.display import Display
+    from dataprep_converter.run import run
+
+    job = _job(arguments)
+    display = Display(quiet=arguments.quiet)
+    try:
+        _, made = run(job, access=_access(job), workers=arguments.workers, display=display)
+    finally:
+        display.close()
+    sys.stdout.write(f"{made.manifest_uri}\n")
+    return Exit.DONE
+
+
+def _plan(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter import preparing
+
+    job = _job(arguments)
+    if arguments.dry_run:
+        planned = preparing.dry_run(job, _access(job))
+        sys.stdout.write(json.dumps(json.loads(planned.model_dump_json(by_alias=True, exclude_none=True)), indent=2) + "\n")
+    else:
+        _leave(preparing.prepare(job, _access(job)).result)
+    return Exit.DONE
+
+
+def _work(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter import working
+    from dataprep_converter.output_folder import OutputFolder
+    from dataprep_converter.reporting import Reporter
+
+    job = _job(arguments)
+    arguments.task = task = _task_number(arguments)
+    access = _access(job)
+    with Reporter(index=task) as reporter:
+        plan = working.load_plan(OutputFolder(job.spec.output.uri, access, arguments.run), arguments.plan_sha256)
+        attempt = f"{os.environ.get('POD_NAME', 'local')}/{arguments.attempt}"
+        done = working.work(job.spec, plan=plan, index=task, access=access, attempt=attempt, watch=reporter.watch)
+    _leave(done)
+    return Exit.DONE
+
+
+def _commit(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter import committing, working
+    from dataprep_converter.output_folder import OutputFolder
+
+    job = _job(arguments)
+    access = _access(job)
+    plan = working.load_plan(OutputFolder(job.spec.output.uri, access, arguments.run), arguments.plan_sha256)
+    _leave(committing.commit(job.spec, plan=plan, access=access))
+    return Exit.DONE
+
+
+def _validate(arguments: argparse.Namespace) -> Exit:
+    job = _job(arguments)
+    sys.stdout.write(f"{job.metadata.name} is valid: {job.spec.source.kind} to {job.spec.output.format} at {job.spec.output.uri}\n")
+    return Exit.DONE
+
+
+def _verify(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter import verifying
+
+    verified = verifying.verify(arguments.uri, _access_to(arguments), expect=arguments.expect)
+    sys.stdout.write(
+        f"{arguments.uri} is whole: {verified.records_out:,} records in {len(verified.files)} files, {verified.size:,} bytes; digest {verified.digest}\n"
+    )
+    return Exit.DONE
+
+
+def _inspect(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter import inspecting
+
+    inspecting.show(arguments.uri, _access_to(arguments), records=arguments.records, as_json=arguments.json, stream=sys.stdout)
+    return Exit.DONE
+
+
+def _ls(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter import inspecting
+
+    inspecting.listing(arguments.uri, _access_to(arguments), stream=sys.stdout)
+    return Exit.DONE
+
+
+def _logs(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter import pod_logs
+
+    return pod_logs.show(arguments.job, namespace=arguments.namespace, failed=arguments.failed, follow=arguments.follow)
+
+
+# --- what commands share ---------------------------------------------------------------------------------------------
+
+
+def _job(arguments: argparse.Namespace) -> "DataPrepJob":
+    from dataprep_converter import job_file
+
+    file = arguments.job or getattr(arguments, "job_option", None)
+    if file is None:
+        raise SpecError([Fault("", "which job? Give its YAML file")])
+    return job_file.load(file, overrides=arguments.set)
+
+
+def _access(job: "DataPrepJob") -> "Access":
+    from dataprep_converter.access import Access
+    from dataprep_converter.store_settings import settings_for
+
+    return Access(settings_for(job.spec.stores, os.environ.get("DATAPREP_MOUNTS")))
+
+
+def _access_to(arguments: argparse.Namespace) -> "Access":
+    """Stores as a job file sets them up (`--job`), else by the environment."""
+    from dataprep_converter.access import Access
+
+    return _access(_job(arguments)) if arguments.job else Access()
+
+
+def _task_number(arguments: argparse.Namespace) -> int:
+    """The task of this pod: `--index` or JOB_COMPLETION_INDEX, looked up in `--tasks` when that is given."""
+    from dataprep_converter.errors import BadSpec
+
+    given = arguments.index if arguments.index is not None else os.environ.get("JOB_COMPLETION_INDEX")
+    if given is None:
+        raise BadSpec("Which task? Give --index N, or run as a pod of an Indexed Job (JOB_COMPLETION_INDEX).")
+    index = int(given)
+    if not arguments.tasks:
+        return index
+    tasks = [
+        number
+        for part in arguments.tasks.split(",")
+        for low, _, high in [part.partition("-")]
+        for number in range(int(low), int(high or low) + 1)
+    ]
+    if index >= len(tasks):
+        raise BadSpec(f"Index {index} is beyond the {len(tasks)} tasks of --tasks {arguments.tasks}.")
+    return tasks[index]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dataprep", description="Raw data to training-ready shards, on this machine or as a step of a DataPrepJob."
+    )
+    parser.add_argument("--debug", action="store_true", help="log in detail and show tracebacks")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    run = _job_command(commands, "run", "plan, convert and commit on this machine")
+    run.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: one a core)")
+    run.add_argument("--quiet", action="store_true", help="no progress")
+    run.set_defaults(command=_run)
+
+    plan = _job_command(commands, "plan", "list the input and divide it into shards")
+    plan.add_argument("--dry-run", action="store_true", help="print the plan's figures and write nothing")
+    plan.set_defaults(command=_plan)
+
+    validate = _job_command(commands, "validate", "check a job file without touching any store")
+    validate.set_defaults(command=_validate)
+
+    work = _job_command(commands, "work", "convert one task of a plan (a converter pod runs this)")
+    work.add_argument("--index", type=int, metavar="N", help="number of the task (default: JOB_COMPLETION_INDEX)")
+    work.add_argument("--tasks", metavar="LIST", help="the tasks behind the indexes, as 0-3,7 (a retry's)")
+    work.add_argument("--attempt", default="1", help="for the report")
+    work.set_defaults(command=_work, task=None)
+
+    commit = _job_command(commands, "commit", "check every shard, write the manifest and _SUCCESS")
+    commit.set_defaults(command=_commit)
+    for step in (work, commit):
+        step.add_argument("--run", required=True, metavar="ID", help="run id, as printed by plan")
+        step.add_argument("--plan-sha256", required=True, metavar="HEX", help="digest of the plan, as printed by plan")
+
+    verify = _uri_command(commands, "verify", "read a finished data set again and check every byte")
+    verify.add_argument("--expect", metavar="HEX", help="the manifest's SHA-256 or the digest that it must have")
+    verify.set_defaults(command=_verify)
+
+    inspect = _uri_command(commands, "inspect", "show what a finished data set holds")
+    inspect.add_argument("--records", type=int, default=1, metavar="N", help="records to show (default: 1)")
+    inspect.add_argument("--json", action="store_true", help="as JSON")
+    inspect.set_defaults(command=_inspect)
+
+    ls = _uri_command(commands, "ls", "list a folder in the columns of hdfs dfs -ls")
+    ls.set_defaults(command=_ls)
+
+    logs = commands.add_parser("logs", help="logs of a DataPrepJob's pods (needs kubectl)")
+    logs.add_argument("job", help="name of the DataPrepJob")
+    logs.add_argument("-n", "--namespace", help="its namespace")
+    logs.add_argument("--failed", action="store_true", help="only pods that failed")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on while the pods run")
+    logs.set_defaults(command=_logs)
+    return parser
+
+
+def _job_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, help_text: str) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=help_text)
+    command.add_argument("job", nargs="?", metavar="FILE", help="the job's YAML file, - for standard input")
+    command.add_argument("--job", dest="job_option", metavar="FILE", help="the same, as an option")
+    command.add_argument(
+        "--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of the spec: output.uri=out, params.input=DIR"
+    )
+    return command
+
+
+def _uri_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, help_text: str) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=help_text)
+    command.add_argument("uri", help="folder of the data set")
+    command.add_argument("--job", metavar="FILE", help="a job file whose spec.stores says how to reach the store")
+    command.add_argument("--set", action="append", default=[], help=argparse.SUPPRESS)
+    return command

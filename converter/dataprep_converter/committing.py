@@ -1,0 +1,209 @@
+"""The commit step: every planned shard has a report, the store agrees, the numbers add up; then manifest and `_SUCCESS`."""
+
+import hashlib
+import logging
+import platform
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api import run_id
+from dataprep_api.messages import BadRecord, CommitResult
+from dataprep_api.plan import shards
+from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, ShardReport, Success
+from dataprep_api.spec import BadRecords, DataPrepJobSpec
+from dataprep_api.status import MAX_OUTPUTS, OutputFile, RecordProgress, SplitStatus
+from dataprep_converter import __version__
+from dataprep_converter.access import Access, Entry
+from dataprep_converter.compression import compression_name
+from dataprep_converter.encoders import describe
+from dataprep_converter.errors import BadData, NotWhole
+from dataprep_converter.output_folder import OutputFolder
+from dataprep_converter.pipeline import Pipeline
+from dataprep_converter.planning import Plan
+
+logger = logging.getLogger(__name__)
+
+_SHOWN = 5
+
+
+def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
+    """Finishes the data set. Idempotent: run again it finds its own result. Raises NotWhole naming what is missing or differs."""
+    folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
+    folder.check_owner()
+    reports = _complete(plan, folder.reports(plan.head.shards))
+    _judge_bad_records(spec.on_bad_record, reports)
+    _remove_what_is_stale(folder, keep={report.file for report in reports})
+    _check_listing(reports, folder)
+
+    manifest = _manifest(spec, plan, reports, Pipeline(spec, plan.head.reader_state, access))
+    folder.check_owner()
+    success = folder.put_manifest(manifest)
+    folder.put_success(success)
+    return result_of(manifest, success, folder, reports=reports)
+
+
+def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
+    """How the store's listing differs from the manifest, or None."""
+    return _difference({file.file: file.size for file in manifest.files}, dict(folder.visible()))
+
+
+def result_of(manifest: Manifest, success: Success, folder: OutputFolder, *, reports: Sequence[ShardReport] = ()) -> CommitResult:
+    """The finished data set in a few words, for the operator and the command line."""
+    outputs = [
+        OutputFile(uri=folder.at(file.file), split=file.split, bytes=file.size, records=file.records, sha256=file.sha256)
+        for file in manifest.files
+    ]
+    return CommitResult(
+        run_id=manifest.run_id,
+        manifest_uri=folder.at(success.manifest),
+        manifest_sha256=success.sha256,
+        files=len(manifest.files),
+        records=RecordProgress(
+            total=manifest.records_in, in_=manifest.records_in, out=manifest.records_out, bad=manifest.bad, filtered=manifest.filtered
+        ),
+        bytes_in=sum(report.bytes_in for report in reports),
+        bytes_out=manifest.size,
+        splits=[
+            SplitStatus(name=split.name, records=split.records, shards=split.shards, bytes=split.size) for split in manifest.splits[:16]
+        ],
+        outputs=outputs if len(outputs) <= MAX_OUTPUTS else [],
+        bad=manifest.bad_examples[:20],
+    )
+
+
+def _complete(plan: Plan, found: Sequence[ShardReport | None]) -> list[ShardReport]:
+    """The reports, one for each planned shard. Raises NotWhole naming the missing ones and those whose numbers don't add up."""
+    missing = [
+        shard.file for shard, report in zip(shards(plan.head), found, strict=True) if report is None or report.plan_sha256 != plan.sha256
+    ]
+    if missing:
+        raise NotWhole(f"{len(missing)} of {plan.head.shards} shards have no report: {_some(missing)}.")
+    reports = [report for report in found if report is not None]
+    for shard, report in zip(shards(plan.head), reports, strict=True):
+        if report.records_in != shard.records:
+            raise NotWhole(f"{report.file}: the plan has {shard.records} records, {report.records_in} were read.")
+        if report.records_in != report.records_out + report.bad + report.filtered:
+            raise NotWhole(
+                f"{report.file}: {report.records_in} records in are not {report.records_out} out + {report.bad} bad + {report.filtered} filtered."
+            )
+    return reports
+
+
+def _judge_bad_records(policy: BadRecords, reports: Sequence[ShardReport]) -> None:
+    bad = sum(report.bad for report in reports)
+    total = sum(report.records_in for report in reports)
+    if bad == 0:
+        return
+    first = next(report.bad_examples[0] for report in reports if report.bad_examples)
+    named = f"the first: {first.uri}, record {first.row}: {first.reason}"
+    if policy.max_count is not None and bad > policy.max_count:
+        raise BadData(f"{bad} bad records are more than onBadRecord.maxCount {policy.max_count}; {named}", uri=first.uri)
+    if policy.max_fraction is not None and bad > policy.max_fraction * total:
+        raise BadData(f"{bad} bad records of {total} are more than onBadRecord.maxFraction {policy.max_fraction:g}; {named}", uri=first.uri)
+
+
+def _remove_what_is_stale(folder: OutputFolder, *, keep: set[str]) -> None:
+    """Files that only an earlier run planned, that run's side files, and leftovers of uploads."""
+    known = folder.known_files()
+    for path in [path for path, _ in folder.visible() if path in known and path not in keep]:
+        folder.delete(path)
+    for path in list(folder.other_runs()):
+        folder.delete(path)
+    swept = folder.sweep()
+    if swept:
+        logger.info("removed %d leftovers of uploads that never ended", swept)
+
+
+def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder) -> None:
+    """Every shard is there as it was written, and nothing else is."""
+    listed = dict(folder.visible())
+    fault = _difference({report.file: report.size for report in reports}, listed)
+    if fault is not None:
+        raise NotWhole(f"{folder.uri}: {fault}.")
+    changed = [report.file for report in reports if listed[report.file].pin != report.pin]
+    if changed:
+        raise NotWhole(f"{folder.uri}: {len(changed)} shards were changed after they were written: {_some(changed)}.")
+
+
+def _difference(expected: dict[str, int], listed: dict[str, Entry]) -> str | None:
+    missing = [file for file in expected if file not in listed]
+    if missing:
+        return f"{len(missing)} files are missing: {_some(missing)}"
+    wrong = [f"{file} has {listed[file].size} bytes instead of {size}" for file, size in expected.items() if listed[file].size != size]
+    if wrong:
+        return _some(wrong)
+    foreign = [file for file in listed if file not in expected]
+    return f"{len(foreign)} files are not of this data set: {_some(foreign)}" if foreign else None
+
+
+def _manifest(spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport], pipeline: Pipeline) -> Manifest:
+    return Manifest(
+        run_id=plan.head.run_id,
+        encoding_version=plan.head.encoding_version,
+        plan_sha256=plan.sha256,
+        inputs_sha256=plan.head.inputs_sha256,
+        content=run_id.content(spec),
+        format=spec.output.format,
+        compression=compression_name(spec.output),
+        features=describe(pipeline.features),
+        labels=pipeline.class_names(),
+        records_in=sum(report.records_in for report in reports),
+        records_out=sum(report.records_out for report in reports),
+        bad=sum(report.bad for report in reports),
+        filtered=sum(report.filtered for report in reports),
+        size=sum(report.size for report in reports),
+        splits=[_split(name, [r for r in reports if r.split == name]) for name in (split.name for split in plan.head.splits)],
+        files=[
+            ManifestFile(file=r.file, split=r.split, records=r.records_out, size=r.size, sha256=r.sha256, raw_sha256=r.raw_sha256)
+            for r in reports
+        ],
+        digest=_digest((report.sha256, report.file) for report in reports),
+        raw_digest=_digest((report.raw_sha256, report.file) for report in reports),
+        bad_examples=_examples(reports),
+        tools=tools(),
+    )
+
+
+def tools() -> dict[str, str]:
+    """Versions of what may change compressed or parsed bytes."""
+    return {
+        "dataprep": __version__,
+        "numpy": np.__version__,
+        "pyarrow": pa.__version__,
+        "python": platform.python_version(),
+        "zlib": zlib.ZLIB_RUNTIME_VERSION,
+    }
+
+
+def _split(name: str, reports: Sequence[ShardReport]) -> ManifestSplit:
+    counts: dict[str, Counter[str]] = {}
+    for report in reports:
+        for feature, by_class in report.label_counts.items():
+            counts.setdefault(feature, Counter()).update(by_class)
+    return ManifestSplit(
+        name=name,
+        records=sum(report.records_out for report in reports),
+        size=sum(report.size for report in reports),
+        shards=len(reports),
+        label_counts={feature: dict(counter) for feature, counter in sorted(counts.items())},
+    )
+
+
+def _digest(files: Iterable[tuple[str, str]]) -> str:
+    digest = hashlib.sha256()
+    for sha256, file in files:
+        digest.update(f"{sha256}  {file}\n".encode())
+    return digest.hexdigest()
+
+
+def _examples(reports: Sequence[ShardReport]) -> list[BadRecord]:
+    return [example for report in reports for example in report.bad_examples][:100]
+
+
+def _some(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    return ", ".join(items[:_SHOWN]) + more

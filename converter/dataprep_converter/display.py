@@ -1,0 +1,100 @@
+"""What a person sees while a job runs on this machine: a live bar on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from dataprep_api.messages import CommitResult, PlanResult
+from dataprep_converter.working import TaskProgress
+
+_LINE_SECONDS = 2.0
+
+
+class Display:
+    """Sums the tasks' counts and shows records, rate and remaining time."""
+
+    def __init__(self, stream: TextIO = sys.stderr, *, quiet: bool = False) -> None:
+        self._console = Console(file=stream, quiet=quiet, highlight=False)
+        self._tasks: dict[int, TaskProgress] = {}
+        self._total = 0
+        self._started = 0.0
+        self._shown = 0.0
+        self._bar: Progress | None = None
+        self._bar_task = TaskID(0)
+
+    def step(self, name: str) -> None:
+        """A step begins."""
+        self.close()
+        self._console.print(f"{name} …", soft_wrap=True)
+
+    def planned(self, plan: PlanResult) -> None:
+        """The plan is made."""
+        self._total = plan.records
+        self._started = time.monotonic()
+        splits = ", ".join(f"{split.name} {split.records:,} in {split.shards} shard{'s' * (split.shards != 1)}" for split in plan.splits)
+        self._console.print(f"planned run {plan.run_id}: {plan.records:,} records ({splits}), {plan.tasks} task{'s' * (plan.tasks != 1)}", soft_wrap=True)
+        for warning in plan.warnings:
+            self._console.print(f"warning: {warning}", soft_wrap=True)
+        if self._console.is_terminal and not plan.reused:
+            self._bar = Progress(
+                TextColumn("converting"),
+                BarColumn(),
+                TextColumn("{task.percentage:>3.0f} %"),
+                TextColumn("{task.fields[rates]}"),
+                console=self._console,
+            )
+            self._bar_task = self._bar.add_task("convert", total=max(1, self._total), rates="")
+            self._bar.start()
+
+    def progress(self, index: int, progress: TaskProgress) -> None:
+        """New counts of one task."""
+        self._tasks[index] = progress
+        now = time.monotonic()
+        done = sum(task.records_in for task in self._tasks.values())
+        if self._bar is not None:
+            self._bar.update(self._bar_task, completed=done, rates=self._rates(now, done))
+        elif now - self._shown >= _LINE_SECONDS:
+            self._shown = now
+            self._console.print(f"converting: {done:,} of {self._total:,} records, {self._rates(now, done)}", soft_wrap=True)
+
+    def reused(self, result: CommitResult) -> None:
+        """Nothing was to do."""
+        self._console.print(f"reused: a finished data set of the same spec and inputs is there ({result.manifest_uri})", soft_wrap=True)
+
+    def finished(self, result: CommitResult) -> None:
+        """The data set is whole."""
+        seconds = max(1e-3, time.monotonic() - self._started)
+        out = result.records.out
+        self._console.print(
+            f"done: {out:,} records, {result.bytes_out:,} bytes in {result.files} files, {seconds:.1f} s"
+            f" ({out / seconds:,.0f} records/s, {result.bytes_out / seconds / 1e6:,.0f} MB/s)",
+            soft_wrap=True,
+        )
+        if result.records.bad:
+            self._console.print(f"left out: {result.records.bad:,} bad records, for example:", soft_wrap=True)
+            for bad in result.bad[:5]:
+                self._console.print(f"  {bad.uri}, record {bad.row}: {bad.reason}", soft_wrap=True)
+
+    def close(self) -> None:
+        """Ends the bar."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _rates(self, now: float, done: int) -> str:
+        seconds = max(1e-3, now - self._started)
+        written = sum(task.bytes_out for task in self._tasks.values())
+        rate = done / seconds
+        left = f", {duration((self._total - done) / rate)} left" if done >= 0.05 * self._total and seconds > 2 and rate > 0 else ""
+        return f"{rate:,.0f} records/s, {written / seconds / 1e6:,.0f} MB/s{left}"
+
+
+def duration(seconds: float) -> str:
+    """`1h02m`, `3m20s`, `12s`."""
+    whole = int(seconds + 0.5)
+    if whole >= 3600:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"

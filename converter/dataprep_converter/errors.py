@@ -1,0 +1,133 @@
+"""The converter's errors. Each knows its exit code and the reason that the operator shows.
+
+ConvertError
+├── BadSpec           the spec asks for something impossible with this input        exit 2
+├── BadData           more bad records than the spec allows                         exit 3
+├── StoreError
+│   ├── Unreachable   a store can't be reached or failed on its own side            exit 4
+│   ├── NotFound                                                                    exit 5
+│   ├── NotPermitted                                                                exit 5
+│   ├── BadCredentials                                                              exit 5
+│   ├── StoreFull     no space or quota left                                        exit 5
+│   └── AlreadyExists an exclusive create met an existing object                    exit 5
+├── NoInput           the source holds no records                                   exit 5
+├── InputChanged      an input is not the one that was planned                      exit 5
+├── OutputExists      the output holds another run's data                           exit 5
+├── OutputLost        another run took over the output                              exit 5
+└── NotWhole          files and reports don't agree                                 exit 5
+"""
+
+from typing import ClassVar
+
+from dataprep_api.exits import Exit
+from dataprep_api.reasons import Reason
+
+
+class ConvertError(Exception):
+    """Base. `uri` is the input or file at fault, when there is one."""
+
+    exit: ClassVar[Exit] = Exit.INTERNAL
+    reason: ClassVar[Reason] = Reason.INTERNAL_ERROR
+
+    def __init__(self, message: str, *, uri: str | None = None) -> None:
+        super().__init__(message)
+        self.uri = uri
+
+
+class BadSpec(ConvertError):
+    """The spec is valid by itself and impossible with this input."""
+
+    exit = Exit.BAD_SPEC
+    reason = Reason.INVALID_SPEC
+
+
+class BadData(ConvertError):
+    """More bad records than the spec allows."""
+
+    exit = Exit.BAD_DATA
+    reason = Reason.BAD_RECORDS
+
+
+class StoreError(ConvertError):
+    """A store said no."""
+
+
+class Unreachable(StoreError):
+    """Host not reachable, timed out, or answered with a fault of its own. The message names the host."""
+
+    exit = Exit.UNREACHABLE
+    reason = Reason.STORE_UNREACHABLE
+
+
+class NotFound(StoreError):
+    """Nothing there."""
+
+    exit = Exit.NOT_FOUND
+    reason = Reason.INPUT_NOT_FOUND
+
+
+class NotPermitted(StoreError):
+    """A right is missing; the message names it, the user and the path."""
+
+    exit = Exit.NOT_FOUND
+    reason = Reason.NOT_PERMITTED
+
+
+class BadCredentials(StoreError):
+    """The credentials themselves are refused."""
+
+    exit = Exit.NOT_FOUND
+    reason = Reason.BAD_CREDENTIALS
+
+
+class StoreFull(StoreError):
+    """No space or quota left."""
+
+    exit = Exit.NOT_FOUND
+    reason = Reason.STORE_FULL
+
+
+class AlreadyExists(StoreError):
+    """An exclusive create met an existing object."""
+
+    exit = Exit.NOT_FOUND
+    reason = Reason.OUTPUT_EXISTS
+
+
+class NoInput(ConvertError):
+    """The source holds no records."""
+
+    exit = Exit.NOT_FOUND
+    reason = Reason.NO_INPUT
+
+
+class InputChanged(ConvertError):
+    """An input is not the one that was planned."""
+
+    exit = Exit.NOT_FOUND
+    reason = Reason.INPUT_CHANGED
+
+
+class OutputExists(ConvertError):
+    """The output holds another run's data and may not be replaced."""
+
+    exit = Exit.NOT_FOUND
+    reason = Reason.OUTPUT_EXISTS
+
+
+class OutputLost(ConvertError):
+    """Another run took over the output."""
+
+    exit = Exit.NOT_FOUND
+    reason = Reason.OUTPUT_LOST
+
+
+class NotWhole(ConvertError):
+    """Files, reports and manifest don't agree; the message names file and offset."""
+
+    exit = Exit.NOT_FOUND
+    reason = Reason.VERIFICATION_FAILED
+
+
+class BadSample(Exception):
+    """One sample can't be read or doesn't fit. Never leaves the engine: it is counted, or becomes BadData."""

@@ -1,0 +1,139 @@
+"""Inspecting: what a finished data set holds, for people (`dataprep inspect`, `dataprep ls`)."""
+
+import itertools
+import json
+import math
+from typing import Any, TextIO
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from dataprep_api.report import Manifest
+from dataprep_converter import records
+from dataprep_converter.access import Access
+from dataprep_converter.errors import NotFound
+from dataprep_converter.output_folder import OutputFolder
+
+_BAR = 30
+_SHADES = " .:-=+*#%@"
+_SHOWN_VALUES = 8
+_SHOWN_TEXT = 60
+
+
+def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextIO) -> None:
+    """Prints files, class histogram and the first records. Raises NotFound when there is no finished data set."""
+    folder = OutputFolder(uri, access, run_id="")
+    success = folder.success()
+    if success is None:
+        raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set.", uri=uri)
+    manifest = folder.manifest(success)
+    samples = first_records(manifest, folder, access, count=records)
+    if as_json:
+        shown = {"manifest": json.loads(manifest.to_bytes()), "records": [_jsonable(sample) for sample in samples]}
+        stream.write(json.dumps(shown, indent=2) + "\n")
+        return
+    console = Console(file=stream, highlight=False, width=None if stream.isatty() else 120)
+    console.print(_files(manifest))
+    for label, names in _label_names(manifest).items():
+        console.print(_histogram(manifest, label, names))
+    for sample in samples:
+        _print_record(console, manifest, sample)
+
+
+def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, count: int) -> list[dict[str, list[Any]]]:
+    """The first records of the first file that has any, as lists by feature."""
+    for file in manifest.files:
+        uri = folder.at(file.file)
+        with access.store(uri).open(uri) as source:
+            payloads = itertools.islice(records.read(source.stream(), compression=manifest.compression), count)
+            found = [records.parse_example(payload) for _, payload in payloads]
+        if found:
+            return found
+    return []
+
+
+def listing(uri: str, access: Access, *, stream: TextIO) -> None:
+    """Every visible file in the columns of `hdfs dfs -ls`: size and path; what the store doesn't know is a dash."""
+    folder = OutputFolder(uri, access, run_id="")
+    found = sorted(folder.visible())
+    if not found:
+        raise NotFound(f"{uri} holds no visible files.", uri=uri)
+    stream.write(f"Found {len(found)} items\n")
+    width = max(len(str(entry.size)) for _, entry in found)
+    for _, entry in found:
+        stream.write(f"-rw-r--r--   - - - {entry.size:>{width}} - {entry.uri}\n")
+
+
+def _files(manifest: Manifest) -> Table:
+    table = Table(
+        title=f"{manifest.records_out:,} records, {manifest.size:,} bytes, {manifest.format}, run {manifest.run_id}", title_justify="left"
+    )
+    for column in ("file", "split"):
+        table.add_column(column)
+    for column in ("records", "bytes"):
+        table.add_column(column, justify="right")
+    table.add_column("sha256")
+    for file in manifest.files[:40]:
+        table.add_row(file.file, file.split, f"{file.records:,}", f"{file.size:,}", file.sha256[:16] + "…")
+    if len(manifest.files) > 40:
+        table.add_row(f"… and {len(manifest.files) - 40} more", "", "", "", "")
+    return table
+
+
+def _label_names(manifest: Manifest) -> dict[str, list[str]]:
+    counted = {label for split in manifest.splits for label in split.label_counts}
+    return {label: manifest.labels.get(label, []) for label in sorted(counted)}
+
+
+def _histogram(manifest: Manifest, label: str, names: list[str]) -> Table:
+    splits = [split for split in manifest.splits if label in split.label_counts]
+    classes = sorted({name for split in splits for name in split.label_counts[label]}, key=int)
+    totals = {name: sum(split.label_counts[label].get(name, 0) for split in splits) for name in classes}
+    most = max(totals.values(), default=1)
+    table = Table(title=label, title_justify="left")
+    table.add_column("class")
+    for split in splits:
+        table.add_column(split.name, justify="right")
+    table.add_column("all")
+    for name in classes[:50]:
+        shown = f"{name} {names[int(name)]}" if 0 <= int(name) < len(names) else name
+        bar = "█" * math.ceil(_BAR * totals[name] / most)
+        table.add_row(shown, *(f"{split.label_counts[label].get(name, 0):,}" for split in splits), bar)
+    if len(classes) > 50:
+        table.add_row(f"… and {len(classes) - 50} more", *("" for _ in splits), "")
+    return table
+
+
+def _print_record(console: Console, manifest: Manifest, sample: dict[str, list[Any]]) -> None:
+    raw = {f["name"]: f for f in manifest.features if f["raw"]}
+    for name, values in sorted(sample.items()):
+        if name in raw:
+            console.print(f"[bold]{name}[/bold]: {raw[name]['dtype']}{raw[name]['shape']}")
+            console.print(picture(values[0], raw[name]["dtype"], raw[name]["shape"]), markup=False)
+        else:
+            shown = ", ".join(_short(value) for value in values[:_SHOWN_VALUES])
+            more = f", … ({len(values)} values)" if len(values) > _SHOWN_VALUES else ""
+            console.print(f"[bold]{name}[/bold]: {shown}{more}")
+
+
+def picture(content: bytes, dtype: str, shape: list[int]) -> str:
+    """A tensor of two dimensions (or three with one channel) in ten shades of characters, two to a pixel; empty for any other."""
+    if dtype != "uint8" or len([size for size in shape if size != 1]) != 2 or max(shape) > 64:
+        return ""
+    pixels = np.frombuffer(content, dtype=np.uint8).reshape([size for size in shape if size != 1])
+    return "\n".join("".join(_SHADES[int(value) * len(_SHADES) // 256] * 2 for value in row).rstrip() for row in pixels)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, bytes):
+        text = repr(value[:_SHOWN_TEXT])
+        return f"{text}… ({len(value)} bytes)" if len(value) > _SHOWN_TEXT else text
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _jsonable(sample: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    return {
+        name: [value.decode("latin-1") if isinstance(value, bytes) else value for value in values]
+        for name, values in sorted(sample.items())
+    }

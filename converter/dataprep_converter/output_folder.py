@@ -1,0 +1,185 @@
+"""The output folder: who owns it, what of the plan is done, what is finished.
+
+<output>/train-00000-of-00008.tfrecords     the shards: the only visible names
+<output>/_SUCCESS                           written last; names the manifest and its digest
+<output>/_dataprep/OWNER                    the run that may write here
+<output>/_dataprep/<run id>/plan.json, units.parquet, reports/<shard>.json, manifest.json
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from pydantic import ValidationError
+
+from dataprep_api import canonical, names
+from dataprep_api.plan import Owner, PlanHead, shards
+from dataprep_api.report import Manifest, ShardReport, Success
+from dataprep_converter import planning
+from dataprep_converter.access import Access, Entry
+from dataprep_converter.errors import AlreadyExists, NotFound, NotWhole, OutputLost
+from dataprep_converter.planning import Plan
+
+_PARALLEL_READS = 16
+
+
+class OutputFolder:
+    """One output and one run of it."""
+
+    def __init__(self, uri: str, access: Access, run_id: str) -> None:
+        self.uri = uri.rstrip("/")
+        self.run_id = run_id
+        self._store = access.store(uri)
+
+    def at(self, relative: str) -> str:
+        """URI of a file of the folder."""
+        return names.join(self.uri, relative)
+
+    # --- ownership ---------------------------------------------------------------------------------------------
+
+    def owner(self) -> Owner | None:
+        """The run that may write here."""
+        found = self._read(names.OWNER)
+        return Owner.model_validate_json(found) if found is not None else None
+
+    def claim(self) -> None:
+        """Takes the folder for this run; a run that had it before sees that at its next commit."""
+        before = self.owner()
+        if before is not None and before.run_id == self.run_id:
+            return
+        mine = Owner(run_id=self.run_id, epoch=before.epoch + 1 if before else 1)
+        with contextlib.suppress(AlreadyExists):  # another run was faster; the check below names it
+            self._store.put(self.at(names.OWNER), canonical.dumps(mine.model_dump(by_alias=True)), replace=before is not None)
+        self.check_owner()
+
+    def check_owner(self) -> None:
+        """Raises OutputLost when another run has taken the folder."""
+        now = self.owner()
+        if now is None or now.run_id != self.run_id:
+            taker = f"run {now.run_id} has taken it over" if now else "its _dataprep/OWNER is gone"
+            raise OutputLost(f"{self.uri} no longer belongs to run {self.run_id}: {taker}. Nothing of this run was published after that.")
+
+    # --- plan ------------------------------------------------------------------------------------------------------
+
+    def put_plan(self, plan: Plan, parquet: bytes) -> None:
+        """Stores the plan, its head last."""
+        self._store.put(self.at(names.units_file(self.run_id)), parquet)
+        self._store.put(self.at(names.plan_file(self.run_id)), plan.head.to_bytes())
+
+    def plan(self) -> Plan | None:
+        """The stored plan of this run, or None."""
+        head = self._read(names.plan_file(self.run_id))
+        if head is None:
+            return None
+        return planning.load(head, self._store.get(self.at(names.units_file(self.run_id))))
+
+    # --- reports ---------------------------------------------------------------------------------------------------
+
+    def put_report(self, report: ShardReport) -> None:
+        """Commits a shard."""
+        self._store.put(self.at(names.report_file(self.run_id, report.number)), report.to_bytes())
+
+    def report(self, shard: int) -> ShardReport | None:
+        """The report of one shard, or None. A damaged one counts as absent: the shard is made again."""
+        found = self._read(names.report_file(self.run_id, shard))
+        if found is None:
+            return None
+        try:
+            return ShardReport.model_validate_json(found)
+        except ValidationError:
+            return None
+
+    def reports(self, count: int) -> list[ShardReport | None]:
+        """All reports, in the order of the shards' numbers."""
+        with ThreadPoolExecutor(_PARALLEL_READS, thread_name_prefix="reports") as readers:
+            return list(readers.map(self.report, range(count)))
+
+    def is_done(self, report: ShardReport | None, plan: Plan) -> bool:
+        """Whether a report belongs to this plan and its file is still the one that was written."""
+        if report is None or report.plan_sha256 != plan.sha256:
+            return False
+        entry = self._store.stat(self.at(report.file))
+        return entry is not None and entry.size == report.size and entry.pin == report.pin
+
+    # --- the finished data set -------------------------------------------------------------------------------------
+
+    def success(self) -> Success | None:
+        """What `_SUCCESS` says, or None."""
+        found = self._read(names.SUCCESS)
+        if found is None:
+            return None
+        try:
+            return Success.model_validate_json(found)
+        except ValidationError:
+            raise NotWhole(
+                f"{self.at(names.SUCCESS)} was not written by dataprep: expected a JSON object with runId, manifest and sha256."
+            ) from None
+
+    def manifest(self, success: Success) -> Manifest:
+        """The manifest that `_SUCCESS` names. Raises NotWhole when it is missing or has another digest."""
+        uri = self.at(success.manifest)
+        found = self._read(success.manifest)
+        if found is None:
+            raise NotWhole(f"{uri} is missing, and _SUCCESS names it.")
+        sha256 = hashlib.sha256(found).hexdigest()
+        if sha256 != success.sha256:
+            raise NotWhole(f"{uri} was changed: _SUCCESS says SHA-256 {success.sha256}, it has {sha256}.")
+        return Manifest.model_validate_json(found)
+
+    def put_manifest(self, manifest: Manifest) -> Success:
+        """Writes the manifest, and returns what `_SUCCESS` will say."""
+        written = manifest.to_bytes()
+        path = names.manifest_file(self.run_id)
+        self._store.put(self.at(path), written)
+        return Success(run_id=self.run_id, manifest=path, sha256=hashlib.sha256(written).hexdigest())
+
+    def put_success(self, success: Success) -> None:
+        """Makes the data set visible as finished."""
+        self._store.put(self.at(names.SUCCESS), canonical.dumps(success.model_dump(by_alias=True)) + b"\n")
+
+    def remove_success(self) -> None:
+        """Takes the mark away before anything visible changes."""
+        self._store.delete(self.at(names.SUCCESS))
+
+    # --- listing ---------------------------------------------------------------------------------------------------
+
+    def visible(self) -> Iterator[tuple[str, Entry]]:
+        """(relative path, entry) of every file that readers see: no part of the path begins with `_` or `.`."""
+        for path, entry in self._listed():
+            if not any(part[0] in "_." for part in path.split("/")):
+                yield path, entry
+
+    def known_files(self) -> set[str]:
+        """Paths that some run of dataprep planned here, this one's too: what a replacement may delete."""
+        known: set[str] = set()
+        for path, _ in self._listed(names.SIDE):
+            if path.endswith("/plan.json"):
+                head = PlanHead.model_validate_json(self._store.get(self.at(path)))
+                known |= {shard.file for shard in shards(head)}
+        return known
+
+    def delete(self, relative: str) -> None:
+        """Removes one file of the folder."""
+        self._store.delete(self.at(relative))
+
+    def other_runs(self) -> Iterator[str]:
+        """Side files of earlier runs."""
+        for path, _ in self._listed(names.SIDE):
+            parts = path.split("/")
+            if len(parts) > 2 and parts[1] != self.run_id:
+                yield path
+
+    def sweep(self) -> int:
+        """Removes leftovers of uploads that never ended."""
+        return self._store.sweep(self.uri, older_than_seconds=0)
+
+    def _listed(self, below: str = "") -> Iterator[tuple[str, Entry]]:
+        for entry in self._store.list(self.at(below) if below else self.uri):
+            yield entry.uri.removeprefix(self.uri).lstrip("/"), entry
+
+    def _read(self, relative: str) -> bytes | None:
+        try:
+            return self._store.get(self.at(relative))
+        except NotFound:
+            return None

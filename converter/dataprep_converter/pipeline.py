@@ -1,0 +1,72 @@
+"""The pipeline of one process: samples → read → transform → project onto the features. Encoding and writing come after (`shard.py`)."""
+
+from collections.abc import Iterator, Mapping
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.access import Access
+from dataprep_converter.encoders import Encoder, FeatureSpec, encoder_class
+from dataprep_converter.features import Projector, resolve
+from dataprep_converter.readers import Batch, reader_class
+from dataprep_converter.selection import Samples
+from dataprep_converter.transforms import step_class
+from dataprep_converter.units import Units
+
+
+class Pipeline:
+    """Made once per process and used for every shard. Raises BadSpec when a step can't take what the one before gives."""
+
+    def __init__(self, spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access) -> None:
+        reader_type = reader_class(spec.source.kind)
+        self.spec = spec
+        self.reader = reader_type(spec.source, state, access)
+        self._steps = []
+        schema = self.reader.schema()
+        for transform in spec.transforms or []:
+            step = step_class(transform.kind)(transform, schema)
+            schema = step.schema()
+            self._steps.append(step)
+        self._projector: Projector = resolve(spec.features, spec.labels, schema=schema, default_label=reader_type.default_label)
+
+    @property
+    def features(self) -> list[FeatureSpec]:
+        """The features of the records."""
+        return self._projector.features
+
+    def class_names(self) -> dict[str, list[str]]:
+        """Class names by feature, for the features that hold a column with named classes."""
+        by_column = self.reader.classes()
+        return {feature: by_column[column] for feature, column in self._projector.sources.items() if column in by_column}
+
+    def encoder(self) -> Encoder:
+        """A fresh encoder for one shard."""
+        return encoder_class(self.spec.output.format)(self.spec.output, self.features)
+
+    def batches(self, units: Units, samples: Iterator[Samples], seconds: dict[str, float] | None = None) -> Iterator[Batch]:
+        """A batch of finished features for each array of sample numbers. `seconds` collects time by stage."""
+        spent = seconds if seconds is not None else {}
+        read = self.reader.read(units, samples)
+        while True:
+            started = perf_counter()
+            batch = next(read, None)
+            was_read = perf_counter()
+            spent["read"] = spent.get("read", 0.0) + was_read - started
+            if batch is None:
+                return
+            for step in self._steps:
+                batch = step.apply(batch)
+            batch = self._projector.project(batch)
+            spent["transform"] = spent.get("transform", 0.0) + perf_counter() - was_read
+            yield batch
+
+    def encoded_size(self, units: Units, samples: Samples) -> tuple[int, int]:
+        """(bytes of the encoded records, number of good ones) of a few samples."""
+        encoder = self.encoder()
+        size = good = 0
+        for batch in self.batches(units, iter([samples.astype(np.int64)])):
+            size += len(encoder.encode(batch.records))
+            good += batch.records.num_rows
+        return size, good

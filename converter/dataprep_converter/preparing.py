@@ -1,0 +1,136 @@
+"""The plan step: check the stores, plan, and take the output folder, or find that there is nothing to do."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dataprep_api import names
+from dataprep_api.job import DataPrepJob
+from dataprep_api.messages import CommitResult, PlanResult
+from dataprep_api.report import Manifest, Success
+from dataprep_api.spec import Source
+from dataprep_api.status import MAX_LABELS, LabelStatus, SplitStatus
+from dataprep_converter import committing, planning
+from dataprep_converter.access import Access
+from dataprep_converter.errors import OutputExists
+from dataprep_converter.output_folder import OutputFolder
+from dataprep_converter.pipeline import Pipeline
+from dataprep_converter.planning import Plan
+from dataprep_converter.stores.preflight import preflight
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the plan step found."""
+
+    plan: Plan
+    result: PlanResult
+    """`result.reused` says that the data set is there already."""
+
+
+def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = preflight) -> Prepared:
+    """Plans the job and takes its output folder. Idempotent: a second call finds the first one's plan."""
+    spec = job.spec
+    check(access, output_uri=spec.output.uri, source_uris=source_uris(spec.source))
+    fresh, parquet = planning.make(spec, access)
+    folder = OutputFolder(spec.output.uri, access, fresh.head.run_id)
+    success = folder.success()
+
+    if success is not None and success.run_id == folder.run_id and spec.output.overwrite == "IfChanged":
+        manifest = folder.manifest(success)
+        if committing.listing_fault(manifest, folder) is None:
+            logger.info("output %s holds a finished data set of this very run: reused", folder.uri)
+            return Prepared(plan=fresh, result=_result(fresh, spec_state(job, fresh, access), folder, reused=(manifest, success)))
+
+    _refuse_others(folder, success, may_replace=spec.output.overwrite != "Never")
+    folder.remove_success()
+    folder.claim()
+    plan = folder.plan()
+    if plan is None:
+        folder.put_plan(fresh, parquet)
+        plan = fresh
+    return Prepared(plan=plan, result=_result(plan, spec_state(job, plan, access), folder))
+
+
+def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
+    """The plan's figures; nothing is written."""
+    plan, _ = planning.make(job.spec, access)
+    folder = OutputFolder(job.spec.output.uri, access, plan.head.run_id)
+    return _result(plan, spec_state(job, plan, access), folder)
+
+
+def spec_state(job: DataPrepJob, plan: Plan, access: Access) -> dict[str, list[str]]:
+    """Class names by feature."""
+    return Pipeline(job.spec, plan.head.reader_state, access).class_names()
+
+
+def source_uris(source: Source) -> list[str]:
+    """Every URI that the source names."""
+    if source.idx is not None:
+        return [uri for subset in source.idx.subsets for uri in (subset.images, subset.labels) if uri is not None]
+    if source.images is not None:
+        return list(source.images.uris)
+    return [_folder_of_glob(uri) for uri in source.csv.uris] if source.csv is not None else []
+
+
+def _folder_of_glob(uri: str) -> str:
+    """The part of a glob that names one folder; any other URI as it is."""
+    at = min((uri.index(sign) for sign in "*?[" if sign in uri), default=None)
+    return uri if at is None else uri[:at].rpartition("/")[0]
+
+
+def _refuse_others(folder: OutputFolder, success: Success | None, *, may_replace: bool) -> None:
+    """Raises OutputExists when the folder holds what may not be replaced. An unfinished folder of this very run may always go on."""
+    owner = folder.owner()
+    ours = owner is not None and owner.run_id == folder.run_id
+    if not may_replace:
+        if success is not None:
+            raise OutputExists(
+                f"{folder.uri} holds the finished data set of run {success.run_id}; overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.uri.",
+                uri=folder.uri,
+            )
+        if owner is not None and not ours:
+            raise OutputExists(
+                f"{folder.uri} belongs to the unfinished run {owner.run_id}; overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.uri.",
+                uri=folder.uri,
+            )
+    known = folder.known_files()
+    for path, _ in folder.visible():
+        if path not in known:
+            raise OutputExists(
+                f"{folder.uri} holds {path}, which no run of dataprep planned there; it is never overwritten. Move it away or choose another output.uri.",
+                uri=folder.uri,
+            )
+
+
+def _result(
+    plan: Plan,
+    classes: dict[str, list[str]],
+    folder: OutputFolder,
+    *,
+    reused: tuple[Manifest, Success] | None = None,
+) -> PlanResult:
+    head = plan.head
+    return PlanResult(
+        run_id=head.run_id,
+        plan_sha256=plan.sha256,
+        plan_uri=folder.at(names.plan_file(head.run_id)),
+        tasks=head.tasks,
+        shards=head.shards,
+        records=sum(split.records for split in head.splits),
+        bytes_in=head.bytes_in,
+        splits=[SplitStatus(name=split.name, records=split.records, shards=split.shards) for split in head.splits],
+        labels=[
+            LabelStatus(feature=feature, num_classes=len(named), classes=[name[:256] for name in named[:MAX_LABELS]])
+            for feature, named in sorted(classes.items())[:8]
+        ],
+        reused=reused is not None,
+        commit=_reused_result(*reused, folder) if reused else None,
+        warnings=[warning[:512] for warning in head.warnings[:10]],
+    )
+
+
+def _reused_result(manifest: Manifest, success: Success, folder: OutputFolder) -> CommitResult:
+    return committing.result_of(manifest, success, folder)

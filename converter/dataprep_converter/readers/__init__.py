@@ -1,0 +1,93 @@
+"""Readers: what a source holds (while planning) and its samples as Arrow batches (while working). One file per source.
+
+A reader is two things in one class: `discover` lists the source and freezes what must be equal everywhere; an instance, made
+from the frozen state, reads any samples of the plan by number.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, ClassVar, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.spec import Source
+from dataprep_converter.access import Access
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.units import Unit, Units
+
+READERS: Final[Mapping[str, str]] = {
+    "idx": "dataprep_converter.readers.idx:IdxReader",
+    "images": "dataprep_converter.readers.images:ImagesReader",
+    "csv": "dataprep_converter.readers.delimited:CsvReader",
+}
+"""Member of `spec.source` → class. Adding a source is one line here and one file."""
+
+SAMPLE: Final = "_sample"
+"""Column of every batch: the sample's number in the plan (int64), from which its origin is found."""
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What `discover` found."""
+
+    units: Iterator[Unit]
+    """In the order of the samples' numbers. May be consumed once; `state` is complete only after that."""
+    state: dict[str, Any] = field(default_factory=dict)
+    """What every worker must know: JSON values. May be filled while `units` is consumed."""
+
+
+@dataclass(frozen=True)
+class Bad:
+    """One sample that could not be read."""
+
+    sample: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some samples in the asked order, less the bad ones."""
+
+    records: pa.RecordBatch
+    """Columns of `schema()` and `_sample`. Tensors are `pa.fixed_shape_tensor` columns, encoded images binary columns."""
+    bad: list[Bad]
+    bytes_in: int
+    """Bytes read from the source for it."""
+
+
+class Reader(Protocol):
+    """The contract, tested for each reader by `tests/convert/reader_contract.py`."""
+
+    default_label: ClassVar[str]
+    """Column that is the label when the spec names none and it is there."""
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Lists the source. Raises NotFound for a URI that names nothing, BadSpec or BadData for what can't be planned."""
+        ...
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None: ...
+
+    def schema(self) -> pa.Schema:
+        """Columns of the batches, without `_sample`. Field metadata `default: no` marks a column that is written only when the spec names it."""
+        ...
+
+    def classes(self) -> dict[str, list[str]]:
+        """Class names by label column, in the order of their numbers; empty when classes have no names."""
+        ...
+
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+        """One batch for each array of sample numbers, in that order. Raises InputChanged when a unit's pin has changed."""
+        ...
+
+
+def reader_class(kind: str) -> type[Reader]:
+    """The class of a source. Raises BadSpec naming the known ones."""
+    if kind not in READERS:
+        raise BadSpec(f"No reader named {kind!r}; known: {', '.join(sorted(READERS))}.")
+    module, _, name = READERS[kind].partition(":")
+    found: type[Reader] = getattr(import_module(module), name)
+    return found

@@ -1,0 +1,308 @@
+"""`idx`: pairs of IDX files, the format of MNIST.
+
+    # A file:  00 00 | type | dimensions n | n x int32 sizes, the first counts the samples | values, row-major   (all big-endian)
+    # Types: 08 uint8, 09 int8, 0b int16, 0c int32, 0d float32, 0e float64
+
+One unit is one subset. Samples in order are one pass over the files; any other order reads rows where they are, or, where that would
+be slow (gzip, many small rows of a remote file), from an unlinked temporary copy.
+"""
+
+import json
+import math
+import struct
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.spec import IdxSource, IdxSubset, Source
+from dataprep_converter.access import Access, Input
+from dataprep_converter.errors import BadData, BadSpec, ConvertError
+from dataprep_converter.readers import SAMPLE, Batch, Discovery
+from dataprep_converter.readers.inputs import GZIP_MAGIC, Forward, Spool, found, open_pinned
+from dataprep_converter.stores import scheme_of
+from dataprep_converter.tensors import arrow_type, to_arrow
+from dataprep_converter.units import Unit, Units
+
+TYPES: Final[Mapping[int, str]] = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
+
+_SKIPPED_BYTES = 8 << 20
+"""A pass over a plain file reads on over a gap of so much rather than opening a new stream."""
+_REMOTE_ROW_BYTES = 1 << 20
+"""Rows of a remote file that are smaller than this aren't asked for one by one."""
+_SCATTERED_RUNS = 8
+"""So many jumps within one batch are a shuffle."""
+_GAP_ROWS = 16
+_BLOCK_BYTES = 8 << 20
+_LARGEST_VALUE_COUNT = 1 << 40
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the first bytes of an IDX file say."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    size: int
+    """Bytes of the header itself."""
+
+    @property
+    def records(self) -> int:
+        """Samples of the file."""
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one sample."""
+        return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the whole file, uncompressed."""
+        return self.size + self.records * self.row_bytes
+
+
+class IdxReader:
+    """See the module. Columns `image`, `label` (when the subsets have labels), `height`, `width`, `depth`."""
+
+    default_label: ClassVar[str] = "label"
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Reads the headers. Raises NotFound, BadData for a file that is no whole IDX file, BadSpec for subsets that don't match."""
+        idx = _idx(source)
+        state: dict[str, Any] = {}
+        return Discovery(units=_units(idx, access, state), state=state)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        self._idx = _idx(source)
+        self._access = access
+        self._dtype: str = state.get("dtype", "uint8")
+        self._shape: tuple[int, ...] = tuple(state.get("shape", ()))
+        self._labelled: bool = bool(state.get("labels", False))
+        self._files: dict[str, _Rows] = {}
+
+    def schema(self) -> pa.Schema:
+        """The image as a tensor of the file's own shape and type."""
+        fields: list[tuple[str, pa.DataType]] = [("image", arrow_type(self._dtype, self._shape))]
+        if self._labelled:
+            fields.append(("label", pa.int64()))
+        return pa.schema([*fields, *((name, pa.int64()) for name in self._constants())])
+
+    def classes(self) -> dict[str, list[str]]:
+        """None: an IDX file has numbers only."""
+        return {}
+
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+        """In order at the speed of the file; see the module for any other order."""
+        for wanted in samples:
+            yield self._batch(units, wanted)
+
+    def _batch(self, units: Units, wanted: npt.NDArray[np.int64]) -> Batch:
+        index, rows = units.locate(wanted)
+        images = np.empty((len(wanted), *self._shape), self._dtype)
+        labels = np.empty(len(wanted), np.int64)
+        taken = 0
+        for number in np.unique(index):
+            here = index == number
+            unit = units.unit(int(number))
+            file = self._file(unit.uri, unit.pin)
+            images[here] = file.take(rows[here])
+            taken += file.taken()
+            if self._labelled:
+                extra = json.loads(unit.extra)
+                file = self._file(extra["labels"], extra["labelsPin"])
+                labels[here] = file.take(rows[here])
+                taken += file.taken()
+        columns = {"image": to_arrow(images)} | ({"label": to_arrow(labels)} if self._labelled else {})
+        columns |= {name: to_arrow(np.full(len(wanted), value, np.int64)) for name, value in self._constants().items()}
+        return Batch(records=pa.record_batch({**columns, SAMPLE: to_arrow(wanted)}), bad=[], bytes_in=taken)
+
+    def _constants(self) -> dict[str, int]:
+        """Height, width and depth of every image, as far as it has the dimensions; depth is 1 without a third one."""
+        if len(self._shape) < 2:
+            return {}
+        return {"height": self._shape[0], "width": self._shape[1], "depth": self._shape[2] if len(self._shape) > 2 else 1}
+
+    def _file(self, uri: str, pin: str) -> "_Rows":
+        if uri not in self._files:
+            self._files[uri] = _Rows(open_pinned(self._access.store(uri), uri, pin), uri)
+        return self._files[uri]
+
+
+def _idx(source: Source) -> IdxSource:
+    if source.idx is None:
+        raise BadSpec("The source has no idx.")
+    return source.idx
+
+
+def _units(idx: IdxSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+    first: tuple[IdxSubset, Header] | None = None
+    for number, subset in enumerate(idx.subsets):
+        entry = found(access.store(subset.images), subset.images)
+        images = _header_of(access, subset.images)
+        first = first or (subset, images)
+        state |= {"dtype": first[1].dtype, "shape": list(first[1].shape[1:]), "labels": first[0].labels is not None}
+        if (images.dtype, images.shape[1:]) != (first[1].dtype, first[1].shape[1:]):
+            raise BadSpec(
+                f"All subsets need images of one type and shape: {first[0].images} has {_described(first[1])}, {subset.images} has {_described(images)}."
+            )
+        if (subset.labels is None) != (first[0].labels is None):
+            without = subset if subset.labels is None else first[0]
+            raise BadSpec(f"Either all subsets have labels or none: the subset {without.name!r} has none.")
+        size, extra = entry.size, {}
+        if subset.labels is not None:
+            labels_entry = found(access.store(subset.labels), subset.labels)
+            _check_labels(_header_of(access, subset.labels), images, subset)
+            size += labels_entry.size
+            extra = {"labels": subset.labels, "labelsPin": labels_entry.pin}
+        if images.records:
+            yield Unit(
+                root=number,
+                path=subset.name,
+                uri=subset.images,
+                records=images.records,
+                size=size,
+                pin=entry.pin,
+                subset=subset.name,
+                extra=json.dumps(extra),
+            )
+
+
+def _check_labels(labels: Header, images: Header, subset: IdxSubset) -> None:
+    if len(labels.shape) != 1 or labels.dtype.startswith("float"):
+        raise BadData(
+            f"{subset.labels}: labels are one whole number a record, got {_described(labels)} in {len(labels.shape)} dimensions.",
+            uri=subset.labels,
+        )
+    if labels.records != images.records:
+        raise BadData(
+            f"{subset.images} has {images.records:,} images, {subset.labels} has {labels.records:,} labels: they don't belong together.",
+            uri=subset.labels,
+        )
+
+
+def _described(header: Header) -> str:
+    return f"{header.dtype}{list(header.shape[1:])}"
+
+
+def _header_of(access: Access, uri: str) -> Header:
+    with access.store(uri).open(uri) as source:
+        zipped = _is_zipped(source)
+        header = parse_header(Forward(source, uri, zipped=zipped), uri)
+        if not zipped and source.size != header.file_bytes:
+            raise _wrong_size(uri, header, source.size)
+    return header
+
+
+def _is_zipped(source: Input) -> bool:
+    return source.read_at(0, 2) == GZIP_MAGIC
+
+
+def _wrong_size(uri: str, header: Header, size: int) -> ConvertError:
+    what = "is truncated" if size < header.file_bytes else "is too long"
+    return BadData(
+        f"{uri} {what}: its header tells of {header.records:,} x {_described(header)}, {header.file_bytes:,} bytes in all, got {size:,}.",
+        uri=uri,
+    )
+
+
+def parse_header(start: Forward, uri: str) -> Header:
+    """The header at the start of a file. Raises BadData with what was expected and what came."""
+    magic = start.read(4)
+    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or magic[3] == 0:
+        known = ", ".join(f"{code:02x} {name}" for code, name in TYPES.items())
+        raise BadData(
+            f"{uri} is no IDX file: expected 00 00, a type ({known}) and the number of dimensions, got {magic.hex(' ') or 'an empty file'}.",
+            uri=uri,
+        )
+    written = start.read(4 * magic[3])
+    if len(written) < 4 * magic[3]:
+        raise BadData(f"{uri} is truncated: its header has {magic[3]} dimensions, the file ends after {4 + len(written)} bytes.", uri=uri)
+    shape = struct.unpack(f">{magic[3]}i", written)
+    if min(shape) < 0 or 0 in shape[1:] or math.prod(shape) > _LARGEST_VALUE_COUNT:
+        raise BadData(f"{uri}: the header's dimensions {list(shape)} can't be right.", uri=uri)
+    return Header(dtype=TYPES[magic[2]], shape=shape, size=4 + 4 * magic[3])
+
+
+class _Rows:
+    """The samples of one file by number, in native byte order."""
+
+    def __init__(self, source: Input, uri: str) -> None:
+        self._source = source
+        # A reader has no end of its own: the file is closed with it.
+        weakref.finalize(self, source.close)
+        self._uri = uri
+        self._zipped = _is_zipped(source)
+        self._forward = Forward(source, uri, zipped=self._zipped)
+        self.header = parse_header(self._forward, uri)
+        self._stored = np.dtype(self.header.dtype).newbyteorder(">")
+        self._is_far = scheme_of(uri) not in ("", "file") and self.header.row_bytes < _REMOTE_ROW_BYTES
+        self._spool: Spool | None = None
+        self._read = 0
+
+    def take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """These rows, in this order."""
+        out = np.empty((len(rows), *self.header.shape[1:]), self.header.dtype)
+        row_bytes = self.header.row_bytes
+        at_once = max(1, _BLOCK_BYTES // row_bytes)
+        # A run is rows of ascending numbers that lie close together: read as a whole, with the gaps.
+        ends = np.flatnonzero((np.diff(rows) < 1) | (np.diff(rows) > _GAP_ROWS)) + 1
+        if self._is_far and len(ends) >= _SCATTERED_RUNS:
+            self._make_spool()
+        for start, end in zip([0, *ends.tolist()], [*ends.tolist(), len(rows)], strict=True):
+            for first in range(start, end, at_once):
+                wanted = rows[first : min(first + at_once, end)]
+                low, high = int(wanted[0]), int(wanted[-1]) + 1
+                data = self._bytes(self.header.size + low * row_bytes, (high - low) * row_bytes)
+                values = np.frombuffer(data, self._stored).reshape(-1, *self.header.shape[1:])
+                out[first : first + len(wanted)] = values[wanted - low] if len(wanted) < high - low else values
+        return out
+
+    def taken(self) -> int:
+        """Bytes read from the store since the last call."""
+        taken, self._read = self._read, 0
+        return taken + self._forward.taken()
+
+    def _bytes(self, offset: int, length: int) -> bytes:
+        data = self._next(offset, length) if self._moves_on(offset) else self._anywhere(offset, length)
+        if len(data) < length:
+            raise _wrong_size(self._uri, self.header, offset + len(data))
+        return data
+
+    def _moves_on(self, offset: int) -> bool:
+        """Whether the next bytes are best taken from the pass that is under way."""
+        gap = offset - self._forward.position
+        return self._spool is None and gap >= 0 and (self._zipped or gap <= _SKIPPED_BYTES)
+
+    def _next(self, offset: int, length: int) -> bytes:
+        self._forward.skip_to(offset)
+        data = self._forward.read(length)
+        # A gzip file tells its size, and whether its CRC is right, only at the end.
+        if self._zipped and self._forward.position == self.header.file_bytes and self._forward.read(1):
+            raise _wrong_size(self._uri, self.header, self.header.file_bytes + 1)
+        return data
+
+    def _anywhere(self, offset: int, length: int) -> bytes:
+        if self._zipped:
+            self._make_spool()
+        if self._spool is not None:
+            return self._spool.read_at(offset, length)
+        if self._is_far or length >= _BLOCK_BYTES // 2:
+            self._read += self._forward.taken()
+            self._forward = Forward(self._source, self._uri, zipped=False, offset=offset)
+            return self._forward.read(length)
+        self._read += length
+        return self._source.read_at(offset, length)
+
+    def _make_spool(self) -> None:
+        if self._spool is None:
+            whole = Forward(self._source, self._uri, zipped=self._zipped)
+            self._spool = Spool(whole)
+            self._read += whole.taken()
+            if self._spool.size != self.header.file_bytes:
+                raise _wrong_size(self._uri, self.header, self._spool.size)

@@ -1,0 +1,168 @@
+"""Opening inputs: what every reader needs between a pinned URI and bytes. What the bytes mean is the readers' own business."""
+
+import os
+import tempfile
+import weakref
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from dataprep_converter.access import Entry, Input, Store
+from dataprep_converter.errors import BadData, BadSpec, InputChanged, NotFound
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+
+_PIECE = 1 << 20
+_GZIP = 31
+
+
+class BrokenGzip(ValueError):
+    """A gzip stream that isn't one, or ends early."""
+
+
+def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The contents of a gzip stream of one or more members, in pieces of at most 1 MiB. Raises BrokenGzip."""
+    inflater = zlib.decompressobj(_GZIP)
+    begun = False
+    any_member = False
+    for piece in pieces:
+        data = piece
+        while data:
+            if not begun and any_member and not data.strip(b"\0"):
+                # Some tools fill the last block of a tape or a disk with zeros.
+                break
+            begun = any_member = True
+            try:
+                out = inflater.decompress(data, _PIECE)
+            except zlib.error as exc:
+                raise BrokenGzip(f"not valid gzip: {exc}") from exc
+            data = inflater.unconsumed_tail
+            if inflater.eof:
+                data = inflater.unused_data
+                inflater = zlib.decompressobj(_GZIP)
+                begun = False
+            if out:
+                yield out
+    while begun and (out := _more(inflater)):
+        yield out
+    if begun:
+        raise BrokenGzip("the gzip stream ends early")
+
+
+def _more(inflater: "zlib._Decompress") -> bytes:
+    try:
+        return inflater.decompress(b"", _PIECE) if not inflater.eof else b""
+    except zlib.error as exc:
+        raise BrokenGzip(f"not valid gzip: {exc}") from exc
+
+
+def relative_path(root: str, uri: str) -> str:
+    """`uri` as seen from the folder `root`, in UTF-8. Raises BadSpec for a name that is not."""
+    prefix = root.rstrip("/") + "/"
+    path = uri.removeprefix(prefix)
+    try:
+        path.encode()
+    except UnicodeEncodeError as exc:
+        raise BadSpec(f"The name of {uri!r} is not UTF-8; rename the file or leave it out.", uri=None) from exc
+    return path
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a file or a folder on the way begins with `_` or `.`, which means that it is no data."""
+    return any(part.startswith(("_", ".")) for part in path.split("/"))
+
+
+def found(store: Store, uri: str) -> Entry:
+    """The file at `uri`. Raises NotFound."""
+    entry = store.stat(uri)
+    if entry is None:
+        raise NotFound(f"{uri} does not exist.", uri=uri)
+    return entry
+
+
+def open_pinned(store: Store, uri: str, pin: str) -> Input:
+    """The file at `uri`, which is still the one that was planned. Raises InputChanged naming it."""
+    entry = store.stat(uri)
+    if entry is None:
+        raise InputChanged(f"{uri} was planned and is gone.", uri=uri)
+    if entry.pin != pin:
+        raise InputChanged(f"{uri} has changed since it was planned: {pin} then, {entry.pin} now. Plan again.", uri=uri)
+    return store.open(uri)
+
+
+class Forward:
+    """One pass over a file, gunzipped when it is gzip, that can skip ahead and hand out exact lengths."""
+
+    def __init__(self, source: Input, uri: str, *, zipped: bool, offset: int = 0) -> None:
+        self._uri = uri
+        self._taken = 0
+        self._pieces = iter(gunzipped(self._counted(source, offset)) if zipped else self._counted(source, offset))
+        self._piece = memoryview(b"")
+        self.position = offset
+        """Of the next byte, in the contents."""
+
+    def read(self, length: int) -> bytes:
+        """The next `length` bytes, fewer only at the end. Raises BadData naming the file when it is no whole gzip stream."""
+        parts: list[memoryview] = []
+        missing = length
+        while missing and self._fill():
+            parts.append(self._piece[:missing])
+            self._piece = self._piece[len(parts[-1]) :]
+            missing -= len(parts[-1])
+        self.position += length - missing
+        return b"".join(parts)
+
+    def skip_to(self, position: int) -> None:
+        """Moves ahead to `position`, or to the end."""
+        while self.position < position and self._fill():
+            step = min(len(self._piece), position - self.position)
+            self._piece = self._piece[step:]
+            self.position += step
+
+    def pieces(self) -> Iterator[bytes]:
+        """All that is left, in pieces."""
+        while self._fill():
+            piece = bytes(self._piece)
+            self._piece = memoryview(b"")
+            self.position += len(piece)
+            yield piece
+
+    def taken(self) -> int:
+        """Bytes read from the file since the last call."""
+        taken, self._taken = self._taken, 0
+        return taken
+
+    def _fill(self) -> bool:
+        try:
+            while not len(self._piece):
+                self._piece = memoryview(next(self._pieces))
+        except StopIteration:
+            return False
+        except BrokenGzip as exc:
+            raise BadData(f"{self._uri}: {exc}.", uri=self._uri) from exc
+        return True
+
+    def _counted(self, source: Input, offset: int) -> Iterator[bytes]:
+        for piece in source.stream(offset):
+            self._taken += len(piece)
+            yield piece
+
+
+class Spool:
+    """The contents of a stream in a temporary file without a name (in $TMPDIR), for reading in any order. Gone with this object."""
+
+    def __init__(self, forward: Forward) -> None:
+        self._descriptor, path = tempfile.mkstemp(prefix="dataprep-")
+        # Without a name, nothing is left behind however the process ends.
+        os.unlink(path)  # noqa: PTH108 - mkstemp gives a string
+        weakref.finalize(self, os.close, self._descriptor)
+        self.size = 0
+        for piece in forward.pieces():
+            view = memoryview(piece)
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+            self.size += len(piece)
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Bytes from `offset`, fewer than `length` only at the end."""
+        return os.pread(self._descriptor, length, offset)

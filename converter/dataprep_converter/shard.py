@@ -1,0 +1,225 @@
+"""One shard: its samples through the pipeline into one file, and the report that commits it.
+
+    select ─▶ read ─▶ transform ─▶ encode ─▶ compress ─▶ sink + digests ─▶ rename or complete ─▶ report
+
+Reading is one thread ahead; the digest is taken on its own thread while the sink writes the same buffer.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import perf_counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataprep_api import names
+from dataprep_api.messages import BadRecord
+from dataprep_api.plan import Shard, SplitPlan
+from dataprep_api.report import MAX_BAD_EXAMPLES, ShardReport
+from dataprep_api.spec import BadRecords
+from dataprep_converter.access import Access, Entry, Store, Upload
+from dataprep_converter.compression import Plain, compressor
+from dataprep_converter.errors import AlreadyExists, BadData
+from dataprep_converter.output_folder import OutputFolder
+from dataprep_converter.pipeline import Pipeline
+from dataprep_converter.planning import Plan
+from dataprep_converter.prefetching import prefetched
+from dataprep_converter.readers import Batch
+from dataprep_converter.selection import Selection
+
+BATCH_BYTES = 4 * 2**20
+MOST_RECORDS = 8192
+_READ_BACK = 8 * 2**20
+
+
+@dataclass
+class Counts:
+    """What happened to the records so far; the one thing that changes while a shard is made."""
+
+    records_in: int = 0
+    records_out: int = 0
+    bad: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+@dataclass
+class _Tally:
+    """What the report says beyond the counts."""
+
+    counts: Counts = field(default_factory=Counts)
+    raw_size: int = 0
+    labels: dict[str, Counter[str]] = field(default_factory=dict)
+    bad_examples: list[BadRecord] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+Watch = Callable[[Counts], None]
+"""Called after every batch with the shard's counts so far."""
+
+
+def make(
+    shard: Shard,
+    *,
+    plan: Plan,
+    pipeline: Pipeline,
+    folder: OutputFolder,
+    access: Access,
+    attempt: str,
+    watch: Watch,
+) -> ShardReport:
+    """Makes one shard and its report. Nothing is visible before the file is whole, and the report is written last."""
+    uri = names.join(folder.uri, shard.file)
+    store = access.store(uri)
+    tally = _Tally()
+    upload = store.create(uri, hdfs=pipeline.spec.output.hdfs)
+    try:
+        sha256, raw_sha256 = _write(upload, shard, plan=plan, pipeline=pipeline, tally=tally, watch=watch)
+        folder.check_owner()
+        entry = publish(upload, store, uri, size=tally.counts.bytes_out, sha256=sha256)
+    except BaseException:
+        upload.abort()
+        raise
+    report = ShardReport(
+        run_id=plan.head.run_id,
+        plan_sha256=plan.sha256,
+        number=shard.number,
+        split=shard.split,
+        file=shard.file,
+        records_in=tally.counts.records_in,
+        records_out=tally.counts.records_out,
+        bad=tally.counts.bad,
+        size=tally.counts.bytes_out,
+        raw_size=tally.raw_size,
+        sha256=sha256,
+        raw_sha256=raw_sha256,
+        pin=entry.pin,
+        label_counts={name: dict(counter) for name, counter in sorted(tally.labels.items())},
+        bad_examples=tally.bad_examples,
+        bytes_in=tally.counts.bytes_in,
+        attempt=attempt,
+        seconds={stage: round(value, 3) for stage, value in tally.seconds.items()},
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    folder.put_report(report)
+    return report
+
+
+def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -> Entry:
+    """Gives the upload its final name.
+
+    An object that is there already is success when it has our bytes: another attempt finished first, or the answer to our own
+    commit was lost. Any other object is an older run's, and is replaced.
+    """
+    existing = store.stat(uri)
+    if existing is None:
+        try:
+            return upload.commit(replace=False)
+        except AlreadyExists:
+            existing = store.stat(uri)
+    if existing is not None and existing.size == size and digest_of(store, uri) == sha256:
+        upload.abort()
+        return existing
+    return upload.commit(replace=True)
+
+
+def digest_of(store: Store, uri: str) -> str:
+    """SHA-256 of an object, read back."""
+    digest = hashlib.sha256()
+    with store.open(uri) as source:
+        for piece in source.stream():
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _write(
+    upload: Upload,
+    shard: Shard,
+    *,
+    plan: Plan,
+    pipeline: Pipeline,
+    tally: _Tally,
+    watch: Watch,
+) -> tuple[str, str]:
+    """Writes the shard's bytes to the upload. Returns the digests of the file and of the uncompressed records."""
+    compress = compressor(pipeline.spec.output)
+    encoder = pipeline.encoder()
+    digest = hashlib.sha256()
+    raw_digest = digest if isinstance(compress, Plain) else hashlib.sha256()
+    seconds = tally.seconds
+    chunks = Selection(_split(plan, shard), plan.units, shuffle_seed=plan.head.shuffle_seed).chunks(
+        shard.first, shard.records, size=_chunk_records(plan)
+    )
+    with ThreadPoolExecutor(1, thread_name_prefix="digest") as hasher:
+
+        def send(raw: bytes | bytearray | memoryview, packed: bytes | bytearray | memoryview) -> None:
+            started = perf_counter()
+            hashing = [hasher.submit(raw_digest.update, raw)] if raw_digest is not digest else []
+            if len(packed):
+                hashing.append(hasher.submit(digest.update, packed))
+                upload.write(packed)
+            for waiting in hashing:
+                waiting.result()
+            tally.counts.bytes_out += len(packed)
+            seconds["sink"] = seconds.get("sink", 0.0) + perf_counter() - started
+
+        for batch in prefetched(pipeline.batches(plan.units, chunks, seconds)):
+            _account(batch, plan=plan, policy=pipeline.spec.on_bad_record, tally=tally)
+            started = perf_counter()
+            raw = encoder.encode(batch.records)
+            packed = compress.compress(raw)
+            seconds["encode"] = seconds.get("encode", 0.0) + perf_counter() - started
+            tally.raw_size += len(raw)
+            _count_labels(batch.records, pipeline, tally)
+            send(raw, packed)
+            watch(tally.counts)
+        closing = encoder.close()
+        tally.raw_size += len(closing)
+        send(closing, compress.compress(closing))
+        send(b"", compress.finish())
+    return digest.hexdigest(), raw_digest.hexdigest()
+
+
+def _split(plan: Plan, shard: Shard) -> SplitPlan:
+    return next(split for split in plan.head.splits if split.name == shard.split)
+
+
+def _chunk_records(plan: Plan) -> int:
+    """Samples of a batch: about BATCH_BYTES of input. The bytes of the shard don't depend on it."""
+    each = max(1, plan.head.bytes_in // max(1, plan.head.samples))
+    return max(1, min(MOST_RECORDS, BATCH_BYTES // each))
+
+
+def _account(batch: Batch, *, plan: Plan, policy: BadRecords, tally: _Tally) -> None:
+    """Counts a batch and judges its bad records."""
+    counts = tally.counts
+    counts.records_in += batch.records.num_rows + len(batch.bad)
+    counts.records_out += batch.records.num_rows
+    counts.bad += len(batch.bad)
+    counts.bytes_in += batch.bytes_in
+    for bad in batch.bad:
+        uri, row = plan.units.origin(bad.sample)
+        if policy.policy == "Fail":
+            raise BadData(f"{uri}, record {row}: {bad.reason}. Set onBadRecord.policy: Skip to leave such records out.", uri=uri)
+        if len(tally.bad_examples) < MAX_BAD_EXAMPLES:
+            tally.bad_examples.append(BadRecord(uri=uri, row=row, reason=bad.reason[:512]))
+    if policy.max_count is not None and counts.bad > policy.max_count:
+        first = tally.bad_examples[0]
+        raise BadData(
+            f"{counts.bad} bad records are more than onBadRecord.maxCount {policy.max_count}; the first: {first.uri}, record {first.row}: {first.reason}"
+        )
+
+
+def _count_labels(records: pa.RecordBatch, pipeline: Pipeline, tally: _Tally) -> None:
+    """Adds the classes of the scalar integer labels."""
+    for feature in pipeline.features:
+        if feature.label and feature.kind == "int64" and feature.shape == ():
+            counted = pc.value_counts(records.column(feature.name))
+            counter = tally.labels.setdefault(feature.name, Counter())
+            for value, count in zip(counted.field(0).to_pylist(), np.asarray(counted.field(1)).tolist(), strict=True):
+                counter[str(value)] += count

@@ -1,0 +1,146 @@
+"""Splitting: the splits of a spec over the samples of a source, and their numbers of shards. Pure arithmetic."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from dataprep_api import names, quantity
+from dataprep_api.plan import HASH_BLOCK, HashInterval, SplitPlan
+from dataprep_api.spec import DataPrepJobSpec, Split, Splits
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.selection import Selection
+from dataprep_converter.units import Units
+
+DEFAULT_SHARD_BYTES = 128 * 2**20
+
+Ranges = list[tuple[int, int]]
+
+
+def divide(spec: DataPrepJobSpec, units: Units, *, bytes_per_record: float, extension: str) -> list[SplitPlan]:
+    """The splits of the spec over the units, with their numbers of shards."""
+    subsets = _subset_ranges(units)
+    rules = spec.splits or Splits(
+        into=[Split(name=name, subset=name) for name in subsets] if set(subsets) - {""} else [Split(name="train")]
+    )
+    for split in rules.into:
+        if units.samples and split.subset is not None and split.subset not in subsets:
+            known = ", ".join(name for name in subsets if name) or "none"
+            raise BadSpec(f"splits: {split.name} takes subset {split.subset!r}, which the source does not have (it has: {known}).")
+    plans = [_members(split, ranges, interval, units) for split, ranges, interval in _assign(rules, subsets)]
+    several = len(plans) > 1
+    divided = []
+    for plan in plans:
+        count = _shard_count(spec, plan.records, bytes_per_record)
+        template = names.file_name_template(spec.output.file_name, shards=count)
+        fault = names.template_fault(template, several_splits=several, several_shards=count > 1)
+        if fault:
+            raise BadSpec(f"output.fileName {template!r}: {fault}.")
+        divided.append(plan.model_copy(update={"shards": count, "template": template}))
+    _check_names(divided, extension)
+    return divided
+
+
+def _assign(rules: Splits, subsets: Mapping[str, Ranges]) -> list[tuple[Split, Ranges, HashInterval | None]]:
+    """Ranges and hash interval of each split: `first` takes before `fraction`, and what has neither takes the rest."""
+    left = {name: list(ranges) for name, ranges in subsets.items()}
+    taken: dict[str, Ranges] = {}
+    for split in rules.into:
+        if split.first is not None:
+            taken[split.name] = _take(left, split.subset, split.first)
+    groups: dict[str | None, Ranges] = {}
+    reached: dict[str | None, float] = {}
+    assigned: list[tuple[Split, Ranges, HashInterval | None]] = []
+    for split in rules.into:
+        interval = None
+        if split.first is not None:
+            ranges = taken[split.name]
+        elif split.fraction is None:
+            ranges = _take_all(left, split.subset)
+        else:
+            if split.subset not in groups:
+                groups[split.subset] = _take_all(left, split.subset)
+            ranges = groups[split.subset]
+            low = reached.get(split.subset, 0.0)
+            high = reached[split.subset] = low + split.fraction
+            interval = HashInterval(seed=rules.seed, low=_bound(low), high=_bound(high))
+        assigned.append((split, _merged(ranges), interval))
+    return assigned
+
+
+def _bound(fraction: float) -> int:
+    """A fraction of the hash space; a sum that is 1 but for rounding is all of it."""
+    return 2**64 if fraction > 1 - 1e-6 else int(fraction * 2**64)
+
+
+def _take_all(left: dict[str, Ranges], subset: str | None) -> Ranges:
+    """Removes all that is left (of one subset) and returns its ranges."""
+    ranges: Ranges = []
+    for name in [name for name in left if subset in (None, name)]:
+        ranges += left[name]
+        left[name] = []
+    return ranges
+
+
+def _take(left: dict[str, Ranges], subset: str | None, wanted: int) -> Ranges:
+    """Removes the first `wanted` samples from what is left and returns their ranges."""
+    taken: Ranges = []
+    pool = sorted((r, name) for name, ranges in left.items() if subset in (None, name) for r in ranges)
+    for (start, stop), name in pool:
+        if wanted == 0:
+            break
+        cut = min(stop, start + wanted)
+        taken.append((start, cut))
+        wanted -= cut - start
+        left[name] = [r for r in left[name] if r != (start, stop)] + ([(cut, stop)] if cut < stop else [])
+    return taken
+
+
+def _merged(ranges: Ranges) -> Ranges:
+    """Ascending, with neighbours joined and empty ones dropped."""
+    merged: Ranges = []
+    for start, stop in sorted(ranges):
+        if start == stop:
+            continue
+        if merged and merged[-1][1] == start:
+            merged[-1] = (merged[-1][0], stop)
+        else:
+            merged.append((start, stop))
+    return merged
+
+
+def _subset_ranges(units: Units) -> dict[str, Ranges]:
+    """Ranges of sample numbers by subset, in the order in which the subsets first appear."""
+    subsets: dict[str, Ranges] = {}
+    names_in_order = units.table["subset"].to_pylist()
+    first = units.table["first"].to_numpy()
+    after = first + units.table["records"].to_numpy()
+    row = 0
+    for name, run in itertools.groupby(names_in_order):
+        last = row + len(list(run)) - 1
+        subsets.setdefault(str(name), []).append((int(first[row]), int(after[last])))
+        row = last + 1
+    return subsets
+
+
+def _members(split: Split, ranges: Ranges, interval: HashInterval | None, units: Units) -> SplitPlan:
+    plan = SplitPlan(name=split.name, ranges=ranges, hash=interval, records=sum(b - a for a, b in ranges), shards=0, template="")
+    if interval is None:
+        return plan
+    selection = Selection(plan, units, shuffle_seed=None)
+    counts = [len(selection.members(block)) for block in range(-(-plan.records // HASH_BLOCK))]
+    return plan.model_copy(update={"block_counts": counts, "records": sum(counts)})
+
+
+def _shard_count(spec: DataPrepJobSpec, records: int, bytes_per_record: float) -> int:
+    wanted = spec.output.shards
+    if wanted.count is not None:
+        return min(wanted.count, records)
+    if wanted.records is not None:
+        return -(-records // wanted.records)
+    target = quantity.to_bytes(wanted.target_size) if wanted.target_size is not None else DEFAULT_SHARD_BYTES
+    return min(records, max(1, -(-int(records * bytes_per_record) // target)))
+
+
+def _check_names(splits: Sequence[SplitPlan], extension: str) -> None:
+    firsts = [names.file_name(s.template, split=s.name, shard=0, shards=s.shards, ext=extension) for s in splits if s.shards]
+    if len(set(firsts)) != len(firsts):
+        raise BadSpec(f"output.fileName gives two splits the same file: {', '.join(firsts)}.")

@@ -1,0 +1,153 @@
+"""Stores: one small interface over the clients of HDFS, S3, OSS and file systems; one file per store.
+
+Every foreign error is translated at this border (see `errors.py`). Nothing written is visible under its name before
+`Upload.commit` returns, and `abort` leaves nothing. Objects are addressed by URI.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import TracebackType
+from typing import Final, Protocol, Self
+from urllib.parse import urlsplit
+
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.errors import BadSpec
+
+STORES: Final[Mapping[str, str]] = {
+    "": "dataprep_converter.stores.files:FileStore",
+    "file": "dataprep_converter.stores.files:FileStore",
+    "hdfs": "dataprep_converter.stores.hdfs:HdfsStore",
+    "s3": "dataprep_converter.stores.s3:S3Store",
+    "oss": "dataprep_converter.stores.oss:OssStore",
+}
+"""Scheme → class. Adding a store is one line here and one file."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file or object."""
+
+    uri: str
+    size: int
+    pin: str
+    """Equal as long as the object is the same: the etag, or size and modification time in nanoseconds."""
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """How one store is reached: an entry of `spec.stores` with its Secret and ConfigMap read, and the environment's defaults."""
+
+    uri_prefix: str
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool = False
+    user: str | None = None
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Keys `accessKeyId`, `accessKeySecret`, `securityToken`. Never logged."""
+    hadoop_conf: str | None = None
+    """Folder with core-site.xml and hdfs-site.xml."""
+
+
+class Upload(Protocol):
+    """One object on its way. Exactly one of commit and abort ends it; leaving it open publishes nothing."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Adds bytes. The buffer may be reused once this returns."""
+        ...
+
+    def commit(self, *, replace: bool) -> Entry:
+        """Makes the object visible under its name, whole, and returns it as the store now has it.
+
+        With `replace=False` an existing object raises AlreadyExists and stays as it is; the upload is then still open, and
+        `commit(replace=True)` or `abort` may follow.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Drops what was written. Never raises."""
+        ...
+
+
+class Input(Protocol):
+    """A ranged reader of one object."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the object."""
+        ...
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, fewer only at the end."""
+        ...
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The bytes from `offset` in order, in pieces of the store's choosing (about 1 to 8 MiB)."""
+        ...
+
+    def close(self) -> None:
+        """Ends reading; more than once is fine."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+
+class Store(Protocol):
+    """A client of one store, made for one process (never shared over a fork)."""
+
+    def __init__(self, settings: StoreSettings) -> None: ...
+
+    def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
+        """Files below the folder `uri`, in UTF-8 byte order of their URIs, streaming. Nothing when the folder is absent.
+
+        Temporary files of uploads in flight are listed like others when they have a name at all; callers skip names that begin with `_` or `.`.
+        """
+        ...
+
+    def stat(self, uri: str) -> Entry | None:
+        """The file at `uri`, or None. A folder is None."""
+        ...
+
+    def open(self, uri: str) -> Input:
+        """Raises NotFound."""
+        ...
+
+    def get(self, uri: str) -> bytes:
+        """The whole of a small object. Raises NotFound."""
+        ...
+
+    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> Upload:
+        """Starts an upload. Parent folders are made."""
+        ...
+
+    def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:
+        """Writes a small object at once, atomically. With `replace=False` an existing one raises AlreadyExists: of several callers at once exactly one wins."""
+        ...
+
+    def delete(self, uri: str) -> None:
+        """Removes one file; an absent one is fine."""
+        ...
+
+    def sweep(self, uri: str, *, older_than_seconds: float) -> int:
+        """Removes leftovers of uploads below the folder `uri` that never ended (temporary files, unfinished multipart uploads); returns how many."""
+        ...
+
+
+def scheme_of(uri: str) -> str:
+    """`hdfs` of `hdfs://nn/x`; the empty string of a path."""
+    return urlsplit(uri).scheme.lower() if "://" in uri else ""
+
+
+def store_class(scheme: str) -> type[Store]:
+    """The class for a scheme. Raises BadSpec naming the known ones and, when its client is not installed, the extra to install."""
+    if scheme not in STORES:
+        known = ", ".join(f"{name}://" for name in STORES if name)
+        raise BadSpec(f"No store for {scheme}://; known: {known}, or a path.")
+    module, _, name = STORES[scheme].partition(":")
+    try:
+        found: type[Store] = getattr(import_module(module), name)
+    except ModuleNotFoundError as exc:
+        raise BadSpec(f"{scheme}:// needs the client {exc.name}: pip install 'dataprep-operator[{scheme}]'.") from exc
+    return found

@@ -1,0 +1,177 @@
+"""Credentials for S3: from the job's Secret, the environment, a shared file, or a role, in the order of AWS's own tools.
+
+Apart from `s3.py` because two clients sign with them: obstore, and our own multipart requests.
+"""
+
+import configparser
+import json
+import os
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+from dataprep_converter.errors import BadCredentials, Unreachable
+
+_TIMEOUT_SECONDS: Final = 5.0
+_EARLY: Final = timedelta(minutes=5)
+_INSTANCE = "http://169.254.169.254"
+_CONTAINER = "http://169.254.170.2"
+
+
+@dataclass(frozen=True)
+class AwsCredentials:
+    """One set of keys."""
+
+    access_key: str
+    secret_key: str
+    token: str | None = None
+    expires: datetime | None = None
+
+
+class CredentialChain:
+    """The current credentials of one store, fetched anew before they expire. Used by several threads."""
+
+    def __init__(self, given: Mapping[str, str], *, region: str) -> None:
+        self._given = given
+        self._region = region
+        self._lock = threading.Lock()
+        self._held: AwsCredentials | None = None
+
+    def current(self) -> AwsCredentials:
+        """Raises BadCredentials, saying where it looked."""
+        with self._lock:
+            if self._held is None or (self._held.expires is not None and self._held.expires - _EARLY < datetime.now(UTC)):
+                self._held = self._fetch()
+            return self._held
+
+    def for_obstore(self) -> dict[str, Any]:
+        """The same in the form that obstore asks for (a TypedDict of its own)."""
+        held = self.current()
+        return {
+            "access_key_id": held.access_key,
+            "secret_access_key": held.secret_key,
+            "token": held.token,
+            "expires_at": held.expires and held.expires - _EARLY,
+        }
+
+    def _fetch(self) -> AwsCredentials:
+        if self._given:
+            return AwsCredentials(self._given["accessKeyId"], self._given["accessKeySecret"], self._given.get("securityToken"))
+        environment = os.environ
+        if "AWS_ACCESS_KEY_ID" in environment and "AWS_SECRET_ACCESS_KEY" in environment:
+            return AwsCredentials(
+                environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"], environment.get("AWS_SESSION_TOKEN") or None
+            )
+        if "AWS_WEB_IDENTITY_TOKEN_FILE" in environment and "AWS_ROLE_ARN" in environment:
+            return _of_web_identity(Path(environment["AWS_WEB_IDENTITY_TOKEN_FILE"]), environment["AWS_ROLE_ARN"], region=self._region)
+        if shared := _of_shared_file():
+            return shared
+        if "AWS_CONTAINER_CREDENTIALS_FULL_URI" in environment or "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI" in environment:
+            return _of_container()
+        if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true" and (found := _of_instance()):
+            return found
+        raise BadCredentials(
+            "No credentials for S3: give the store a Secret (accessKeyId, accessKeySecret), set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+            "or run with a role (web identity, container or instance)."
+        )
+
+
+def _of_shared_file() -> AwsCredentials | None:
+    file = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
+    profile = os.environ.get("AWS_PROFILE", "default")
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read(file)
+    except configparser.Error as exc:
+        raise BadCredentials(f"{file} is not a credentials file: {exc}.") from exc
+    if not parser.has_option(profile, "aws_access_key_id"):
+        return None
+    section = parser[profile]
+    return AwsCredentials(section["aws_access_key_id"], section.get("aws_secret_access_key", ""), section.get("aws_session_token"))
+
+
+def _of_web_identity(token_file: Path, role: str, *, region: str) -> AwsCredentials:
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com"
+    query = urllib.parse.urlencode(
+        {
+            "Action": "AssumeRoleWithWebIdentity",
+            "Version": "2011-06-15",
+            "RoleArn": role,
+            "RoleSessionName": os.environ.get("AWS_ROLE_SESSION_NAME", "dataprep"),
+            "WebIdentityToken": token_file.read_text(),
+        }
+    )
+    answer = _answer(f"{endpoint}/", what=f"role {role}", body=query.encode())
+    found = ET.fromstring(answer).find(".//{*}Credentials")  # noqa: S314 - AWS's own answer, over TLS
+    if found is None:
+        raise BadCredentials(f"STS gave no credentials for role {role}.")
+    return AwsCredentials(
+        found.findtext("{*}AccessKeyId") or "",
+        found.findtext("{*}SecretAccessKey") or "",
+        found.findtext("{*}SessionToken"),
+        _time(found.findtext("{*}Expiration")),
+    )
+
+
+def _of_container() -> AwsCredentials:
+    relative = os.environ.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+    url = f"{_CONTAINER}{relative}" if relative else os.environ["AWS_CONTAINER_CREDENTIALS_FULL_URI"]
+    token = os.environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN")
+    if token_file := os.environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
+        token = Path(token_file).read_text()
+    return _of_json(_answer(url, what="the container's role", headers={"Authorization": token} if token else {}))
+
+
+def _of_instance() -> AwsCredentials | None:
+    endpoint = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", _INSTANCE).rstrip("/")
+    roles = f"{endpoint}/latest/meta-data/iam/security-credentials/"
+    try:
+        token = _answer(
+            f"{endpoint}/latest/api/token",
+            what="the instance",
+            headers={"X-aws-ec2-metadata-token-ttl-seconds": "21600"},
+            method="PUT",
+            timeout_seconds=1.0,
+        )
+        headers = {"X-aws-ec2-metadata-token": token.decode()}
+        role = _answer(roles, what="the instance's role", headers=headers).decode().split("\n")[0]
+        return _of_json(_answer(f"{roles}{role}", what=f"role {role}", headers=headers))
+    except (Unreachable, BadCredentials):
+        return None  # not on an instance, or one without a role
+
+
+def _of_json(answer: bytes) -> AwsCredentials:
+    found = json.loads(answer)
+    return AwsCredentials(found["AccessKeyId"], found["SecretAccessKey"], found.get("Token"), _time(found.get("Expiration")))
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def _answer(
+    url: str,
+    *,
+    what: str,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+    method: str | None = None,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
+) -> bytes:
+    request = urllib.request.Request(url, data=body, headers=dict(headers or {}), method=method)  # noqa: S310 - the environment's own addresses
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310 - see above
+            content: bytes = answer.read()
+            return content
+    except urllib.error.HTTPError as exc:
+        with exc:
+            raise BadCredentials(f"No credentials for {what}: {exc.code} {exc.read()[:300].decode(errors='replace')}") from exc
+    except OSError as exc:
+        raise Unreachable(f"cannot connect to {urllib.parse.urlsplit(url).netloc} for the credentials of {what}: {exc}.") from exc

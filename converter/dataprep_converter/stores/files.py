@@ -1,0 +1,385 @@
+"""Files: paths and `file://` URIs, on a local disk or a mounted one (NFS, CIFS, FUSE).
+
+A path is taken as it is written: no percent decoding. Temporary files are `.dataprep-tmp-…` beside their target, so that the last step
+is a rename within one folder.
+"""
+
+# Store, Upload and Input in __init__.py document the public methods. Functions of os instead of Path: they take names that
+# are no UTF-8 as they are, and a Path for each of millions of files costs.
+# ruff: noqa: D102, PTH103, PTH105, PTH108, PTH116, PTH118, PTH121
+
+import contextlib
+import ctypes
+import errno
+import os
+import pwd
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Final, NoReturn, Self, TypeVar
+
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.errors import AlreadyExists, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
+from dataprep_converter.stores import Entry, StoreSettings
+
+TEMPORARY: Final = ".dataprep-tmp-"
+
+_BLOCK = 4 << 20
+_STALE_ATTEMPTS = 4
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_ABSENT = {errno.ENOENT, errno.ENOTDIR}
+_UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM, errno.EMLINK}
+
+T = TypeVar("T")
+
+
+def temporary_name(name: str) -> str:
+    """A name for one attempt at `name`: hidden, unique, at most 255 bytes."""
+    kept = name.encode("utf-8", "surrogateescape")[:180].decode("utf-8", "ignore")
+    return f"{TEMPORARY}{kept}-{secrets.token_hex(8)}"
+
+
+class FileStore:
+    """Paths of this machine."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.settings = settings
+
+    def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
+        folder = _path(uri)
+        prefix = uri.rstrip("/") + "/"
+        pending = [_sorted(folder, ())]
+        while pending:
+            found = next(pending[-1], None)
+            if found is None:
+                pending.pop()
+            elif isinstance(found, _Folder):
+                if recursive:
+                    pending.append(_sorted(found.path, found.above))
+            else:
+                path, status = found
+                yield _entry(prefix + os.path.relpath(path, folder), status)
+
+    def stat(self, uri: str) -> Entry | None:
+        path = _path(uri)
+        try:
+            status = _unstale(lambda: os.stat(path))
+        except OSError as exc:
+            if exc.errno in _ABSENT:
+                return None
+            _translate(exc, path)
+        return _entry(uri, status) if _is_regular(status) else None
+
+    def open(self, uri: str) -> "FileInput":
+        return FileInput(uri)
+
+    def get(self, uri: str) -> bytes:
+        with FileInput(uri) as source:
+            return source.read_at(0, source.size)
+
+    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> "FileUpload":  # noqa: ARG002 - no use of them here
+        return FileUpload(uri)
+
+    def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - see create
+        upload = FileUpload(uri)
+        try:
+            upload.write(data)
+            return upload.commit(replace=replace)
+        finally:
+            upload.abort()
+
+    def delete(self, uri: str) -> None:
+        path = _path(uri)
+        try:
+            os.unlink(path)
+        except OSError as exc:
+            if exc.errno not in _ABSENT:
+                _translate(exc, path)
+
+    def sweep(self, uri: str, *, older_than_seconds: float) -> int:
+        removed = 0
+        latest = time.time_ns() - int(older_than_seconds * 1e9)
+        for entry in self.list(uri):
+            if entry.uri.rpartition("/")[2].startswith(TEMPORARY) and int(entry.pin.partition("-")[2]) <= latest:
+                self.delete(entry.uri)
+                removed += 1
+        return removed
+
+
+class FileUpload:
+    """A temporary file beside the target."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self._path = _path(uri)
+        self._folder, name = os.path.split(self._path)
+        self._temporary = os.path.join(self._folder, temporary_name(name))
+        self._ended = False
+        self._descriptor: int | None = None
+        try:
+            if self._folder:
+                os.makedirs(self._folder, exist_ok=True)
+            self._descriptor = os.open(self._temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+        except OSError as exc:
+            _translate(exc, self._folder or ".")
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._descriptor is None:
+            raise ValueError(f"{self.uri}: the upload has ended.")
+        view = memoryview(data).cast("B")
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError as exc:
+            _translate(exc, self._path)
+
+    def commit(self, *, replace: bool) -> Entry:
+        if self._descriptor is None:
+            raise ValueError(f"{self.uri}: the upload has ended.")
+        try:
+            os.fsync(self._descriptor)
+            descriptor, self._descriptor = self._descriptor, None
+            # NFS tells of a full disk or a used-up quota here at the latest.
+            os.close(descriptor)
+            if replace:
+                os.replace(self._temporary, self._path)
+            else:
+                _publish_exclusively(self._temporary, self._path)
+            self._ended = True
+            _sync_folder(self._folder or ".")
+            return _entry(self.uri, os.stat(self._path))
+        except FileExistsError as exc:
+            raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
+        except OSError as exc:
+            _translate(exc, self._path)
+
+    def abort(self) -> None:
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        if not self._ended:
+            self._ended = True
+            with contextlib.suppress(OSError):
+                os.unlink(self._temporary)
+
+
+class FileInput:
+    """Positioned reads of one file; it stays the same file when the name gets another one."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self._path = _path(uri)
+        self._descriptor: int | None = None
+        try:
+            self._descriptor = _unstale(lambda: os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
+            status = os.fstat(self._descriptor)
+        except OSError as exc:
+            if exc.errno in _ABSENT:
+                raise NotFound(f"{uri} does not exist.", uri=uri) from exc
+            _translate(exc, self._path)
+        if not _is_regular(status):
+            self.close()
+            raise NotFound(f"{uri} is not a file.", uri=uri)
+        self._size = status.st_size
+        self._modified_ns = status.st_mtime_ns
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        wanted = max(0, min(length, self._size - offset))
+        piece = self._pread(offset, wanted)
+        if len(piece) == wanted:
+            return piece
+        pieces = [piece]
+        while (got := sum(map(len, pieces))) < wanted:
+            piece = self._pread(offset + got, wanted - got)
+            if not piece:
+                raise InputChanged(f"{self.uri} became shorter while it was read: {self._size} bytes, now {offset + got}.", uri=self.uri)
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        end = self._size if length is None else min(self._size, offset + length)
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.posix_fadvise(self._descriptor, offset, max(0, end - offset), os.POSIX_FADV_SEQUENTIAL)
+        while offset < end:
+            piece = self.read_at(offset, min(_BLOCK, end - offset))
+            yield piece
+            offset += len(piece)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        if self._descriptor is None:
+            raise ValueError(f"{self.uri} is closed.")
+        try:
+            return os.pread(self._descriptor, length, offset)
+        except OSError as exc:
+            if exc.errno != errno.ESTALE:
+                _translate(exc, self._path)
+        # The NFS server has forgotten the handle (a restart, or the file was replaced): open it anew, if it is the same.
+        again = FileInput(self.uri)
+        if (again._size, again._modified_ns) != (self._size, self._modified_ns):
+            again.close()
+            raise InputChanged(f"{self.uri} was replaced while it was read.", uri=self.uri)
+        self.close()
+        self._descriptor, again._descriptor = again._descriptor, None
+        try:
+            return os.pread(self._descriptor or 0, length, offset)
+        except OSError as exc:
+            _translate(exc, self._path)
+
+
+class _Folder:
+    def __init__(self, path: str, above: tuple[tuple[int, int], ...]) -> None:
+        self.path = path
+        self.above = above
+
+
+def _sorted(folder: str, above: tuple[tuple[int, int], ...]) -> Iterator[_Folder | tuple[str, os.stat_result]]:
+    """Files and folders of one folder. Sorting a folder as `name/` makes the order of the walk that of whole paths: a-1, a.b, a/b."""
+    try:
+        # Only names are held, not stats: a folder may have millions of files.
+        with os.scandir(folder or ".") as found:
+            names = sorted(os.fsencode(each.name) + (b"/" if each.is_dir() else b"") for each in found)
+        identity = os.stat(folder or ".")
+    except OSError as exc:
+        if exc.errno in _ABSENT:
+            return
+        _translate(exc, folder)
+    # A symbolic link may lead back up; a folder that is its own ancestor is not entered again.
+    if (identity.st_dev, identity.st_ino) in above:
+        return
+    above = (*above, (identity.st_dev, identity.st_ino))
+    for name in names:
+        path = os.path.join(folder, os.fsdecode(name.removesuffix(b"/")))
+        if name.endswith(b"/"):
+            yield _Folder(path, above)
+            continue
+        try:
+            status = _unstale(lambda path=path: os.stat(path))  # type: ignore[misc] # mypy can't infer a lambda with a default
+        except OSError as exc:
+            # Gone since (another worker's temporary file), or a link to nowhere.
+            if exc.errno in _ABSENT or exc.errno == errno.ELOOP:
+                continue
+            _translate(exc, path)
+        if _is_regular(status):
+            yield path, status
+
+
+def _path(uri: str) -> str:
+    if not uri.lower().startswith("file://"):
+        return uri
+    host, slash, path = uri[len("file://") :].partition("/")
+    if host not in ("", "localhost"):
+        raise NotFound(f"{uri}: a file URI names no host (file:///path), got {host!r}.", uri=uri)
+    return slash + path
+
+
+def _is_regular(status: os.stat_result) -> bool:
+    return (status.st_mode & 0o170000) == 0o100000
+
+
+def _entry(uri: str, status: os.stat_result) -> Entry:
+    return Entry(uri=uri, size=status.st_size, pin=f"{status.st_size}-{status.st_mtime_ns}")
+
+
+def _unstale(call: Callable[[], T]) -> T:
+    """The result of `call`, tried again while NFS says that a handle is stale."""
+    for _ in range(_STALE_ATTEMPTS - 1):
+        try:
+            return call()
+        except OSError as exc:
+            if exc.errno != errno.ESTALE:
+                raise
+            time.sleep(0.05)
+    return call()
+
+
+def _publish_exclusively(temporary: str, path: str) -> None:
+    """Gives the temporary file its name; FileExistsError when the name is taken. Of several callers one wins."""
+    try:
+        _rename_without_replacing(temporary, path)
+    except OSError as exc:
+        if exc.errno not in _UNSUPPORTED:
+            raise
+    else:
+        return
+    # NFS has no such rename; a hard link is as exclusive.
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        # The server's first answer may have been lost and the kernel asked again: then the link is ours.
+        if not os.path.samefile(temporary, path):
+            raise
+    except OSError as exc:
+        if exc.errno in _UNSUPPORTED:
+            raise StoreError(
+                f"The file system of {path} can neither rename without replacing nor make hard links, so a file can't be created exclusively."
+            ) from exc
+        raise
+    os.unlink(temporary)
+
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _rename_without_replacing(source: str, target: str) -> None:
+    if not hasattr(_libc, "renameat2"):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), target)
+    if _libc.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), target)
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as exc:
+        # Some network file systems have nothing to sync in a folder and say so.
+        if exc.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _user() -> str:
+    number = os.geteuid()
+    try:
+        return f"{pwd.getpwuid(number).pw_name} (uid {number})"
+    except KeyError:
+        return f"uid {number}"
+
+
+def _translate(error: OSError, path: str) -> NoReturn:
+    if error.errno in _FULL:
+        raise StoreFull(f"No space or quota left for {path}: {error.strerror}.", uri=path) from error
+    if error.errno in _REFUSED:
+        raise NotPermitted(f"AccessDenied: user={_user()} path={path}: {error.strerror}.", uri=path) from error
+    if error.errno == errno.ENOENT:
+        raise NotFound(f"{path} does not exist.", uri=path) from error
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        raise NotPermitted(f"{error.filename or path} is in the way: {error.strerror}.", uri=path) from error
+    if error.errno == errno.EISDIR:
+        raise NotPermitted(f"{path} is a folder.", uri=path) from error
+    if error.errno in (errno.ENAMETOOLONG, errno.EINVAL, errno.EFBIG):
+        raise StoreError(f"{path}: {error.strerror}.", uri=path) from error
+    raise Unreachable(f"The file system of {path} failed: {error.strerror or error}.", uri=path) from error

@@ -1,0 +1,556 @@
+"""HDFS by `hdfs-native` (Rust, no JVM). Every trap of that client that was seen is handled here.
+
+- It writes what it has when a `with` block ends by an exception: so temporary name `.dataprep-tmp-…` beside the target, then rename.
+- After failed writes, `write()` of the same client was seen to hang for ever: so a new client for each upload, failed writers are kept
+  (dropping one may block too), and every call stands inside `watchdog.blocking()`.
+- One call to a dead NameNode takes minutes by its defaults: so failover keys, and a look at the port before a client is made.
+- Its reads beyond the end panic, and a memoryview is written five times slower than bytes.
+- The user of simple authentication is `HADOOP_USER_NAME` of the process, read at every connection: so one process is one user.
+"""
+
+# Store, Upload and Input in __init__.py document the public methods.
+# ruff: noqa: D102
+
+import contextlib
+import ctypes
+import heapq
+import logging
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NoReturn, Self
+from xml.etree import ElementTree as ET
+
+import hdfs_native
+
+from dataprep_api.quantity import to_bytes
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter import watchdog
+from dataprep_converter.errors import (
+    AlreadyExists,
+    BadCredentials,
+    BadSpec,
+    InputChanged,
+    NotFound,
+    NotPermitted,
+    StoreError,
+    StoreFull,
+    Unreachable,
+)
+from dataprep_converter.retrying import retrying
+from dataprep_converter.stores import Entry, StoreSettings
+from dataprep_converter.stores.files import TEMPORARY, temporary_name
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_PORT: Final = 8020
+USER_VARIABLE: Final = "HADOOP_USER_NAME"
+
+_CONNECT_SECONDS = 5.0
+_WRITE_BYTES = 4 << 20
+_READ_BYTES = 4 << 20
+_STREAM_BYTES = 1 << 20
+_CLIENT_KEYS = {
+    "dfs.client.failover.max.attempts": "2",
+    "dfs.client.failover.sleep.base.millis": "200",
+    "dfs.client.failover.sleep.max.millis": "1000",
+}
+_NAME_NODE_KEYS = ("dfs.ha.namenodes.", "dfs.namenode.rpc-address.")
+
+_parked: list[object] = []
+"""Writers that failed, and their clients. Dropping or closing one can block for 15 to 31 s, or spoil the client."""
+
+_users: dict[str, str] = {}
+"""The user that this process acts as on HDFS, once a store has set it."""
+
+
+class HdfsStore:
+    """One HDFS: a NameNode, or a name service of the Hadoop configuration."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.settings = settings
+        self._configuration = _hadoop_configuration(settings.hadoop_conf)
+        self._clients: dict[str, hdfs_native.Client] = {}
+        if settings.user is not None:
+            _act_as(settings.user)
+
+    def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
+        authority, folder = _split(uri)
+        prefix = uri.rstrip("/") + "/"
+        base = folder.rstrip("/") + "/"
+        client = self._client(authority)
+        waiting = [_Listing(self, client, authority, folder)]
+        while waiting:
+            found = waiting[-1].next()
+            if found is None:
+                waiting.pop()
+            elif found.is_folder:
+                if recursive:
+                    waiting.append(_Listing(self, client, authority, found.path))
+            elif found.path.startswith(base):
+                yield Entry(uri=prefix + found.path[len(base) :], size=found.size, pin=_pin(found.size, found.modified))
+
+    def stat(self, uri: str) -> Entry | None:
+        authority, path = _split(uri)
+        status = self._status(authority, path)
+        return None if status is None or status.isdir else _entry(uri, status)
+
+    def open(self, uri: str) -> "HdfsInput":
+        authority, path = _split(uri)
+
+        def attempt() -> hdfs_native.FileReader:
+            with _border(self.addresses(authority), path):
+                return self._client(authority).read(path)
+
+        return HdfsInput(uri, retrying(attempt, what=f"opening {uri}"), self.addresses(authority))
+
+    def get(self, uri: str) -> bytes:
+        with self.open(uri) as source:
+            return source.read_at(0, source.size)
+
+    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> "HdfsUpload":  # noqa: ARG002 - HDFS needs no hint
+        return HdfsUpload(self, uri, hdfs or HdfsOptions())
+
+    def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:
+        in_doubt = False
+
+        def attempt() -> Entry:
+            nonlocal in_doubt
+            upload = self.create(uri, hdfs=hdfs)
+            try:
+                upload.write(data)
+                return upload.commit(replace=replace)
+            except AlreadyExists:
+                # An earlier attempt may have been committed and only its answer lost.
+                found = self.stat(uri) if in_doubt and self.get(uri) == data else None
+                if found is None:
+                    raise
+                return found
+            except Unreachable:
+                in_doubt = True
+                raise
+            finally:
+                upload.abort()
+
+        return retrying(attempt, what=f"writing {uri}")
+
+    def delete(self, uri: str) -> None:
+        authority, path = _split(uri)
+
+        def attempt() -> None:
+            with contextlib.suppress(NotFound), _border(self.addresses(authority), path):
+                self._client(authority).delete(path, False)
+
+        retrying(attempt, what=f"deleting {uri}")
+
+    def sweep(self, uri: str, *, older_than_seconds: float) -> int:
+        removed = 0
+        latest = time.time_ns() - int(older_than_seconds * 1e9)
+        for entry in self.list(uri):
+            if entry.uri.rpartition("/")[2].startswith(TEMPORARY) and int(entry.pin.partition("-")[2]) <= latest:
+                self.delete(entry.uri)
+                removed += 1
+        return removed
+
+    def addresses(self, authority: str) -> Sequence[str]:
+        """Host and port of each NameNode behind the authority of a URI; its default is `fs.defaultFS`."""
+        host, _, port = self._resolved(authority).rpartition(":")
+        if host:
+            return [f"{host}:{port}"]
+        names = self._configuration.get(f"dfs.ha.namenodes.{authority}", "")
+        keys = [f"dfs.namenode.rpc-address.{authority}.{name.strip()}" for name in names.split(",") if name.strip()]
+        return [self._configuration[key] for key in keys if key in self._configuration]
+
+    def new_client(self, authority: str) -> hdfs_native.Client:
+        """A client of its own for one upload. Raises Unreachable, naming hosts and ports, when no NameNode listens."""
+        addresses = self.addresses(authority)
+        if addresses:
+            _look(addresses)
+        with _border(addresses, f"hdfs://{authority}"):
+            return hdfs_native.Client(
+                f"hdfs://{self._resolved(authority)}",
+                self._overrides(),
+                self.settings.hadoop_conf,
+            )
+
+    def _overrides(self) -> dict[str, str]:
+        """What hdfs-native is told beside the configuration that it reads: our fail-over keys where the configuration has none."""
+        # And the NameNodes without blanks: Hadoop allows `nn1, nn2`, hdfs-native then knows nn1 only.
+        unblanked = {key: re.sub(r"\s", "", value) for key, value in self._configuration.items() if key.startswith(_NAME_NODE_KEYS)}
+        return {**_CLIENT_KEYS, **{key: self._configuration[key] for key in _CLIENT_KEYS if key in self._configuration}, **unblanked}
+
+    def _client(self, authority: str) -> hdfs_native.Client:
+        """The client for everything but uploads."""
+        if authority not in self._clients:
+            self._clients[authority] = self.new_client(authority)
+        return self._clients[authority]
+
+    def _status(self, authority: str, path: str) -> hdfs_native.FileStatus | None:
+        def attempt() -> hdfs_native.FileStatus | None:
+            try:
+                with _border(self.addresses(authority), path):
+                    return self._client(authority).get_file_info(path)
+            except NotFound:
+                return None
+
+        return retrying(attempt, what=f"looking at {path}")
+
+    def _resolved(self, authority: str) -> str:
+        """`host:port`, or the bare name of a name service."""
+        if not authority:
+            default = self._configuration.get("fs.defaultFS", "")
+            if not default.startswith("hdfs://"):
+                raise BadSpec(
+                    "hdfs:///path names no NameNode and the Hadoop configuration has no fs.defaultFS: write hdfs://host:port/path."
+                )
+            authority = _split(default)[0]
+        if f"dfs.ha.namenodes.{authority}" in self._configuration or ":" in authority.rpartition("]")[2]:
+            return authority
+        # What Hadoop's own client does; hdfs-native takes a name without port for a name service and finds no NameNode.
+        return f"{authority}:{DEFAULT_PORT}"
+
+
+class HdfsUpload:
+    """A temporary file beside the target, written by a client of its own."""
+
+    def __init__(self, store: HdfsStore, uri: str, options: HdfsOptions) -> None:
+        self.uri = uri
+        authority, self._path = _split(uri)
+        self._addresses = store.addresses(authority)
+        folder, _, name = self._path.rpartition("/")
+        self._temporary = f"{folder}/{temporary_name(name)}"
+        self._size = 0
+        self._ended = False
+        self._client = store.new_client(authority)
+        self._writer: hdfs_native.FileWriter | None = None
+        write_options = hdfs_native.WriteOptions(
+            block_size=None if options.block_size is None else to_bytes(options.block_size),
+            replication=options.replication,
+            permission=None if options.permission is None else int(options.permission, 8),
+            overwrite=False,
+            create_parent=True,
+        )
+        with _border(self._addresses, self._path):
+            self._writer = self._client.create(self._temporary, write_options)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._writer is None:
+            raise ValueError(f"{self.uri}: the upload has ended.")
+        try:
+            for piece in _as_bytes(data):
+                with _border(self._addresses, self._path):
+                    self._writer.write(piece)
+                self._size += len(piece)
+        except BaseException:
+            self._park()
+            raise
+
+    def commit(self, *, replace: bool) -> Entry:
+        if self._writer is None:
+            raise ValueError(f"{self.uri}: the upload has ended.")
+        try:
+            with _border(self._addresses, self._path):
+                self._writer.close()
+        except BaseException:
+            self._park()
+            raise
+        self._writer = None
+        with _border(self._addresses, self._path):
+            written = self._client.get_file_info(self._temporary)
+        if written.length != self._size:
+            raise Unreachable(f"HDFS has {written.length} bytes of {self.uri}, {self._size} were written.", uri=self.uri)
+        try:
+            with _border(self._addresses, self._path):
+                self._client.rename(self._temporary, self._path, replace)
+        except AlreadyExists as exc:
+            raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
+        except NotFound:
+            # The first answer was lost and the client asked again: then the file is at its place. A rename keeps length and time.
+            if not self._is_at_its_place(written):
+                raise
+        self._ended = True
+        return _entry(self.uri, written)
+
+    def abort(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        if self._writer is not None:
+            # Without a close the NameNode keeps the lease; deleting the file ends it.
+            self._park()
+        with contextlib.suppress(StoreError), _border(self._addresses, self._path):
+            self._client.delete(self._temporary, False)
+
+    def _park(self) -> None:
+        for each in (self._writer, self._client):
+            _parked.append(each)
+            # Not even at the end of the process: there, dropping one would block its exit.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+        self._writer = None
+
+    def _is_at_its_place(self, written: hdfs_native.FileStatus) -> bool:
+        with contextlib.suppress(NotFound), _border(self._addresses, self._path):
+            found = self._client.get_file_info(self._path)
+            return (found.length, found.modification_time) == (written.length, written.modification_time)
+        return False
+
+
+class HdfsInput:
+    """Positioned reads of one file."""
+
+    def __init__(self, uri: str, reader: hdfs_native.FileReader, addresses: Sequence[str]) -> None:
+        self.uri = uri
+        self._path = _split(uri)[1]
+        self._reader = reader
+        self._addresses = addresses
+        self._size = len(reader)
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        wanted = max(0, min(length, self._size - offset))
+        if wanted == 0:
+            return b""
+
+        def attempt() -> bytes:
+            with _border(self._addresses, self._path):
+                return self._reader.read_range(offset, wanted)
+
+        piece = retrying(attempt, what=f"reading {self.uri}")
+        if len(piece) != wanted:
+            raise InputChanged(
+                f"{self.uri} became shorter while it was read: got {len(piece)} of {wanted} bytes at {offset}.", uri=self.uri
+            )
+        return piece
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        end = self._size if length is None else min(self._size, offset + length)
+        gathered: list[bytes] = []
+        while offset < end:
+            try:
+                for piece in self._pieces(offset, end):
+                    gathered.append(piece)
+                    offset += len(piece)
+                    if sum(map(len, gathered)) >= _STREAM_BYTES:
+                        yield b"".join(gathered)
+                        gathered.clear()
+            except Unreachable as exc:
+                # What came stays; the rest is read piece by piece, each with its own retries.
+                logger.warning("stream of %s broke at %d, reading on: %s", self.uri, offset, exc)
+                piece = self.read_at(offset, min(_READ_BYTES, end - offset))
+                gathered.append(piece)
+                offset += len(piece)
+        if gathered:
+            yield b"".join(gathered)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
+        with _border(self._addresses, self._path):
+            pieces = self._reader.read_range_stream(offset, end - offset)
+        while True:
+            with _border(self._addresses, self._path):
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class _Child:
+    """A file or folder, ordered as its whole path is among all paths: a folder as `name/`."""
+
+    key: bytes
+    path: str
+    is_folder: bool
+    size: int
+    modified: int
+
+
+class _Listing:
+    """The children of one folder in our order, which is none of the NameNode's.
+
+    Wanted is the unsigned order of whole paths: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes, and knows nothing of
+    what is below: ü, a, a-1, a.b. After an ASCII name neither order has a smaller one to come, so all others wait for the
+    next ASCII name, or for the end.
+    """
+
+    def __init__(self, store: HdfsStore, client: hdfs_native.Client, authority: str, folder: str) -> None:
+        self._addresses = store.addresses(authority)
+        self._folder = folder
+        self._statuses: Iterator[hdfs_native.FileStatus] = iter(())
+        self._following: hdfs_native.FileStatus | None = None
+        self._waiting: list[_Child] = []
+        self._last = b""
+
+        def attempt() -> tuple[Iterator[hdfs_native.FileStatus], hdfs_native.FileStatus | None]:
+            with _border(self._addresses, folder):
+                statuses = client.list_status(folder)
+                return statuses, next(statuses, None)
+
+        # Absent, or gone since its parent was listed.
+        with contextlib.suppress(NotFound):
+            self._statuses, self._following = retrying(attempt, what=f"listing {folder}")
+
+    def next(self) -> _Child | None:
+        """The next file or folder, None at the end."""
+        while self._following is not None:
+            status = self._following
+            name = status.path.rpartition("/")[2].encode()
+            if name.isascii() and self._waiting and self._waiting[0].key < name:
+                break
+            with _border(self._addresses, self._folder):
+                self._following = next(self._statuses, None)
+            child = _Child(name + b"/" * status.isdir, status.path, status.isdir, status.length, status.modification_time)
+            if status.isdir or not name.isascii():
+                heapq.heappush(self._waiting, child)
+                continue
+            if name < self._last:
+                raise StoreError(f"The NameNode lists {self._folder} out of order: {status.path} comes too late.")
+            self._last = name
+            return child
+        return heapq.heappop(self._waiting) if self._waiting else None
+
+
+def _act_as(user: str) -> None:
+    """Makes this process the user on HDFS. hdfs-native has no other way, so two stores can't have two users in one process."""
+    before = _users.get("user")
+    if before is not None and before != user:
+        raise BadSpec(f"One job can be one HDFS user only; stores ask for {before} and {user}.")
+    _users["user"] = user
+    if os.environ.get(USER_VARIABLE) != user:
+        os.environ[USER_VARIABLE] = user
+
+
+def _split(uri: str) -> tuple[str, str]:
+    """Authority and path. Nothing is decoded: HDFS paths may hold %, ? and #."""
+    authority, _, path = uri.partition("://")[2].partition("/")
+    return authority, "/" + path.strip("/")
+
+
+def _entry(uri: str, status: hdfs_native.FileStatus) -> Entry:
+    return Entry(uri=uri, size=status.length, pin=_pin(status.length, status.modification_time))
+
+
+def _pin(size: int, modified_milliseconds: int) -> str:
+    return f"{size}-{modified_milliseconds * 1_000_000}"
+
+
+def _as_bytes(data: bytes | bytearray | memoryview) -> Iterator[bytes]:
+    if isinstance(data, bytes) and len(data) <= _WRITE_BYTES:
+        yield data
+        return
+    view = memoryview(data).cast("B")
+    for start in range(0, len(view), _WRITE_BYTES):
+        yield bytes(view[start : start + _WRITE_BYTES])
+
+
+def _hadoop_configuration(folder: str | None) -> Mapping[str, str]:
+    """Names and values of core-site.xml and hdfs-site.xml; the same folder that hdfs-native reads by itself."""
+    home = os.environ.get("HADOOP_HOME")
+    folder = folder or os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
+    values: dict[str, str] = {}
+    for name in ("core-site.xml", "hdfs-site.xml"):
+        file = Path(folder or "", name)
+        if not folder or not file.is_file():
+            continue
+        try:
+            root = ET.parse(file).getroot()  # noqa: S314 - the user's own configuration
+        except ET.ParseError as exc:
+            raise BadSpec(f"{name} of the Hadoop configuration is not XML: {exc}.") from exc
+        for each in root.iter("property"):
+            values[(each.findtext("name") or "").strip()] = (each.findtext("value") or "").strip()
+    return values
+
+
+def _look(addresses: Sequence[str]) -> None:
+    """Raises Unreachable unless one of the NameNodes accepts a connection."""
+    faults = []
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+        except OSError as exc:
+            faults.append(f"cannot connect to {address}: {exc.strerror or exc}")
+        else:
+            return
+    raise Unreachable(f"HDFS: {'; '.join(faults)}.")
+
+
+@contextlib.contextmanager
+def _border(addresses: Sequence[str], path: str) -> Iterator[None]:
+    """Around every call of the client: watched from outside, and its errors become ours."""
+    try:
+        with watchdog.blocking():
+            yield
+    except (OSError, RuntimeError, NotImplementedError) as exc:
+        _translate(exc, addresses, path)
+    except BaseException as exc:
+        # A panic in Rust; its class can't be imported and is no Exception.
+        if type(exc).__name__ == "PanicException":
+            raise StoreError(f"hdfs-native failed at {path}: {exc}.", uri=path) from exc
+        raise
+
+
+_DENIED = re.compile(
+    r"Permission denied: user=(?P<user>[^,]*), access=(?P<access>\w+), inode=\\?\"(?P<inode>[^\"\\]*)\\?\":(?P<owner>[^\s\\]*)"
+)
+
+
+def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoReturn:
+    text = str(error)
+    line = _first_line(text)
+    hosts = ", ".join(addresses) or "HDFS"
+    if "(is not a directory)" in text:
+        # What the NameNode answers, as a refusal, when a part of the path above is a file.
+        raise NotFound(f"{path} does not exist on {hosts}: {line}.", uri=path) from error
+    if denied := _DENIED.search(text):
+        raise NotPermitted(
+            f"AccessDenied: user={denied['user']} path={path} (needs {denied['access']} on {denied['inode']}, which is {denied['owner']}).",
+            uri=path,
+        ) from error
+    if "AccessControlException" in text or "AuthorizationException" in text:
+        raise NotPermitted(
+            f"AccessDenied: user={os.environ.get(USER_VARIABLE, 'of this process')} path={path}: {line}.", uri=path
+        ) from error
+    if "QuotaExceededException" in text or "ClusterStorageCapacityExceeded" in text:
+        raise StoreFull(f"No quota left for {path}: {line}.", uri=path) from error
+    if "GSSAPI" in text or "SASL" in text or "Sasl" in text or "InvalidToken" in text:
+        raise BadCredentials(
+            f"HDFS at {hosts} refused the login: {line}. Kerberos needs a ticket (KRB5CCNAME) or a keytab (KRB5_CLIENT_KTNAME)."
+        ) from error
+    if isinstance(error, FileNotFoundError):
+        raise NotFound(f"{path} does not exist on {hosts}.", uri=path) from error
+    if isinstance(error, FileExistsError):
+        raise AlreadyExists(f"{path} exists already.", uri=path) from error
+    if isinstance(error, IsADirectoryError) or "must both be directories" in text:
+        raise NotPermitted(f"{path}: a folder is where a file should be, or a file where a folder should be: {line}.", uri=path) from error
+    if "NotImplemented" in type(error).__name__:
+        raise StoreError(f"hdfs-native can't do this at {path}: {line}.", uri=path) from error
+    if any(name in text for name in ("block size", "InvalidPath", "InvalidArgument", "requested replication", "IllegalArgumentException")):
+        raise BadSpec(f"HDFS refuses {path}: {line}.", uri=path) from error
+    if isinstance(error, OSError) and any(word in text for word in ("refused", "lookup", "unreachable", "timed out", "No route")):
+        raise Unreachable(f"HDFS: cannot connect to {hosts} (NameNode or one of its DataNodes): {line}.", uri=path) from error
+    # Safe mode, standby, too few DataNodes, a pipeline that broke: the world must fix it, and another attempt may find it fixed.
+    raise Unreachable(f"HDFS at {hosts} failed at {path}: {line}.", uri=path) from error
+
+
+def _first_line(text: str) -> str:
+    """The message without Java's stack."""
+    line = re.split(r"\\n|\n", text)[0].strip().rstrip(".")
+    found: Any = re.match(r'\w*RPCError\("[\w.$]*?(\w+)", "(.*)', line)
+    return f"{found[1]}: {found[2]}" if found else line

@@ -1,0 +1,514 @@
+"""Alibaba Cloud OSS by its own SDK, V4 signatures. Never AppendObject: it isn't atomic, and ends at 5 GB.
+
+Nothing is visible before an upload is completed, and completion takes x-oss-forbid-overwrite, so that of several writers one wins
+(on buckets with versioning OSS ignores that header; the docs say so).
+
+The SDK's own check of uploads computes CRC-64 under Python's lock, which makes four threads slower than one. It is off; every
+part carries its MD5 instead, which OSS checks before it keeps the part.
+"""
+
+# Store, Upload and Input in __init__.py document the public methods.
+# ruff: noqa: D102
+
+import base64
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import alibabacloud_oss_v2 as oss  # type: ignore[import-untyped] # the SDK ships no types
+import requests
+from alibabacloud_oss_v2 import exceptions as sdk
+from alibabacloud_oss_v2.retry import StandardRetryer  # type: ignore[import-untyped] # see above
+
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.errors import (
+    AlreadyExists,
+    BadCredentials,
+    BadSpec,
+    ConvertError,
+    InputChanged,
+    NotFound,
+    NotPermitted,
+    StoreError,
+    StoreFull,
+    Unreachable,
+)
+from dataprep_converter.retrying import Patience, retrying
+from dataprep_converter.stores import Entry, StoreSettings
+from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for
+
+logger = logging.getLogger(__name__)
+
+CONNECT_SECONDS: Final = 3.0
+ANSWER_SECONDS: Final = 60.0
+ATTEMPTS: Final = 3
+
+RIGHT_OF: Final = {
+    "write": "oss:PutObject",
+    "read": "oss:GetObject",
+    "list": "oss:ListObjects",
+    "delete": "oss:DeleteObjects (in RAM's words oss:DeleteObject)",
+    "sweep": "oss:ListMultipartUploads",
+}
+
+_STREAM_BYTES = 2 << 20
+_BAD_CREDENTIALS = {
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "SecurityTokenExpired",
+    "InvalidSecurityToken",
+    "InvalidAccessKeySecret",
+    "RequestTimeTooSkewed",
+}
+_FULL = {"QuotaExceeded", "StorageQuotaExceeded", "EntityTooLarge"}
+_RETRIED_ONCE_DONE = Patience(attempts=4, total_seconds=40)
+
+T = TypeVar("T")
+
+
+class OssStore:
+    """Buckets behind one endpoint."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.settings = settings
+        endpoint = settings.endpoint or os.environ.get("OSS_ENDPOINT")
+        region = settings.region or os.environ.get("OSS_REGION") or (endpoint and _region_of(endpoint))
+        if not region:
+            raise BadSpec(f"The store {settings.uri_prefix} needs region: it can't be seen from the endpoint {endpoint or '(none given)'}.")
+        config = oss.config.load_default()
+        config.region = region
+        config.endpoint = endpoint
+        config.use_path_style = settings.path_style
+        config.credentials_provider = _credentials(settings)
+        config.connect_timeout = CONNECT_SECONDS
+        config.readwrite_timeout = ANSWER_SECONDS
+        config.retryer = StandardRetryer(max_attempts=ATTEMPTS, max_backoff=2.0)
+        config.disable_upload_crc64_check = True
+        self._client = _Client(oss.Client(config), peer=_peer(endpoint or f"https://oss-{region}.aliyuncs.com"))
+        self._threads: ThreadPoolExecutor | None = None
+
+    def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
+        bucket, key = _place(uri)
+        prefix = f"{key.rstrip('/')}/" if key.rstrip("/") else ""
+        before = token = None
+        while True:
+            page = self._client.call(
+                "list_objects_v2",
+                oss.ListObjectsV2Request(
+                    bucket=bucket,
+                    prefix=prefix,
+                    delimiter=None if recursive else "/",
+                    continuation_token=token,
+                    max_keys=1000,
+                    encoding_type="url",
+                ),
+                place=(bucket, prefix),
+                doing="list",
+            )
+            for each in page.contents or ():
+                if before is not None and each.key.encode() <= before.encode():
+                    raise StoreError(f"OSS at {self._client.peer} lists {uri} out of order: {each.key} after {before}.", uri=uri)
+                before = each.key
+                # Folder markers of consoles are no files.
+                if not each.key.endswith("/"):
+                    yield Entry(uri=f"{uri.rstrip('/')}/{each.key[len(prefix) :]}", size=each.size, pin=_pin(each.etag))
+            token = page.next_continuation_token
+            if not page.is_truncated or not token:
+                return
+
+    def stat(self, uri: str) -> Entry | None:
+        found = self._head(uri)
+        return found and found[0]
+
+    def open(self, uri: str) -> "OssInput":
+        found = self.stat(uri)
+        if found is None:
+            raise NotFound(f"{uri} does not exist.", uri=uri)
+        return OssInput(self._client, found)
+
+    def get(self, uri: str) -> bytes:
+        place = _place(uri)
+
+        def attempt() -> bytes:
+            answer = self._client.call("get_object", oss.GetObjectRequest(bucket=place[0], key=place[1]), place=place, doing="read")
+            with self._client.border(place, doing="read"):
+                content: bytes = answer.body.read()
+                return content
+
+        return retrying(attempt, what=f"reading {uri}")
+
+    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> "OssUpload":  # noqa: ARG002 - not HDFS
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="oss-part")
+        return OssUpload(self, self._client, uri, self._threads, size_hint=size_hint)
+
+    def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - see create
+        bucket, key = place = _place(uri)
+        request = oss.PutObjectRequest(
+            bucket=bucket, key=key, body=data, content_md5=_md5(data), forbid_overwrite=None if replace else True
+        )
+
+        def is_ours() -> Entry | None:
+            found = self.stat(uri)
+            ours = found is not None and found.pin.lower() == hashlib.md5(data, usedforsecurity=False).hexdigest()
+            return found if ours else None
+
+        answer = self._client.end("put_object", request, place=place, is_ours=is_ours)
+        return answer if isinstance(answer, Entry) else Entry(uri=uri, size=len(data), pin=_pin(answer.etag))
+
+    def delete(self, uri: str) -> None:
+        bucket, key = place = _place(uri)
+        # The batch form: it is the one right for deleting that a job is asked to have.
+        request = oss.DeleteMultipleObjectsRequest(bucket=bucket, objects=[oss.DeleteObject(key=key)], quiet=True)
+        self._client.call("delete_multiple_objects", request, place=place, doing="delete")
+
+    def sweep(self, uri: str, *, older_than_seconds: float) -> int:
+        bucket, key = _place(uri)
+        latest = time.time() - older_than_seconds
+        request = oss.ListMultipartUploadsRequest(
+            bucket=bucket, prefix=f"{key.rstrip('/')}/" if key.rstrip("/") else "", encoding_type="url"
+        )
+        removed = 0
+        while True:
+            try:
+                page = self._client.call("list_multipart_uploads", request, place=(bucket, key), doing="sweep")
+                for each in page.uploads or ():
+                    if each.initiated.timestamp() <= latest:
+                        self._client.abort(bucket, each.key, each.upload_id)
+                        removed += 1
+            except (NotPermitted, NotFound) as exc:
+                # Not a right that a job needs: buckets should have a lifecycle rule for unfinished uploads.
+                logger.info("unfinished uploads below %s are not looked for: %s", uri, exc)
+                return removed
+            if not page.is_truncated:
+                return removed
+            request.key_marker, request.upload_id_marker = page.next_key_marker, page.next_upload_id_marker
+
+    def _head(self, uri: str) -> tuple[Entry, str | None] | None:
+        """The object and OSS's CRC-64 of it."""
+        bucket, key = place = _place(uri)
+        if not key or key.endswith("/"):
+            return None
+        try:
+            found = self._client.call("head_object", oss.HeadObjectRequest(bucket=bucket, key=key), place=place, doing="read")
+        except NotFound as exc:
+            if exc.uri == f"oss://{bucket}":
+                raise
+            return None
+        return Entry(uri=uri, size=found.content_length, pin=_pin(found.etag)), found.hash_crc64
+
+
+class OssUpload:
+    """A multipart upload, begun with the second part; an object of one part is one PUT at commit."""
+
+    def __init__(self, store: OssStore, client: "_Client", uri: str, threads: ThreadPoolExecutor, *, size_hint: int | None) -> None:
+        self.uri = uri
+        self._store = store
+        self._client = client
+        self._bucket, self._key = self._place = _place(uri)
+        self._upload_id: str | None = None
+        self._ended = False
+        self._sums: dict[int, tuple[str | None, int]] = {}
+        self._parts = Parts(begin=self._begin, send=self._send_part, threads=threads, part_bytes=part_bytes_for(size_hint))
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._ended:
+            raise ValueError(f"{self.uri}: the upload has ended.")
+        self._parts.write(data)
+
+    def commit(self, *, replace: bool) -> Entry:
+        if self._ended:
+            raise ValueError(f"{self.uri}: the upload has ended.")
+        if not self._parts.begun:
+            entry = self._store.put(self.uri, bytes(self._parts.rest), replace=replace)
+            self._ended = True
+            return entry
+        tags = self._parts.finish()
+        request = oss.CompleteMultipartUploadRequest(
+            bucket=self._bucket,
+            key=self._key,
+            upload_id=self._upload_id,
+            complete_multipart_upload=oss.CompleteMultipartUpload(
+                parts=[oss.UploadPart(part_number=number, etag=tag) for number, tag in enumerate(tags, start=1)]
+            ),
+            forbid_overwrite=None if replace else True,
+        )
+        try:
+            answer = self._client.end("complete_multipart_upload", request, place=self._place, is_ours=self._found_ours)
+        except NotFound as exc:
+            # Not the user's to mend: a new attempt uploads anew.
+            raise Unreachable(str(exc), uri=self.uri) from exc
+        self._ended = True
+        return answer if isinstance(answer, Entry) else Entry(uri=self.uri, size=self._parts.size, pin=_pin(answer.etag))
+
+    def abort(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._parts.cancel()
+        if self._upload_id is not None:
+            with contextlib.suppress(StoreError, InputChanged, BadSpec):
+                self._client.abort(self._bucket, self._key, self._upload_id)
+
+    def _begin(self) -> None:
+        request = oss.InitiateMultipartUploadRequest(bucket=self._bucket, key=self._key)
+        answer = self._client.call("initiate_multipart_upload", request, place=self._place, doing="write")
+        self._upload_id = answer.upload_id
+
+    def _send_part(self, number: int, data: memoryview) -> str:
+        request = oss.UploadPartRequest(
+            bucket=self._bucket,
+            key=self._key,
+            part_number=number,
+            upload_id=self._upload_id,
+            content_md5=_md5(data),
+            body=bytes(data),
+        )
+        answer = self._client.call("upload_part", request, place=self._place, doing="write")
+        self._sums[number] = (answer.hash_crc64, len(data))
+        tag: str = answer.etag
+        return tag
+
+    def _found_ours(self) -> Entry | None:
+        """The object at our place, when it has the bytes of our parts: OSS keeps a CRC-64 of whole objects."""
+        head = self._store._head(self.uri)  # noqa: SLF001 - one module
+        if head is None or head[0].size != self._parts.size:
+            return None
+        from alibabacloud_oss_v2.crc import Crc64  # type: ignore[import-untyped] # not at the top: rarely needed
+
+        whole = 0
+        for _, (crc, size) in sorted(self._sums.items()):
+            if crc is None:
+                return None
+            whole = Crc64.combine(whole, int(crc), size)
+        return head[0] if head[1] == str(whole) else None
+
+
+class OssInput:
+    """Ranges of one object, of the version that was opened."""
+
+    def __init__(self, client: "_Client", entry: Entry) -> None:
+        self.uri = entry.uri
+        self._client = client
+        self._entry = entry
+        self._place = _place(entry.uri)
+
+    @property
+    def size(self) -> int:
+        return self._entry.size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        wanted = max(0, min(length, self.size - offset))
+        if wanted == 0:
+            return b""
+
+        def attempt() -> bytes:
+            body = self._body(offset, offset + wanted)
+            with self._client.border(self._place, doing="read"):
+                content: bytes = body.read()
+            if len(content) != wanted:
+                raise Unreachable(f"OSS at {self._client.peer} sent {len(content)} of {wanted} bytes of {self.uri}.", uri=self.uri)
+            return content
+
+        return retrying(attempt, what=f"reading {self.uri}")
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        end = self.size if length is None else min(self.size, offset + length)
+        while offset < end:
+            body = self._body(offset, end)
+            try:
+                for piece in self._pieces(body):
+                    offset += len(piece)
+                    yield piece
+                if offset < end:
+                    raise Unreachable(f"OSS at {self._client.peer} ended {self.uri} at {offset}, {end} was due.", uri=self.uri)
+            except Unreachable as exc:
+                # What came stays; one piece with its own retries, then a new stream.
+                logger.warning("stream of %s broke, reading on at %d: %s", self.uri, offset, exc)
+                piece = self.read_at(offset, min(_STREAM_BYTES, end - offset))
+                offset += len(piece)
+                yield piece
+            finally:
+                body.close()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _body(self, start: int, end: int) -> Any:  # the SDK has no types
+        request = oss.GetObjectRequest(
+            bucket=self._place[0],
+            key=self._place[1],
+            range_header=f"bytes={start}-{end - 1}",
+            range_behavior="standard",
+            if_match=f'"{self._entry.pin}"',
+        )
+        return self._client.call("get_object", request, place=self._place, doing="read").body
+
+    def _pieces(self, body: Any) -> Iterator[bytes]:  # the SDK has no types
+        pieces = iter(body.iter_bytes(block_size=_STREAM_BYTES))
+        while True:
+            with self._client.border(self._place, doing="read"):
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+
+class _Client:
+    """The SDK's client with its errors made ours."""
+
+    def __init__(self, client: Any, *, peer: str) -> None:  # the SDK has no types
+        self._client = client
+        self.peer = peer
+
+    # The SDK's requests and results have no types.
+    def call(self, operation: str, request: Any, *, place: tuple[str, str], doing: str, **options: int) -> Any:
+        """The operation's result."""
+        with self.border(place, doing=doing):
+            return getattr(self._client, operation)(request, **options)
+
+    def end(self, operation: str, request: Any, *, place: tuple[str, str], is_ours: Callable[[], Entry | None]) -> Any:
+        """The result of what makes an object visible, or the object itself, when an attempt without an answer had made it visible.
+
+        The SDK's own retries would turn that into a refusal.
+        """
+        in_doubt = False
+
+        def attempt() -> Any:  # see above
+            nonlocal in_doubt
+            try:
+                return self.call(operation, request, place=place, doing="write", retry_max_attempts=1)
+            except Unreachable:
+                in_doubt = True
+                raise
+            except (AlreadyExists, NotFound):
+                found = is_ours() if in_doubt else None
+                if found is None:
+                    raise
+                return found
+
+        return retrying(attempt, what=f"{operation} of oss://{place[0]}/{place[1]}", patience=_RETRIED_ONCE_DONE)
+
+    def abort(self, bucket: str, key: str, upload_id: str) -> None:
+        """Drops an upload; one that is gone is fine."""
+        request = oss.AbortMultipartUploadRequest(bucket=bucket, key=key, upload_id=upload_id)
+        with contextlib.suppress(NotFound):
+            self.call("abort_multipart_upload", request, place=(bucket, key), doing="sweep")
+
+    @contextlib.contextmanager
+    def border(self, place: tuple[str, str], *, doing: str) -> Iterator[None]:
+        """Around every call of the SDK."""
+        try:
+            yield
+        except (sdk.BaseError, requests.RequestException, OSError) as exc:
+            raise self._error(exc, place, doing=doing) from exc
+
+    def _error(self, error: Exception, place: tuple[str, str], *, doing: str) -> ConvertError:
+        uri = f"oss://{place[0]}/{place[1]}"
+        while isinstance(error, sdk.OperationError):
+            error = error.unwrap()
+        if isinstance(error, sdk.CredentialsBaseError):
+            return BadCredentials(
+                f"No credentials for {uri}: give the store a Secret (accessKeyId, accessKeySecret), set OSS_ACCESS_KEY_ID and "
+                f"OSS_ACCESS_KEY_SECRET, or run with a RAM role: {error}.",
+                uri=uri,
+            )
+        if isinstance(error, sdk.ServiceError):
+            return self._service_error(error, place[0], uri, doing=doing)
+        if isinstance(error, sdk.RequestError | sdk.ResponseError | requests.RequestException | OSError):
+            return Unreachable(f"OSS: cannot connect to {self.peer}, or the connection broke at {uri}: {_line(error)}.", uri=uri)
+        return BadSpec(f"OSS can't take {uri}: {_line(error)}.", uri=uri)
+
+    def _service_error(self, error: Any, bucket: str, uri: str, *, doing: str) -> ConvertError:
+        status, code = error.status_code, error.code or ""
+        said = " ".join(filter(None, (str(status), code, error.message or ""))).rstrip(".")
+        if code in ("FileAlreadyExists", "ObjectAlreadyExists") or (status == 409 and "exist" in code.lower()):
+            return AlreadyExists(f"{uri} exists already.", uri=uri)
+        if code == "NoSuchBucket":
+            return NotFound(f"The bucket {bucket} does not exist at {self.peer}.", uri=f"oss://{bucket}")
+        if code in _BAD_CREDENTIALS:
+            return BadCredentials(f"OSS at {self.peer} refused the credentials: {said}.", uri=uri)
+        if code in _FULL:
+            return StoreFull(f"No space or quota left for {uri}: {said}.", uri=uri)
+        if "specified endpoint" in said or code == "InvalidArgument":
+            return BadSpec(f"OSS at {self.peer} can't take {uri}, look at the store's endpoint and region: {said}.", uri=uri)
+        if status in (401, 403):
+            return NotPermitted(f"missing {RIGHT_OF[doing]} on {uri}: {said}.", uri=uri)
+        if code == "NoSuchUpload":
+            return NotFound(f"The upload of {uri} is gone: something else has aborted or completed it.", uri=uri)
+        if status == 404:
+            return NotFound(f"{uri} does not exist.", uri=uri)
+        if status == 412:
+            return InputChanged(f"{uri} was replaced since it was listed.", uri=uri)
+        if status // 100 == 5 or status in (408, 409, 429):
+            return Unreachable(f"OSS at {self.peer} failed at {uri}: {said}.", uri=uri)
+        return StoreError(f"OSS at {self.peer} refused {uri}: {said}.", uri=uri)
+
+
+def _place(uri: str) -> tuple[str, str]:
+    bucket, _, key = uri.partition("://")[2].partition("/")
+    if not bucket:
+        raise BadSpec(f"{uri} names no bucket: write oss://bucket/key.", uri=uri)
+    return bucket, key
+
+
+def _region_of(endpoint: str) -> str | None:
+    """`cn-shenzhen` of `https://oss-cn-shenzhen-internal.aliyuncs.com`."""
+    found = re.match(r"(?:[a-z]+://)?(?:oss-)?([a-z]{2}-[a-z0-9-]+?)(?:-internal)?(?:\.oss)?\.aliyuncs\.com", endpoint)
+    return found[1] if found else None
+
+
+def _peer(endpoint: str) -> str:
+    parts = urllib.parse.urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+    return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+
+
+def _credentials(settings: StoreSettings) -> Any:  # the SDK has no types
+    given = settings.credentials
+    if given:
+        return oss.credentials.StaticCredentialsProvider(given["accessKeyId"], given["accessKeySecret"], given.get("securityToken"))
+    if os.environ.get("OSS_ACCESS_KEY_ID") and os.environ.get("OSS_ACCESS_KEY_SECRET"):
+        return oss.credentials.EnvironmentVariableCredentialsProvider()
+    return oss.credentials.CredentialsProviderFunc(_role_credentials())
+
+
+def _role_credentials() -> Callable[[], Any]:
+    """Alibaba Cloud's own chain: its environment variables, RRSA (OIDC), profiles, the RAM role of the instance."""
+    chain: list[Any] = []
+
+    def current() -> Any:  # none of its types are known
+        if not chain:
+            # Not at the top: it reads its variables, and starts a thread, when it is made.
+            from alibabacloud_credentials.client import Client  # type: ignore[import-untyped] # ships no types
+
+            chain.append(Client())
+        found = chain[0].get_credential()
+        return oss.credentials.Credentials(found.access_key_id, found.access_key_secret, found.security_token)
+
+    return current
+
+
+def _md5(data: bytes | memoryview) -> str:
+    return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+
+
+def _pin(tag: str | None) -> str:
+    return (tag or "").strip('"')
+
+
+def _line(error: Exception) -> str:
+    return str(error).partition("\n")[0].strip().rstrip(".")[:300]

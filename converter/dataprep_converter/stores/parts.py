@@ -1,0 +1,98 @@
+"""Parts: bytes gathered into parts of equal size, sent by a few threads while the next part fills. For S3 and OSS."""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+PART_BYTES: Final = 8 << 20
+PART_LIMIT: Final = 10_000
+"""Parts of one upload, on S3 and on OSS."""
+IN_FLIGHT: Final = 4
+"""Parts under way at once; an upload holds at most one more in memory."""
+
+_GROWN_AFTER = 5_000
+
+
+def part_bytes_for(size_hint: int | None) -> int:
+    """Size of a part for an object of about this size: 8 MiB, or what keeps it within 9,000 parts."""
+    if size_hint is None:
+        return PART_BYTES
+    return max(PART_BYTES, math.ceil(size_hint / 9_000 / (1 << 20)) << 20)
+
+
+class Parts:
+    """The parts of one upload.
+
+    `begin` is called once, before the first part goes. `send` gets a part's number (from 1) and its bytes, in another thread,
+    and returns what completing the upload needs (the part's ETag).
+    """
+
+    def __init__(
+        self, *, begin: Callable[[], None], send: Callable[[int, memoryview], str], threads: ThreadPoolExecutor, part_bytes: int
+    ) -> None:
+        self._begin = begin
+        self._send = send
+        self._threads = threads
+        self._part_bytes = part_bytes
+        self._buffer = bytearray(part_bytes)
+        self._filled = 0
+        self._pending: deque[Future[str]] = deque()
+        self._tags: list[str] = []
+        self._sent = 0
+        self.size = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether any part was sent; when not, the object fits into one request."""
+        return self._sent > 0
+
+    @property
+    def rest(self) -> memoryview:
+        """What was gathered and not sent."""
+        return memoryview(self._buffer)[: self._filled]
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Copies `data`. Raises what sending an earlier part raised."""
+        view = memoryview(data).cast("B")
+        self.size += len(view)
+        while view:
+            # A full part goes only when more comes, so that an object of exactly one part needs one request.
+            if self._filled == len(self._buffer):
+                self._send_buffer()
+            taken = min(len(view), len(self._buffer) - self._filled)
+            self._buffer[self._filled : self._filled + taken] = view[:taken]
+            self._filled += taken
+            view = view[taken:]
+
+    def finish(self) -> list[str]:
+        """Sends the last part and waits for all: their tags in order."""
+        self._send_buffer()
+        while self._pending:
+            self._tags.append(self._pending.popleft().result())
+        return self._tags
+
+    def cancel(self) -> None:
+        """Waits until no part is under way; what they raise is of no interest any more."""
+        for each in self._pending:
+            each.cancel()
+        while self._pending:
+            each = self._pending.popleft()
+            if not each.cancelled():
+                each.exception()
+        self._buffer = bytearray()
+        self._filled = 0
+
+    def _send_buffer(self) -> None:
+        if not self.begun:
+            self._begin()
+        while len(self._pending) >= IN_FLIGHT:
+            self._tags.append(self._pending.popleft().result())
+        self._sent += 1
+        self._pending.append(self._threads.submit(self._send, self._sent, self.rest))
+        if self._sent == _GROWN_AFTER:
+            # Nobody said how large the object gets: 40 GB so far, and room for 160 GB more.
+            self._part_bytes *= 4
+        self._buffer = bytearray(self._part_bytes)
+        self._filled = 0

@@ -1,0 +1,74 @@
+"""Preflight: before any worker starts, is every source there, and may the job do to the destination all that it will do?
+
+What is missing is named: the host, the user and path, or the right. It takes at most 30 s, and leaves nothing but the folder.
+"""
+
+import contextvars
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dataprep_api import names
+from dataprep_converter.access import Access
+from dataprep_converter.errors import ConvertError, NotFound, StoreError, Unreachable
+from dataprep_converter.retrying import impatiently
+
+LIMIT_SECONDS: Final = 30.0
+_RETRY_SECONDS = 12.0
+"""After this no store is asked again, so that the last answer still comes within the limit."""
+
+
+def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, limit_seconds: float = LIMIT_SECONDS) -> None:
+    """Returns when all is well. Raises what the stores raise, and Unreachable when one doesn't answer in time."""
+    began = time.monotonic()
+    with impatiently(seconds=min(_RETRY_SECONDS, limit_seconds)):
+        for uri in source_uris:
+            _in_time(lambda uri=uri: check_source(access, uri), uri=uri, seconds=began + limit_seconds - time.monotonic())  # type: ignore[misc] # mypy can't infer a lambda with a default
+        _in_time(lambda: check_output(access, output_uri), uri=output_uri, seconds=began + limit_seconds - time.monotonic())
+
+
+def check_source(access: Access, uri: str) -> None:
+    """Raises NotFound when `uri` is neither a file nor a folder with a file in it."""
+    store = access.store(uri)
+    if store.stat(uri) is None and next(iter(store.list(uri)), None) is None:
+        raise NotFound(f"The source {uri} names nothing: no such file, and no file below it.", uri=uri)
+
+
+def check_output(access: Access, uri: str) -> None:
+    """Writes, reads, lists and deletes a small file below `uri`."""
+    store = access.store(uri)
+    folder = names.join(uri, names.SIDE)
+    probe = names.join(folder, f".preflight-{secrets.token_hex(8)}")
+    content = probe.encode()
+    store.put(probe, content, replace=False)
+    try:
+        if store.get(probe) != content:
+            raise StoreError(f"{probe} reads back other bytes than were written.", uri=probe)
+        if all(entry.uri != probe for entry in store.list(folder, recursive=False)):
+            raise StoreError(f"{probe} was written and is not in the listing of its folder.", uri=probe)
+    finally:
+        store.delete(probe)
+
+
+def _in_time(check: Callable[[], None], *, uri: str, seconds: float) -> None:
+    """Runs a check and stops waiting for it after so long: a native client may block for minutes in a single call."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            check()
+        except BaseException as exc:
+            raised.append(exc)
+
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=lambda: context.run(run), name="preflight", daemon=True)
+    thread.start()
+    thread.join(max(0.0, seconds))
+    if thread.is_alive():
+        raise Unreachable(f"{uri}: the store has not answered within {LIMIT_SECONDS:.0f} s.", uri=uri)
+    if raised:
+        if isinstance(raised[0], ConvertError):
+            raise raised[0]
+        raise StoreError(f"{uri}: {raised[0]}", uri=uri) from raised[0]

@@ -1,0 +1,48 @@
+"""`oneHot`: an integer class as a float32 vector with a single 1."""
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api.spec import Transform
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.features import find_columns, numbers, without
+from dataprep_converter.readers import SAMPLE, Batch
+from dataprep_converter.tensors import arrow_type, to_arrow
+
+
+class OneHotStep:
+    """Columns of whole numbers. A class outside the range makes the sample bad; no class stands for the unknown."""
+
+    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
+        if transform.one_hot is None:
+            raise BadSpec("The transform is no oneHot.")
+        self._classes = transform.one_hot.num_classes
+        self._columns = find_columns(transform.one_hot.columns, schema, of="The transform oneHot")
+        self._schema = schema
+        for name in self._columns:
+            position = schema.get_field_index(name)
+            field = schema.field(position)
+            if not pa.types.is_integer(field.type):
+                raise BadSpec(f"The transform oneHot takes whole numbers, but the column {name!r} is {field.type}.")
+            self._schema = self._schema.set(position, field.with_type(arrow_type("float32", (self._classes,))))
+
+    def schema(self) -> pa.Schema:
+        """The columns named are vectors of float32."""
+        return self._schema
+
+    def apply(self, batch: Batch) -> Batch:
+        """One vector for each class."""
+        records = batch.records
+        faults: dict[int, str] = {}
+        for name in self._columns:
+            values, missing = numbers(records.column(name))
+            outside = (values < 0) | (values >= self._classes)
+            faults |= {int(row): f"{name} {values[row]} is outside 0..{self._classes - 1}" for row in np.flatnonzero(outside)}
+            faults |= {int(row): f"{name} has no value" for row in missing}
+            vectors = np.zeros((len(values), self._classes), np.float32)
+            vectors[np.arange(len(values)), np.where(outside, 0, values)] = 1
+            position = records.schema.get_field_index(name)
+            column = to_arrow(vectors)
+            records = records.set_column(position, records.schema.field(position).with_type(column.type), column)
+        done = Batch(records=records, bad=batch.bad, bytes_in=batch.bytes_in)
+        return without(done, faults, records.column(SAMPLE)) if faults else done

@@ -1,0 +1,58 @@
+"""`scale`: a linear map of one range of values onto another, as float32."""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.spec import Transform
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.features import find_columns, numbers, without
+from dataprep_converter.readers import SAMPLE, Batch
+from dataprep_converter.tensors import NUMPY_NAMES, arrow_type, shape_of, to_arrow, value_type
+
+
+class ScaleStep:
+    """Numbers and tensors of numbers; computed in float64, stored as float32."""
+
+    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
+        if transform.scale is None:
+            raise BadSpec("The transform is no scale.")
+        self._scale = transform.scale
+        self._columns = find_columns(transform.scale.columns, schema, of="The transform scale")
+        self._schema = schema
+        for name in self._columns:
+            position = schema.get_field_index(name)
+            field = schema.field(position)
+            if value_type(field.type) not in NUMPY_NAMES:
+                raise BadSpec(f"The transform scale takes numbers, but the column {name!r} is {field.type}.")
+            self._schema = self._schema.set(position, field.with_type(arrow_type("float32", shape_of(field.type))))
+        # A byte has 256 values: each is computed once.
+        self._bytes = self._scaled(np.arange(256, dtype=np.uint8))
+
+    def schema(self) -> pa.Schema:
+        """The columns named are float32."""
+        return self._schema
+
+    def apply(self, batch: Batch) -> Batch:
+        """A value that float32 can't hold afterwards makes the sample bad."""
+        records = batch.records
+        faults: dict[int, str] = {}
+        for name in self._columns:
+            values, missing = numbers(records.column(name))
+            scaled = self._bytes[values] if values.dtype == np.uint8 else self._scaled(values)
+            if values.dtype.kind == "f":
+                too_large = (np.isinf(scaled) & np.isfinite(values)).reshape(len(values), -1).any(axis=1)
+                faults |= {int(row): f"{name} does not fit float32 after scale" for row in np.flatnonzero(too_large)}
+            faults |= {int(row): f"{name} has no value" for row in missing}
+            position = records.schema.get_field_index(name)
+            field = records.schema.field(position)
+            column = to_arrow(scaled)
+            records = records.set_column(position, field.with_type(column.type), column)
+        done = Batch(records=records, bad=batch.bad, bytes_in=batch.bytes_in)
+        return without(done, faults, records.column(SAMPLE)) if faults else done
+
+    def _scaled(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
+        s = self._scale
+        wide = values.astype(np.float64)
+        with np.errstate(over="ignore"):
+            return ((wide - s.from_min) / (s.from_max - s.from_min) * (s.to_max - s.to_min) + s.to_min).astype(np.float32)

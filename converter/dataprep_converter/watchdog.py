@@ -1,0 +1,233 @@
+"""Watchdog: kills this process when a blocking call of a native client never returns.
+
+`hdfs-native` was seen to block in `write()` for ever after failed writes; no `except` helps, and no thread of the same
+process can end another one. So the process that waits is another one: it reads, from shared memory, when each
+thread entered the call it is in, and sends SIGKILL after the limit. The task is then redone like after any other death.
+
+Two shapes, because the kernel ignores SIGKILL to the first process of a container from inside that container:
+`supervise` forks, works in the child and watches in the parent (pods, where we are process 1); `Watchdog` starts a small
+process that watches this one (workers of a local pool).
+
+    shared memory:  int64 entered[SLOTS]     CLOCK_MONOTONIC in nanoseconds, 0 = not in a call   (native byte order)
+
+Nothing outside the standard library is imported here: the watching process runs this very file.
+"""
+
+import contextlib
+import mmap
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from types import FrameType, TracebackType
+from typing import Final, Self
+
+LIMIT_SECONDS: Final = 120.0
+KILLED: Final = 4
+"""Exit code of `supervise` after a kill: a store that doesn't answer is worth a retry (`Exit.UNREACHABLE`)."""
+
+_SLOTS = 128
+_POLL_SECONDS = 0.5
+_SIZE = _SLOTS * 8
+_FORWARDED = (signal.SIGTERM, signal.SIGINT)
+
+
+class Heartbeats:
+    """The shared memory. Each thread has a slot while it is in a call; nested calls count from the outermost."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._memory = mmap.mmap(descriptor, _SIZE)
+        self._free = list(range(_SLOTS))
+        self._thread = threading.local()
+
+    @classmethod
+    def create(cls) -> Self:
+        """New shared memory, all slots idle."""
+        descriptor = os.memfd_create("dataprep-heartbeats")
+        os.ftruncate(descriptor, _SIZE)
+        return cls(descriptor)
+
+    @contextlib.contextmanager
+    def blocking(self) -> Iterator[None]:
+        """Marks this thread as being in one blocking call."""
+        if getattr(self._thread, "inside", False) or not self._free:
+            yield
+            return
+        slot = self._free.pop()  # list.pop and append are atomic
+        self._thread.inside = True
+        struct.pack_into("q", self._memory, slot * 8, time.monotonic_ns())
+        try:
+            yield
+        finally:
+            struct.pack_into("q", self._memory, slot * 8, 0)
+            self._thread.inside = False
+            self._free.append(slot)
+
+    def longest_seconds(self) -> float:
+        """How long the longest call has lasted, 0 when no thread is in one."""
+        entered = [value for value in struct.unpack(f"{_SLOTS}q", self._memory[:]) if value]
+        return (time.monotonic_ns() - min(entered)) / 1e9 if entered else 0.0
+
+    def close(self) -> None:
+        """Frees the memory here; other processes keep theirs."""
+        self._memory.close()
+        os.close(self.descriptor)
+
+
+_current: Heartbeats | None = None
+
+
+@contextlib.contextmanager
+def blocking() -> Iterator[None]:
+    """Around every call of a client that was seen to hang. Does nothing in a process that nobody watches."""
+    if _current is None:
+        yield
+        return
+    with _current.blocking():
+        yield
+
+
+class Watchdog:
+    """Watches this process from a small process of its own; `with` starts and stops it.
+
+    Start it before any native client makes threads, and not as process 1 of a container: use `supervise` there.
+    """
+
+    def __init__(self, *, limit_seconds: float = LIMIT_SECONDS) -> None:
+        self.limit_seconds = limit_seconds
+        self._beats: Heartbeats | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        global _current
+        if os.getpid() == 1:
+            raise RuntimeError("Process 1 of a container can't be killed from inside it: run the work under watchdog.supervise.")
+        if _current is not None:
+            raise RuntimeError("This process is watched already.")
+        self._beats = Heartbeats.create()
+        # Our end of its standard input closes when we die, by whatever cause, and then it ends too. -I and -S keep it small.
+        self._process = subprocess.Popen(  # noqa: S603 - our own file, our own numbers
+            [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(self._beats.descriptor), str(self.limit_seconds)],
+            stdin=subprocess.PIPE,
+            pass_fds=[self._beats.descriptor],
+            start_new_session=True,  # a Ctrl-C in the terminal is not for it
+        )
+        _current = self._beats
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        global _current
+        _current = None
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            self._process.wait()
+        if self._beats is not None:
+            self._beats.close()
+
+
+def supervise(work: Callable[[], int], *, limit_seconds: float = LIMIT_SECONDS) -> int:
+    """The exit code of `work`, run in a child that is killed when one of its blocking calls lasts longer than the limit.
+
+    Call it while this process has one thread. SIGTERM and SIGINT go on to the child; a child that a signal ended gives 128 + signal.
+    """
+    beats = Heartbeats.create()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A signal between the fork and the handlers would end us and leave the child alone.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        _end_with(parent)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+        _work_in_child(work, beats)
+
+    def forward(number: int, _: FrameType | None) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
+
+    before = {number: signal.signal(number, forward) for number in _FORWARDED}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+    try:
+        return _watch_child(child, beats, limit_seconds)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        beats.close()
+
+
+def _end_with(parent: int) -> None:
+    """Asks the kernel to end this process when `parent` dies."""
+    import ctypes  # not at the top: the small process of Watchdog does without it
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _work_in_child(work: Callable[[], int], beats: Heartbeats) -> None:
+    global _current
+    _current = beats
+    code = 70
+    try:
+        code = work()
+    except SystemExit as exc:
+        code = exc.code if isinstance(exc.code, int) else int(exc.code is not None)
+    except KeyboardInterrupt:
+        code = 130
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        # Not sys.exit: the caller's frames above us belong to the parent. Parked native writers would also block a normal exit.
+        os._exit(code)
+
+
+def _watch_child(child: int, beats: Heartbeats, limit_seconds: float) -> int:
+    killed = False
+    # As process 1 we inherit the orphans of the child; -1 reaps them too.
+    while True:
+        ended, status = os.waitpid(-1 if os.getpid() == 1 else child, os.WNOHANG)
+        if ended == child:
+            code = os.waitstatus_to_exitcode(status)
+            if killed:
+                return KILLED
+            return code if code >= 0 else 128 - code
+        if ended == 0:
+            if not killed and beats.longest_seconds() > limit_seconds:
+                _say(child, beats.longest_seconds())
+                os.kill(child, signal.SIGKILL)
+                killed = True
+            time.sleep(min(_POLL_SECONDS, limit_seconds / 4, 0.05 if killed else _POLL_SECONDS))
+
+
+def _watch_parent(parent: int, descriptor: int, limit_seconds: float) -> None:
+    """Body of the process that `Watchdog` starts."""
+    beats = Heartbeats(descriptor)
+    while os.getppid() == parent:
+        if select.select([0], [], [], min(_POLL_SECONDS, limit_seconds / 4))[0]:
+            return  # end of file: stopped, or the watched process is gone
+        longest = beats.longest_seconds()
+        if longest > limit_seconds and os.getppid() == parent:
+            _say(parent, longest)
+            os.kill(parent, signal.SIGKILL)
+            return
+
+
+def _say(process: int, seconds: float) -> None:
+    message = f"dataprep: a call of the store's client has not returned for {seconds:.0f} s; killing process {process}, its task is tried again.\n"
+    with contextlib.suppress(OSError):
+        os.write(2, message.encode())
+
+
+if __name__ == "__main__":
+    _watch_parent(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))

@@ -1,0 +1,124 @@
+"""The work step: the shards of one task, less those that are done."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dataprep_api.messages import WorkResult
+from dataprep_api.plan import Shard, task
+from dataprep_api.report import ShardReport
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.status import RecordProgress
+from dataprep_converter import shard
+from dataprep_converter.access import Access
+from dataprep_converter.errors import BadSpec, NotFound
+from dataprep_converter.output_folder import OutputFolder
+from dataprep_converter.pipeline import Pipeline
+from dataprep_converter.planning import Plan
+from dataprep_converter.retrying import Patience, retrying
+from dataprep_converter.shard import Counts
+
+logger = logging.getLogger(__name__)
+
+_SHARD_PATIENCE = Patience(attempts=3, total_seconds=300, first_delay_seconds=1)
+"""A shard is made again from its beginning, under a new temporary name, when its store fails."""
+
+
+@dataclass
+class TaskProgress:
+    """Absolute counts of one task, for the progress reports."""
+
+    shards_done: int = 0
+    shards_active: int = 0
+    records_in: int = 0
+    records_out: int = 0
+    bad: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    _base: Counts = field(default_factory=Counts, repr=False)
+
+    def watch(self, counts: Counts) -> None:
+        """Takes the counts of the shard in work."""
+        self.records_in = self._base.records_in + counts.records_in
+        self.records_out = self._base.records_out + counts.records_out
+        self.bad = self._base.bad + counts.bad
+        self.bytes_in = self._base.bytes_in + counts.bytes_in
+        self.bytes_out = self._base.bytes_out + counts.bytes_out
+
+    def finish(self, report: ShardReport) -> None:
+        """Takes a finished shard, made now or before."""
+        base = self._base
+        base.records_in += report.records_in
+        base.records_out += report.records_out
+        base.bad += report.bad
+        base.bytes_in += report.bytes_in
+        base.bytes_out += report.size
+        self.watch(Counts())
+        self.shards_done += 1
+        self.shards_active = 0
+
+
+def load_plan(folder: OutputFolder, plan_sha256: str) -> Plan:
+    """The stored plan. Raises OutputLost when another run has the folder, BadSpec when the plan is not the expected one."""
+    plan = folder.plan()
+    if plan is None:
+        folder.check_owner()
+        raise NotFound(f"{folder.uri} has no plan of run {folder.run_id}; was it deleted? Plan again.", uri=folder.uri)
+    if plan.sha256 != plan_sha256:
+        raise BadSpec(f"The plan of run {folder.run_id} has SHA-256 {plan.sha256}, this worker was started for {plan_sha256}.")
+    return plan
+
+
+def work(
+    spec: DataPrepJobSpec,
+    *,
+    plan: Plan,
+    index: int,
+    access: Access,
+    attempt: str,
+    watch: Callable[[TaskProgress], None],
+) -> WorkResult:
+    """Makes the missing shards of task `index`. Each shard is tried again when its store fails; what is done stays done."""
+    folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
+    pipeline = Pipeline(spec, plan.head.reader_state, access)
+    progress = TaskProgress()
+    skipped = 0
+    for one in task(plan.head, index):
+        report = folder.report(one.number)
+        if report is not None and folder.is_done(report, plan):
+            skipped += 1
+        else:
+            progress.shards_active = 1
+            report = _made(one, spec=spec, plan=plan, pipeline=pipeline, access=access, attempt=attempt, progress=progress, watch=watch)
+            logger.info("shard %s: %d records, %d bytes", report.file, report.records_out, report.size)
+        progress.finish(report)
+        watch(progress)
+    return WorkResult(
+        index=index,
+        shards_done=progress.shards_done,
+        shards_skipped=skipped,
+        records=RecordProgress(in_=progress.records_in, out=progress.records_out, bad=progress.bad),
+        bytes_out=progress.bytes_out,
+    )
+
+
+def _made(
+    one: Shard,
+    *,
+    spec: DataPrepJobSpec,
+    plan: Plan,
+    pipeline: Pipeline,
+    access: Access,
+    attempt: str,
+    progress: TaskProgress,
+    watch: Callable[[TaskProgress], None],
+) -> ShardReport:
+    def seen(counts: Counts) -> None:
+        progress.watch(counts)
+        watch(progress)
+
+    def once() -> ShardReport:
+        folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
+        return shard.make(one, plan=plan, pipeline=pipeline, folder=folder, access=access, attempt=attempt, watch=seen)
+
+    return retrying(once, what=f"shard {one.file}", patience=_SHARD_PATIENCE)

@@ -1,0 +1,1 @@
+"""The operator: spec → children → status. kopf watches; one level-triggered reconcile decides."""

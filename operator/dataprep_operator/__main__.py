@@ -1,0 +1,180 @@
+"""`dataprep-operator`: reads the settings, checks that the API is there, waits for its turn, and leads."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+from aiohttp import web
+
+from dataprep_operator import settings as settings_module
+from dataprep_operator.cache import Cache
+from dataprep_operator.cluster import KubernetesCluster
+from dataprep_operator.endpoint import Endpoint
+from dataprep_operator.errors import LeaseLost, NotServed, OperatorError, Unavailable
+from dataprep_operator.leading import lead
+from dataprep_operator.lease import Lease
+from dataprep_operator.observed import Key
+from dataprep_operator.probes import Health
+from dataprep_operator.progress import Board
+from dataprep_operator.reconcile import Reconciler
+from dataprep_operator.settings import Settings
+from dataprep_operator.tokens import Verifier
+from dataprep_operator.workqueue import WorkQueue
+
+logger = logging.getLogger("dataprep_operator")
+
+START_TRIES: Final = 10
+START_WAIT_SECONDS: Final = 3.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command. Exit codes: 0 stopped on purpose, 1 failed or lost its Lease, 2 bad settings, 3 the CRD is missing."""
+    parser = argparse.ArgumentParser(prog="dataprep-operator", description="Runs DataPrepJobs. Settings come from DATAPREP_… variables.")
+    parser.add_argument(
+        "--namespace", "-n", action="append", default=[], help="watch this namespace only (repeatable; DATAPREP_NAMESPACES)"
+    )
+    parser.add_argument("--port", type=int, help="port of the status endpoint (DATAPREP_LISTEN_PORT)")
+    given = parser.parse_args(arguments)
+    try:
+        settings = settings_module.from_environment()
+    except ValueError as exc:
+        sys.stderr.write(f"dataprep-operator: {exc}\n")
+        return 2
+    settings = replace(
+        settings,
+        namespaces=tuple(given.namespace) or settings.namespaces,
+        listen_port=settings.listen_port if given.port is None else given.port,
+    )
+    _log(settings)
+    try:
+        asyncio.run(serve(settings))
+    except NotServed as exc:
+        logger.error("%s", exc)
+        return 3
+    except (LeaseLost, OperatorError) as exc:
+        logger.error("%s", exc)
+        return 1
+    return 0
+
+
+async def serve(settings: Settings) -> None:
+    """Run until told to stop."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stop.set)
+    cluster = await KubernetesCluster.connect(qps=settings.qps, burst=settings.burst)
+    cache, board, queue = Cache(), Board(), WorkQueue[Key]()
+    health = Health(age_limit_seconds=settings.watch_age_limit_seconds)
+    verifier = Verifier(cluster.document, issuer=settings.token_issuer)
+    endpoint = Endpoint(
+        cache=cache,
+        board=board,
+        verifier=verifier,
+        health=health,
+        # Not at once: a job's reports are taken together, as often as its status may be written.
+        reported=lambda key: queue.add_after(key, settings.progress_seconds),
+    )
+    reconciler = Reconciler(cache=cache, cluster=cluster, board=board, settings=settings)
+    try:
+        await _check_served(cluster)
+        async with _listening(endpoint.application(), settings):
+            await _in_turn(
+                lead(settings=settings, cache=cache, queue=queue, reconciler=reconciler, health=health, stop=stop),
+                cluster=cluster,
+                settings=settings,
+                stop=stop,
+            )
+    finally:
+        await cluster.close()
+
+
+async def _check_served(cluster: KubernetesCluster) -> None:
+    """Raises NotServed when the CRD is missing. An API server that can't be reached yet gets some time."""
+    for tries_left in reversed(range(START_TRIES)):
+        try:
+            await cluster.check_served()
+        except Unavailable as exc:
+            if not tries_left:
+                raise
+            logger.warning("the API server can't be reached yet: %s", exc)
+            await asyncio.sleep(START_WAIT_SECONDS)
+        else:
+            return
+
+
+@contextlib.asynccontextmanager
+async def _listening(application: web.Application, settings: Settings) -> AsyncIterator[None]:
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, settings.listen_host, settings.listen_port).start()
+    logger.info("listening on %s:%d", settings.listen_host, settings.listen_port)
+    try:
+        yield
+    finally:
+        await runner.cleanup()
+
+
+async def _in_turn(leadership: Coroutine[None, None, None], *, cluster: KubernetesCluster, settings: Settings, stop: asyncio.Event) -> None:
+    """Lead when this replica's turn comes, for as long as it is sure to."""
+    if settings.lease_namespace is None:
+        await leadership
+        return
+    lease = Lease(cluster, namespace=settings.lease_namespace, name=settings.lease_name, identity=settings.identity)
+    acquiring, stopping = asyncio.create_task(lease.acquire()), asyncio.create_task(stop.wait())
+    await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not acquiring.done():
+        acquiring.cancel()
+        leadership.close()
+        return
+    holding = asyncio.create_task(lease.hold())
+    holding.add_done_callback(_stop_at_once)
+    try:
+        await leadership
+    finally:
+        holding.remove_done_callback(_stop_at_once)
+        holding.cancel()
+    await lease.release()
+
+
+def _stop_at_once(holding: "asyncio.Task[None]") -> None:
+    """The Lease is lost: end the process before it writes anything more. Shutting down in good order would take seconds of writing."""
+    if not holding.cancelled():
+        logger.error("%s; this replica stops", holding.exception())
+        logging.shutdown()
+        os._exit(1)
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object a line, for log stores."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        return json.dumps(line | ({"exception": self.formatException(record.exc_info)} if record.exc_info else {}))
+
+
+def _log(settings: Settings) -> None:
+    handler = logging.StreamHandler()
+    plain = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    handler.setFormatter(_JsonLines() if settings.log_format == "json" else plain)
+    logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

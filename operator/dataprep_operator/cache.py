@@ -1,0 +1,241 @@
+"""What the watches have shown: DataPrepJobs, their Jobs and their pods, ready to be looked up by job."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, get_args
+
+from dataprep_api import KIND, names
+from dataprep_api.errors import SpecError
+from dataprep_api.params import fill
+from dataprep_api.status import TERMINAL_PHASES, Phase
+from dataprep_operator import observed, pods, times
+from dataprep_operator.observed import Child, Key
+from dataprep_operator.pods import Pod
+
+Raw = Mapping[str, Any]  # Any: objects as the API server's JSON
+
+
+class Kind(StrEnum):
+    """What is watched, by its plural."""
+
+    DATAPREPJOBS = "dataprepjobs"
+    JOBS = "jobs"
+    PODS = "pods"
+
+
+class Cache:
+    """The newest known version of every object. Only one event loop may use it."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[Key, Raw] = {}
+        self._keys_by_uid: dict[str, Key] = {}
+        self._children: dict[str, Child] = {}
+        self._children_of: defaultdict[str, set[str]] = defaultdict(set)
+        self._pods: dict[str, Pod] = {}
+        self._pods_of: defaultdict[str, set[str]] = defaultdict(set)
+        self._pods_by_name: dict[tuple[str, str], str] = {}
+        self._versions: dict[str, int] = {}
+        self._outputs: defaultdict[str, set[Key]] = defaultdict(set)
+        self._output_of: dict[Key, str] = {}
+
+    # --- filling ------------------------------------------------------------------------------------------------------
+
+    def put(self, kind: Kind, raw: Raw) -> Key | None:
+        """Take in an object. Returns the DataPrepJob that it concerns, when that is known. An older version is passed over."""
+        uid, version = raw["metadata"]["uid"], _version(raw)
+        if version and self._versions.get(uid, 0) > version:
+            return self.key_of(kind, raw)
+        self._versions[uid] = version
+        match kind:
+            case Kind.DATAPREPJOBS:
+                self._put_job(raw)
+            case Kind.JOBS:
+                self._put_child(raw)
+            case Kind.PODS:
+                self._put_pod(raw)
+        return self.key_of(kind, raw)
+
+    def drop(self, kind: Kind, raw: Raw) -> Key | None:
+        """Forget an object that is gone. Returns the DataPrepJob that it concerned."""
+        key = self.key_of(kind, raw)
+        self._drop(kind, raw["metadata"]["uid"])
+        return key
+
+    def prune(self, kind: Kind, *, namespace: str | None, listed: Iterable[str], known: Iterable[str]) -> list[Key]:
+        """Forget what was `known` before a listing and is not in it: it was deleted while nobody watched. Returns whom that concerns."""
+        gone = set(known) - set(listed)
+        concerned = []
+        for uid in gone & set(self.uids(kind, namespace=namespace)):
+            key = self._key_of_uid(kind, uid)
+            self._drop(kind, uid)
+            if key is not None:
+                concerned.append(key)
+        return concerned
+
+    # --- looking up -----------------------------------------------------------------------------------------------------
+
+    def job(self, key: Key) -> Raw | None:
+        """The DataPrepJob at that place."""
+        return self._jobs.get(key)
+
+    def keys(self) -> list[Key]:
+        """All DataPrepJobs."""
+        return list(self._jobs)
+
+    def phases(self) -> dict[str, int]:
+        """How many jobs are in each phase."""
+        counted: dict[str, int] = dict.fromkeys(get_args(Phase), 0)
+        for raw in self._jobs.values():
+            phase = (raw.get("status") or {}).get("phase") or "Pending"
+            counted[phase] = counted.get(phase, 0) + 1
+        return counted
+
+    def children_of(self, uid: str) -> tuple[Child, ...]:
+        """The Jobs that the DataPrepJob controls, oldest attempt first."""
+        found = [self._children[each] for each in self._children_of.get(uid, ())]
+        return tuple(sorted(found, key=lambda child: (child.attempt, child.name)))
+
+    def pods_of(self, job_uid: str) -> tuple[Pod, ...]:
+        """The pods of a Job, by name."""
+        return tuple(sorted((self._pods[each] for each in self._pods_of.get(job_uid, ())), key=lambda pod: pod.name))
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod of that name."""
+        uid = self._pods_by_name.get((namespace, name))
+        return self._pods.get(uid) if uid else None
+
+    def child(self, uid: str) -> Child | None:
+        """The child Job with that uid."""
+        return self._children.get(uid)
+
+    def uids(self, kind: Kind, *, namespace: str | None) -> list[str]:
+        """The uids of all cached objects of a kind, of one namespace or of all."""
+        match kind:
+            case Kind.DATAPREPJOBS:
+                return [uid for uid, key in self._keys_by_uid.items() if namespace in (None, key.namespace)]
+            case Kind.JOBS:
+                return [uid for uid, child in self._children.items() if namespace in (None, child.namespace)]
+            case Kind.PODS:
+                return [uid for uid, pod in self._pods.items() if namespace in (None, pod.namespace)]
+
+    def key_of(self, kind: Kind, raw: Raw) -> Key | None:
+        """The DataPrepJob that an object is or belongs to."""
+        metadata = raw["metadata"]
+        if kind is Kind.DATAPREPJOBS:
+            return Key(metadata["namespace"], metadata["name"])
+        if kind is Kind.JOBS:
+            owner = observed.controller(raw)
+            return Key(metadata["namespace"], owner["name"]) if owner.get("kind") == KIND else None
+        return self._keys_by_uid.get((metadata.get("labels") or {}).get(names.LABEL_JOB_UID, ""))
+
+    def rival_of(self, key: Key) -> Key | None:
+        """The unfinished job with the same output that has the better claim than `key`, if there is one."""
+        output, mine = self._output_of.get(key), self._jobs.get(key)
+        if output is None or mine is None:
+            return None
+        others = [(each, self._jobs[each]) for each in self._outputs[output] if each != key and _unfinished(self._jobs[each])]
+        better = [(claim(raw), each) for each, raw in others if claim(raw) < claim(mine)]
+        return min(better)[1] if better else None
+
+    # --- inside -----------------------------------------------------------------------------------------------------------
+
+    def _put_job(self, raw: Raw) -> None:
+        key = Key(raw["metadata"]["namespace"], raw["metadata"]["name"])
+        before = self._jobs.get(key)
+        if before is not None and before["metadata"]["uid"] != raw["metadata"]["uid"]:
+            self._drop(Kind.DATAPREPJOBS, before["metadata"]["uid"])
+        self._jobs[key] = raw
+        self._keys_by_uid[raw["metadata"]["uid"]] = key
+        self._set_output(key, output_of(raw))
+
+    def _put_child(self, raw: Raw) -> None:
+        child = observed.read_child(raw)
+        self._children[child.uid] = child
+        self._children_of[child.owner_uid].add(child.uid)
+
+    def _put_pod(self, raw: Raw) -> None:
+        pod = pods.read(raw)
+        self._pods[pod.uid] = pod
+        self._pods_of[pod.owner_uid].add(pod.uid)
+        self._pods_by_name[(pod.namespace, pod.name)] = pod.uid
+
+    def _drop(self, kind: Kind, uid: str) -> None:
+        self._versions.pop(uid, None)
+        if kind is Kind.DATAPREPJOBS:
+            key = self._keys_by_uid.pop(uid, None)
+            # The place may be taken by a successor of the same name already.
+            if key is not None and self._jobs.get(key, {"metadata": {"uid": ""}})["metadata"]["uid"] == uid:
+                del self._jobs[key]
+                self._set_output(key, None)
+        elif kind is Kind.JOBS:
+            child = self._children.pop(uid, None)
+            if child is not None:
+                _discard(self._children_of, child.owner_uid, uid)
+        else:
+            pod = self._pods.pop(uid, None)
+            if pod is not None:
+                _discard(self._pods_of, pod.owner_uid, uid)
+                if self._pods_by_name.get((pod.namespace, pod.name)) == uid:
+                    del self._pods_by_name[(pod.namespace, pod.name)]
+
+    def _key_of_uid(self, kind: Kind, uid: str) -> Key | None:
+        if kind is Kind.DATAPREPJOBS:
+            return self._keys_by_uid.get(uid)
+        child = self._children.get(uid if kind is Kind.JOBS else self._pods[uid].owner_uid)
+        return Key(child.namespace, child.owner_name) if child is not None else None
+
+    def _set_output(self, key: Key, output: str | None) -> None:
+        before = self._output_of.pop(key, None)
+        if before is not None:
+            self._outputs[before].discard(key)
+            if not self._outputs[before]:
+                del self._outputs[before]
+        if output is not None:
+            self._output_of[key] = output
+            self._outputs[output].add(key)
+
+
+Claim = tuple[bool, datetime, str]
+
+
+def claim(raw: Raw) -> Claim:
+    """What orders two jobs that want one output: who has begun goes first, then the older (a retry claims anew), then the uid."""
+    status = raw.get("status") or {}
+    since = times.parse(raw["metadata"]["creationTimestamp"])
+    for condition in status.get("conditions") or []:
+        if condition["type"] == "Failed" and condition["status"] == "False":
+            since = times.parse(condition["lastTransitionTime"])
+    if status.get("phase") in TERMINAL_PHASES:
+        # Judged at the moment of its retry: whoever is under way was first.
+        return True, times.now(), raw["metadata"]["uid"]
+    assert since is not None  # noqa: S101 - every object of the API server has a creation time
+    return not status.get("startTime"), since, raw["metadata"]["uid"]
+
+
+def output_of(raw: Raw) -> str | None:
+    """The place that a job's output names, in one spelling, or None when the spec doesn't say it properly."""
+    spec = raw.get("spec") or {}
+    uri, params = (spec.get("output") or {}).get("uri"), spec.get("params") or {}
+    if not isinstance(uri, str) or not isinstance(params, dict):
+        return None
+    try:
+        return names.normalised(str(fill(uri, {str(k): str(v) for k, v in params.items()}, path="spec.output.uri")))
+    except (SpecError, ValueError):
+        return None
+
+
+def _unfinished(raw: Raw) -> bool:
+    return (raw.get("status") or {}).get("phase") not in TERMINAL_PHASES and "deletionTimestamp" not in raw["metadata"]
+
+
+def _version(raw: Raw) -> int:
+    version = raw["metadata"].get("resourceVersion", "")
+    return int(version) if version.isdigit() else 0
+
+
+def _discard(index: defaultdict[str, set[str]], key: str, uid: str) -> None:
+    index[key].discard(uid)
+    if not index[key]:
+        del index[key]

@@ -1,0 +1,330 @@
+"""The children of a DataPrepJob as Kubernetes objects: the ConfigMap with its spec, and the plan, convert and commit Jobs.
+
+Pure: the same job gives the same objects under the same names, whoever asks and however often. The bodies are the API's own
+JSON, which is why they are typed with Any.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dataprep_api import API_VERSION, KIND, names
+from dataprep_api.exits import Exit
+from dataprep_api.messages import TOKEN_AUDIENCE
+from dataprep_api.spec import DataPrepJobSpec, Model
+from dataprep_operator import ranges
+from dataprep_operator.observed import ANNOTATION_PLAN, ANNOTATION_TASKS, Observed
+from dataprep_operator.pods import CONTAINER
+from dataprep_operator.settings import PodDefaults
+
+Body = dict[str, Any]
+
+MOUNTS: Final = "/etc/dataprep"
+JOB_FILE: Final = "job.yaml"
+TOKEN_FOLDER: Final = "/var/run/secrets/dataprep"  # noqa: S105 - a folder
+TOKEN_SECONDS: Final = 3600
+# Linux refuses a longer single argument; without the list all tasks run, and finished shards are skipped.
+MOST_TASKS_TEXT: Final = 100_000
+# Above it the API server wants maxFailedIndexes, at most this many.
+MANY_INDEXES: Final = 100_000
+MOST_FAILED_INDEXES: Final = 10_000
+
+
+def name(seen: Observed, step: str, attempt: int) -> str:
+    """`<base>-plan`, `<base>-plan-2`, `<base>-convert-1`, `<base>-commit-1`."""
+    base = names.child_base(seen.key.name, seen.uid)
+    return f"{base}-plan" if step == "plan" and attempt <= 1 else f"{base}-{step}-{attempt}"
+
+
+def spec_map(seen: Observed) -> Body:
+    """The immutable ConfigMap with the job as the run sees it."""
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": seen.key.name, "namespace": seen.key.namespace, "uid": seen.uid},
+        "spec": dict(seen.raw_spec),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(seen, spec_map_name(seen), labels=_labels(seen)),
+        "immutable": True,
+        "data": {JOB_FILE: json.dumps(document, separators=(",", ":"), sort_keys=True)},
+    }
+
+
+def spec_map_name(seen: Observed) -> str:
+    """Name of the ConfigMap."""
+    return f"{names.child_base(seen.key.name, seen.uid)}-spec"
+
+
+def plan_job(seen: Observed, spec: DataPrepJobSpec, *, attempt: int, defaults: PodDefaults) -> Body:
+    """The plan step: one pod that lists the input, divides it, and checks every right before a worker starts."""
+    # The plan step retries an unreachable store by itself; when it gives up, the user should know at once.
+    final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.UNREACHABLE, Exit.NOT_FOUND)
+    arguments = ["plan", "--job", f"{MOUNTS}/{JOB_FILE}"]
+    pod = _pod(seen, spec, step="plan", attempt=attempt, arguments=arguments, gpu=False, defaults=defaults)
+    return _single(seen, spec, step="plan", attempt=attempt, pod=pod, final=final)
+
+
+def commit_job(seen: Observed, spec: DataPrepJobSpec, *, run_id: str, plan_sha256: str, attempt: int, defaults: PodDefaults) -> Body:
+    """The commit step: one pod that checks every shard and writes the manifest and `_SUCCESS`."""
+    final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.NOT_FOUND)
+    arguments = ["commit", "--job", f"{MOUNTS}/{JOB_FILE}", "--run", run_id, "--plan-sha256", plan_sha256]
+    pod = _pod(seen, spec, step="commit", attempt=attempt, arguments=arguments, gpu=False, defaults=defaults)
+    return _single(seen, spec, step="commit", attempt=attempt, pod=pod, final=final)
+
+
+def convert_job(
+    seen: Observed,
+    spec: DataPrepJobSpec,
+    *,
+    run_id: str,
+    plan_sha256: str,
+    tasks: int,
+    only: Sequence[int],
+    attempt: int,
+    gpu: bool,
+    defaults: PodDefaults,
+) -> Body:
+    """The conversion: an Indexed Job with one index for each task, or for each of `only` these tasks when it isn't empty."""
+    listed = ranges.write(only)
+    listed = listed if len(listed) <= MOST_TASKS_TEXT else ""
+    completions = len(set(only)) if listed else tasks
+    arguments = ["work", "--job", f"{MOUNTS}/{JOB_FILE}", "--run", run_id, "--plan-sha256", plan_sha256, "--attempt", str(attempt)]
+    pod = _pod(
+        seen,
+        spec,
+        step="convert",
+        attempt=attempt,
+        arguments=arguments + (["--tasks", listed] if listed else []),
+        gpu=gpu,
+        defaults=defaults,
+    )
+    annotations = {ANNOTATION_PLAN: plan_sha256} | ({ANNOTATION_TASKS: listed} if listed else {})
+    bad_data_is_final = spec.on_bad_record.policy == "Fail"
+    body = {
+        "completionMode": "Indexed",
+        "completions": completions,
+        "parallelism": parallelism(spec, completions),
+        "backoffLimitPerIndex": spec.backoff_limit_per_index,
+        "podFailurePolicy": {
+            "rules": [
+                *_NOT_COUNTED,
+                _on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, *([Exit.BAD_DATA] if bad_data_is_final else [])),
+                *([] if bad_data_is_final else [_on_exit("FailIndex", Exit.BAD_DATA)]),
+            ]
+        },
+        "podReplacementPolicy": "Failed",
+        # A queue starts the Job when it is admitted; until then no pod may exist.
+        "suspend": bool(seen.queue),
+        "template": pod,
+    }
+    most_failed = spec.max_failed_indexes
+    if most_failed is None and completions > MANY_INDEXES:
+        most_failed = MOST_FAILED_INDEXES
+    if most_failed is not None:
+        body["maxFailedIndexes"] = min(most_failed, completions)
+    labels = _labels(seen, step="convert", attempt=attempt) | dict(seen.queue_labels)
+    return _job(_metadata(seen, name(seen, "convert", attempt), labels=labels, annotations=annotations), body)
+
+
+def parallelism(spec: DataPrepJobSpec, completions: int) -> int:
+    """Pods at the same time: as many as asked for, and no more than there are tasks."""
+    return min(spec.workers.parallelism, max(1, completions))
+
+
+# --- Jobs -----------------------------------------------------------------------------------------------------------------
+
+# An eviction, a lost node and a pod that was told to stop (a deletion, a drain) say nothing about the data.
+# No rule on 137: a kill and a lack of memory share it.
+_NOT_COUNTED: Final[tuple[Body, ...]] = (
+    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    {"action": "Ignore", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [int(Exit.TERMINATED)]}},
+)
+
+
+def _on_exit(action: str, *codes: Exit) -> Body:
+    return {"action": action, "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": sorted(int(code) for code in codes)}}
+
+
+def _single(seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int, pod: Body, final: Sequence[Exit]) -> Body:
+    body = {
+        "completions": 1,
+        "parallelism": 1,
+        "backoffLimit": spec.backoff_limit,
+        "podFailurePolicy": {"rules": [*_NOT_COUNTED, _on_exit("FailJob", *final)]},
+        "podReplacementPolicy": "Failed",
+        "template": pod,
+    }
+    return _job(_metadata(seen, name(seen, step, attempt), labels=_labels(seen, step=step, attempt=attempt)), body)
+
+
+def _job(metadata: Body, spec: Body) -> Body:
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def _metadata(seen: Observed, own_name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> Body:
+    return {
+        "name": own_name,
+        "namespace": seen.key.namespace,
+        "labels": dict(labels),
+        **({"annotations": dict(annotations)} if annotations else {}),
+        # Deletion in the background follows this line: pods and Jobs go at once, the output stays.
+        "ownerReferences": [{"apiVersion": API_VERSION, "kind": KIND, "name": seen.key.name, "uid": seen.uid, "controller": True}],
+    }
+
+
+def _labels(seen: Observed, *, step: str | None = None, attempt: int = 0) -> dict[str, str]:
+    common = {
+        names.LABEL_MANAGED_BY: names.MANAGED_BY,
+        names.LABEL_JOB: names.label_value(seen.key.name),
+        names.LABEL_JOB_UID: seen.uid,
+    }
+    return common | ({names.LABEL_STEP: step, names.LABEL_ATTEMPT: str(attempt)} if step else {})
+
+
+# --- pods -----------------------------------------------------------------------------------------------------------------
+
+
+def _pod(
+    seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int, arguments: Sequence[str], gpu: bool, defaults: PodDefaults
+) -> Body:
+    workers = spec.workers
+    volumes, mounts = _volumes(seen, spec)
+    container = {
+        "name": CONTAINER,
+        "image": workers.image or defaults.image,
+        "command": ["dataprep"],
+        "args": list(arguments),
+        "env": [*_plain(workers.env), *_environment(seen, attempt=attempt, defaults=defaults)],
+        "resources": _resources(spec, gpu=gpu, defaults=defaults),
+        "volumeMounts": [*mounts, *_plain(workers.volume_mounts)],
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    pull_policy = workers.image_pull_policy or defaults.image_pull_policy
+    optional = {
+        "affinity": workers.affinity and _plain([workers.affinity])[0],
+        "nodeSelector": _node_selector(spec, gpu=gpu, defaults=defaults),
+        "tolerations": _tolerations(spec, gpu=gpu, defaults=defaults),
+        "imagePullSecrets": _plain(workers.image_pull_secrets),
+        "serviceAccountName": workers.service_account_name,
+        "priorityClassName": workers.priority_class_name,
+    }
+    user = defaults.run_as_user
+    return {
+        "metadata": {
+            "labels": _labels(seen, step=step, attempt=attempt),
+            "annotations": {"kubectl.kubernetes.io/default-container": CONTAINER},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            # The group lets the pod write to volumes that support it; a volume that has it already is left alone.
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": user,
+                "runAsGroup": user,
+                "fsGroup": user,
+                "fsGroupChangePolicy": "OnRootMismatch",
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [container | ({"imagePullPolicy": pull_policy} if pull_policy else {})],
+            "volumes": [*volumes, *_plain(workers.volumes)],
+            **{key: value for key, value in optional.items() if value},
+        },
+    }
+
+
+def _environment(seen: Observed, *, attempt: int, defaults: PodDefaults) -> list[Body]:
+    known = {
+        "DATAPREP_MOUNTS": MOUNTS,
+        "DATAPREP_JOB_NAME": seen.key.name,
+        "DATAPREP_ATTEMPT": str(attempt),
+        "DATAPREP_STATUS_URL": defaults.status_url or "",
+        "DATAPREP_STATUS_TOKEN_FILE": f"{TOKEN_FOLDER}/token" if defaults.status_url else "",
+    }
+    own_name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    return [*({"name": key, "value": value} for key, value in known.items() if value), own_name]
+
+
+def _volumes(seen: Observed, spec: DataPrepJobSpec) -> tuple[list[Body], list[Body]]:
+    token = {"serviceAccountToken": {"path": "token", "audience": TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS}}
+    volumes: list[Body] = [
+        {"name": "dataprep-spec", "configMap": {"name": spec_map_name(seen)}},
+        {"name": "dataprep-token", "projected": {"sources": [token]}},
+        {"name": "dataprep-tmp", "emptyDir": {}},
+    ]
+    mounts: list[Body] = [
+        # One file, not the folder: the folders of the stores are mounted beside it.
+        {"name": "dataprep-spec", "mountPath": f"{MOUNTS}/{JOB_FILE}", "subPath": JOB_FILE, "readOnly": True},
+        {"name": "dataprep-token", "mountPath": TOKEN_FOLDER, "readOnly": True},
+        {"name": "dataprep-tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+    ]
+    for i, store in enumerate(spec.stores or []):
+        if store.secret_ref is not None:
+            volumes.append({"name": f"dataprep-secret-{i}", "secret": {"secretName": store.secret_ref.name, "optional": False}})
+            mounts.append({"name": f"dataprep-secret-{i}", "mountPath": f"{MOUNTS}/secrets/{i}", "readOnly": True})
+        if store.config_map_ref is not None:
+            volumes.append({"name": f"dataprep-hadoop-{i}", "configMap": {"name": store.config_map_ref.name, "optional": False}})
+            mounts.append({"name": f"dataprep-hadoop-{i}", "mountPath": f"{MOUNTS}/hadoop/{i}", "readOnly": True})
+    return volumes, mounts
+
+
+def _resources(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> Body:
+    wanted = spec.workers.resources
+    resources: Body = (
+        wanted.model_dump(mode="json", by_alias=True, exclude_none=True) if wanted else json.loads(json.dumps(dict(defaults.resources)))
+    )
+    accelerator = spec.workers.accelerator
+    if gpu and accelerator.count:
+        resources["limits"] = resources.get("limits", {}) | {accelerator.resource_name: str(accelerator.count)}
+    return resources
+
+
+def _node_selector(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> dict[str, str]:
+    if gpu:
+        own = spec.workers.accelerator.node_selector
+        return dict(own if own is not None else defaults.gpu_node_selector)
+    return dict(spec.workers.node_selector if spec.workers.node_selector is not None else defaults.cpu_node_selector)
+
+
+def _tolerations(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> list[Body]:
+    general = spec.workers.tolerations
+    found = _plain(general) if general is not None else [dict(each) for each in defaults.cpu_tolerations]
+    if gpu:
+        own = spec.workers.accelerator.tolerations
+        found += _plain(own) if own is not None else [dict(each) for each in defaults.gpu_tolerations]
+    chosen = {each.get("key") for each in found}
+    return [*found, *(each for each in _LOST_NODE if each["key"] not in chosen)]
+
+
+# Kubernetes waits five minutes for a node to come back. Another pod makes the same bytes, so one is enough.
+LOST_NODE_SECONDS: Final = 60
+_LOST_NODE: Final[tuple[Body, ...]] = tuple(
+    {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_NODE_SECONDS}
+    for state in ("not-ready", "unreachable")
+)
+
+
+def _plain(written: Sequence[Any] | None) -> list[Body]:
+    """Models as the API's JSON. Any: each is a `Model` or an `Open`."""
+    return [
+        each.model_dump(mode="json", by_alias=isinstance(each, Model), exclude_none=True) if hasattr(each, "model_dump") else dict(each)
+        for each in written or []
+    ]
+
+
+def host_path_fault(spec: DataPrepJobSpec) -> str | None:
+    """The field of the first hostPath volume, or None."""
+    for i, volume in enumerate(_plain(spec.workers.volumes)):
+        if "hostPath" in volume:
+            return f"spec.workers.volumes[{i}].hostPath"
+    return None

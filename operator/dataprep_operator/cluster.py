@@ -1,0 +1,208 @@
+"""The only place that talks to the API server: requests, their limit, and its errors in our words.
+
+`Cluster` is what the rest of the operator asks for; tests put a fake in its place. Objects are the API's own JSON (hence Any):
+what is passed on must keep every field.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, Self
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
+
+from dataprep_api import API_VERSION, GROUP, PLURAL, VERSION
+from dataprep_operator import metrics
+from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, NotServed, Refused, Unavailable
+from dataprep_operator.ratelimit import TokenBucket
+
+logger = logging.getLogger(__name__)
+
+Body = dict[str, Any]
+FIELD_MANAGER: Final = "dataprep-operator"
+TIMEOUT_SECONDS: Final = 30
+PAGE: Final = 500
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A kind of object and where the API server keeps it."""
+
+    prefix: str
+    plural: str
+
+    def path(self, namespace: str, name: str = "", *, subresource: str = "") -> str:
+        """The path of an object, or of all objects of a namespace."""
+        parts = [self.prefix, "namespaces", quote(namespace, safe=""), self.plural, quote(name, safe=""), subresource]
+        return "/" + "/".join(part for part in parts if part)
+
+
+DATAPREPJOBS: Final = Resource(f"apis/{GROUP}/{VERSION}", PLURAL)
+JOBS: Final = Resource("apis/batch/v1", "jobs")
+PODS: Final = Resource("api/v1", "pods")
+CONFIG_MAPS: Final = Resource("api/v1", "configmaps")
+EVENTS: Final = Resource("api/v1", "events")
+LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases")
+
+
+class Cluster(Protocol):
+    """What the operator asks of the API server. Every method raises a ClusterError when it can't be done."""
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Body:
+        """The object as it is now."""
+        ...
+
+    async def list(self, resource: Resource, namespace: str, *, labels: str = "", fields: str = "") -> Sequence[Body]:
+        """The objects of a namespace that the selectors choose."""
+        ...
+
+    async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
+        """Make the object. Raises AlreadyExists."""
+        ...
+
+    async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
+        """Put the object in place of the version that it names. Raises Conflict."""
+        ...
+
+    async def patch(self, resource: Resource, namespace: str, name: str, body: Body, *, subresource: str = "") -> Body:
+        """Change some fields: a strategic merge patch for what Kubernetes ships, a merge patch otherwise."""
+        ...
+
+    async def apply_status(self, key_name: str, namespace: str, *, uid: str, resource_version: str, status: Body) -> Body:
+        """Write a DataPrepJob's whole status, if nobody has changed the object since. Raises Conflict."""
+        ...
+
+    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str) -> None:
+        """Remove the object with that uid and, in the background, what it owns. One that is gone is no error."""
+        ...
+
+    async def document(self, path: str) -> Body:
+        """A JSON document of the API server's own, such as its signing keys."""
+        ...
+
+
+class KubernetesCluster:
+    """The real one."""
+
+    def __init__(self, client: ApiClient, *, qps: float, burst: int) -> None:
+        self._client = client
+        self._bucket = TokenBucket(rate=qps, burst=burst)
+
+    @classmethod
+    async def connect(cls, *, qps: float, burst: int) -> Self:
+        """The cluster of `KUBECONFIG`, else the one that this pod runs in."""
+        configuration = Configuration()
+        # Proxies of the environment are for the internet, not for the API server.
+        configuration.client_session_kwargs = {"trust_env": False}
+        if os.environ.get("KUBECONFIG"):
+            await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client is half typed
+        else:
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the same
+        return cls(ApiClient(configuration), qps=qps, burst=burst)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()  # type: ignore[no-untyped-call]  # the same
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Body:
+        """Read one object."""
+        return await self._request("GET", resource.path(namespace, name))
+
+    async def list(self, resource: Resource, namespace: str, *, labels: str = "", fields: str = "") -> Sequence[Body]:
+        """Read a list, page by page."""
+        found: list[Body] = []
+        query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(PAGE), "continue": ""}
+        while True:
+            page = await self._request("GET", resource.path(namespace), query=query)
+            found += page.get("items") or []
+            query["continue"] = (page.get("metadata") or {}).get("continue") or ""
+            if not query["continue"]:
+                return found
+
+    async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
+        """POST."""
+        return await self._request("POST", resource.path(namespace), query={"fieldManager": FIELD_MANAGER}, body=body)
+
+    async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
+        """PUT, with the resourceVersion in the body as its condition."""
+        return await self._request("PUT", resource.path(namespace, name), query={"fieldManager": FIELD_MANAGER}, body=body)
+
+    async def patch(self, resource: Resource, namespace: str, name: str, body: Body, *, subresource: str = "") -> Body:
+        """PATCH."""
+        path = resource.path(namespace, name, subresource=subresource)
+        form = "application/merge-patch+json" if resource is DATAPREPJOBS else "application/strategic-merge-patch+json"
+        return await self._request("PATCH", path, query={"fieldManager": FIELD_MANAGER}, body=body, form=form)
+
+    async def apply_status(self, key_name: str, namespace: str, *, uid: str, resource_version: str, status: Body) -> Body:
+        """Server-side apply on `/status`: fields that are left out go, and a repeated one changes nothing."""
+        metadata = {"name": key_name, "namespace": namespace, "uid": uid, "resourceVersion": resource_version}
+        body = {"apiVersion": API_VERSION, "kind": "DataPrepJob", "metadata": metadata, "status": status}
+        path = DATAPREPJOBS.path(namespace, key_name, subresource="status")
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        return await self._request("PATCH", path, query=query, body=body, form="application/apply-patch+yaml")
+
+    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str) -> None:
+        """DELETE, on condition of the uid."""
+        options = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
+        try:
+            await self._request("DELETE", resource.path(namespace, name), body=options)
+        except (NotFound, Conflict):
+            # Gone, or its name has a new owner: either way the object that was meant is no more.
+            return
+
+    async def document(self, path: str) -> Body:
+        """GET of a path that is no object."""
+        return await self._request("GET", path)
+
+    async def check_served(self) -> None:
+        """Raises NotServed when the CRD is missing. kopf would only warn, once, and watch nothing."""
+        advice = f"The CRD {PLURAL}.{GROUP} is not installed. An administrator installs it once: kubectl apply --server-side -f crds/."
+        try:
+            found = await self._request("GET", f"/{DATAPREPJOBS.prefix}")
+        except NotFound as exc:
+            raise NotServed(advice) from exc
+        if PLURAL not in {each["name"] for each in found.get("resources") or []}:
+            raise NotServed(advice)
+
+    async def _request(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Body | None = None, form: str = "application/json"
+    ) -> Body:
+        await self._bucket.take()
+        given = {key: value for key, value in (query or {}).items() if value}
+        target = f"{path}?{urlencode(given)}" if given else path
+        # The signing keys come as application/jwk-set+json and in no other form.
+        headers = {"Accept": "application/json, */*;q=0.5", "Content-Type": form}
+        try:
+            prepared = await self._client.param_serialize(method, target, header_params=headers, body=body, auth_settings=["BearerToken"])
+            response = await self._client.call_api(*prepared, _request_timeout=TIMEOUT_SECONDS)
+            content = await response.read()  # type: ignore[no-untyped-call]  # the same
+        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            metrics.API_REQUESTS.labels(method=method, code="none").inc()
+            raise Unavailable(f"{method} {path}: {type(exc).__name__}: {exc}") from exc
+        metrics.API_REQUESTS.labels(method=method, code=str(response.status)).inc()
+        if response.status >= 400:
+            raise _error(method, path, response.status, content)
+        found = json.loads(content)
+        return found if isinstance(found, dict) else {}
+
+
+def _error(method: str, path: str, status: int, content: bytes) -> ClusterError:
+    """The API server's answer as one of our errors, with its own words."""
+    try:
+        answer = json.loads(content)
+        reason, message = answer.get("reason") or "", answer.get("message") or ""
+    except (ValueError, AttributeError):
+        reason, message = "", content[:300].decode(errors="replace")
+    text = message or f"{method} {path}: HTTP {status}"
+    if status == 404:
+        return NotFound(text)
+    if status == 409:
+        return AlreadyExists(text) if reason == "AlreadyExists" else Conflict(text)
+    if status in (400, 403, 405, 413, 415, 422):
+        return Refused(text)
+    return Unavailable(f"{method} {path}: HTTP {status}: {text}")

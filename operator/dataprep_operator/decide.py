@@ -1,0 +1,228 @@
+"""What to do about a job: actions as values, from its status and what is there. Pure; `reconcile.py` carries them out.
+
+The status is written before anything here is done, so a decision outlives the operator that made it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from dataprep_api.reasons import Reason
+from dataprep_api.spec import CleanupRule, DataPrepJobSpec
+from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus
+from dataprep_operator import children, steps, times
+from dataprep_operator.children import Body
+from dataprep_operator.events import Note
+from dataprep_operator.observed import Child, Observed
+from dataprep_operator.pods import STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
+from dataprep_operator.settings import PodDefaults
+from dataprep_operator.status import FATAL_GRACE_SECONDS, accelerator, deadline
+from dataprep_operator.steps import Held, Queued, Through
+
+# A pass removes this many pods and comes back, so that one job can't hold a worker for minutes.
+MOST_DELETIONS: Final = 200
+
+
+@dataclass(frozen=True)
+class CreateJob:
+    """Make the ConfigMap unless it is there, then this child Job."""
+
+    body: Body
+    config_map: Body
+
+
+@dataclass(frozen=True)
+class PatchJob:
+    """Change a child Job."""
+
+    child: Child
+    spec: Body
+    told: str = ""
+    """What an Event says about it, when it is worth one."""
+
+
+@dataclass(frozen=True)
+class DeleteJob:
+    """Remove a child Job and its pods."""
+
+    child: Child
+
+
+@dataclass(frozen=True)
+class DeletePod:
+    """Remove a finished pod."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True)
+class FailPod:
+    """Declare a pod failed whose node never confirms its end."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True)
+class DeleteSelf:
+    """Remove the DataPrepJob itself."""
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Tell an Event."""
+
+    note: Note
+
+
+Action = Tell | CreateJob | PatchJob | DeleteJob | DeletePod | FailPod | DeleteSelf
+
+
+def actions(seen: Observed, status: DataPrepJobStatus, *, now: datetime, defaults: PodDefaults) -> list[Action]:
+    """What brings the cluster to what the status says, in order."""
+    if seen.deleting:
+        return []
+    lost: list[Action] = [FailPod(pod) for own in seen.pods.values() for pod in own if pod.stuck_terminating(now)]
+    if status.phase in TERMINAL_PHASES:
+        return [*lost, *_stops(seen, keep=None), *_cleanups(seen, status, now=now)]
+    current = seen.child((status.step or "Plan").lower(), status.attempt)
+    strays = _stops(seen, keep=current)
+    if seen.spec is None or status.start_time is None:
+        return [*lost, *strays]
+    return [*lost, *strays, *_for_step(seen, seen.spec, status, current, defaults=defaults)]
+
+
+def wake_after_seconds(seen: Observed, status: DataPrepJobStatus, *, now: datetime) -> float | None:
+    """When the job must be looked at again although nothing will have happened by then; None for never."""
+    due = [moment for own in seen.pods.values() for pod in own if (moment := _pod_due(pod, now)) is not None]
+    if status.phase in TERMINAL_PHASES:
+        due += [moment for _, moment in _cleanup_times(seen, status)]
+    elif seen.spec is not None:
+        due += _deadlines(seen, seen.spec, status, now=now)
+    later = [(moment - now).total_seconds() for moment in due if moment > now]
+    return min(later) + 0.5 if later else None
+
+
+# --- one step -------------------------------------------------------------------------------------------------------------
+
+
+def _for_step(
+    seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, current: Child | None, *, defaults: PodDefaults
+) -> list[Action]:
+    if current is None:
+        return [] if spec.suspend else [CreateJob(_body(seen, spec, status, defaults=defaults), children.spec_map(seen))]
+    if _ran_for_nothing(seen, spec, status):
+        return [DeleteJob(current)]
+    if current.finished or current.deleting:
+        return []
+    if current.queued:
+        # A queue starts and stops its Jobs itself; a suspended DataPrepJob has none.
+        return [DeleteJob(current)] if spec.suspend else []
+    return _adjustments(spec, current)
+
+
+def _body(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, defaults: PodDefaults) -> Body:
+    run_id, plan_sha256 = status.run_id or "", status.plan_sha256 or ""
+    match status.step:
+        case "Convert":
+            tasks = status.tasks or 0
+            return children.convert_job(
+                seen,
+                spec,
+                run_id=run_id,
+                plan_sha256=plan_sha256,
+                tasks=tasks,
+                only=steps.unfinished_tasks(seen, attempt=status.attempt, plan_sha256=plan_sha256, tasks=tasks),
+                attempt=status.attempt,
+                gpu=accelerator(spec, status) == "GPU",
+                defaults=defaults,
+            )
+        case "Commit":
+            return children.commit_job(seen, spec, run_id=run_id, plan_sha256=plan_sha256, attempt=status.attempt, defaults=defaults)
+        case _:
+            return children.plan_job(seen, spec, attempt=status.attempt, defaults=defaults)
+
+
+def _ran_for_nothing(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus) -> bool:
+    """Whether the plan or commit step succeeded and its pod is gone before its message was read: then it runs again, and finds its own result."""
+    judgement = steps.judge(seen, spec, step=(status.step or "Plan").lower(), attempt=status.attempt)
+    return status.step != "Convert" and isinstance(judgement, Through) and judgement.result is None and judgement.unreadable is None
+
+
+def _adjustments(spec: DataPrepJobSpec, current: Child) -> list[Action]:
+    wanted: Body = {}
+    told = ""
+    if current.suspended != spec.suspend:
+        wanted["suspend"] = spec.suspend
+    if current.step == "convert":
+        parallelism = children.parallelism(spec, current.completions)
+        if parallelism != current.parallelism:
+            wanted["parallelism"] = parallelism
+            told = f"parallelism {current.parallelism} → {parallelism}"
+    return [PatchJob(current, wanted, told)] if wanted else []
+
+
+def _stops(seen: Observed, *, keep: Child | None) -> list[Action]:
+    """Stops every unfinished child but one. Suspension keeps the Job, its counts and its failed pods' logs; a queue would only start it again."""
+    found: list[Action] = []
+    for child in seen.children:
+        if child == keep or child.finished or child.deleting:
+            continue
+        if child.queued:
+            found.append(DeleteJob(child))
+        elif not child.suspended:
+            found.append(PatchJob(child, {"suspend": True}))
+    return found
+
+
+# --- after the end ----------------------------------------------------------------------------------------------------------
+
+
+def _cleanups(seen: Observed, status: DataPrepJobStatus, *, now: datetime) -> list[Action]:
+    due = {action for action, moment in _cleanup_times(seen, status) if moment <= now}
+    if "DeleteSelf" in due:
+        return [DeleteSelf()]
+    if "DeleteJobs" in due:
+        return _announced("Jobs", [DeleteJob(child) for child in seen.children if not child.deleting])
+    if "DeletePods" in due:
+        gone = [pod for child in seen.children for pod in seen.pods_of(child) if pod.deletion_due is None]
+        return _announced("pods", [DeletePod(pod) for pod in gone[:MOST_DELETIONS]])
+    return []
+
+
+def _announced(what: str, deletions: Sequence[Action]) -> list[Action]:
+    return [Tell(Note("Normal", Reason.CLEANED_UP, f"A cleanup rule removes {what}.")), *deletions] if deletions else []
+
+
+def _cleanup_times(seen: Observed, status: DataPrepJobStatus) -> list[tuple[str, datetime]]:
+    ended = times.parse(status.completion_time)
+    if ended is None or seen.spec is None:
+        return []
+    rules: Sequence[CleanupRule] = [rule for rule in seen.spec.cleanup or [] if rule.when == status.phase]
+    found = [(str(rule.action), ended + timedelta(seconds=rule.after_seconds)) for rule in rules]
+    ttl = seen.spec.ttl_seconds_after_finished
+    return found if ttl is None else [*found, ("DeleteSelf", ended + timedelta(seconds=ttl))]
+
+
+# --- when to look again -------------------------------------------------------------------------------------------------------
+
+
+def _pod_due(pod: Pod, now: datetime) -> datetime | None:
+    if pod.deletion_due is not None and not pod.finished:
+        return pod.deletion_due + timedelta(seconds=STUCK_TERMINATING_SECONDS)
+    if pod.creating and pod.scheduled_at is not None:
+        checked = pod.scheduled_at + timedelta(seconds=STUCK_CREATING_SECONDS + 1)
+        return checked if checked > now else now + timedelta(seconds=STUCK_CREATING_SECONDS)
+    return None
+
+
+def _deadlines(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, now: datetime) -> list[datetime]:
+    found = [moment for moment in [deadline(seen, status)] if moment is not None]
+    judgement = steps.judge(seen, spec, step=(status.step or "Plan").lower(), attempt=status.attempt)
+    if isinstance(judgement, Held | Queued):
+        # Not worth exact arithmetic: a held job is looked at now and then until something gives.
+        found.append(now + timedelta(seconds=FATAL_GRACE_SECONDS / 3))
+    current = seen.child((status.step or "Plan").lower(), status.attempt)
+    if current is not None and not seen.pods_of(current) and not current.finished and not current.suspended:
+        found.append(now + timedelta(seconds=STUCK_CREATING_SECONDS))
+    return found

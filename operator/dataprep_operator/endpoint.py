@@ -1,0 +1,116 @@
+"""The operator's HTTP server: workers' progress reports, probes, metrics. It changes nothing on the cluster."""
+
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import ValidationError
+
+from dataprep_api.messages import PROGRESS_LIMIT, PROGRESS_PATH, ProgressReply, ProgressReport
+from dataprep_operator import metrics, times
+from dataprep_operator.cache import Cache
+from dataprep_operator.errors import ReportRefused
+from dataprep_operator.observed import Key
+from dataprep_operator.probes import Health
+from dataprep_operator.progress import Board
+from dataprep_operator.tokens import Bearer, Verifier
+
+logger = logging.getLogger(__name__)
+
+LONGEST_TOKEN: Final = 8192
+
+
+class Endpoint:
+    """The routes and what they need."""
+
+    def __init__(self, *, cache: Cache, board: Board, verifier: Verifier, health: Health, reported: Callable[[Key], None]) -> None:
+        self._cache = cache
+        self._board = board
+        self._verifier = verifier
+        self._health = health
+        self._reported = reported
+
+    def application(self) -> web.Application:
+        """The aiohttp application. A body over the limit is refused before it is read."""
+        application = web.Application(client_max_size=PROGRESS_LIMIT)
+        application.router.add_post(PROGRESS_PATH, self._progress)
+        application.router.add_get("/healthz", self._healthz)
+        application.router.add_get("/readyz", self._readyz)
+        application.router.add_get("/metrics", self._metrics)
+        return application
+
+    async def _progress(self, request: web.Request) -> web.Response:
+        try:
+            await self._take(request)
+        except ReportRefused as exc:
+            metrics.REPORTS.labels(code=str(exc.status)).inc()
+            return web.json_response({"error": str(exc)}, status=exc.status)
+        metrics.REPORTS.labels(code="200").inc()
+        reply = ProgressReply(next_report_seconds=self._board.next_report_seconds())
+        return web.Response(text=reply.model_dump_json(by_alias=True), content_type="application/json")
+
+    async def _take(self, request: web.Request) -> None:
+        if not self._health.leading:
+            raise ReportRefused(503, "not leader")
+        if (request.content_length or 0) > PROGRESS_LIMIT:
+            raise ReportRefused(413, f"a report has at most {PROGRESS_LIMIT} bytes")
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
+            raise ReportRefused(401, "a bearer token is needed")
+        bearer = await self._verifier.bearer(token.strip())
+        report = await _report(request)
+        key, job_uid = self._job_of(bearer, report)
+        self._board.take(report, job_uid=job_uid, pod_uid=bearer.pod_uid, now=times.now())
+        self._reported(key)
+
+    def _job_of(self, bearer: Bearer, report: ProgressReport) -> tuple[Key, str]:
+        """The job that the pod works for. Pod and job must be what the token and the report say, by uid and by ownership."""
+        pod = self._cache.pod(bearer.namespace, bearer.pod_name)
+        if pod is None or pod.uid != bearer.pod_uid:
+            raise ReportRefused(403, "the token's pod is not a pod of this operator")
+        child = self._cache.child(pod.owner_uid)
+        if child is None or child.step != "convert":
+            raise ReportRefused(403, "the token's pod does no conversion")
+        key = Key(bearer.namespace, report.job)
+        raw = self._cache.job(key)
+        if raw is None or raw["metadata"]["uid"] != child.owner_uid:
+            raise ReportRefused(403, f"the token's pod does not work for {report.job}")
+        if report.attempt != child.attempt:
+            raise ReportRefused(403, f"the token's pod works for attempt {child.attempt}, not {report.attempt}")
+        tasks = (raw.get("status") or {}).get("tasks") or 0
+        if report.index >= tasks:
+            raise ReportRefused(400, f"there is no task {report.index} of {tasks}")
+        return key, child.owner_uid
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return _answer(self._health.fault())
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return _answer(self._health.not_ready())
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        if self._health.streams is not None:
+            metrics.WATCH_AGE.set(self._health.streams.age_seconds)
+        metrics.LEADER.set(1 if self._health.leading else 0)
+        for phase, count in self._cache.phases().items():
+            metrics.JOBS.labels(phase=phase).set(count)
+        return web.Response(body=generate_latest(metrics.REGISTRY), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def _report(request: web.Request) -> ProgressReport:
+    try:
+        return ProgressReport.model_validate_json(await request.read())
+    except web.HTTPRequestEntityTooLarge as exc:
+        raise ReportRefused(413, f"a report has at most {PROGRESS_LIMIT} bytes") from exc
+    except ValidationError as exc:
+        raise ReportRefused(400, f"not a progress report: {exc.errors()[0]['loc']}: {exc.errors()[0]['msg']}") from exc
+
+
+def _answer(fault: str | None) -> web.Response:
+    if fault is None:
+        return web.Response(text="ok\n")
+    logger.warning("probe: %s", fault)
+    return web.Response(text=fault + "\n", status=HTTPStatus.SERVICE_UNAVAILABLE)

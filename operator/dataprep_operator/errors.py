@@ -1,0 +1,57 @@
+"""The operator's errors. What the user must fix ends in the job's status; what the world must fix is tried again.
+
+OperatorError
+├── ClusterError         the API server said no, or nothing
+│   ├── NotFound         there is no such object
+│   ├── AlreadyExists    an object of that name is there
+│   ├── Conflict         the object changed since it was read
+│   ├── Refused          invalid or not permitted: the same request fails again
+│   └── Unavailable      not reached, overloaded, or an error of the server's own
+├── NotServed            the CRD is not installed
+├── LeaseLost            another replica leads, or may
+└── ReportRefused        a progress report is not accepted
+"""
+
+
+class OperatorError(Exception):
+    """Base of this package's errors."""
+
+
+class ClusterError(OperatorError):
+    """A request to the API server failed."""
+
+
+class NotFound(ClusterError):
+    """There is no such object."""
+
+
+class AlreadyExists(ClusterError):
+    """An object of that name is there."""
+
+
+class Conflict(ClusterError):
+    """The object is not the one that was read."""
+
+
+class Refused(ClusterError):
+    """The API server refuses the request, and would refuse it again."""
+
+
+class Unavailable(ClusterError):
+    """The API server can't be reached or can't answer now."""
+
+
+class NotServed(OperatorError):
+    """The API server doesn't know DataPrepJobs."""
+
+
+class LeaseLost(OperatorError):
+    """This replica can't be sure that it leads."""
+
+
+class ReportRefused(OperatorError):
+    """A progress report is refused with an HTTP status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        super().__init__(message)

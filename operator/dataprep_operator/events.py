@@ -1,0 +1,93 @@
+"""Events: what a person sees in `kubectl describe`. One for each change, made from the statuses before and after. Pure."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from dataprep_api import API_VERSION, KIND
+from dataprep_api.reasons import ConditionType, Reason
+from dataprep_api.status import DataPrepJobStatus
+from dataprep_operator import conditions, times
+from dataprep_operator.observed import Key
+
+COMPONENT: Final = "dataprep-operator"
+_TROUBLE: Final = frozenset(
+    {
+        Reason.IMAGE_PULL_FAILED,
+        Reason.CONFIG_MISSING,
+        Reason.POD_REFUSED,
+        Reason.NO_GPU_NODES,
+        Reason.UNSCHEDULABLE,
+        Reason.CONFLICTING_CHILD,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Note:
+    """One thing worth telling."""
+
+    type: Literal["Normal", "Warning"]
+    reason: Reason
+    message: str
+
+
+def about(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
+    """What happened between two statuses of one job."""
+    notes: list[Note] = []
+    if after.attempt > before.attempt and before.attempt > 0:
+        notes.append(_new_attempt(before, after))
+    if after.run_id and after.run_id != before.run_id and after.progress is not None:
+        total = after.progress.records.total
+        counted = f"{total} records in " if total is not None else ""
+        notes.append(
+            Note("Normal", Reason.PLANNED, f"{counted}{after.progress.shards.total} shards, {after.tasks} tasks; run {after.run_id}")
+        )
+    resumed = conditions.find(after.conditions, ConditionType.SUSPENDED)
+    if before.phase == "Suspended" and resumed is not None and resumed.status == "False":
+        notes.append(Note("Normal", Reason.RESUMED, resumed.message))
+    if _told_by(after) != _told_by(before):
+        notes.append(_state(after))
+    return notes
+
+
+# Any: an Event as the API server's JSON.
+def body(note: Note, *, key: Key, uid: str, attempt: int, count: int, first: datetime, now: datetime) -> dict[str, Any]:
+    """The Event. Its name is made from what it says, so that telling it twice counts it instead of listing it twice."""
+    said = "\0".join([uid, str(attempt), note.type, note.reason, note.message])
+    digest = hashlib.sha256(said.encode()).hexdigest()[:16]
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{key.name[:230]}.{digest}", "namespace": key.namespace},
+        "involvedObject": {"apiVersion": API_VERSION, "kind": KIND, "namespace": key.namespace, "name": key.name, "uid": uid},
+        "type": note.type,
+        "reason": str(note.reason),
+        "message": note.message[:1000],
+        "source": {"component": COMPONENT},
+        "reportingComponent": COMPONENT,
+        "reportingInstance": COMPONENT,
+        "firstTimestamp": times.text(first),
+        "lastTimestamp": times.text(now),
+        "count": count,
+    }
+
+
+def _new_attempt(before: DataPrepJobStatus, after: DataPrepJobStatus) -> Note:
+    if after.handled_retry != before.handled_retry:
+        return Note("Normal", Reason.RETRYING, f"Attempt {after.attempt} begins with the step {after.step}.")
+    return Note("Warning", Reason.FELL_BACK_TO_CPU, "No GPU was free in time: the conversion moves to CPU nodes.")
+
+
+def _told_by(status: DataPrepJobStatus) -> tuple[str | None, str]:
+    running = conditions.find(status.conditions, ConditionType.RUNNING)
+    return status.phase, running.reason if running is not None else ""
+
+
+def _state(status: DataPrepJobStatus) -> Note:
+    running = conditions.find(status.conditions, ConditionType.RUNNING)
+    reason = Reason(running.reason) if running is not None else Reason.ACCEPTED
+    message = running.message if running is not None else ""
+    warns = status.phase == "Failed" or reason in _TROUBLE
+    return Note("Warning" if warns else "Normal", reason, message)

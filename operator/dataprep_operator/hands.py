@@ -1,0 +1,165 @@
+"""Carries decisions out: writes statuses, makes and changes children, tells Events. Each effect is safe to repeat."""
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from dataprep_api.reasons import Reason
+from dataprep_api.status import DataPrepJobStatus
+from dataprep_operator import events, observed, times
+from dataprep_operator.cache import Cache, Kind, Raw
+from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, EVENTS, JOBS, PODS, Body, Cluster
+from dataprep_operator.decide import Action, CreateJob, DeleteJob, DeletePod, DeleteSelf, FailPod, PatchJob, Tell
+from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, Refused
+from dataprep_operator.events import Note
+from dataprep_operator.observed import Observed
+from dataprep_operator.observing import Observer
+from dataprep_operator.pods import Blockage, Pod
+from dataprep_operator.status import as_json
+
+logger = logging.getLogger(__name__)
+
+# Events are counted in memory for this many texts; after that one starts at 1 again.
+_REMEMBERED_EVENTS: Final = 2048
+
+
+class ForeignChild(ClusterError):
+    """An object with the name of a child belongs to someone else."""
+
+
+class Hands:
+    """All effects on the cluster."""
+
+    def __init__(self, *, cache: Cache, cluster: Cluster, observer: Observer, clock: Callable[[], datetime]) -> None:
+        self._cache = cache
+        self._cluster = cluster
+        self._observer = observer
+        self._clock = clock
+        self._told: dict[str, tuple[int, datetime]] = {}
+
+    # --- the job itself -----------------------------------------------------------------------------------------------------
+
+    async def write_status(self, seen: Observed, desired: DataPrepJobStatus) -> None:
+        """Write the status, unless the job has changed since it was looked at; then the cache learns the newer one and Conflict is raised."""
+        raw = self._cache.job(seen.key)
+        version = raw["metadata"]["resourceVersion"] if raw is not None and raw["metadata"]["uid"] == seen.uid else ""
+        try:
+            written = await self._cluster.apply_status(
+                seen.key.name, seen.key.namespace, uid=seen.uid, resource_version=version, status=as_json(desired)
+            )
+        except (Conflict, NotFound):
+            await self._refresh(seen)
+            raise
+        self._cache.put(Kind.DATAPREPJOBS, written)
+        if desired.phase != seen.status.phase:
+            logger.info("%s: %s → %s", seen.key, seen.status.phase or "new", desired.phase)
+
+    async def _refresh(self, seen: Observed) -> None:
+        try:
+            self._cache.put(Kind.DATAPREPJOBS, await self._cluster.get(DATAPREPJOBS, seen.key.namespace, seen.key.name))
+        except NotFound:
+            raw = self._cache.job(seen.key)
+            if raw is not None:
+                self._cache.drop(Kind.DATAPREPJOBS, raw)
+
+    # --- children -----------------------------------------------------------------------------------------------------------
+
+    async def perform(self, action: Action, *, seen: Observed, status: DataPrepJobStatus) -> None:
+        """Carry out one action."""
+        match action:
+            case CreateJob():
+                await self._create(action, seen)
+            case PatchJob(child=child, spec=spec, told=told):
+                body = {"metadata": {"uid": child.uid}, "spec": spec}
+                await self._on_child(JOBS, Kind.JOBS, child.namespace, child.name, child.uid, body)
+                if told:
+                    await self.tell(seen, status, [Note("Normal", Reason.RESCALED, told)])
+            case DeleteJob(child=child):
+                await self._cluster.delete(JOBS, child.namespace, child.name, uid=child.uid)
+                logger.info("%s: Job %s deleted", seen.key, child.name)
+            case DeletePod(pod=pod):
+                await self._cluster.delete(PODS, pod.namespace, pod.name, uid=pod.uid)
+            case FailPod(pod=pod):
+                logger.warning("%s: pod %s was never confirmed as ended by its node; it is declared failed", seen.key, pod.name)
+                await self._on_child(PODS, Kind.PODS, pod.namespace, pod.name, pod.uid, _failed_pod(pod, now=self._clock()), "status")
+            case Tell(note=note):
+                await self.tell(seen, status, [note])
+            case DeleteSelf():
+                await self._cluster.delete(DATAPREPJOBS, seen.key.namespace, seen.key.name, uid=seen.uid)
+
+    async def _create(self, action: CreateJob, seen: Observed) -> None:
+        """Make the ConfigMap and the Job. What the API server says against it becomes the job's reason, and is tried again."""
+        try:
+            self._observer.froze(seen.uid, await self._ensure(CONFIG_MAPS, action.config_map, seen))
+            made = await self._ensure(JOBS, action.body, seen)
+        except Refused as exc:
+            self._observer.refused(seen.uid, Blockage(Reason.POD_REFUSED, str(exc), fatal=True))
+            raise
+        except ForeignChild as exc:
+            self._observer.refused(seen.uid, Blockage(Reason.CONFLICTING_CHILD, str(exc)))
+            raise
+        self._observer.refused(seen.uid, None)
+        self._cache.put(Kind.JOBS, made)
+        logger.info("%s: Job %s created", seen.key, made["metadata"]["name"])
+
+    # Any kind of child, as the API's JSON.
+    async def _ensure(self, resource: Any, body: Body, seen: Observed) -> Raw:
+        """The object, made or found. One that is there counts only when it is ours, by the owner's uid."""
+        try:
+            return await self._cluster.create(resource, seen.key.namespace, body)
+        except AlreadyExists:
+            name = body["metadata"]["name"]
+            found = await self._cluster.get(resource, seen.key.namespace, name)
+            if not observed.owned_by(found, uid=seen.uid):
+                raise ForeignChild(f"{body['kind']} {name} exists and doesn't belong to this DataPrepJob; delete or rename it.") from None
+            return found
+
+    async def _on_child(self, resource: Any, kind: Kind, namespace: str, name: str, uid: str, body: Body, subresource: str = "") -> None:
+        try:
+            changed = await self._cluster.patch(resource, namespace, name, body, subresource=subresource)
+        except NotFound:
+            # The watch will say so too, if it has not missed it.
+            self._cache.drop(kind, {"metadata": {"uid": uid, "namespace": namespace, "name": name}})
+            raise
+        self._cache.put(kind, changed)
+
+    # --- Events -------------------------------------------------------------------------------------------------------------
+
+    async def tell(self, seen: Observed, status: DataPrepJobStatus, notes: Sequence[Note]) -> None:
+        """Tell each note as an Event, once; a repeated one is counted. An Event that can't be told holds nothing up."""
+        for note in notes:
+            now = self._clock()
+            body = events.body(note, key=seen.key, uid=seen.uid, attempt=status.attempt, count=1, first=now, now=now)
+            name = body["metadata"]["name"]
+            try:
+                await self._tell(seen, name, body, now=now)
+            except ClusterError as exc:
+                logger.warning("%s: no Event %s: %s", seen.key, note.reason, exc)
+
+    async def _tell(self, seen: Observed, name: str, body: Body, *, now: datetime) -> None:
+        count, first = self._told.get(name, (0, now))
+        if len(self._told) >= _REMEMBERED_EVENTS:
+            self._told.clear()
+        self._told[name] = (count + 1, first)
+        try:
+            await self._cluster.create(EVENTS, seen.key.namespace, body)
+        except AlreadyExists:
+            again = {"count": max(2, count + 1), "lastTimestamp": times.text(now)}
+            await self._cluster.patch(EVENTS, seen.key.namespace, name, again)
+
+
+def _failed_pod(pod: Pod, *, now: datetime) -> Body:
+    """The status of a pod that is given up: the Job controller then makes another, and DisruptionTarget keeps it uncounted."""
+    message = "The node never confirmed the end of this pod, so the operator gave it up."
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByDataprepOperator",
+        "message": message,
+        "lastTransitionTime": times.text(now),
+    }
+    return {
+        "metadata": {"uid": pod.uid},
+        "status": {"phase": "Failed", "reason": "NodeLost", "message": message, "conditions": [condition]},
+    }

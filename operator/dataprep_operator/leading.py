@@ -1,0 +1,83 @@
+"""What the leader runs: kopf's watches, the workers that reconcile, and the slow scan that forgets nobody."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+import kopf
+
+from dataprep_operator import metrics, streams, watching
+from dataprep_operator.cache import Cache
+from dataprep_operator.errors import OperatorError
+from dataprep_operator.observed import Key
+from dataprep_operator.probes import Health
+from dataprep_operator.reconcile import Reconciler
+from dataprep_operator.settings import Settings
+from dataprep_operator.workqueue import WorkQueue
+
+logger = logging.getLogger(__name__)
+
+_READY_POLL_SECONDS = 0.1
+
+
+async def lead(
+    *, settings: Settings, cache: Cache, queue: WorkQueue[Key], reconciler: Reconciler, health: Health, stop: asyncio.Event
+) -> None:
+    """Watch and reconcile until `stop` is set or a watch fails for good."""
+    heard = streams.Streams(expected=watching.expected_streams(settings), cache=cache, concerns=queue.add)
+    undo = streams.listen(heard)
+    health.streams, health.leading = heard, True
+    handlers = watching.registry(cache=cache, streams=heard, concerns=queue.add_after)
+    workers = [asyncio.create_task(_work(heard, queue, reconciler), name=f"reconcile {n}") for n in range(settings.workers)]
+    scan = asyncio.create_task(_scan(cache, queue, every_seconds=settings.resync_seconds), name="scan")
+    try:
+        await kopf.operator(
+            registry=handlers,
+            settings=watching.operator_settings(),
+            # Without one kopf asks for the user's name, and an image's user 65532 has none.
+            identity=settings.identity,  # type: ignore[arg-type]  # kopf's NewType of str is not public
+            standalone=True,
+            clusterwide=not settings.namespaces,
+            namespaces=settings.namespaces,
+            stop_flag=stop,
+        )
+    finally:
+        health.leading = False
+        undo()
+        for task in [*workers, scan]:
+            task.cancel()
+        await asyncio.gather(*workers, scan, return_exceptions=True)
+        queue.close()
+
+
+async def _work(heard: streams.Streams, queue: WorkQueue[Key], reconciler: Reconciler) -> None:
+    """One worker. It begins when the cache is whole: with half of it, children would seem to be missing."""
+    while not heard.complete:
+        await asyncio.sleep(_READY_POLL_SECONDS)
+    await queue.run(_timed(queue, reconciler))
+
+
+def _timed(queue: WorkQueue[Key], reconciler: Reconciler) -> Callable[[Key], Awaitable[None]]:
+    async def work(key: Key) -> None:
+        started = time.monotonic()
+        metrics.QUEUE_DEPTH.set(len(queue))
+        try:
+            wait = await reconciler.reconcile(key)
+        except OperatorError:
+            metrics.RECONCILE_ERRORS.inc()
+            raise
+        finally:
+            metrics.RECONCILE_DURATION.observe(time.monotonic() - started)
+        if wait is not None:
+            queue.add_after(key, wait)
+
+    return work
+
+
+async def _scan(cache: Cache, queue: WorkQueue[Key], *, every_seconds: float) -> None:
+    """Every job comes round now and then, whatever events were lost."""
+    while True:
+        await asyncio.sleep(every_seconds)
+        for key in cache.keys():  # noqa: SIM118 - not a dict
+            queue.add(key)

@@ -1,0 +1,27 @@
+"""What Prometheus reads. Names are part of the product; none has a label per job, so that their number stays small."""
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+REGISTRY: Final = CollectorRegistry()
+
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_MINUTES: Final = (5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
+
+JOBS: Final = Gauge("dataprep_jobs", "DataPrepJobs by phase.", ["phase"], registry=REGISTRY)
+JOB_DURATION: Final = Histogram(
+    "dataprep_job_duration_seconds", "Time from start to end of a job.", ["phase"], buckets=_MINUTES, registry=REGISTRY
+)
+RECORDS: Final = Counter("dataprep_records_total", "Records of finished jobs by fate.", ["fate"], registry=REGISTRY)
+BYTES: Final = Counter("dataprep_bytes_total", "Bytes written by finished jobs.", registry=REGISTRY)
+FAILURES: Final = Counter("dataprep_job_failures_total", "Failed jobs by reason.", ["reason"], registry=REGISTRY)
+RECONCILE_DURATION: Final = Histogram(
+    "dataprep_reconcile_duration_seconds", "Time of one look at one job.", buckets=_SECONDS, registry=REGISTRY
+)
+RECONCILE_ERRORS: Final = Counter("dataprep_reconcile_errors_total", "Looks that ended in an error and are tried again.", registry=REGISTRY)
+QUEUE_DEPTH: Final = Gauge("dataprep_workqueue_depth", "Jobs that wait for a look.", registry=REGISTRY)
+API_REQUESTS: Final = Counter("dataprep_api_requests_total", "Requests to the API server.", ["method", "code"], registry=REGISTRY)
+WATCH_AGE: Final = Gauge("dataprep_watch_last_event_age_seconds", "Time since the most silent watch heard anything.", registry=REGISTRY)
+REPORTS: Final = Counter("dataprep_progress_reports_total", "Progress reports of workers by answer.", ["code"], registry=REGISTRY)
+LEADER: Final = Gauge("dataprep_leader", "1 when this replica leads.", registry=REGISTRY)

@@ -1,0 +1,195 @@
+"""What is there: one DataPrepJob with its children, as the caches and a few look-ups show it. Values only; nothing here decides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from dataprep_api import KIND, names
+from dataprep_api.messages import CommitResult, PlanResult, WorkResult
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus, RecordProgress
+from dataprep_operator import times
+from dataprep_operator.pods import Blockage, Pod
+
+ANNOTATION_TASKS: Final = "dataprep.io/tasks"
+"""On a convert Job: the tasks behind its indexes, when it is not all of them."""
+ANNOTATION_PLAN: Final = "dataprep.io/plan-sha256"
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+
+
+class Key(NamedTuple):
+    """A DataPrepJob's place."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Child:
+    """One child Job, read."""
+
+    name: str
+    namespace: str
+    uid: str
+    owner_uid: str
+    """The DataPrepJob's."""
+    owner_name: str
+    step: str
+    attempt: int
+    created: datetime | None = None
+    suspended: bool = False
+    queued: bool = False
+    """Whether a queue decides when it runs."""
+    parallelism: int = 1
+    completions: int = 1
+    active: int = 0
+    completed_indexes: str = ""
+    failed_indexes: str = ""
+    complete: bool = False
+    failed: bool = False
+    failure_reason: str = ""
+    failure_message: str = ""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    tasks: str | None = None
+    plan_sha256: str | None = None
+    deleting: bool = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the Job controller is through with it."""
+        return self.complete or self.failed
+
+
+@dataclass(frozen=True)
+class Live:
+    """What the workers report, added up."""
+
+    shards_done: int = 0
+    shards_active: int = 0
+    records: RecordProgress = field(default_factory=RecordProgress)
+    bytes_in: int = 0
+    bytes_out: int = 0
+    records_per_second: float | None = None
+    bytes_per_second: float | None = None
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One DataPrepJob and everything that belongs to it."""
+
+    key: Key
+    uid: str
+    generation: int
+    status: DataPrepJobStatus
+    """As it was last written."""
+    spec: DataPrepJobSpec | None
+    """None when it can't be accepted; then `faults` says why."""
+    # Any: the spec as the user stored it, for the ConfigMap.
+    raw_spec: Mapping[str, Any]
+    faults: str = ""
+    deleting: bool = False
+    retry: str | None = None
+    queue: str | None = None
+    # Labels of a queue (kueue.x-k8s.io/…), carried over to the convert Job.
+    queue_labels: Mapping[str, str] = field(default_factory=dict)
+    children: tuple[Child, ...] = ()
+    pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
+    """By the uid of their Job."""
+    rival: str | None = None
+    """Another unfinished job with the same output and the better claim."""
+    missing: Blockage | None = None
+    """What Events say about pods that can't be made or started."""
+    refusal: Blockage | None = None
+    """What the API server said when a child was last created."""
+    live: Live = Live()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job's phase is final."""
+        return self.status.phase in TERMINAL_PHASES
+
+    @property
+    def retry_wanted(self) -> bool:
+        """Whether the user asked for another attempt of a failed job."""
+        return self.status.phase == "Failed" and self.retry is not None and self.retry != self.status.handled_retry
+
+    def child(self, step: str, attempt: int) -> Child | None:
+        """The Job of that step and attempt."""
+        return next((child for child in self.children if child.step == step and child.attempt == attempt), None)
+
+    def pods_of(self, child: Child) -> tuple[Pod, ...]:
+        """The pods of that Job."""
+        return self.pods.get(child.uid, ())
+
+    def work_results(self) -> dict[int, WorkResult]:
+        """The finished tasks' own results, by task. A task that was done twice counts once."""
+        found: dict[int, WorkResult] = {}
+        for child in self.children:
+            for pod in self.pods_of(child) if child.step == "convert" else ():
+                result = pod.result if pod.phase == "Succeeded" else None
+                if isinstance(result, WorkResult):
+                    found[result.index] = result
+        return found
+
+    def result_of(self, child: Child) -> PlanResult | CommitResult | None:
+        """The message of the plan or commit step's pod that succeeded."""
+        for pod in self.pods_of(child):
+            result = pod.result if pod.phase == "Succeeded" else None
+            if isinstance(result, PlanResult if child.step == "plan" else CommitResult):
+                return result
+        return None
+
+
+# Any: a Job as the API server's JSON.
+def read_child(raw: Mapping[str, Any]) -> Child:
+    """The child Job in the API server's JSON."""
+    metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    owner = controller(raw)
+    conditions = {c["type"]: c for c in status.get("conditions") or [] if c.get("status") == "True"}
+    # FailureTarget comes first and names the real reason; Failed follows when the last pod is gone.
+    broken = conditions.get("Failed") or {}
+    ended = broken or conditions.get("Complete") or {}
+    attempt = labels.get(names.LABEL_ATTEMPT, "")
+    return Child(
+        name=metadata["name"],
+        namespace=metadata["namespace"],
+        uid=metadata["uid"],
+        owner_uid=owner.get("uid", ""),
+        owner_name=owner.get("name", ""),
+        step=labels.get(names.LABEL_STEP, ""),
+        attempt=int(attempt) if attempt.isdigit() else 0,
+        created=times.parse(metadata.get("creationTimestamp")),
+        suspended=bool(spec.get("suspend")),
+        queued=QUEUE_LABEL in labels,
+        parallelism=spec.get("parallelism", 1),
+        completions=spec.get("completions", 1),
+        active=status.get("active", 0),
+        completed_indexes=status.get("completedIndexes") or "",
+        failed_indexes=status.get("failedIndexes") or "",
+        complete="Complete" in conditions,
+        failed="Failed" in conditions,
+        failure_reason=broken.get("reason") or "",
+        failure_message=broken.get("message") or "",
+        started_at=times.parse(status.get("startTime")),
+        ended_at=times.parse(status.get("completionTime") or ended.get("lastTransitionTime")),
+        tasks=annotations.get(ANNOTATION_TASKS),
+        plan_sha256=annotations.get(ANNOTATION_PLAN),
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def controller(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The ownerReference of the object's controller, or an empty mapping."""
+    return next((o for o in raw["metadata"].get("ownerReferences") or [] if o.get("controller")), {})
+
+
+def owned_by(raw: Mapping[str, Any], *, uid: str) -> bool:
+    """Whether the DataPrepJob with that uid controls the object."""
+    owner = controller(raw)
+    return owner.get("kind") == KIND and owner.get("uid") == uid

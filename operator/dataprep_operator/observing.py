@@ -1,0 +1,213 @@
+"""Puts together what is known about one job: the caches, the frozen spec, and the few look-ups that the watches can't answer."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from dataprep_api import API_VERSION, KIND, names
+from dataprep_api.errors import SpecError
+from dataprep_api.job import DataPrepJob
+from dataprep_api.reasons import Reason
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.status import DataPrepJobStatus
+from dataprep_operator import children, observed, pods, times
+from dataprep_operator.cache import Cache, Kind, Raw
+from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, EVENTS, PODS, Cluster
+from dataprep_operator.errors import NotFound, OperatorError
+from dataprep_operator.observed import QUEUE_LABEL, Child, Key, Observed
+from dataprep_operator.pods import STUCK_CREATING_SECONDS, Blockage
+from dataprep_operator.progress import Board
+
+# One stuck pod speaks for all: they come from one template.
+MOST_LOOK_UPS: Final = 2
+_QUEUE_DOMAIN: Final = QUEUE_LABEL.partition("/")[0]
+# What may change while a job runs; everything else is as it was when it began.
+_LIVE_FIELDS: Final = ("suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "cleanup")
+
+
+class StatusUnreadable(OperatorError):
+    """The stored status is not of this version's form; nothing is done to a job that can't be understood."""
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    source: str
+    spec: DataPrepJobSpec | None
+    faults: str
+
+
+class Observer:
+    """Looks at jobs. What it remembers can be lost at any time: it is looked up again."""
+
+    def __init__(self, *, cache: Cache, cluster: Cluster, board: Board, allow_host_path: bool) -> None:
+        self._cache = cache
+        self._cluster = cluster
+        self._board = board
+        self._allow_host_path = allow_host_path
+        self._frozen: dict[str, Mapping[str, Any]] = {}  # Any: specs as the API's JSON
+        self._parsed: dict[str, _Parsed] = {}
+        self._refusals: dict[str, Blockage] = {}
+
+    async def look(self, key: Key, *, now: datetime) -> Observed | None:
+        """The job and what belongs to it, or None when it is gone."""
+        raw = self._cache.job(key)
+        if raw is None:
+            return None
+        status = _status(raw)
+        seen = await self._with_spec(raw, _bare(key, raw, status))
+        own = self._cache.children_of(seen.uid)
+        rival = await self._rival(key) if not seen.finished or seen.retry_wanted else None
+        seen = replace(
+            seen,
+            children=own,
+            pods={child.uid: self._cache.pods_of(child.uid) for child in own},
+            rival=str(rival) if rival is not None else None,
+            refusal=self._refusals.get(seen.uid),
+        )
+        if not seen.finished:
+            seen = await self._with_last_message(seen)
+            seen = replace(seen, missing=await self._missing(seen, now=now))
+            seen = replace(seen, live=self._board.live(seen.uid, results=seen.work_results(), attempt=status.attempt, now=now))
+        return seen
+
+    def refused(self, uid: str, refusal: Blockage | None) -> None:
+        """Remember what the API server said when a child was last created."""
+        if refusal is None:
+            self._refusals.pop(uid, None)
+        else:
+            self._refusals[uid] = refusal
+
+    def froze(self, uid: str, config_map: Raw) -> None:
+        """Remember the spec in the job's ConfigMap, which never changes."""
+        self._frozen[uid] = json.loads(config_map["data"][children.JOB_FILE])["spec"]
+
+    def forget(self, uid: str) -> None:
+        """Drop what is remembered about a job that is gone or has ended."""
+        for memory in (self._frozen, self._parsed, self._refusals):
+            memory.pop(uid, None)
+        self._board.forget(uid)
+
+    # --- the spec -------------------------------------------------------------------------------------------------------
+
+    async def _with_spec(self, raw: Raw, seen: Observed) -> Observed:
+        frozen = await self._frozen_spec(seen) if seen.status.start_time and not seen.finished else None
+        spec = _overlaid(frozen, raw.get("spec") or {}) if frozen is not None else raw.get("spec") or {}
+        source = json.dumps(spec, sort_keys=True)
+        known = self._parsed.get(seen.uid)
+        if known is None or known.source != source:
+            known = self._parsed[seen.uid] = _parse(seen.key, spec, source=source, allow_host_path=self._allow_host_path)
+        return replace(seen, spec=known.spec, faults=known.faults, raw_spec=frozen if frozen is not None else spec)
+
+    async def _frozen_spec(self, seen: Observed) -> Mapping[str, Any] | None:
+        if seen.uid not in self._frozen:
+            try:
+                stored = await self._cluster.get(CONFIG_MAPS, seen.key.namespace, children.spec_map_name(seen))
+            except NotFound:
+                return None
+            if not observed.owned_by(stored, uid=seen.uid):
+                return None
+            self.froze(seen.uid, stored)
+        return self._frozen[seen.uid]
+
+    # --- look-ups -------------------------------------------------------------------------------------------------------
+
+    async def _rival(self, key: Key) -> Key | None:
+        """The job with the better claim to the output. Losing is final, so the rival is asked for once more, past the cache."""
+        rival = self._cache.rival_of(key)
+        if rival is None:
+            return None
+        try:
+            self._cache.put(Kind.DATAPREPJOBS, await self._cluster.get(DATAPREPJOBS, rival.namespace, rival.name))
+        except NotFound:
+            gone = self._cache.job(rival)
+            if gone is not None:
+                self._cache.drop(Kind.DATAPREPJOBS, gone)
+        return self._cache.rival_of(key)
+
+    async def _with_last_message(self, seen: Observed) -> Observed:
+        """Before a step runs again because nobody read its message: look once more, past the cache."""
+        step = (seen.status.step or "Plan").lower()
+        child = seen.child(step, seen.status.attempt)
+        if child is None or step == "convert" or not child.complete or seen.result_of(child) is not None:
+            return seen
+        for raw in await self._cluster.list(PODS, seen.key.namespace, labels=f"{names.LABEL_JOB_UID}={seen.uid},{names.LABEL_STEP}={step}"):
+            self._cache.put(Kind.PODS, raw)
+        return replace(seen, pods={**seen.pods, child.uid: self._cache.pods_of(child.uid)})
+
+    async def _missing(self, seen: Observed, *, now: datetime) -> Blockage | None:
+        """Why pods can't be made or started, where only Events tell."""
+        child = seen.child((seen.status.step or "Plan").lower(), seen.status.attempt)
+        if child is None or child.finished or child.suspended:
+            return None
+        own = seen.pods_of(child)
+        if not own:
+            return await self._refused_pods(child, now=now)
+        if any(pod.started for pod in own):
+            return None
+        for pod in [pod for pod in own if pod.stuck_creating(now)][:MOST_LOOK_UPS]:
+            message = pods.missing_mount(await self._events_about(pod.namespace, pod.uid))
+            if message is not None:
+                return Blockage(Reason.CONFIG_MISSING, message, fatal=True)
+        return None
+
+    async def _refused_pods(self, child: Child, *, now: datetime) -> Blockage | None:
+        waited = times.seconds_between(child.started_at or child.created, now)
+        if waited is None or waited < STUCK_CREATING_SECONDS:
+            return None
+        message = pods.refused_pods(await self._events_about(child.namespace, child.uid))
+        # A quota may have room later; everything else stays refused until somebody changes something.
+        return None if message is None else Blockage(Reason.POD_REFUSED, message, fatal="exceeded quota" not in message)
+
+    async def _events_about(self, namespace: str, uid: str) -> list[Mapping[str, Any]]:
+        found = await self._cluster.list(EVENTS, namespace, fields=f"involvedObject.uid={uid}")
+        return sorted(found, key=lambda event: event.get("lastTimestamp") or event["metadata"].get("creationTimestamp") or "")
+
+
+def _status(raw: Raw) -> DataPrepJobStatus:
+    try:
+        return DataPrepJobStatus.model_validate(raw.get("status") or {})
+    except ValidationError as exc:
+        raise StatusUnreadable(f"the stored status can't be read: {exc.errors()[0]['loc']}: {exc.errors()[0]['msg']}") from exc
+
+
+def _bare(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
+    metadata = raw["metadata"]
+    labels = metadata.get("labels") or {}
+    return Observed(
+        key=key,
+        uid=metadata["uid"],
+        generation=metadata.get("generation", 1),
+        status=status,
+        spec=None,
+        raw_spec=raw.get("spec") or {},
+        deleting="deletionTimestamp" in metadata,
+        retry=(metadata.get("annotations") or {}).get(names.ANNOTATION_RETRY),
+        queue=labels.get(QUEUE_LABEL),
+        queue_labels={key: value for key, value in labels.items() if key.partition("/")[0] == _QUEUE_DOMAIN}
+        if QUEUE_LABEL in labels
+        else {},
+    )
+
+
+def _overlaid(frozen: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
+    """The frozen spec with the fields that may change taken from the live one."""
+    spec = {key: value for key, value in frozen.items() if key not in _LIVE_FIELDS}
+    spec |= {key: live[key] for key in _LIVE_FIELDS if key in live}
+    parallelism = (live.get("workers") or {}).get("parallelism")
+    return spec if parallelism is None else spec | {"workers": {**(spec.get("workers") or {}), "parallelism": parallelism}}
+
+
+def _parse(key: Key, spec: Mapping[str, Any], *, source: str, allow_host_path: bool) -> _Parsed:
+    document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": key.name}, "spec": dict(spec)}
+    try:
+        parsed = DataPrepJob.parse(document).spec
+    except SpecError as exc:
+        return _Parsed(source, None, str(exc))
+    field = None if allow_host_path else children.host_path_fault(parsed)
+    if field is not None:
+        return _Parsed(source, None, f"{field}: hostPath volumes are not allowed by this installation of the operator")
+    return _Parsed(source, parsed, "")

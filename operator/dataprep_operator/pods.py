@@ -1,0 +1,218 @@
+"""Reads a pod: what it says itself (its termination message) and what the scheduler and the kubelet say about it.
+
+Pure, and apart from `steps.py`: here one pod is read, there many pods are judged.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+
+from dataprep_api import messages, names
+from dataprep_api.errors import MessageError
+from dataprep_api.exits import Exit
+from dataprep_api.messages import CommitResult, FailureResult, PlanResult, WorkResult
+from dataprep_api.reasons import Reason
+from dataprep_api.status import Failure
+from dataprep_operator import times
+
+CONTAINER: Final = "dataprep"
+INDEX_ANNOTATION: Final = "batch.kubernetes.io/job-completion-index"
+STUCK_CREATING_SECONDS: Final = 10.0
+STUCK_TERMINATING_SECONDS: Final = 60.0
+
+_IMAGE: Final = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}
+)
+_CONFIG: Final = frozenset({"CreateContainerConfigError"})
+_REFUSED: Final = frozenset({"CreateContainerError", "RunContainerError"})
+_CREATING: Final = frozenset({"ContainerCreating", "PodInitializing"})
+_GONE_FOR_GOOD: Final = ("not found", "references non-existent")
+_STEPS: Final[Mapping[str, Any]] = {"plan": "Plan", "convert": "Convert", "commit": "Commit"}  # Any: the literals of Failure.step
+
+
+@dataclass(frozen=True)
+class Blockage:
+    """Why a pod (or a whole step) can't start."""
+
+    reason: Reason
+    message: str
+    since: datetime | None = None
+    fatal: bool = False
+    """Whether only the user can remove it: then the job fails after a short grace."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One pod of a child Job, read."""
+
+    name: str
+    namespace: str
+    uid: str
+    owner_uid: str
+    """The Job's."""
+    phase: str
+    step: str
+    attempt: int = 0
+    created: datetime | None = None
+    scheduled_at: datetime | None = None
+    unschedulable: Blockage | None = None
+    waiting: Blockage | None = None
+    creating: bool = False
+    """Scheduled, and the container is still being made."""
+    deletion_due: datetime | None = None
+    """When its grace period ends, for a pod that is being deleted."""
+    index: int | None = None
+    exit_code: int | None = None
+    exit_reason: str | None = None
+    finished_at: datetime | None = None
+    message: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """Whether no container of it runs any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether a node took it."""
+        return self.scheduled_at is not None
+
+    @property
+    def started(self) -> bool:
+        """Whether its container ran."""
+        return self.finished or (self.phase == "Running")
+
+    def stuck_creating(self, now: datetime) -> bool:
+        """Whether its container should have started by now; then the pod's Events say why it has not."""
+        waited = times.seconds_between(self.scheduled_at, now)
+        return self.creating and waited is not None and waited > STUCK_CREATING_SECONDS
+
+    def stuck_terminating(self, now: datetime) -> bool:
+        """Whether its node never confirmed the end: it is gone, or out of reach."""
+        overdue = times.seconds_between(self.deletion_due, now)
+        return not self.finished and overdue is not None and overdue >= STUCK_TERMINATING_SECONDS
+
+    @cached_property
+    def result(self) -> PlanResult | CommitResult | WorkResult | FailureResult | None:
+        """The pod's own message, when it is one of ours."""
+        try:
+            return messages.parse(self.message) if self.message else None
+        except MessageError:
+            return None
+
+
+# Any: a Pod as the API server's JSON.
+def read(raw: Mapping[str, Any]) -> Pod:
+    """The pod in the API server's JSON."""
+    metadata, status = raw["metadata"], raw.get("status") or {}
+    conditions = {c["type"]: c for c in status.get("conditions") or []}
+    scheduled = conditions.get("PodScheduled") or {}
+    scheduled_at = times.parse(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None
+    state = _container_state(status)
+    terminated, waiting = state.get("terminated") or {}, state.get("waiting") or {}
+    labels, index = metadata.get("labels") or {}, (metadata.get("annotations") or {}).get(INDEX_ANNOTATION)
+    phase = status.get("phase") or "Pending"
+    return Pod(
+        name=metadata["name"],
+        namespace=metadata["namespace"],
+        uid=metadata["uid"],
+        owner_uid=next((o["uid"] for o in metadata.get("ownerReferences") or [] if o.get("controller")), ""),
+        phase=phase,
+        step=labels.get(names.LABEL_STEP, ""),
+        attempt=_number(labels.get(names.LABEL_ATTEMPT)),
+        created=times.parse(metadata.get("creationTimestamp")),
+        scheduled_at=scheduled_at,
+        unschedulable=_unschedulable(scheduled),
+        waiting=_waiting(waiting),
+        creating=scheduled_at is not None and phase == "Pending" and waiting.get("reason", "ContainerCreating") in _CREATING,
+        deletion_due=times.parse(metadata.get("deletionTimestamp")),
+        index=_number(index) if index is not None else None,
+        exit_code=terminated.get("exitCode"),
+        exit_reason=terminated.get("reason"),
+        finished_at=times.parse(terminated.get("finishedAt")),
+        message=terminated.get("message") or "",
+    )
+
+
+def missing_mount(pod_events: Sequence[Mapping[str, Any]]) -> str | None:
+    """What a volume of the pod needs and nobody has, from its Events. A slow mount is none of these."""
+    for event in reversed(pod_events):
+        message = event.get("message") or ""
+        if event.get("reason") in ("FailedMount", "FailedAttachVolume") and any(phrase in message for phrase in _GONE_FOR_GOOD):
+            return str(message)
+    return None
+
+
+def refused_pods(job_events: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why the API server takes no pod of a Job, from the Job's Events."""
+    return next((str(event.get("message") or "") for event in reversed(job_events) if event.get("reason") == "FailedCreate"), None)
+
+
+def failure(pod: Pod) -> Failure | None:
+    """Why `pod` failed, or None when it did not, or nobody is to blame (it was told to stop)."""
+    if pod.phase != "Failed" or pod.exit_code in (None, Exit.DONE, Exit.TERMINATED):
+        return None
+    result = pod.result
+    told = result if isinstance(result, FailureResult) else None
+    reason, message = _reason_and_message(pod, told)
+    return Failure(
+        reason=reason,
+        message=message[:1024],
+        step=_STEPS.get(pod.step),
+        index=told.index if told and told.index is not None else pod.index,
+        shard=told.shard if told else None,
+        input=told.input[:512] if told and told.input else None,
+        pod=pod.name[:256],
+        exit_code=pod.exit_code,
+        at=times.text(pod.finished_at) if pod.finished_at else None,
+    )
+
+
+_BY_EXIT: Final[Mapping[int, Reason]] = {
+    Exit.BAD_SPEC: Reason.INVALID_SPEC,
+    Exit.BAD_DATA: Reason.BAD_RECORDS,
+    Exit.UNREACHABLE: Reason.STORE_UNREACHABLE,
+    Exit.NOT_FOUND: Reason.NOT_PERMITTED,
+}
+
+
+def _reason_and_message(pod: Pod, told: FailureResult | None) -> tuple[Reason, str]:
+    if told is not None:
+        return told.reason, told.message
+    if pod.exit_reason == "OOMKilled":
+        return Reason.OUT_OF_MEMORY, "The container needed more memory than its limit (OOMKilled); raise workers.resources.limits.memory."
+    last_words = f": {pod.message.strip()[-700:]}" if pod.message.strip() else ""
+    reason = _BY_EXIT.get(pod.exit_code or 0, Reason.INTERNAL_ERROR if pod.exit_code != 137 else Reason.BACKOFF_LIMIT_EXCEEDED)
+    how = "was killed (exit code 137)" if pod.exit_code == 137 else f"ended with exit code {pod.exit_code}"
+    return reason, f"The container {how}{last_words}"
+
+
+def _container_state(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    for container in status.get("containerStatuses") or []:
+        if container.get("name") == CONTAINER:
+            return container.get("state") or {}
+    return {}
+
+
+def _unschedulable(condition: Mapping[str, Any]) -> Blockage | None:
+    if condition.get("status") != "False" or condition.get("reason") != "Unschedulable":
+        return None
+    return Blockage(
+        reason=Reason.UNSCHEDULABLE,
+        message=condition.get("message") or "no node takes the pod",
+        since=times.parse(condition.get("lastTransitionTime")),
+    )
+
+
+def _waiting(waiting: Mapping[str, Any]) -> Blockage | None:
+    reason, message = waiting.get("reason") or "", waiting.get("message") or ""
+    for known, ours in ((_IMAGE, Reason.IMAGE_PULL_FAILED), (_CONFIG, Reason.CONFIG_MISSING), (_REFUSED, Reason.POD_REFUSED)):
+        if reason in known:
+            return Blockage(reason=ours, message=f"{reason}: {message}" if message else reason, fatal=True)
+    return None
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdigit() else 0

@@ -1,0 +1,29 @@
+"""A token bucket round all requests, so that one busy operator can't take the API server from everyone else."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+
+class TokenBucket:
+    """`rate` requests a second, and `burst` at once after a pause."""
+
+    def __init__(self, *, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._burst = float(burst)
+        self._clock = clock
+        self._tokens = float(burst)
+        self._at = clock()
+
+    async def take(self) -> None:
+        """Wait for a token."""
+        wait = self.reserve()
+        if wait > 0:
+            await asyncio.sleep(wait)
+
+    def reserve(self) -> float:
+        """Take a token, from the future if need be; returns the seconds until it is there. First come, first served."""
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate) - 1
+        self._at = now
+        return max(0.0, -self._tokens / self._rate)

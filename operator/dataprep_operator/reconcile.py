@@ -1,0 +1,74 @@
+"""One look at one job: observe, decide, write, act. Everything the operator does to a job is in `reconcile`."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus
+from dataprep_operator import decide, events, metrics, status, times
+from dataprep_operator.cache import Cache
+from dataprep_operator.cluster import Cluster
+from dataprep_operator.hands import Hands
+from dataprep_operator.observed import Key, Observed
+from dataprep_operator.observing import Observer
+from dataprep_operator.progress import Board
+from dataprep_operator.settings import Settings
+
+
+class Reconciler:
+    """Level-triggered: it never asks what happened, only what is. Any number of calls, in any order, end in the same state."""
+
+    def __init__(
+        self, *, cache: Cache, cluster: Cluster, board: Board, settings: Settings, clock: Callable[[], datetime] = times.now
+    ) -> None:
+        self._cache = cache
+        self._board = board
+        self._settings = settings
+        self._clock = clock
+        self._observer = Observer(cache=cache, cluster=cluster, board=board, allow_host_path=settings.pods.allow_host_path)
+        self._hands = Hands(cache=cache, cluster=cluster, observer=self._observer, clock=clock)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one job forward. Returns the seconds after which it must be looked at even if nothing happens."""
+        now = self._clock()
+        seen = await self._observer.look(key, now=now)
+        if seen is None:
+            return None
+        desired = status.following(seen, now=now, image=self._settings.pods.image)
+        wait = self._too_soon(seen, desired, now=now)
+        if wait is None and desired != seen.status:
+            await self._hands.write_status(seen, desired)
+            await self._hands.tell(seen, desired, events.about(seen.status, desired))
+            _count(seen.status, desired)
+        for action in decide.actions(seen, desired, now=now, defaults=self._settings.pods):
+            await self._hands.perform(action, seen=seen, status=desired)
+        if desired.phase in TERMINAL_PHASES:
+            self._observer.forget(seen.uid)
+        return _sooner(wait, decide.wake_after_seconds(seen, desired, now=now))
+
+    def _too_soon(self, seen: Observed, desired: DataPrepJobStatus, *, now: datetime) -> float | None:
+        """How long a status that differs in its progress only must wait; None when it may be written."""
+        before = seen.status.progress
+        if before is None or desired.progress is None or desired.model_copy(update={"progress": before}) != seen.status:
+            return None
+        age = times.seconds_between(times.parse(before.updated_at), now)
+        left = self._settings.progress_seconds - age if age is not None else 0.0
+        return left if desired != seen.status and left > 0 else None
+
+
+def _sooner(*waits: float | None) -> float | None:
+    known = [wait for wait in waits if wait is not None]
+    return min(known) if known else None
+
+
+def _count(before: DataPrepJobStatus, after: DataPrepJobStatus) -> None:
+    if after.phase not in TERMINAL_PHASES or before.phase in TERMINAL_PHASES:
+        return
+    if after.timings is not None and after.timings.total_seconds is not None:
+        metrics.JOB_DURATION.labels(phase=after.phase).observe(after.timings.total_seconds)
+    if after.phase == "Failed":
+        metrics.FAILURES.labels(reason=after.failures[0].reason if after.failures else "").inc()
+    elif after.progress is not None and not after.reused:
+        records = after.progress.records
+        for fate, count in (("in", records.in_), ("out", records.out), ("bad", records.bad), ("filtered", records.filtered)):
+            metrics.RECORDS.labels(fate=fate).inc(count)
+        metrics.BYTES.inc(after.progress.bytes_out)

@@ -1,0 +1,124 @@
+"""Settings from the environment, which the chart writes. One frozen value, read once at start."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_PREFIX = "DATAPREP_"
+
+
+@dataclass(frozen=True)
+class PodDefaults:
+    """What pods get when the job doesn't say otherwise."""
+
+    image: str = "dataprep:dev"
+    image_pull_policy: str | None = None
+    # JSON of the pod API (hence Any), passed on as it is.
+    cpu_node_selector: Mapping[str, str] = field(default_factory=dict)
+    cpu_tolerations: tuple[Mapping[str, Any], ...] = ()
+    gpu_node_selector: Mapping[str, str] = field(default_factory=dict)
+    gpu_tolerations: tuple[Mapping[str, Any], ...] = ()
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    run_as_user: int = 65532
+    allow_host_path: bool = False
+    status_url: str | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that an installation can choose."""
+
+    pods: PodDefaults = PodDefaults()
+    namespaces: tuple[str, ...] = ()
+    """Namespaces to watch; none means the whole cluster."""
+    listen_host: str = "0.0.0.0"  # noqa: S104 - a pod's server is reached on the pod's own address
+    listen_port: int = 8080
+    workers: int = 8
+    qps: float = 50.0
+    burst: int = 100
+    progress_seconds: float = 5.0
+    """Least time between two writes of progress to one job's status."""
+    resync_seconds: float = 300.0
+    watch_age_limit_seconds: float = 180.0
+    lease_name: str = "dataprep-operator"
+    lease_namespace: str | None = None
+    """Namespace of the leader Lease; none means that this is the only replica."""
+    identity: str = ""
+    token_issuer: str | None = None
+    """Issuer of service-account tokens. Default: what the API server says."""
+    log_format: str = "plain"
+    log_level: str = "INFO"
+
+
+def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings in `environ`. Raises ValueError naming the variable that can't be read."""
+    read = _Reader(environ)
+    pods = PodDefaults(
+        image=read.text("IMAGE", PodDefaults.image),
+        image_pull_policy=read.optional("IMAGE_PULL_POLICY"),
+        cpu_node_selector=read.json("CPU_NODE_SELECTOR", {}),
+        cpu_tolerations=tuple(read.json("CPU_TOLERATIONS", [])),
+        gpu_node_selector=read.json("GPU_NODE_SELECTOR", {}),
+        gpu_tolerations=tuple(read.json("GPU_TOLERATIONS", [])),
+        resources=read.json("RESOURCES", {}),
+        run_as_user=int(read.number("RUN_AS_USER", PodDefaults.run_as_user)),
+        allow_host_path=read.flag("ALLOW_HOST_PATH"),
+        status_url=read.optional("STATUS_URL"),
+    )
+    return Settings(
+        pods=pods,
+        namespaces=tuple(name for name in (part.strip() for part in read.text("NAMESPACES", "").split(",")) if name),
+        listen_host=read.text("LISTEN_HOST", Settings.listen_host),
+        listen_port=int(read.number("LISTEN_PORT", Settings.listen_port)),
+        workers=int(read.number("WORKERS", Settings.workers)),
+        qps=read.number("QPS", Settings.qps),
+        burst=int(read.number("BURST", Settings.burst)),
+        progress_seconds=read.number("PROGRESS_SECONDS", Settings.progress_seconds),
+        resync_seconds=read.number("RESYNC_SECONDS", Settings.resync_seconds),
+        watch_age_limit_seconds=read.number("WATCH_AGE_LIMIT_SECONDS", Settings.watch_age_limit_seconds),
+        lease_name=read.text("LEASE_NAME", Settings.lease_name),
+        lease_namespace=read.optional("LEASE_NAMESPACE"),
+        identity=environ.get("POD_NAME") or environ.get("HOSTNAME") or f"process-{os.getpid()}",
+        token_issuer=read.optional("TOKEN_ISSUER"),
+        log_format=read.text("LOG_FORMAT", Settings.log_format),
+        log_level=read.text("LOG_LEVEL", Settings.log_level),
+    )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    environ: Mapping[str, str]
+
+    def text(self, name: str, default: str) -> str:
+        return self.environ.get(_PREFIX + name) or default
+
+    def optional(self, name: str) -> str | None:
+        return self.environ.get(_PREFIX + name) or None
+
+    def flag(self, name: str) -> bool:
+        value = self.text(name, "false").lower()
+        if value not in ("true", "false"):
+            raise ValueError(f"{_PREFIX}{name} must be true or false, got {value!r}")
+        return value == "true"
+
+    def number(self, name: str, default: float) -> float:
+        value = self.environ.get(_PREFIX + name)
+        try:
+            return float(value) if value else default
+        except ValueError as exc:
+            raise ValueError(f"{_PREFIX}{name} must be a number, got {value!r}") from exc
+
+    # Any: JSON of the pod API.
+    def json(self, name: str, default: Any) -> Any:
+        value = self.environ.get(_PREFIX + name)
+        if not value:
+            return default
+        try:
+            found = json.loads(value)
+        except ValueError as exc:
+            raise ValueError(f"{_PREFIX}{name} must be JSON, got {value!r}") from exc
+        if not isinstance(found, type(default)):
+            raise ValueError(f"{_PREFIX}{name} must be a JSON {'object' if default == {} else 'list'}, got {value!r}")
+        return found

@@ -1,0 +1,538 @@
+"""The status as a whole, from the one before and what is there now. Pure: the time is an argument.
+
+The order of the questions is the order of this file: is it over? may it run? which step is it at, and how is that step doing?
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+from dataprep_api.messages import CommitResult, PlanResult
+from dataprep_api.reasons import ConditionType, Reason
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.status import (
+    MAX_FAILURES,
+    Condition,
+    DataPrepJobStatus,
+    Effective,
+    Failure,
+    OutputStatus,
+    Phase,
+    Progress,
+    RecordProgress,
+    ShardProgress,
+    Timings,
+)
+from dataprep_operator import conditions, ranges, steps, times
+from dataprep_operator.children import parallelism
+from dataprep_operator.observed import Child, Observed
+from dataprep_operator.pods import Blockage
+from dataprep_operator.steps import Absent, Broken, Held, Queued, Through, Working
+
+FATAL_GRACE_SECONDS: Final = 30.0
+STATUS_LIMIT_BYTES: Final = 60_000
+ETA_AFTER_FRACTION: Final = 0.05
+ETA_AFTER_SECONDS: Final = 5.0
+_RUN_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
+_BEGIN_AGAIN_WITH_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED, Reason.OUTPUT_LOST})
+_BEGIN_AGAIN_WITH_PLAN: Final = frozenset({Reason.INPUT_CHANGED, Reason.INPUT_NOT_FOUND})
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a status is made from, beside the status before it."""
+
+    seen: Observed
+    now: datetime
+    image: str
+    """The image of a job that names none."""
+
+    @property
+    def spec(self) -> DataPrepJobSpec:
+        """The accepted spec. Ask only after `seen.spec` was found."""
+        assert self.seen.spec is not None  # noqa: S101 - `following` has looked
+        return self.seen.spec
+
+
+def following(seen: Observed, *, now: datetime, image: str) -> DataPrepJobStatus:
+    """The status that follows from what is there."""
+    return fitted(_steady(seen.status, _following(Moment(seen, now, image))))
+
+
+def _following(moment: Moment) -> DataPrepJobStatus:
+    seen = moment.seen
+    if seen.finished and not seen.retry_wanted:
+        return _settled(moment)
+    status = _begun(moment)
+    if seen.spec is None:
+        return _failed(moment, status, Reason.INVALID_SPEC, seen.faults)
+    status = _condition(moment, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, "The spec is valid.")
+    if seen.rival is not None:
+        return _failed(moment, status, Reason.OUTPUT_IN_USE, f"{_output(moment)} is written by the unfinished DataPrepJob {seen.rival}.")
+    if moment.spec.suspend and status.start_time is None:
+        return _suspended(moment, status)
+    status = _started(moment, status)
+    status = _stepped(moment, status)
+    if status.phase in ("Succeeded", "Failed"):
+        return status
+    status = _suspended(moment, status) if moment.spec.suspend else _resumed(moment, status)
+    overdue = _overdue(moment, status)
+    return status if overdue is None else _failed(moment, status, *overdue)
+
+
+def _steady(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrepJobStatus:
+    """`after` with the old times where nothing else changed, so that an unchanged job has an unchanged status."""
+    known = {(each.type, each.status, each.reason): each.last_transition_time for each in before.conditions}
+    kept = [
+        each.model_copy(update={"last_transition_time": known.get((each.type, each.status, each.reason), each.last_transition_time)})
+        for each in after.conditions
+    ]
+    progress = after.progress
+    if progress is not None and before.progress is not None:
+        as_before = progress.model_copy(update={"updated_at": before.progress.updated_at})
+        progress = as_before if as_before == before.progress else progress
+    return after.model_copy(update={"conditions": kept, "progress": progress})
+
+
+def deadline(seen: Observed, status: DataPrepJobStatus) -> datetime | None:
+    """When `activeDeadlineSeconds` ends. A suspension or a retry starts the count anew, as it does for a Job."""
+    if seen.spec is None or seen.spec.active_deadline_seconds is None or status.start_time is None:
+        return None
+    begins = [status.start_time]
+    for kind in (ConditionType.SUSPENDED, ConditionType.FAILED):
+        condition = conditions.find(status.conditions, kind)
+        if condition is not None and condition.status == "False":
+            begins.append(condition.last_transition_time)
+    begin = times.parse(max(begins))
+    return begin + timedelta(seconds=seen.spec.active_deadline_seconds) if begin else None
+
+
+def fitted(status: DataPrepJobStatus) -> DataPrepJobStatus:
+    """The status cut to its size limit: the oldest failures go first, then examples and files, which the manifest has too."""
+    for field in ("failures", "bad_records", "outputs", "labels"):
+        while len(status.model_dump_json(by_alias=True, exclude_none=True)) > STATUS_LIMIT_BYTES and getattr(status, field):
+            status = status.model_copy(update={field: getattr(status, field)[:-1]})
+    return status
+
+
+# --- the beginning and the end --------------------------------------------------------------------------------------------
+
+
+def _settled(moment: Moment) -> DataPrepJobStatus:
+    """A final status stays as it is; only the retry annotation of a job that can't be retried is noted."""
+    seen = moment.seen
+    if seen.retry is not None and seen.retry != seen.status.handled_retry:
+        return seen.status.model_copy(update={"handled_retry": seen.retry[:256]})
+    return seen.status
+
+
+def _begun(moment: Moment) -> DataPrepJobStatus:
+    seen = moment.seen
+    status = seen.status.model_copy(update={"observed_generation": seen.generation})
+    if seen.retry_wanted:
+        return _retried(moment, status)
+    if seen.retry is not None and seen.retry != status.handled_retry:
+        # Set before anything failed: a wish for the past, not for the next failure.
+        status = status.model_copy(update={"handled_retry": seen.retry[:256]})
+    if status.phase is None:
+        status = status.model_copy(update={"phase": "Pending", "attempt": 1, "step": "Plan"})
+    return status
+
+
+def _retried(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
+    failed = conditions.find(status.conditions, ConditionType.FAILED)
+    step = _first_step_again(status, failed)
+    status = status.model_copy(
+        update={
+            "phase": "Pending",
+            "handled_retry": (moment.seen.retry or "")[:256],
+            "attempt": status.attempt + 1,
+            "step": step,
+            "completion_time": None,
+            "failures": [],
+            "failed_indexes": None,
+            "effective": None,
+        }
+        | ({"run_id": None, "plan_sha256": None, "tasks": None, "progress": None} if step == "Plan" else {})
+    )
+    return _condition(moment, status, ConditionType.FAILED, "False", Reason.RETRYING, f"Attempt {status.attempt}, from the step {step}.")
+
+
+def _first_step_again(status: DataPrepJobStatus, failed: Condition | None) -> Literal["Plan", "Convert", "Commit"]:
+    reason = failed.reason if failed is not None else ""
+    if status.run_id is None or reason in _BEGIN_AGAIN_WITH_PLAN:
+        return "Plan"
+    if status.step == "Commit" and reason not in _BEGIN_AGAIN_WITH_CONVERT:
+        return "Commit"
+    return "Convert"
+
+
+def _started(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
+    return status if status.start_time else status.model_copy(update={"start_time": times.text(moment.now)})
+
+
+def _failed(moment: Moment, status: DataPrepJobStatus, reason: Reason, message: str) -> DataPrepJobStatus:
+    if reason is Reason.INVALID_SPEC and status.start_time is None:
+        status = _condition(moment, status, ConditionType.VALIDATED, "False", reason, message)
+    told = status.failures
+    if not any(failure.reason == reason for failure in told):
+        told = [Failure(reason=reason, message=message[:1024], step=status.step, at=times.text(moment.now)), *told][:MAX_FAILURES]
+    status = _condition(moment, status, ConditionType.RUNNING, "False", reason, message)
+    status = _condition(moment, status, ConditionType.FAILED, "True", reason, message)
+    progress = status.progress and status.progress.model_copy(
+        update={"estimated_seconds_remaining": None, "eta": None, "shards": status.progress.shards.model_copy(update={"active": 0})}
+    )
+    return _ended(moment, status.model_copy(update={"phase": "Failed", "failures": told, "progress": progress}))
+
+
+def _ended(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
+    total = times.seconds_between(times.parse(status.start_time), moment.now)
+    timings = (status.timings or Timings()).model_copy(update={"total_seconds": _rounded(total)})
+    return status.model_copy(update={"completion_time": times.text(moment.now), "timings": timings})
+
+
+def _overdue(moment: Moment, status: DataPrepJobStatus) -> tuple[Reason, str] | None:
+    due = deadline(moment.seen, status)
+    if due is None or moment.spec.suspend or moment.now < due:
+        return None
+    return Reason.DEADLINE_EXCEEDED, f"The job ran for longer than activeDeadlineSeconds ({moment.spec.active_deadline_seconds} s)."
+
+
+# --- suspension -------------------------------------------------------------------------------------------------------------
+
+
+def _suspended(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
+    message = "spec.suspend is true; finished shards are kept."
+    status = _condition(moment, status, ConditionType.RUNNING, "False", Reason.SUSPENDED, message)
+    status = _condition(moment, status, ConditionType.SUSPENDED, "True", Reason.SUSPENDED, message)
+    progress = status.progress and status.progress.model_copy(
+        update={
+            "records_per_second": None,
+            "bytes_per_second": None,
+            "estimated_seconds_remaining": None,
+            "eta": None,
+            "shards": status.progress.shards.model_copy(update={"active": 0}),
+        }
+    )
+    return status.model_copy(update={"phase": "Suspended", "progress": progress})
+
+
+def _resumed(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
+    was = conditions.find(status.conditions, ConditionType.SUSPENDED)
+    if was is None or was.status == "False":
+        return status
+    return _condition(moment, status, ConditionType.SUSPENDED, "False", Reason.RESUMED, "spec.suspend is false again.")
+
+
+# --- steps --------------------------------------------------------------------------------------------------------------------
+
+
+def _stepped(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
+    """The status after every step that is through has been taken into account."""
+    if status.step == "Plan":
+        status = _planning(moment, status)
+    if status.step == "Convert" and status.phase != "Failed":
+        status = _converting(moment, status)
+    if status.step == "Commit" and status.phase != "Failed":
+        status = _committing(moment, status)
+    return status
+
+
+def _planning(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
+    judgement = steps.judge(moment.seen, moment.spec, step="plan", attempt=status.attempt)
+    match judgement:
+        case Through(result=PlanResult() as result):
+            return _planned(moment, status, result)
+        case Through(unreadable=str() as said):
+            return _failed(moment, status, Reason.INTERNAL_ERROR, f"The plan step's message is not one of dataprep's: {said}")
+        case _:
+            return _unfinished(moment, status, judgement, step="plan", phase="Planning", reason=Reason.PLANNING)
+
+
+def _planned(moment: Moment, status: DataPrepJobStatus, result: PlanResult) -> DataPrepJobStatus:
+    fault = _fault_of(result)
+    if fault:
+        return _failed(moment, status, Reason.INTERNAL_ERROR, fault)
+    child = moment.seen.child("plan", status.attempt)
+    status = status.model_copy(
+        update={
+            "run_id": result.run_id,
+            "plan_sha256": result.plan_sha256,
+            "tasks": result.tasks,
+            "splits": result.splits,
+            "labels": result.labels,
+            "warnings": _shortened(result.warnings),
+            "timings": _timed(status, "planning_seconds", child),
+            "progress": Progress(
+                summary=f"0/{result.shards}",
+                shards=ShardProgress(total=result.shards),
+                records=RecordProgress(total=result.records),
+                updated_at=times.text(moment.now),
+            ),
+        }
+    )
+    if result.reused and result.commit is not None:
+        return _succeeded(moment, status.model_copy(update={"reused": True}), result.commit)
+    return status.model_copy(update={"step": "Convert" if result.tasks else "Commit"})
+
+
+def _converting(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
+    status = _on_cpu_if_no_gpu_comes(moment, status)
+    child = moment.seen.child("convert", status.attempt)
+    status = _with_effective_values(moment, status, child)
+    status = status.model_copy(update={"progress": _progress(moment, status, child), "failed_indexes": _given_up(status, child)})
+    judgement = steps.judge(moment.seen, moment.spec, step="convert", attempt=status.attempt)
+    if isinstance(judgement, Through):
+        return status.model_copy(update={"step": "Commit", "timings": _timed(status, "running_seconds", child), "failed_indexes": None})
+    return _unfinished(moment, status, judgement, step="convert", phase="Running", reason=Reason.CONVERTING)
+
+
+def _committing(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
+    judgement = steps.judge(moment.seen, moment.spec, step="commit", attempt=status.attempt)
+    match judgement:
+        case Through(result=CommitResult() as result):
+            child = moment.seen.child("commit", status.attempt)
+            return _succeeded(moment, status.model_copy(update={"timings": _timed(status, "committing_seconds", child)}), result)
+        case Through(unreadable=str() as said):
+            return _failed(moment, status, Reason.INTERNAL_ERROR, f"The commit step's message is not one of dataprep's: {said}")
+        case _:
+            return _unfinished(moment, status, judgement, step="commit", phase="Committing", reason=Reason.COMMITTING)
+
+
+def _unfinished(
+    moment: Moment, status: DataPrepJobStatus, judgement: steps.Judgement, *, step: str, phase: Phase, reason: Reason
+) -> DataPrepJobStatus:
+    told = steps.failures(moment.seen, step=step, attempt=status.attempt)
+    if told:
+        status = status.model_copy(update={"failures": told[:MAX_FAILURES]})
+    match judgement:
+        case Broken(reason=why, message=message):
+            return _failed(moment, status, why, message)
+        case Held(blockage=blockage):
+            return _held(moment, status, blockage)
+        case Queued():
+            return _phase(moment, status, "Queued", "False", Reason.QUEUED, f"The queue {moment.seen.queue} holds the convert Job back.")
+        case Absent() | Working() | Through():
+            return _phase(moment, status, phase, "True", reason, _MESSAGES[reason])
+
+
+_MESSAGES: Final = {
+    Reason.PLANNING: "The plan step lists the input and divides it into shards.",
+    Reason.CONVERTING: "Converter pods write shards.",
+    Reason.COMMITTING: "The commit step checks every shard and writes the manifest.",
+}
+
+
+def _held(moment: Moment, status: DataPrepJobStatus, blockage: Blockage) -> DataPrepJobStatus:
+    since = _since(moment, status, blockage)
+    if blockage.fatal and (moment.now - since).total_seconds() >= FATAL_GRACE_SECONDS:
+        return _failed(moment, status, blockage.reason, blockage.message)
+    limit = moment.spec.start_deadline_seconds
+    if limit is not None and not blockage.fatal and (moment.now - since).total_seconds() >= limit:
+        return _failed(moment, status, Reason.START_DEADLINE_EXCEEDED, f"No pod could be scheduled within {limit} s: {blockage.message}")
+    return _phase(moment, status, "Pending", "False", blockage.reason, blockage.message)
+
+
+def _since(moment: Moment, status: DataPrepJobStatus, blockage: Blockage) -> datetime:
+    """When the blockage began: by the scheduler's word, or by the condition that was written when it was first seen."""
+    if blockage.since is not None and not blockage.fatal:
+        return blockage.since
+    before = conditions.find(status.conditions, ConditionType.RUNNING)
+    seen_before = before is not None and before.status == "False" and before.reason == blockage.reason
+    return (times.parse(before.last_transition_time) if before is not None and seen_before else None) or moment.now
+
+
+def _on_cpu_if_no_gpu_comes(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
+    """Preferred: another attempt, on CPU nodes, when no GPU pod was ever scheduled and waiting has taken too long."""
+    child = moment.seen.child("convert", status.attempt)
+    if child is None or accelerator(moment.spec, status) != "GPU" or moment.spec.workers.accelerator.policy != "Preferred":
+        return status
+    own = moment.seen.pods_of(child)
+    waiting = [pod.unschedulable.since for pod in own if pod.unschedulable is not None and pod.unschedulable.since is not None]
+    if child.finished or child.suspended or child.completed_indexes or any(pod.scheduled for pod in own) or not waiting:
+        return status
+    if (moment.now - min(waiting)).total_seconds() < moment.spec.workers.accelerator.fallback_after_seconds:
+        return status
+    effective = (status.effective or Effective()).model_copy(update={"accelerator": "CPU"})
+    return status.model_copy(update={"attempt": status.attempt + 1, "effective": effective})
+
+
+def accelerator(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> Literal["CPU", "GPU"]:
+    """What the conversion runs on: what the spec prefers, unless this attempt has fallen back."""
+    if spec.workers.accelerator.policy == "None" or (status.effective is not None and status.effective.accelerator == "CPU"):
+        return "CPU"
+    return "GPU"
+
+
+def _with_effective_values(moment: Moment, status: DataPrepJobStatus, child: Child | None) -> DataPrepJobStatus:
+    completions = child.completions if child is not None else status.tasks or 1
+    effective = Effective(
+        parallelism=child.parallelism if child is not None and child.queued else parallelism(moment.spec, completions),
+        image=moment.spec.workers.image or moment.image,
+        accelerator=accelerator(moment.spec, status),
+    )
+    return status.model_copy(update={"effective": effective})
+
+
+def _succeeded(moment: Moment, status: DataPrepJobStatus, result: CommitResult) -> DataPrepJobStatus:
+    fault = _disagreement(status, result)
+    if fault:
+        return _failed(moment, status, Reason.VERIFICATION_FAILED, fault)
+    reused = bool(status.reused)
+    reason = Reason.REUSED if reused else Reason.COMPLETED
+    message = f"{result.records.out} records in {result.files} files at {_output(moment)}" + (" (reused)." if reused else ".")
+    status = status.model_copy(
+        update={
+            "phase": "Succeeded",
+            "splits": result.splits or status.splits,
+            "outputs": result.outputs,
+            "output": OutputStatus(
+                uri=_output(moment),
+                manifest_uri=result.manifest_uri,
+                manifest_sha256=result.manifest_sha256,
+                files=result.files,
+                records=result.records.out,
+                bytes=result.bytes_out,
+            ),
+            "bad_records": [
+                Failure(reason=Reason.BAD_RECORDS, message=bad.reason, input=bad.uri, index=bad.row) for bad in result.bad[:MAX_FAILURES]
+            ],
+            "warnings": _shortened([*status.warnings, *result.warnings]),
+            "failed_indexes": None,
+            "progress": _final_progress(moment, status, result),
+        }
+    )
+    status = _condition(moment, status, ConditionType.RUNNING, "False", reason, message)
+    status = _condition(moment, status, ConditionType.OUTPUT_COMMITTED, "True", reason, message)
+    status = _condition(moment, status, ConditionType.COMPLETE, "True", reason, message)
+    return _ended(moment, _resumed(moment, status))
+
+
+def _disagreement(status: DataPrepJobStatus, result: CommitResult) -> str | None:
+    records = result.records
+    if result.run_id != status.run_id:
+        return f"The commit step reports the run {result.run_id}, expected {status.run_id}."
+    if records.in_ != records.out + records.bad + records.filtered:
+        return f"{records.in_} records went in, but {records.out} out + {records.bad} bad + {records.filtered} filtered are not as many."
+    return None
+
+
+def _fault_of(result: PlanResult) -> str | None:
+    """A plan's message is untrusted input: what becomes an argument of the next step must look like it."""
+    if not _RUN_ID.fullmatch(result.run_id):
+        return f"The plan step reports a run id of the wrong form: {result.run_id!r}"
+    if not re.fullmatch(r"[0-9a-f]{64}", result.plan_sha256):
+        return f"The plan step reports a plan digest of the wrong form: {result.plan_sha256!r}"
+    if result.reused and result.commit is None:
+        return "The plan step reports a reused data set without its totals."
+    return None
+
+
+# --- progress -----------------------------------------------------------------------------------------------------------------
+
+
+def _progress(moment: Moment, status: DataPrepJobStatus, child: Child | None) -> Progress:
+    before, live, tasks = status.progress or Progress(), moment.seen.live, status.tasks or 1
+    if child is None:
+        return before
+    total = before.shards.total
+    finished = steps.tasks_before(child, tasks=tasks) + len(ranges.parse(child.completed_indexes))
+    done = min(total, max(live.shards_done, total * finished // tasks, before.shards.done))
+    given_up = min(total - done, -(-len(ranges.parse(child.failed_indexes)) * total // tasks))
+    active = min(total - done - given_up, max(live.shards_active, child.active))
+    records = RecordProgress(
+        total=before.records.total,
+        in_=max(live.records.in_, before.records.in_),
+        out=max(live.records.out, before.records.out),
+        bad=max(live.records.bad, before.records.bad),
+        filtered=max(live.records.filtered, before.records.filtered),
+    )
+    fraction = max(done / total if total else 0.0, records.in_ / records.total if records.total else 0.0)
+    remaining = _remaining_seconds(moment, child, records, live.records_per_second, fraction)
+    return Progress(
+        percent=max(before.percent, min(99, int(100 * fraction))),
+        summary=f"{done}/{total}",
+        shards=ShardProgress(total=total, done=done, active=max(0, active), failed=given_up),
+        records=records,
+        bytes_in=max(live.bytes_in, before.bytes_in),
+        bytes_out=max(live.bytes_out, before.bytes_out),
+        records_per_second=_rounded(live.records_per_second),
+        bytes_per_second=_rounded(live.bytes_per_second),
+        estimated_seconds_remaining=remaining,
+        eta=times.for_people(remaining) if remaining is not None else None,
+        updated_at=times.text(moment.now),
+    )
+
+
+def _remaining_seconds(moment: Moment, child: Child, records: RecordProgress, rate: float | None, fraction: float) -> int | None:
+    worked = times.seconds_between(child.started_at, moment.now) or 0.0
+    if rate is None or rate <= 0 or not records.total or fraction < ETA_AFTER_FRACTION or worked < ETA_AFTER_SECONDS:
+        return None
+    return round(max(0, records.total - records.in_) / rate)
+
+
+def _final_progress(moment: Moment, status: DataPrepJobStatus, result: CommitResult) -> Progress:
+    seconds = (status.timings.running_seconds if status.timings else None) or 0.0
+    measured = seconds >= 1 and not status.reused
+    return Progress(
+        percent=100,
+        summary=f"{result.files}/{result.files}",
+        shards=ShardProgress(total=result.files, done=result.files),
+        records=result.records.model_copy(update={"total": result.records.in_}),
+        bytes_in=result.bytes_in,
+        bytes_out=result.bytes_out,
+        records_per_second=_rounded(result.records.in_ / seconds) if measured else None,
+        bytes_per_second=_rounded(result.bytes_out / seconds) if measured else None,
+        updated_at=times.text(moment.now),
+    )
+
+
+def _given_up(status: DataPrepJobStatus, child: Child | None) -> str | None:
+    if child is None or not child.failed_indexes:
+        return None
+    return ranges.shortened(ranges.write(steps.failed_tasks(child, tasks=status.tasks or 1)), limit=2048) or None
+
+
+# --- small ones -------------------------------------------------------------------------------------------------------------
+
+
+def _phase(
+    moment: Moment, status: DataPrepJobStatus, phase: Phase, running: Literal["True", "False"], reason: Reason, message: str
+) -> DataPrepJobStatus:
+    return _condition(moment, status.model_copy(update={"phase": phase}), ConditionType.RUNNING, running, reason, message)
+
+
+def _condition(
+    moment: Moment, status: DataPrepJobStatus, kind: ConditionType, value: Literal["True", "False"], reason: Reason, message: str
+) -> DataPrepJobStatus:
+    written = conditions.changed(
+        status.conditions, kind, value, reason=reason, message=message, now=moment.now, generation=moment.seen.generation
+    )
+    return status.model_copy(update={"conditions": written})
+
+
+def _timed(status: DataPrepJobStatus, field: str, child: Child | None) -> Timings:
+    timings = status.timings or Timings()
+    seconds = times.seconds_between(child.started_at, child.ended_at) if child is not None else None
+    return timings if seconds is None else timings.model_copy(update={field: seconds})
+
+
+def _output(moment: Moment) -> str:
+    return moment.spec.output.uri
+
+
+def _shortened(warnings: Sequence[str]) -> list[str]:
+    return [warning[:1024] for warning in dict.fromkeys(warnings)][:10]
+
+
+def _rounded(rate: float | None) -> float | None:
+    return None if rate is None else round(rate, 1)
+
+
+# Any: the API's JSON.
+def as_json(status: DataPrepJobStatus) -> dict[str, Any]:
+    """The status as the API's JSON: no empty fields, so that server-side apply drops what is gone."""
+    written = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {key: value for key, value in written.items() if value != []}

@@ -1,0 +1,177 @@
+"""Judges one step from its Job and pods: not there, held up, at work, through, or broken. Pure.
+
+`pods.py` reads one pod; `status.py` turns the judgement into the job's phase.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dataprep_api.messages import CommitResult, PlanResult
+from dataprep_api.reasons import Reason
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.status import Failure
+from dataprep_operator import pods, ranges
+from dataprep_operator.observed import Child, Observed
+from dataprep_operator.pods import Blockage, Pod
+
+
+@dataclass(frozen=True)
+class Absent:
+    """The step's Job is not there (yet, or any more)."""
+
+
+@dataclass(frozen=True)
+class Queued:
+    """A queue holds the Job back."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """No pod of the step has started, and this is why."""
+
+    blockage: Blockage
+
+
+@dataclass(frozen=True)
+class Working:
+    """Pods are running, or about to."""
+
+
+@dataclass(frozen=True)
+class Through:
+    """The Job succeeded. The result is None when its pod is gone, or for the conversion, whose results are in the store."""
+
+    result: PlanResult | CommitResult | None
+    unreadable: str | None = None
+    """What the pod said instead of a result."""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The Job failed for good."""
+
+    reason: Reason
+    message: str
+
+
+Judgement = Absent | Queued | Held | Working | Through | Broken
+
+
+def judge(seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int) -> Judgement:
+    """What has become of that step."""
+    child = seen.child(step, attempt)
+    if child is None:
+        return Held(seen.refusal) if seen.refusal is not None else Absent()
+    own = seen.pods_of(child)
+    if child.complete:
+        result = seen.result_of(child)
+        return Through(result, unreadable=None if result or step == "convert" else _unreadable(own))
+    if child.failed:
+        return _broken(child, own)
+    if child.queued and child.suspended:
+        return Queued()
+    blockage = _blockage(seen, spec, own, child)
+    return Held(blockage) if blockage is not None else Working()
+
+
+def failures(seen: Observed, *, step: str, attempt: int) -> list[Failure]:
+    """What went wrong in the step so far: one entry for each thing, the latest first, however many pods said it."""
+    child = seen.child(step, attempt)
+    found = [told for pod in seen.pods_of(child) if (told := pods.failure(pod))] if child else []
+    found.sort(key=lambda told: told.at or "", reverse=True)
+    grouped: dict[tuple[str, str, str | None, int | None], Failure] = {}
+    for told in found:
+        kind = (told.reason, told.message, told.shard, told.exit_code)
+        first = grouped.get(kind)
+        grouped[kind] = told if first is None else first.model_copy(update={"count": first.count + 1})
+    return list(grouped.values())
+
+
+def tasks_of(child: Child, *, tasks: int) -> list[int]:
+    """The task behind each index of a convert Job."""
+    return ranges.parse(child.tasks) if child.tasks else list(range(tasks))
+
+
+def completed_tasks(child: Child, *, tasks: int) -> set[int]:
+    """Tasks that a convert Job has finished."""
+    behind = tasks_of(child, tasks=tasks)
+    return {behind[index] for index in ranges.parse(child.completed_indexes) if index < len(behind)}
+
+
+def failed_tasks(child: Child, *, tasks: int) -> set[int]:
+    """Tasks that a convert Job has given up."""
+    behind = tasks_of(child, tasks=tasks)
+    return {behind[index] for index in ranges.parse(child.failed_indexes) if index < len(behind)}
+
+
+def unfinished_tasks(seen: Observed, *, attempt: int, plan_sha256: str, tasks: int) -> list[int]:
+    """Tasks that the convert Job before `attempt` left over, or none when that can't be told: then all of them run, and skip what is done."""
+    earlier = [child for child in seen.children if child.step == "convert" and child.attempt < attempt and child.plan_sha256 == plan_sha256]
+    if not earlier:
+        return []
+    last = max(earlier, key=lambda child: child.attempt)
+    left = set(tasks_of(last, tasks=tasks)) - completed_tasks(last, tasks=tasks)
+    return sorted(left) if len(left) < tasks else []
+
+
+def tasks_before(child: Child, *, tasks: int) -> int:
+    """Tasks that earlier attempts had finished when this convert Job was made."""
+    return tasks - child.completions if child.tasks else 0
+
+
+# --- reasons ------------------------------------------------------------------------------------------------------------
+
+# What Kubernetes says when one pod's failure, and not the number of failures, ended the Job.
+_ONE_POD_DECIDED: Final = "PodFailurePolicy"
+
+
+def _broken(child: Child, own: Sequence[Pod]) -> Broken:
+    told = sorted(((pod, failure) for pod in own if (failure := pods.failure(pod))), key=lambda each: each[1].at or "")
+    if child.failure_reason == _ONE_POD_DECIDED:
+        named = [each for each in told if f"/{each[0].name} " in child.failure_message]
+        told = named or told
+    if not told:
+        return Broken(Reason.BACKOFF_LIMIT_EXCEEDED, child.failure_message or f"the Job {child.name} failed ({child.failure_reason})")
+    last = told[-1][1]
+    if child.failure_reason == _ONE_POD_DECIDED:
+        return Broken(Reason(last.reason), last.message)
+    return Broken(Reason(last.reason), f"{_how_often(child, len(told))} {last.message}")
+
+
+def _how_often(child: Child, times_failed: int) -> str:
+    if child.step != "convert":
+        return f"The {child.step} step failed {times_failed} times; the last time:"
+    given_up = ranges.parse(child.failed_indexes)
+    shown = ranges.shortened(child.failed_indexes, limit=100)
+    return f"{len(given_up)} of {child.completions} tasks failed for good (indexes {shown}); the last failure:"
+
+
+def _unreadable(own: Sequence[Pod]) -> str | None:
+    done = [pod for pod in own if pod.phase == "Succeeded"]
+    return None if not done else done[-1].message[:300] or "nothing"
+
+
+def _blockage(seen: Observed, spec: DataPrepJobSpec, own: Sequence[Pod], child: Child) -> Blockage | None:
+    """Why none of the step's pods has started. One pod that runs is proof that pods can."""
+    alive = [pod for pod in own if pod.deletion_due is None]
+    if any(pod.started for pod in own):
+        return None
+    for pod in alive:
+        if pod.waiting is not None:
+            return pod.waiting
+    if seen.missing is not None:
+        return seen.missing
+    if any(pod.scheduled for pod in own):
+        return None
+    stuck = [pod.unschedulable for pod in alive if pod.unschedulable is not None]
+    if not stuck:
+        return None
+    oldest = min(stuck, key=lambda each: (each.since is None, each.since))
+    return Blockage(_scheduling_reason(spec, oldest.message, step=child.step), oldest.message, since=oldest.since)
+
+
+def _scheduling_reason(spec: DataPrepJobSpec, message: str, *, step: str) -> Reason:
+    accelerator = spec.workers.accelerator
+    about_gpus = accelerator.resource_name in message or "node affinity/selector" in message or "untolerated taint" in message
+    return Reason.NO_GPU_NODES if step == "convert" and accelerator.policy == "Required" and about_gpus else Reason.UNSCHEDULABLE

@@ -1,0 +1,40 @@
+"""Times as Kubernetes writes them (RFC 3339, UTC, whole seconds) and durations for people."""
+
+from datetime import UTC, datetime
+
+
+def now() -> datetime:
+    """The current time. Called at the borders only; decisions take the time as an argument."""
+    return datetime.now(UTC)
+
+
+def text(moment: datetime) -> str:
+    """`2026-01-31T12:00:00Z`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse(value: str | None) -> datetime | None:
+    """The time in `value`, or None for nothing."""
+    if not value:
+        return None
+    moment = datetime.fromisoformat(value.replace("Z", "+00:00"))
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
+    """Seconds from `start` to `end`, never negative; None when one of them is unknown."""
+    if start is None or end is None:
+        return None
+    return max(0.0, (end - start).total_seconds())
+
+
+def for_people(seconds: float) -> str:
+    """`45s`, `1m20s`, `2h05m`, `3d04h`."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:02d}h"

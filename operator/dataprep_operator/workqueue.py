@@ -1,0 +1,116 @@
+"""A work queue of keys: each key once, never worked on twice at a time, failures tried again later and later.
+
+kopf's event handlers have no retry; this is where retries live.
+"""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from dataprep_operator.errors import OperatorError
+
+logger = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+FIRST_DELAY_SECONDS = 0.5
+LONGEST_DELAY_SECONDS = 120.0
+
+
+def backoff_seconds(failures: int, *, chance: float) -> float:
+    """Delay before try `failures + 1`: doubling, capped, with up to half of it taken off by `chance` (0 to 1)."""
+    whole = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(failures - 1, 16))
+    return whole * (1 - chance / 2)
+
+
+class WorkQueue(Generic[K]):
+    """Keys that wait for a worker."""
+
+    def __init__(self) -> None:
+        self._ready: deque[K] = deque()
+        self._waiting: set[K] = set()
+        self._working: set[K] = set()
+        self._again: set[K] = set()
+        self._failures: dict[K, int] = {}
+        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._news = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    def add(self, key: K) -> None:
+        """Work on `key` as soon as a worker is free. A key that is being worked on comes round once more."""
+        self._forget_timer(key)
+        if key in self._working:
+            self._again.add(key)
+        elif key not in self._waiting:
+            self._waiting.add(key)
+            self._ready.append(key)
+            self._news.set()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Work on `key` in `seconds`, or earlier when it is due earlier already."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        loop = asyncio.get_running_loop()
+        timer = self._timers.get(key)
+        due = loop.time() + seconds
+        if key in self._waiting or (timer is not None and timer.when() <= due):
+            return
+        self._forget_timer(key)
+        self._timers[key] = loop.call_later(seconds, self.add, key)
+
+    async def run(self, work: Callable[[K], Awaitable[None]]) -> None:
+        """One worker, until cancelled. Start as many as wanted."""
+        while True:
+            key = await self._next()
+            try:
+                await work(key)
+            except Exception as exc:  # the top of the loop: one key's failure must not stop the others
+                delay = self._failed(key)
+                logger.warning("%s: %s: %s; next try in %.1f s", key, type(exc).__name__, exc, delay, exc_info=_unforeseen(exc))
+            else:
+                self._failures.pop(key, None)
+            finally:
+                self._done(key)
+
+    def close(self) -> None:
+        """Forget all timers, so that the loop can end."""
+        for key in list(self._timers):
+            self._forget_timer(key)
+
+    async def _next(self) -> K:
+        while not self._ready:
+            self._news.clear()
+            await self._news.wait()
+        key = self._ready.popleft()
+        self._waiting.discard(key)
+        self._working.add(key)
+        return key
+
+    def _failed(self, key: K) -> float:
+        self._failures[key] = self._failures.get(key, 0) + 1
+        delay = backoff_seconds(self._failures[key], chance=random.random())  # noqa: S311 - jitter
+        self._forget_timer(key)
+        self._timers[key] = asyncio.get_running_loop().call_later(delay, self.add, key)
+        return delay
+
+    def _done(self, key: K) -> None:
+        self._working.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
+
+    def _forget_timer(self, key: K) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+
+def _unforeseen(exc: Exception) -> bool:
+    """Whether the log needs a traceback: our own errors say enough."""
+    return not isinstance(exc, OperatorError)

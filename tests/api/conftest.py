@@ -1,0 +1,122 @@
+"""Jobs for the tests of the API: what a test doesn't speak of is filled in here."""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from dataprep_api import status
+from dataprep_api.status import DataPrepJobStatus
+
+NUMBER = 2**53
+TIME = "2026-01-01T00:00:00Z"
+
+MNIST: dict[str, Any] = {
+    "apiVersion": "dataprep.io/v1alpha1",
+    "kind": "DataPrepJob",
+    "metadata": {"name": "mnist"},
+    "spec": {
+        "source": {
+            "idx": {
+                "subsets": [
+                    {"name": "train", "images": "/data/train-images-idx3-ubyte.gz", "labels": "/data/train-labels-idx1-ubyte.gz"},
+                    {"name": "test", "images": "/data/t10k-images-idx3-ubyte.gz", "labels": "/data/t10k-labels-idx1-ubyte.gz"},
+                ]
+            }
+        },
+        "output": {"uri": "hdfs://nn:9000/mnist-tfrecord"},
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def a_job() -> Callable[[Mapping[str, object]], dict[str, Any]]:
+    """The MNIST job with fields set by dotted path below `spec`, as in `{"output.uri": "/out"}`; None removes a field."""
+
+    def build(changes: Mapping[str, object]) -> dict[str, Any]:
+        job = copy.deepcopy(MNIST)
+        for path, value in changes.items():
+            _put(job["spec"], path, value)
+        return job
+
+    return build
+
+
+def _put(where: Any, path: str, value: object) -> None:
+    # Any: mappings and lists, as deep as the path goes.
+    *parents, last = path.split(".")
+    for part in parents:
+        where = where[int(part)] if isinstance(where, list) else where.setdefault(part, {})
+    if value is None:
+        del where[last]
+    else:
+        where[int(last) if isinstance(where, list) else last] = value
+
+
+@pytest.fixture(scope="session")
+def a_full_status() -> Callable[[str], DataPrepJobStatus]:
+    """A status with every list full and every text as long as it may be, made of one character."""
+    return _full_status
+
+
+def _full_status(fill: str) -> DataPrepJobStatus:
+    short, uri = fill * 256, fill * 2048
+    failure = status.Failure(
+        reason=fill * 64,
+        message=fill * 1024,
+        step="Convert",
+        index=NUMBER,
+        shard=short,
+        input=uri,
+        pod=short,
+        exit_code=143,
+        count=NUMBER,
+        at=TIME,
+    )
+    return DataPrepJobStatus(
+        observed_generation=NUMBER,
+        phase="Committing",
+        conditions=[
+            status.Condition(
+                type=f"{number}{fill * 63}",
+                status="Unknown",
+                observed_generation=NUMBER,
+                last_transition_time=TIME,
+                reason=fill * 128,
+                message=fill * 2048,
+            )
+            for number in range(8)
+        ],
+        start_time=TIME,
+        completion_time=TIME,
+        attempt=NUMBER,
+        run_id="f" * 64,
+        plan_sha256="f" * 64,
+        reused=False,
+        tasks=NUMBER,
+        failed_indexes="1" * 2048,
+        progress=status.Progress(
+            percent=100,
+            summary=fill * 64,
+            shards=status.ShardProgress(total=NUMBER, done=NUMBER, active=NUMBER, failed=NUMBER),
+            records=status.RecordProgress(total=NUMBER, in_=NUMBER, out=NUMBER, bad=NUMBER, filtered=NUMBER),
+            bytes_in=NUMBER,
+            bytes_out=NUMBER,
+            records_per_second=1e300,
+            bytes_per_second=1e300,
+            estimated_seconds_remaining=NUMBER,
+            eta=fill * 32,
+            updated_at=TIME,
+        ),
+        splits=[status.SplitStatus(name=short, records=NUMBER, shards=NUMBER, bytes=NUMBER)] * 16,
+        labels=[status.LabelStatus(feature=short, num_classes=NUMBER, classes=[short] * 200)] * 8,
+        output=status.OutputStatus(uri=uri, manifest_uri=uri, manifest_sha256="f" * 64, files=NUMBER, records=NUMBER, bytes=NUMBER),
+        outputs=[status.OutputFile(uri=uri, split=short, bytes=NUMBER, records=NUMBER, sha256="f" * 64)] * 50,
+        failures=[failure] * 20,
+        bad_records=[failure] * 20,
+        warnings=[fill * 1024] * 10,
+        effective=status.Effective(parallelism=2**31 - 1, image=fill * 512, accelerator=fill * 64),
+        timings=status.Timings(planning_seconds=1e300, running_seconds=1e300, committing_seconds=1e300, total_seconds=1e300),
+        handled_retry=short,
+    )

@@ -1,0 +1,360 @@
+"""What the API server itself says about a spec, with no operator running: schema, CEL rules, columns, sub-resources."""
+
+import json
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataprep_api import crd, status
+from dataprep_api.status import DataPrepJobStatus
+from kubecluster.cluster import Cluster
+from kubecluster.errors import StartFailed
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+NAMESPACE = f"dataprep-admission-{secrets.token_hex(3)}"
+"""New each time: the last run's may still be going away."""
+STARTED = "started"
+
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("namespace")]
+Builder = Callable[[Mapping[str, object]], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace on a cluster that serves the CRD as it is in the repository, whether or not a release of the chart holds it."""
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={ROOT / crd.FILE}")
+    cluster.kubectl("wait", "--for=condition=Established", "crd/dataprepjobs.dataprep.io")
+    manifest = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    cluster.kubectl("apply", "--server-side", "--filename=-", stdin=manifest)
+    yield NAMESPACE
+    cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def answer_to(cluster: Cluster, job: dict[str, Any]) -> str:
+    """What the API server says when `job` is created, without keeping it."""
+    try:
+        return cluster.kubectl(
+            "create", "--dry-run=server", "--validate=strict", f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(job)
+        )
+    except StartFailed as refused:
+        return str(refused)
+
+
+ACCEPTED: dict[str, dict[str, object]] = {
+    "the smallest job": {},
+    "images": {"source": {"images": {"uris": ["oss://bucket/photos"], "classes": ["cat", "dog"]}}},
+    "csv": {"source": {"csv": {"uris": ["/data/*.csv"], "columns": [{"name": "a", "type": "Int64", "default": "0"}]}}},
+    "fractions that sum to 1 only nearly": {
+        "splits.into": [{"name": "a", "fraction": 0.7}, {"name": "b", "fraction": 0.2}, {"name": "c", "fraction": 0.1}]
+    },
+    "a fraction written as an integer": {"splits.into": [{"name": "train", "fraction": 1}]},
+    "fractions of each subset": {
+        "splits.into": [
+            {"name": "train", "subset": "train", "fraction": 0.9},
+            {"name": "validation", "subset": "train", "fraction": 0.1},
+            {"name": "test", "subset": "test", "fraction": 1},
+        ]
+    },
+    "the first records, and the rest": {
+        "splits.into": [{"name": "validation", "subset": "train", "first": 5000}, {"name": "train", "subset": "train"}]
+    },
+    "a target size with a unit": {"output.shards.targetSize": "128Mi"},
+    "a target size in bytes": {"output.shards.targetSize": 65536},
+    "GPUs": {"workers.accelerator": {"policy": "Required", "count": 2}},
+    "resources in Kubernetes' forms": {"workers.resources": {"limits": {"cpu": "500m", "memory": "4Gi", "nvidia.com/gpu": 1}}},
+    "an affinity of any shape": {
+        "workers.affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]}}
+    },
+    "a volume and a Secret key as env": {
+        "workers.volumes": [{"name": "nas", "persistentVolumeClaim": {"claimName": "nas"}}],
+        "workers.volumeMounts": [{"name": "nas", "mountPath": "/mnt/nas"}],
+        "workers.env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "a"}}}],
+    },
+    "a template and params": {"params": {"where": "/out"}, "output.uri": "${where}/set", "output.fileName": "{split}.tfrecords"},
+}
+
+
+@pytest.mark.parametrize("changes", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_a_good_spec_is_accepted(cluster: Cluster, a_job: Builder, changes: dict[str, object]) -> None:
+    assert "created" in answer_to(cluster, a_job(changes))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])
+def test_an_example_is_accepted(cluster: Cluster, namespace: str, example: Path) -> None:
+    said = cluster.kubectl("create", "--dry-run=server", "--validate=strict", f"--namespace={namespace}", f"--filename={example}")
+
+    assert "created" in said
+
+
+REFUSED: dict[str, tuple[dict[str, object], str]] = {
+    "no source": ({"source.idx": None}, "spec.source: Invalid value: exactly one source must be set: idx, images, csv"),
+    "two sources": ({"source.csv": {"uris": ["/a.csv"]}}, "spec.source: Invalid value: exactly one source must be set: idx, images, csv"),
+    "source left out": ({"source": None}, "spec.source: Required value"),
+    "output left out": ({"output": None}, "spec.output: Required value"),
+    "no files": ({"source.idx.subsets": []}, "spec.source.idx.subsets in body should have at least 1 items"),
+    "an extension with a dot": (
+        {"source": {"images": {"uris": ["/a"], "extensions": [".jpg"]}}},
+        "spec.source.images.extensions[0] in body should match '^[a-z0-9]{1,8}$'",
+    ),
+    "a delimiter of two characters": (
+        {"source": {"csv": {"uris": ["/a.csv"], "delimiter": "||"}}},
+        "spec.source.csv.delimiter: Too long: may not be more than 1 byte",
+    ),
+    "an unknown type": (
+        {"source": {"csv": {"uris": ["/a.csv"], "columns": [{"name": "a", "type": "int"}]}}},
+        'spec.source.csv.columns[0].type: Unsupported value: "int": supported values: "Int64", "Float32", "Float64", "String", "Bool"',
+    ),
+    "a param that no ${NAME} can name": ({"params": {"1st": "x"}}, "spec.params: Invalid value: every key must"),
+    "no transform": ({"transforms": [{}]}, "spec.transforms[0]: Invalid value: exactly one transform must be set: scale, oneHot"),
+    "two transforms in one step": (
+        {"transforms": [{"scale": {"columns": ["a"]}, "oneHot": {"columns": ["a"], "numClasses": 2}}]},
+        "spec.transforms[0]: Invalid value: exactly one transform must be set: scale, oneHot",
+    ),
+    "an empty range": (
+        {"transforms": [{"scale": {"columns": ["a"], "fromMin": 255}}]},
+        "spec.transforms[0].scale.fromMax: Invalid value: fromMin and fromMax must differ",
+    ),
+    "no classes": (
+        {"transforms": [{"oneHot": {"columns": ["a"], "numClasses": 0}}]},
+        "spec.transforms[0].oneHot.numClasses in body should be greater than or equal to 1",
+    ),
+    "fractions of 1.1": (
+        {"splits.into": [{"name": "a", "fraction": 0.8}, {"name": "b", "fraction": 0.3}]},
+        "spec.splits.into: Invalid value: the fractions of one subset must sum to 1",
+    ),
+    "fractions of 0.9": (
+        {"splits.into": [{"name": "a", "fraction": 0.8}, {"name": "b", "fraction": 0.1}]},
+        "spec.splits.into: Invalid value: the fractions of one subset must sum to 1",
+    ),
+    "a fraction above 1": (
+        {"splits.into": [{"name": "a", "fraction": 1.5}]},
+        "spec.splits.into[0].fraction in body should be less than or equal to 1",
+    ),
+    "first and fraction": (
+        {"splits.into": [{"name": "a", "first": 5, "fraction": 1}]},
+        "spec.splits.into[0]: Invalid value: set first or fraction, not both",
+    ),
+    "a split twice": (
+        {"splits.into": [{"name": "a", "first": 5}, {"name": "a"}]},
+        "spec.splits.into: Invalid value: the names of the splits must differ",
+    ),
+    "Extend": (
+        {"output.overwrite": "Extend"},
+        "spec.output.overwrite: Invalid value: Extend is not built yet: use Never, IfChanged or Always",
+    ),
+    "an unknown overwrite": ({"output.overwrite": "always"}, 'spec.output.overwrite: Unsupported value: "always"'),
+    "an unknown format": ({"output.format": "parquet"}, 'spec.output.format: Unsupported value: "parquet": supported values: "tfrecord"'),
+    "count and records": (
+        {"output.shards": {"count": 2, "records": 10}},
+        "spec.output.shards: Invalid value: set only one of count, targetSize, records",
+    ),
+    "no shards": ({"output.shards.count": 0}, "spec.output.shards.count in body should be greater than or equal to 1"),
+    "tiny shards": ({"output.shards.targetSize": "63Ki"}, "spec.output.shards.targetSize: Invalid value: targetSize must be at least 64Ki"),
+    "tiny shards in bytes": (
+        {"output.shards.targetSize": 65535},
+        "spec.output.shards.targetSize: Invalid value: targetSize must be at least 64Ki",
+    ),
+    "a size that is none": ({"output.shards.targetSize": "big"}, "spec.output.shards.targetSize in body should match"),
+    "a permission of letters": ({"output.hdfs.permission": "rw-"}, "spec.output.hdfs.permission in body should match '^0?[0-7]{3}$'"),
+    "a fraction of bad records above 1": (
+        {"onBadRecord": {"policy": "Skip", "maxFraction": 2}},
+        "spec.onBadRecord.maxFraction in body should be less than or equal to 1",
+    ),
+    "no workers": ({"workers.parallelism": 0}, "spec.workers.parallelism in body should be greater than or equal to 1"),
+    "a negative GPU count": (
+        {"workers.accelerator.count": -1},
+        "spec.workers.accelerator.count in body should be greater than or equal to 0",
+    ),
+    "half a GPU": ({"workers.accelerator.count": 0.5}, "spec.workers.accelerator.count in body must be of type integer"),
+    "a negative GPU limit": (
+        {"workers.resources.limits": {"nvidia.com/gpu": -1}},
+        "spec.workers.resources.limits.nvidia.com/gpu in body should be greater than or equal to 0",
+    ),
+    "memory with a blank": ({"workers.resources.limits": {"memory": "2 GB"}}, "spec.workers.resources.limits.memory in body should match"),
+    "an unknown effect": (
+        {"workers.tolerations": [{"key": "a", "operator": "Exists", "effect": "No"}]},
+        'spec.workers.tolerations[0].effect: Unsupported value: "No"',
+    ),
+    "an unknown cleanup": ({"cleanup": [{"when": "Failed", "action": "DeleteOutput"}]}, "spec.cleanup[0].action: Unsupported value"),
+    "too many stores": ({"stores": [{"uriPrefix": "a"}] * 33}, "spec.stores: Too many: 33: must have at most 32 items"),
+    "a misspelt field": ({"output.shard": {"count": 2}}, 'unknown field "spec.output.shard"'),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_bad_spec_is_refused_with_its_field(cluster: Cluster, a_job: Builder, changes: dict[str, object], message: str) -> None:
+    assert message in answer_to(cluster, a_job(changes))
+
+
+# --- after the start --------------------------------------------------------------------------------------------------
+
+
+FULL: dict[str, object] = {
+    "params": {"a": "b"},
+    "features": [{"name": "image"}],
+    "labels": [{"name": "label"}],
+    "splits.into": [{"name": "validation", "subset": "train", "first": 5}, {"name": "train", "subset": "train"}],
+    "workers.image": "registry.example/dataprep:1",
+    "workers.affinity": {"nodeAffinity": {"required": "a"}},
+    "workers.volumes": [{"name": "nas", "nfs": {"server": "a", "path": "/"}}],
+}
+
+
+@pytest.fixture(scope="module")
+def started(cluster: Cluster, namespace: str, a_job: Builder) -> str:
+    """A job that is kept, suspended so that an operator leaves it alone, and whose status says that it has started."""
+    job = a_job(FULL | {"suspend": True})
+    job["metadata"]["name"] = STARTED
+    cluster.kubectl("apply", "--server-side", f"--namespace={namespace}", "--filename=-", stdin=json.dumps(job))
+    status = {
+        "phase": "Running",
+        "progress": {
+            "percent": 37, "summary": "3/8", "records": {"in": 26000, "out": 25900}, "recordsPerSecond": 12345.6, "bytesPerSecond": 1.5, "eta": "1m20s",
+        },
+        "effective": {"parallelism": 1},
+    }  # fmt: skip
+    cluster.kubectl(
+        "patch",
+        f"dpj/{STARTED}",
+        f"--namespace={namespace}",
+        "--subresource=status",
+        "--type=merge",
+        f"--patch={json.dumps({'status': status})}",
+    )
+    return STARTED
+
+
+def answer_to_change(cluster: Cluster, job: str, change: dict[str, Any]) -> str:
+    """What the API server says to a merge patch of the spec, without keeping it."""
+    patch = json.dumps({"spec": change})
+    try:
+        return cluster.kubectl("patch", f"dpj/{job}", f"--namespace={NAMESPACE}", "--type=merge", "--dry-run=server", f"--patch={patch}")
+    except StartFailed as refused:
+        return str(refused)
+
+
+FROZEN: dict[str, tuple[str, dict[str, Any]]] = {
+    "params": ("params", {"params": {"a": "c"}}),
+    "source": ("source", {"source": {"idx": None, "csv": {"uris": ["/a.csv"]}}}),
+    "a default of the source": ("features", {"features": [{"name": "image", "encoding": "Raw"}]}),
+    "features": ("features", {"features": None}),
+    "labels": ("labels", {"labels": [{"name": "other"}]}),
+    "transforms": ("transforms", {"transforms": [{"scale": {"columns": ["image"]}}]}),
+    "splits": ("splits", {"splits": None}),
+    "the order of the splits": (
+        "splits",
+        {"splits": {"into": [{"name": "train", "subset": "train"}, {"name": "validation", "subset": "train", "first": 5}]}},
+    ),
+    "shuffle": ("shuffle", {"shuffle": {}}),
+    "output": ("output", {"output": {"uri": "/elsewhere"}}),
+    "onBadRecord": ("onBadRecord", {"onBadRecord": {"policy": "Skip"}}),
+    "allowEmpty": ("allowEmpty", {"allowEmpty": True}),
+    "stores": ("stores", {"stores": [{"uriPrefix": "hdfs://nn"}]}),
+    "startDeadlineSeconds": ("startDeadlineSeconds", {"startDeadlineSeconds": 5}),
+    "backoffLimit": ("backoffLimit", {"backoffLimit": 0}),
+    "backoffLimitPerIndex": ("backoffLimitPerIndex", {"backoffLimitPerIndex": 0}),
+    "maxFailedIndexes": ("maxFailedIndexes", {"maxFailedIndexes": 0}),
+    "workers.resources": ("workers.resources", {"workers": {"resources": {"limits": {"cpu": 1}}}}),
+    "workers.accelerator": ("workers.accelerator", {"workers": {"accelerator": {"policy": "Required"}}}),
+    "workers.nodeSelector": ("workers.nodeSelector", {"workers": {"nodeSelector": {"a": "b"}}}),
+    "workers.tolerations": ("workers.tolerations", {"workers": {"tolerations": [{"operator": "Exists"}]}}),
+    "workers.affinity": ("workers.affinity", {"workers": {"affinity": {"nodeAffinity": {"required": "b"}}}}),
+    "workers.image": ("workers.image", {"workers": {"image": "other"}}),
+    "workers.imagePullPolicy": ("workers.imagePullPolicy", {"workers": {"imagePullPolicy": "Never"}}),
+    "workers.imagePullSecrets": ("workers.imagePullSecrets", {"workers": {"imagePullSecrets": [{"name": "a"}]}}),
+    "workers.env": ("workers.env", {"workers": {"env": [{"name": "A", "value": "b"}]}}),
+    "workers.volumes": ("workers.volumes", {"workers": {"volumes": [{"name": "nas", "nfs": {"server": "b", "path": "/"}}]}}),
+    "workers.volumeMounts": ("workers.volumeMounts", {"workers": {"volumeMounts": [{"name": "nas", "mountPath": "/a"}]}}),
+    "workers.serviceAccountName": ("workers.serviceAccountName", {"workers": {"serviceAccountName": "a"}}),
+    "workers.priorityClassName": ("workers.priorityClassName", {"workers": {"priorityClassName": "a"}}),
+}
+
+
+@pytest.mark.parametrize(("path", "change"), FROZEN.values(), ids=FROZEN.keys())
+def test_after_the_start_it_may_not_change(cluster: Cluster, started: str, path: str, change: dict[str, Any]) -> None:
+    said = answer_to_change(cluster, started, change)
+
+    assert f"spec.{path}: Forbidden: {path} may not change after the job has started; make a new DataPrepJob" in said
+
+
+def test_every_frozen_field_is_in_the_table() -> None:
+    rules = crd.job_schema()["x-kubernetes-validations"]
+
+    assert {rule["fieldPath"] for rule in rules} == {f".spec.{path}" for path, _ in FROZEN.values()}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"workers": {"parallelism": 4}}, id="workers.parallelism"),
+        pytest.param({"suspend": False}, id="suspend"),
+        pytest.param({"ttlSecondsAfterFinished": 60}, id="ttlSecondsAfterFinished"),
+        pytest.param({"cleanup": [{"when": "Failed", "action": "DeletePods"}]}, id="cleanup"),
+        pytest.param({"activeDeadlineSeconds": 60}, id="activeDeadlineSeconds"),
+    ],
+)
+def test_after_the_start_it_may_change(cluster: Cluster, started: str, change: dict[str, Any]) -> None:
+    assert "patched" in answer_to_change(cluster, started, change)
+
+
+def test_before_the_start_everything_may_change(cluster: Cluster, namespace: str, a_job: Builder) -> None:
+    job = a_job({"suspend": True})
+    job["metadata"]["name"] = "waiting"
+    cluster.kubectl("apply", "--server-side", f"--namespace={namespace}", "--filename=-", stdin=json.dumps(job))
+
+    assert "patched" in answer_to_change(cluster, "waiting", {"output": {"uri": "/elsewhere"}})
+
+
+# --- sub-resources, columns, selectors ----------------------------------------------------------------------------------
+
+
+def test_the_scale_sub_resource_reads_and_writes_parallelism(cluster: Cluster, started: str) -> None:
+    path = f"/apis/dataprep.io/v1alpha1/namespaces/{NAMESPACE}/dataprepjobs/{started}/scale"
+    scale = json.loads(cluster.kubectl("get", f"--raw={path}"))
+
+    assert scale["spec"]["replicas"] == 1, "the default of a job that doesn't set it"
+    assert scale["status"]["replicas"] == 1
+    assert "scaled" in cluster.kubectl("scale", f"dpj/{started}", f"--namespace={NAMESPACE}", "--replicas=3", "--dry-run=server")
+
+
+def test_the_columns_read_well(cluster: Cluster, started: str) -> None:
+    header, line = cluster.kubectl("get", "dpj", started, f"--namespace={NAMESPACE}").splitlines()
+    wide = cluster.kubectl("get", "dpj", started, f"--namespace={NAMESPACE}", "--output=wide")
+
+    assert header.split() == ["NAME", "PHASE", "PROGRESS", "SHARDS", "RECORDS", "RATE", "ETA", "AGE"]
+    assert line.split()[:7] == [started, "Running", "37", "3/8", "25900", "12345", "1m20s"]
+    assert "hdfs://nn:9000/mnist-tfrecord" in wide
+
+
+def test_jobs_are_selected_by_phase(cluster: Cluster, started: str) -> None:
+    def names(phase: str) -> list[str]:
+        return cluster.kubectl("get", "dpj", f"--namespace={NAMESPACE}", f"--field-selector=status.phase={phase}", "--output=name").split()
+
+    assert names("Running") == [f"dataprepjob.dataprep.io/{started}"]
+    assert names("Failed") == []
+
+
+@pytest.mark.parametrize("fill", ["x", "漢"], ids=["ascii", "three bytes"])
+def test_the_largest_status_is_accepted_and_stays_below_64_kib(
+    cluster: Cluster, started: str, a_full_status: Callable[[str], DataPrepJobStatus], fill: str
+) -> None:
+    written = status.bounded(a_full_status(fill)).model_dump(mode="json", by_alias=True, exclude_none=True)
+    job = json.loads(cluster.kubectl("get", "dpj", started, f"--namespace={NAMESPACE}", "--output=json"))
+    whole = json.dumps(job | {"status": written})
+
+    kept = cluster.kubectl("replace", "--subresource=status", "--dry-run=server", "--output=json", "--filename=-", stdin=whole)
+
+    assert json.loads(kept)["status"] == written
+    assert len(json.dumps(json.loads(kept), separators=(",", ":"), ensure_ascii=False).encode()) < 65_536
+
+
+def test_explain_tells_types_choices_and_meaning(cluster: Cluster) -> None:
+    said = cluster.kubectl("explain", "dataprepjob.spec.output")
+
+    assert "uri\t<string> -required-" in said
+    assert "enum: Never, IfChanged, Always, Extend" in said
+    assert "Folder of the data set" in said

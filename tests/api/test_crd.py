@@ -1,0 +1,290 @@
+"""The CRD's generator: each keyword of JSON Schema by name, the files, the rules on what may change."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from dataprep_api import crd, generated
+from dataprep_api.errors import CrdError
+from dataprep_api.spec import Model, Quantity, rule, rules
+
+ROOT = Path(__file__).parents[2]
+Text = Annotated[str, Field(max_length=8)]
+
+
+class Inner(Model):
+    """What the class says."""
+
+    size: Annotated[int, Field(ge=1)] = 3
+    name: Text | None = None
+
+
+def schema_of(annotation: Any, default: Any = ...) -> dict[str, Any]:
+    """The structural schema of a model's only field `field`. Any: a type as pydantic takes it, and its default."""
+    model = create_model("Probe", __base__=Model, field=(annotation, default))
+    made: dict[str, Any] = structural(model)["properties"]["field"]
+    return made
+
+
+def structural(model: type[BaseModel]) -> dict[str, Any]:
+    whole = model.model_json_schema(by_alias=True)
+    return crd.structural(whole, whole.get("$defs", {}), path="spec")
+
+
+def every_schema(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """`schema` and all schemas within, each with its path."""
+    yield path, schema
+    for name, member in schema.get("properties", {}).items():
+        yield from every_schema(member, f"{path}.{name}")
+    for inner in ("items", "additionalProperties"):
+        if inner in schema:
+            yield from every_schema(schema[inner], f"{path}.{inner}")
+
+
+# --- rewritten ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_optional_field_has_no_any_of_and_no_null() -> None:
+    assert schema_of(Text | None, None) == {"type": "string", "maxLength": 8}
+
+
+def test_a_constant_becomes_an_enum() -> None:
+    assert schema_of(Literal["a"]) == {"type": "string", "enum": ["a"]}
+
+
+def test_a_reference_is_inlined_with_the_class_s_words() -> None:
+    assert schema_of(Inner | None, None) == {
+        "type": "object",
+        "description": "What the class says.",
+        "properties": {"size": {"type": "integer", "default": 3, "minimum": 1}, "name": {"type": "string", "maxLength": 8}},
+    }
+
+
+def test_a_field_s_own_words_win() -> None:
+    assert schema_of(Annotated[Inner, Field(description="What the field says.")])["description"] == "What the field says."
+
+
+def test_rules_of_a_field_and_of_its_class_both_hold() -> None:
+    class Ruled(Model):
+        model_config = ConfigDict(json_schema_extra=rules(rule("self.a == 1", "of the class")))
+        a: int = 1
+
+    made = schema_of(Annotated[Ruled, Field(json_schema_extra=rules(rule("self.a < 2", "of the field")))])
+
+    assert [written["message"] for written in made["x-kubernetes-validations"]] == ["of the class", "of the field"]
+
+
+def test_an_object_s_default_leaves_out_what_its_members_default_to() -> None:
+    assert schema_of(Inner, Inner())["default"] == {}
+    assert schema_of(Inner, Inner(size=5, name="a"))["default"] == {"size": 5, "name": "a"}
+
+
+def test_a_quantity_is_an_int_or_string() -> None:
+    made = schema_of(Quantity | None, None)
+
+    assert made["x-kubernetes-int-or-string"] is True
+    assert "anyOf" not in made
+    assert "type" not in made
+    assert made["maxLength"] == 32
+
+
+def test_keys_are_limited_by_a_rule() -> None:
+    keys = Annotated[str, Field(max_length=5, pattern=r"^\w+$")]
+    made = schema_of(Annotated[dict[keys, Text], Field(max_length=4)])
+
+    assert made["additionalProperties"] == {"type": "string", "maxLength": 8}
+    assert made["maxProperties"] == 4
+    assert made["x-kubernetes-validations"] == [
+        {
+            "rule": 'self.all(key, key.size() <= 5 && key.matches("^\\\\w+$"))',
+            "message": "every key must have at most 5 characters and match ^\\w+$",
+            "reason": "FieldValueInvalid",
+        }
+    ]
+
+
+# --- dropped --------------------------------------------------------------------------------------------------------------
+
+
+def test_titles_go_but_a_field_called_title_stays() -> None:
+    class Titled(Model):
+        title: Text
+
+    assert structural(Titled) == {"type": "object", "required": ["title"], "properties": {"title": {"type": "string", "maxLength": 8}}}
+
+
+def test_a_refusal_of_unknown_fields_goes_because_the_api_server_prunes_them() -> None:
+    assert "additionalProperties" not in schema_of(Inner)
+
+
+@pytest.mark.parametrize("keyword", ["examples", "deprecated"])
+def test_what_no_object_depends_on_goes(keyword: str) -> None:
+    assert schema_of(Annotated[Text, Field(json_schema_extra={keyword: ["a"]})]) == {"type": "string", "maxLength": 8}
+
+
+# --- refused --------------------------------------------------------------------------------------------------------------
+
+
+class Cat(Model):
+    kind: Literal["cat"]
+
+
+class Dog(Model):
+    kind: Literal["dog"]
+
+
+class Tree(Model):
+    left: "Tree | None" = None
+
+
+Keys = dict[Annotated[str, Field(min_length=2)], Text]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "message"),
+    [
+        pytest.param(Annotated[int, Field(gt=0)], "spec.field: exclusiveMinimum can't be written", id="exclusiveMinimum"),
+        pytest.param(Annotated[int, Field(lt=0)], "spec.field: exclusiveMaximum can't be written", id="exclusiveMaximum"),
+        pytest.param(Annotated[int, Field(multiple_of=2)], "spec.field: multipleOf can't be written", id="multipleOf"),
+        pytest.param(Annotated[tuple[int, int], Field(max_length=2)], "spec.field: prefixItems can't be written", id="prefixItems"),
+        pytest.param(Annotated[set[Text], Field(max_length=2)], "spec.field: uniqueItems can't be written", id="uniqueItems"),
+        pytest.param(int | Inner, "spec.field: anyOf can't be written", id="anyOf"),
+        pytest.param(
+            Annotated[Cat | Dog, Field(discriminator="kind")],
+            r"spec.field: (oneOf|discriminator) can't be written in a structural schema: .* use one optional member per kind",
+            id="oneOf",
+        ),
+        pytest.param(
+            Annotated[Text, Field(json_schema_extra={"allOf": [{"minLength": 1}]})], "spec.field: allOf can't be written", id="allOf"
+        ),
+        pytest.param(Annotated[Text, Field(json_schema_extra={"x-new": 1})], "nothing is known about the keyword x-new", id="unknown"),
+        pytest.param(
+            Annotated[Keys, Field(max_length=2)], "spec.field: propertyNames can't be written .* with minLength", id="propertyNames"
+        ),
+        pytest.param(str, "spec.field: a string needs max_length", id="no maxLength"),
+        pytest.param(list[int], "spec.field: a list needs max_length", id="no maxItems"),
+        pytest.param(Annotated[list[str], Field(max_length=2)], r"spec.field\[\]: a string needs max_length", id="no maxLength in a list"),
+        pytest.param(dict[str, int], "spec.field: a map needs max_length", id="no maxProperties"),
+        pytest.param(
+            Annotated[dict[str, str], Field(max_length=2)], r"spec.field.\*: a string needs max_length", id="no maxLength in a map"
+        ),
+        pytest.param(Tree, "spec.field.left: Tree contains itself", id="recursion"),
+    ],
+)
+def test_what_has_no_structural_form_is_refused_by_field_and_name(annotation: Any, message: str) -> None:
+    with pytest.raises(CrdError, match=message):
+        schema_of(annotation)
+
+
+def test_several_patterns_for_keys_are_refused() -> None:
+    schema = {"type": "object", "patternProperties": {"^a": {"type": "integer"}, "^b": {"type": "integer"}}, "maxProperties": 3}
+
+    with pytest.raises(CrdError, match="only one pattern"):
+        crd.structural(schema, {}, path="spec")
+
+
+# --- the whole ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_is_small_enough_for_every_kind_of_apply() -> None:
+    assert len(crd.crd_text().encode()) < crd.SIZE_LIMIT
+
+
+def test_the_schema_holds_structural_keywords_only() -> None:
+    forbidden = {"$ref", "anyOf", "oneOf", "allOf", "const", "title", "exclusiveMinimum", "patternProperties", "propertyNames"}
+
+    for path, schema in every_schema(crd.job_schema()):
+        assert not forbidden & schema.keys(), path
+
+
+def test_every_rule_names_a_reason_and_a_message() -> None:
+    for path, schema in every_schema(crd.job_schema()):
+        for written in schema.get("x-kubernetes-validations", []):
+            assert written["message"], path
+            assert written["reason"] in ("FieldValueInvalid", "FieldValueForbidden"), path
+
+
+def test_every_field_that_is_not_mutable_is_frozen_after_the_start() -> None:
+    spec = crd.job_schema()["properties"]["spec"]["properties"]
+    fields = {*spec} - {"workers"} | {f"workers.{name}" for name in spec["workers"]["properties"]}
+    frozen = {written["fieldPath"].removeprefix(".spec.") for written in crd.job_schema()["x-kubernetes-validations"]}
+
+    assert fields - frozen == crd.MUTABLE
+    assert frozen <= fields
+
+
+def test_workers_parallelism_has_a_default_so_that_scale_can_be_read() -> None:
+    workers = crd.job_schema()["properties"]["spec"]["properties"]["workers"]
+
+    assert workers["default"] == {}
+    assert workers["properties"]["parallelism"]["default"] == 1
+
+
+def test_the_status_has_no_defaults() -> None:
+    assert [path for path, schema in every_schema(crd.job_schema()["properties"]["status"]) if "default" in schema] == []
+
+
+def test_columns_and_selectors_name_fields_that_exist() -> None:
+    version = crd.crd()["spec"]["versions"][0]
+    paths = [column["jsonPath"] for column in [*version["additionalPrinterColumns"], *version["selectableFields"]]]
+    paths += version["subresources"]["scale"].values()
+    known = {path for path, _ in every_schema(crd.job_schema())} | {".metadata.creationTimestamp"}
+
+    assert set(paths) <= known
+
+
+def test_a_shared_part_is_written_out_twice_without_anchors() -> None:
+    assert "&id" not in crd.crd_text()
+    assert yaml.safe_load(crd.crd_text()) == crd.crd()
+
+
+def test_braces_of_the_schema_are_safe_from_helm(monkeypatch: pytest.MonkeyPatch) -> None:
+    definition = crd.crd()
+    definition["spec"]["names"]["kind"] = "{{ .Values.secret }}"
+    monkeypatch.setattr(crd, "crd", lambda: definition)
+
+    assert """kind: '{{ "{{" }} .Values.secret }}'""" in crd.chart_text()
+
+
+# --- files ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", [crd.FILE, crd.CHART_FILE], ids=str)
+def test_the_committed_file_is_current(file: Path) -> None:
+    assert (ROOT / file).read_text() == crd.files()[file], "run `make generate`"
+
+
+def test_a_stale_file_is_shown_and_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "page.md").write_text("old\n")
+    files = {Path("page.md"): "new\n"}
+
+    assert generated.main("", files, ["--check"]) == 1
+    assert "-old\n+new\n" in capsys.readouterr().out
+    assert (tmp_path / "page.md").read_text() == "old\n"
+
+    assert generated.main("", files, []) == 0
+    assert generated.main("", files, ["--check"]) == 0
+    assert (tmp_path / "page.md").read_text() == "new\n"
+
+
+def test_a_missing_file_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert crd.main(["--check"]) == 1
+    assert crd.main([]) == 0
+    assert crd.main(["--check"]) == 0
+
+
+def test_what_can_t_be_written_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fails() -> dict[Path, str]:
+        raise CrdError("spec.a: a string needs max_length")
+
+    monkeypatch.setattr(crd, "files", fails)
+
+    assert crd.main([]) == 1
+    assert capsys.readouterr().err == "spec.a: a string needs max_length\n"

@@ -1,0 +1,146 @@
+"""Messages from pods: they always fit, and whatever comes is either one of ours or refused."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep_api import messages
+from dataprep_api.errors import MessageError
+from dataprep_api.reasons import Reason
+from dataprep_api.status import LabelStatus, OutputFile, RecordProgress, SplitStatus
+
+SHA = "f" * 64
+NUMBER = 2**53
+FILLS = pytest.mark.parametrize("fill", ["x", "漢", '"', "\x01"], ids=["ascii", "three bytes", "escaped", "control"])
+Result = messages.PlanResult | messages.CommitResult | messages.WorkResult | messages.FailureResult
+
+
+def a_commit(fill: str = "x", uri: str = "hdfs://nn:9000/out") -> messages.CommitResult:
+    """The largest result of a commit: every list full, every text as long as it may be."""
+    counts = RecordProgress(total=NUMBER, in_=NUMBER, out=NUMBER, bad=NUMBER, filtered=NUMBER)
+    return messages.CommitResult(
+        run_id="f" * 16,
+        manifest_uri=f"{uri}/_dataprep/ffffffffffffffff/manifest.json",
+        manifest_sha256=SHA,
+        files=NUMBER,
+        records=counts,
+        bytes_in=NUMBER,
+        bytes_out=NUMBER,
+        splits=[SplitStatus(name=f"{number:02}{fill * 254}", records=NUMBER, shards=NUMBER, bytes=NUMBER) for number in range(16)],
+        outputs=[OutputFile(uri=fill * 2048, split=fill * 256, bytes=NUMBER, records=NUMBER, sha256=SHA)] * 50,
+        bad=[messages.BadRecord(uri=fill * 2048, row=NUMBER, reason=fill * 512)] * 20,
+        warnings=[fill * 512] * 10,
+    )
+
+
+def a_plan(fill: str = "x", uri: str = "hdfs://nn:9000/out", *, reused: bool = False) -> messages.PlanResult:
+    """The largest result of a plan."""
+    return messages.PlanResult(
+        run_id="f" * 16,
+        plan_sha256=SHA,
+        plan_uri=f"{uri}/_dataprep/ffffffffffffffff/plan.json",
+        tasks=NUMBER,
+        shards=NUMBER,
+        records=NUMBER,
+        bytes_in=NUMBER,
+        splits=a_commit(fill).splits,
+        labels=[LabelStatus(feature=fill * 256, num_classes=NUMBER, classes=[fill * 256] * 200)] * 8,
+        reused=reused,
+        commit=a_commit(fill, uri) if reused else None,
+        warnings=[fill * 512] * 10,
+    )
+
+
+def a_failure(fill: str = "x") -> messages.FailureResult:
+    """The largest failure."""
+    return messages.FailureResult(
+        reason=Reason.START_DEADLINE_EXCEEDED, message=fill * 2048, exit_code=143, index=NUMBER, shard=fill * 256, input=fill * 2048
+    )
+
+
+LARGEST = pytest.mark.parametrize(
+    "build",
+    [a_plan, lambda fill: a_plan(fill, reused=True), a_commit, a_failure],
+    ids=["plan", "reused plan", "commit", "failure"],
+)
+
+
+@FILLS
+@LARGEST
+def test_the_largest_message_fits(build: Callable[[str], Result], fill: str) -> None:
+    text = messages.dump(build(fill))
+
+    assert len(text.encode()) <= messages.TERMINATION_LIMIT
+    assert messages.parse(text).kind == build(fill).kind
+
+
+@pytest.mark.parametrize("uri", ["x" * 1024, "漢" * 300], ids=["ascii", "three bytes"])
+@pytest.mark.parametrize("build", [lambda uri: a_plan("漢", uri), lambda uri: a_commit("漢", uri)], ids=["plan", "commit"])
+def test_the_longest_uri_is_never_cut(build: Callable[[str], Result], uri: str) -> None:
+    assert uri in messages.dump(build(uri))
+
+
+def test_a_cut_message_keeps_what_the_operator_decides_by() -> None:
+    commit = messages.parse(messages.dump(a_commit("漢")))
+
+    assert isinstance(commit, messages.CommitResult)
+    assert commit.manifest_sha256 == SHA
+    assert commit.files == commit.records.out == NUMBER
+    assert commit.outputs == [], "all of them or none"
+
+
+def test_a_small_message_is_whole() -> None:
+    small = messages.WorkResult(index=1, shards_done=2, shards_skipped=3, records=RecordProgress(in_=5, out=4, bad=1), bytes_out=6)
+
+    assert messages.parse(messages.dump(small)) == small
+
+
+def test_a_failure_keeps_the_beginning_of_its_message() -> None:
+    failure = messages.parse(messages.dump(a_failure("漢")))
+
+    assert isinstance(failure, messages.FailureResult)
+    assert failure.message.startswith("漢" * 100)
+    assert (failure.reason, failure.exit_code) == (Reason.START_DEADLINE_EXCEEDED, 143)
+
+
+# --- untrusted input ------------------------------------------------------------------------------------------------------
+
+
+GOOD = json.loads(messages.dump(messages.FailureResult(reason=Reason.NO_INPUT, message="a", exit_code=5)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("Traceback (most recent call last):", id="a traceback"),
+        pytest.param("null", id="null"),
+        pytest.param("[]", id="a list"),
+        pytest.param("{}", id="no kind"),
+        pytest.param('{"kind": "other"}', id="another kind"),
+        pytest.param(json.dumps(GOOD | {"reason": "MadeUp"}), id="an unknown reason"),
+        pytest.param(json.dumps(GOOD | {"message": "x" * 3000}), id="too long a text"),
+        pytest.param(json.dumps(GOOD | {"message": 5}), id="a wrong type"),
+        pytest.param(json.dumps(GOOD | {"index": -1}), id="a negative index"),
+        pytest.param(json.dumps(GOOD | {"extra": 1}), id="an unknown field"),
+        pytest.param(json.dumps(GOOD) + "x", id="something behind"),
+        pytest.param('{"kind":"failure","kind":"plan"}', id="a key twice"),
+        pytest.param("[" * 2000, id="deep"),
+        pytest.param('{"kind":"work","index":1e999}', id="infinite"),
+        pytest.param(json.dumps(GOOD | {"message": "x" * 5000}), id="above 4,096 bytes"),
+        pytest.param("\x00", id="a zero"),
+        pytest.param("\ud800", id="half a surrogate pair"),
+    ],
+)
+def test_what_is_not_ours_is_refused(text: str) -> None:
+    with pytest.raises(MessageError):
+        messages.parse(text)
+
+
+@given(st.text() | st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.dictionaries(st.text(), inner)).map(json.dumps))
+def test_nothing_but_a_message_error_ever_comes_out(text: str) -> None:
+    with pytest.raises(MessageError):
+        messages.parse(text)

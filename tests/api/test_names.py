@@ -1,0 +1,110 @@
+"""Names fit where they must fit, and one place has one spelling."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep_api import names
+
+UID = "0d1c9a5e-52d1-4a3c-9c62-6d5b3a2f7f10"
+OBJECT_NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?){0,3}", fullmatch=True).filter(
+    lambda name: len(name) <= 253
+)
+
+
+@given(OBJECT_NAMES, st.sampled_from(["convert-9-99999", "convert-99-9999", "convert-999-999", "plan", "commit"]))
+def test_a_pod_s_host_name_fits_however_long_the_job_s_name(name: str, rest: str) -> None:
+    pod = f"{names.child_base(name, UID)}-{rest}"
+
+    assert len(pod) <= 63
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", pod)
+
+
+def test_jobs_of_equal_beginnings_have_children_of_different_names() -> None:
+    long = "a" * 60
+
+    assert names.child_base(f"{long}-1", UID) != names.child_base(f"{long}-2", UID.replace("0d1c", "ffff"))
+
+
+@given(OBJECT_NAMES)
+def test_a_job_s_name_as_a_label_is_a_label_value(name: str) -> None:
+    value = names.label_value(name)
+
+    assert re.fullmatch(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?", value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "normalised"),
+    [
+        ("hdfs://NN:9000//a/b/", "hdfs://nn:9000/a/b"),
+        ("HDFS://nn:9000/a/./b/../c", "hdfs://nn:9000/a/c"),
+        ("oss://bucket", "oss://bucket"),
+        ("oss://bucket/", "oss://bucket"),
+        ("file:///mnt/nas/", "/mnt/nas"),
+        ("/mnt//nas/", "/mnt/nas"),
+        ("/../a", "/a"),
+        ("out/set/", "out/set"),
+        ("./out", "out"),
+    ],
+)
+def test_one_place_has_one_spelling(uri: str, normalised: str) -> None:
+    assert names.normalised(uri) == normalised
+    assert names.normalised(normalised) == normalised
+
+
+def test_all_but_data_files_are_hidden_from_spark() -> None:
+    files = [names.OWNER, names.SUCCESS, names.plan_file("r"), names.units_file("r"), names.report_file("r", 3), names.manifest_file("r")]
+
+    assert [file for file in files if not file.startswith("_")] == []
+
+
+def test_reports_sort_as_their_shards() -> None:
+    assert sorted(names.report_file("r", number) for number in (10, 9, 100_000)) == [
+        names.report_file("r", number) for number in (9, 10, 100_000)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("template", "shards", "expected"),
+    [(None, 1, "{split}.{ext}"), (None, 2, "{split}-{shard}-of-{shards}.{ext}"), ("{split}.tfrecords", 1, "{split}.tfrecords")],
+)
+def test_without_a_template_shards_are_numbered_when_there_are_several(template: str | None, shards: int, expected: str) -> None:
+    assert names.file_name_template(template, shards=shards) == expected
+
+
+def test_numbers_have_five_digits_or_as_many_as_are_needed() -> None:
+    def name(shard: int, shards: int) -> str:
+        return names.file_name("{split}-{shard}-of-{shards}.{ext}", split="train", shard=shard, shards=shards, ext="tfrecord")
+
+    assert name(3, 8) == "train-00003-of-00008.tfrecord"
+    assert name(3, 100_000) == "train-000003-of-100000.tfrecord"
+
+
+@pytest.mark.parametrize(
+    ("template", "fault"),
+    [
+        ("{split}-{shard}.{ext}", None),
+        ("{split}/{shard}.tfrecord", None),
+        ("{split}-{shrad}", "unknown field {shrad} in the file name; known: {split}, {shard}, {shards}, {ext}"),
+        ("{split}-{shard}-{}", "unknown field {} in the file name"),
+        ("{split}-{shard", "unbalanced brace"),
+        ("{split}-{shard}}", "unbalanced brace"),
+        ("/{split}-{shard}", "must be a relative path"),
+        ("{split}/../{shard}", "must be a relative path"),
+        ("{split}//{shard}", "must be a relative path"),
+        ("_{split}-{shard}", "may begin with _ or ."),
+        ("{split}/.{shard}", "may begin with _ or ."),
+        ("{shard}.{ext}", "must contain {split}"),
+        ("{split}.{ext}", "must contain {shard}"),
+    ],
+)
+def test_a_template_s_fault_is_named(template: str, fault: str | None) -> None:
+    found = names.template_fault(template, several_splits=True, several_shards=True)
+
+    assert found == fault if fault is None else fault in (found or "")
+
+
+def test_one_split_of_one_shard_needs_no_fields() -> None:
+    assert names.template_fault("all.tfrecords", several_splits=False, several_shards=False) is None

@@ -1,0 +1,55 @@
+"""Bytes as Kubernetes writes them."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from dataprep_api import quantity
+from dataprep_api.spec import ResourceQuantity
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        (0, 0),
+        ("500000", 500_000),
+        ("64Ki", 65_536),
+        ("128Mi", 134_217_728),
+        ("1.5Gi", 1_610_612_736),
+        ("2Ti", 2_199_023_255_552),
+        ("1k", 1000),
+        ("1M", 1_000_000),
+        ("0.5G", 500_000_000),
+        ("1T", 10**12),
+    ],
+)
+def test_a_quantity_is_a_number_of_bytes(written: int | str, size: int) -> None:
+    assert quantity.to_bytes(written) == size
+
+
+@pytest.mark.parametrize("written", ["", "Mi", "-1", "1 Mi", "1mi", "1MB", "1e3", ".5Gi", "1,5Gi", "\u0661"])
+def test_anything_else_is_refused_with_an_example(written: str) -> None:
+    with pytest.raises(ValueError, match="expected bytes or a quantity such as 128Mi or 2Gi, got"):
+        quantity.to_bytes(written)
+
+
+@given(st.decimals(min_value=0, max_value=1000, places=3), st.sampled_from(["", "Ki", "Mi", "Gi", "k", "M", "G"]))
+def test_the_schema_s_pattern_and_the_parser_agree(number: object, unit: str) -> None:
+    written = f"{number}{unit}"
+
+    assert re.fullmatch(quantity.PATTERN, written)
+    assert quantity.to_bytes(written) >= 0
+
+
+@pytest.mark.parametrize("written", [0, 2, "500m", "4Gi", "0.5", "1e3", "1E", "16"])
+def test_a_resource_is_written_as_in_a_container(written: int | str) -> None:
+    assert TypeAdapter(ResourceQuantity).validate_python(written) == written
+
+
+@pytest.mark.parametrize("written", [-1, "-1", "", "2 GB", "1mi", "lots"])
+def test_a_resource_that_kubernetes_would_refuse_is_refused(written: int | str) -> None:
+    with pytest.raises(ValidationError, match="expected a Kubernetes quantity"):
+        TypeAdapter(ResourceQuantity).validate_python(written)

@@ -1,0 +1,337 @@
+"""What the chart renders: rights, probes, security, scope, and which values it refuses. No cluster is needed."""
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dataprep_api import crd
+from dataprep_operator import settings
+from kubecluster import binaries
+
+CHART = Path(__file__).parents[2] / "charts" / "dataprep-operator"
+Objects = Sequence[dict[str, Any]]  # Any: Kubernetes objects as Helm renders them.
+Render = Callable[..., Objects]
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    """The path of Helm, built when it isn't there."""
+    return binaries.built("helm")
+
+
+def run(helm: Path, *words: str | Path, values: Mapping[str, object] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [helm, *words, "--values=-"]
+    return subprocess.run(command, input=json.dumps(values or {}), capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - helm, with our words
+
+
+@pytest.fixture
+def render(helm: Path) -> Render:
+    """The objects that the chart makes of some values, hooks left out."""
+
+    def template(values: Mapping[str, object] | None = None, *, hooks: bool = False) -> Objects:
+        words = ["template", "dp", str(CHART), "--namespace=dataprep", *([] if hooks else ["--no-hooks"])]
+        done = run(helm, *words, values=values)
+        assert done.returncode == 0, done.stderr
+        return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+    return template
+
+
+def of_kind(objects: Objects, *kinds: str) -> list[dict[str, Any]]:
+    return [each for each in objects if each["kind"] in kinds]
+
+
+def the(objects: Objects, kind: str) -> dict[str, Any]:
+    (found,) = of_kind(objects, kind)
+    return found
+
+
+def environment(objects: Objects) -> dict[str, str]:
+    (container,) = the(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    return {entry["name"]: entry.get("value", "") for entry in container["env"]}
+
+
+NAMESPACED: dict[str, object] = {"namespaces": ["team-a", "team-b"], "crds": {"install": False}}
+
+
+def test_lint_finds_nothing(helm: Path) -> None:
+    for values in ({}, NAMESPACED, {"serviceMonitor": {"enabled": True}, "replicas": 1}):
+        done = run(helm, "lint", "--strict", CHART, values=values)
+
+        assert done.returncode == 0, done.stdout
+        assert "[WARNING]" not in done.stdout
+
+
+# --- rights ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", [{}, NAMESPACED], ids=["cluster", "namespaced"])
+def test_no_role_reaches_secrets_or_asks_for_everything(render: Render, values: Mapping[str, object]) -> None:
+    for role in of_kind(render(values), "Role", "ClusterRole"):
+        for rule in role["rules"]:
+            asked = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+            assert not asked & {"*", "secrets", "nodes", "tokenreviews", "escalate", "bind", "impersonate"}, role["metadata"]["name"]
+
+
+def test_with_namespaces_there_is_not_one_object_of_the_cluster_s_scope(render: Render) -> None:
+    objects = render(NAMESPACED)
+    roles = of_kind(objects, "Role", "RoleBinding")
+
+    assert {each["metadata"]["namespace"] for each in objects} == {"dataprep", "team-a", "team-b"}
+    assert of_kind(objects, "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition") == []
+    assert sorted(role["metadata"]["namespace"] for role in roles if role["metadata"]["name"] == "dp-dataprep-operator") == [
+        "team-a", "team-a", "team-b", "team-b",
+    ]  # fmt: skip
+    assert environment(objects)["DATAPREP_NAMESPACES"] == "team-a,team-b"
+
+
+def test_the_rights_are_the_same_in_both_scopes(render: Render) -> None:
+    whole = next(role for role in of_kind(render(), "ClusterRole") if role["metadata"]["name"] == "dp-dataprep-operator")
+    parts = [role for role in of_kind(render(NAMESPACED), "Role") if role["metadata"]["namespace"] != "dataprep"]
+
+    assert [part["rules"] for part in parts] == [whole["rules"]] * 2
+
+
+def test_the_lease_is_reached_in_the_operator_s_own_namespace_and_by_name(render: Render) -> None:
+    objects = render(NAMESPACED)
+    role = next(role for role in of_kind(objects, "Role") if role["metadata"]["name"].endswith("-leader"))
+    named = role["rules"][1]
+
+    assert role["metadata"]["namespace"] == "dataprep"
+    assert named["resourceNames"] == [environment(objects)["DATAPREP_LEASE_NAME"]]
+
+
+def test_every_right_is_in_the_documentation(render: Render) -> None:
+    page = (CHART.parents[1] / "docs" / "rights.md").read_text()
+
+    for role in of_kind(render(), "Role", "ClusterRole"):
+        for rule in role["rules"]:
+            for resource in rule["resources"]:
+                line = next((line for line in page.splitlines() if f"| `{resource}` |" in line), "")
+                assert line, f"{resource} has no row"
+                if not role["metadata"]["name"].endswith(("-edit", "-view")):
+                    assert all(verb in line.split("|")[3] for verb in rule["verbs"]), line
+
+
+def test_without_rbac_no_role_is_made(render: Render) -> None:
+    assert of_kind(render({"rbac": {"create": False}}), "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding") == []
+
+
+def test_the_cluster_s_own_roles_may_reach_jobs_unless_told_otherwise(render: Render) -> None:
+    def names(values: Mapping[str, object]) -> list[str]:
+        return sorted(role["metadata"]["name"] for role in of_kind(render(values), "ClusterRole"))
+
+    assert names({}) == ["dp-dataprep-operator", "dp-dataprep-operator-edit", "dp-dataprep-operator-view"]
+    assert names({"rbac": {"aggregate": False}}) == ["dp-dataprep-operator"]
+
+
+# --- pods -----------------------------------------------------------------------------------------------------------------
+
+
+def test_every_pod_of_the_release_is_restricted(render: Render) -> None:
+    objects = render(hooks=True)
+    specs = [the(objects, "Deployment")["spec"]["template"]["spec"], the(objects, "Pod")["spec"]]
+
+    for spec in specs:
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert spec["enableServiceLinks"] is False
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["limits"]["memory"]
+
+
+def test_the_operator_is_probed_and_has_a_place_to_write(render: Render) -> None:
+    spec = the(render(), "Deployment")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+    assert container["ports"] == [{"name": "http", "containerPort": 8080}]
+    assert {"name": "tmp", "emptyDir": {}} in spec["volumes"]
+    assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]  # noqa: S108 - the pod's own
+
+
+def test_the_operator_reads_every_setting_that_the_chart_writes(render: Render) -> None:
+    values = {
+        "namespaces": ["team-a"],
+        "image": {"converter": {"repository": "registry.example/converter", "digest": f"sha256:{'a' * 64}", "pullPolicy": "Always"}},
+        "workers": {
+            "resources": {"limits": {"memory": "1Gi"}},
+            "cpu": {"nodeSelector": {"pool": "cpu"}},
+            "gpu": {"nodeSelector": {"pool": "gpu"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]},
+            "runAsUser": 1000,
+            "allowHostPath": True,
+        },
+        "status": {"url": "https://operator.example", "progressSeconds": 2.5},
+        "operator": {"workers": 3, "qps": 7.5, "burst": 9, "log": {"level": "DEBUG", "format": "plain"}, "tokenIssuer": "https://issuer"},
+    }
+    written = environment(render(values))
+
+    read = settings.from_environment(written)
+
+    assert read.namespaces == ("team-a",)
+    assert read.pods.image == f"registry.example/converter@sha256:{'a' * 64}"
+    assert read.pods.image_pull_policy == "Always"
+    assert read.pods.resources["limits"] == {"memory": "1Gi"}
+    assert read.pods.cpu_node_selector == {"pool": "cpu"}
+    assert read.pods.gpu_node_selector == {"pool": "gpu"}
+    assert read.pods.gpu_tolerations == ({"key": "gpu", "operator": "Exists"},)
+    assert read.pods.run_as_user == 1000
+    assert read.pods.allow_host_path is True
+    assert read.pods.status_url == "https://operator.example"
+    assert (read.progress_seconds, read.workers, read.qps, read.burst) == (2.5, 3, 7.5, 9)
+    assert (read.log_level, read.log_format, read.token_issuer) == ("DEBUG", "plain", "https://issuer")
+
+
+def test_every_variable_is_one_that_the_operator_knows(render: Render) -> None:
+    source = Path(settings.__file__).read_text()
+
+    for name in environment(render()):
+        assert f'"{name.removeprefix("DATAPREP_")}"' in source, f"settings.py reads no {name}"
+
+
+def test_large_numbers_are_written_in_full(render: Render) -> None:
+    written = environment(render({"workers": {"runAsUser": 1_000_650_000}, "operator": {"burst": 100_000}}))
+
+    assert written["DATAPREP_RUN_AS_USER"] == "1000650000"
+    assert settings.from_environment(written).burst == 100_000
+
+
+def test_an_image_is_named_by_digest_tag_or_the_chart_s_version(render: Render) -> None:
+    def image(**operator: str) -> str:
+        (container,) = the(render({"image": {"operator": operator}}), "Deployment")["spec"]["template"]["spec"]["containers"]
+        return str(container["image"])
+
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    assert image(repository="r/o") == f"r/o:{version}"
+    assert image(repository="r/o", tag="2") == "r/o:2"
+    assert image(repository="r/o", tag="2", digest=f"sha256:{'0' * 64}") == f"r/o@sha256:{'0' * 64}"
+
+
+# --- the rest -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_service_has_an_address_for_each_replica_and_pods_are_told_its_name(render: Render) -> None:
+    objects = render()
+    service = the(objects, "Service")
+    labels = the(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["selector"].items() <= labels.items()
+    assert environment(objects)["DATAPREP_STATUS_URL"] == f"http://{service['metadata']['name']}.dataprep.svc:8080"
+
+
+def test_the_crd_is_the_generated_one_and_kept(render: Render) -> None:
+    rendered = the(render(), "CustomResourceDefinition")
+
+    assert rendered["spec"] == crd.crd()["spec"]
+    assert rendered["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert "annotations" not in the(render({"crds": {"keep": False}}), "CustomResourceDefinition")["metadata"]
+    assert of_kind(render({"crds": {"install": False}}), "CustomResourceDefinition") == []
+
+
+def test_a_disruption_budget_needs_two_replicas(render: Render) -> None:
+    assert the(render(), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    assert of_kind(render({"replicas": 1}), "PodDisruptionBudget") == []
+    assert of_kind(render({"podDisruptionBudget": {"enabled": False}}), "PodDisruptionBudget") == []
+
+
+def test_the_network_policy_lets_pods_in_and_the_api_server_be_reached(render: Render) -> None:
+    policy = the(render({"networkPolicy": {"apiServerPorts": [16443]}}), "NetworkPolicy")["spec"]
+
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["ingress"] == [{"from": [{"namespaceSelector": {}}], "ports": [{"port": 8080}]}]
+    assert {"port": 16443} in policy["egress"][0]["ports"]
+    assert of_kind(render({"networkPolicy": {"enabled": False}}), "NetworkPolicy") == []
+
+
+def test_converter_pods_have_a_policy_in_each_listed_namespace_on_request(render: Render) -> None:
+    values = NAMESPACED | {"networkPolicy": {"workers": {"enabled": True, "egressPorts": [8020]}}}
+    policies = [each for each in of_kind(render(values), "NetworkPolicy") if each["metadata"]["name"].endswith("-workers")]
+
+    assert [policy["metadata"]["namespace"] for policy in policies] == ["team-a", "team-b"]
+    assert {"port": 8020} in policies[0]["spec"]["egress"][0]["ports"]
+    assert policies[0]["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert "ingress" not in policies[0]["spec"]
+
+
+def test_the_service_monitor_is_off_by_default(render: Render) -> None:
+    assert of_kind(render(), "ServiceMonitor") == []
+    (endpoint,) = the(render({"serviceMonitor": {"enabled": True}}), "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint == {"port": "http", "path": "/metrics", "interval": "30s"}
+
+
+def test_every_object_has_the_usual_labels(render: Render) -> None:
+    for each in render({"commonLabels": {"team": "data"}, "serviceMonitor": {"enabled": True}}, hooks=True):
+        labels = each["metadata"]["labels"]
+        assert labels["app.kubernetes.io/instance"] == "dp", each["kind"]
+        assert labels["team"] == "data", each["kind"]
+
+
+def test_the_test_pod_is_a_hook_and_no_target_of_the_service(render: Render) -> None:
+    objects = render(hooks=True)
+    pod = the(objects, "Pod")
+
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert not the(objects, "Service")["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+
+
+# --- refused --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        pytest.param({"replica": 2}, "replica", id="a misspelt value"),
+        pytest.param({"replicas": -1}, "/replicas", id="negative replicas"),
+        pytest.param({"replicas": "two"}, "/replicas", id="a word for a number"),
+        pytest.param({"namespaces": ["Team A"]}, "/namespaces/0", id="no name of a namespace"),
+        pytest.param({"namespaces": "team-a"}, "/namespaces", id="a string for a list"),
+        pytest.param({"namespaces": ["a", "a"]}, "/namespaces", id="a namespace twice"),
+        pytest.param({"image": {"operator": {"digest": "abc"}}}, "/image/operator/digest", id="no digest"),
+        pytest.param({"image": {"converter": {"pullPolicy": "Sometimes"}}}, "/image/converter/pullPolicy", id="an unknown policy"),
+        pytest.param({"workers": {"runAsUser": 0}}, "/workers/runAsUser", id="root"),
+        pytest.param({"workers": {"resources": {"limits": {"memory": "2 GB"}}}}, "/workers/resources/limits/memory", id="no quantity"),
+        pytest.param({"workers": {"gpu": {"tolerations": [{"effect": "No"}]}}}, "/workers/gpu/tolerations/0/effect", id="no effect"),
+        pytest.param({"status": {"url": "operator:8080"}}, "/status/url", id="no URL"),
+        pytest.param({"operator": {"log": {"level": "info"}}}, "/operator/log/level", id="an unknown level"),
+        pytest.param({"operator": {"qps": 0}}, "/operator/qps", id="no requests"),
+        pytest.param({"networkPolicy": {"apiServerPorts": [70000]}}, "/networkPolicy/apiServerPorts/0", id="no port"),
+        pytest.param({"serviceMonitor": {"interval": "often"}}, "/serviceMonitor/interval", id="no duration"),
+    ],
+)
+def test_a_bad_value_is_refused_by_name(helm: Path, values: Mapping[str, object], named: str) -> None:
+    done = run(helm, "template", "dp", CHART, values=values)
+
+    assert done.returncode != 0
+    assert named in done.stderr
+
+
+def test_no_account_at_all_is_refused(helm: Path) -> None:
+    done = run(helm, "template", "dp", CHART, values={"serviceAccount": {"create": False}})
+
+    assert "serviceAccount.name must be set when serviceAccount.create is false" in done.stderr
+
+
+def test_every_value_is_in_the_schema_and_has_a_comment_near() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def check(value: object, part: dict[str, Any], path: str) -> None:
+        if isinstance(value, dict) and "properties" in part:
+            for name, member in value.items():
+                assert name in part["properties"], f"{path}.{name}"
+                check(member, part["properties"][name], f"{path}.{name}")
+
+    check(values, schema, "")
+    assert set(values) == set(schema["properties"]) - {"global"}

@@ -1,0 +1,16 @@
+"""A real Kubernetes cluster for the tests.
+
+    cluster = kubecluster.up()                       # starts one, or attaches to the running one
+    cluster.load_image(archive, "dataprep:test")
+    cluster.kubectl("get", "nodes")
+    cluster.down()
+
+`python -m kubecluster --help` does the same from a shell.
+"""
+
+from kubecluster.choice import attach, up
+from kubecluster.cluster import Cluster
+from kubecluster.errors import BuildFailed, ClusterError, ClusterUnavailable, NotSupported, StartFailed
+from kubecluster.images import build_image
+
+__all__ = ["BuildFailed", "Cluster", "ClusterError", "ClusterUnavailable", "NotSupported", "StartFailed", "attach", "build_image", "up"]

@@ -1,0 +1,158 @@
+"""The programs of the cluster, built from Go modules into a cache.
+
+Apart from `controlplane` and `nodes`, which only run them: building takes minutes and goes on in the background while unit tests run.
+A program is built under a lock of its own and renamed into place, so that a background build and a user of the same
+program never meet.
+"""
+
+import fcntl
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubecluster.commands import run
+from kubecluster.errors import BuildFailed, ClusterUnavailable
+from kubecluster.progress import report
+
+MODULES = Path(__file__).resolve().parent.parent / "go"
+
+KUBERNETES_FLAGS = (
+    "-X k8s.io/component-base/version.gitVersion=v{kubernetes}",
+    "-X k8s.io/component-base/version.gitMajor={major}",
+    "-X k8s.io/component-base/version.gitMinor={minor}",
+)
+# Helm renders charts for Kubernetes 1.20 unless it is told at link time what it was made for.
+HELM_FLAGS = (
+    "-X helm.sh/helm/v3/internal/version.version=v{helm}",
+    "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor={major}",
+    "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor={minor}",
+    "-X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor={major}",
+    "-X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor={minor}",
+)
+# The cache is shared by all versions: these flags change what is linked, so they are part of the key.
+BUILD_FLAGS = ("-trimpath", "-buildvcs=false")
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program: the folder of its Go module under `tests/cluster/go`, its package and its version flags."""
+
+    module: str
+    package: str
+    version_flags: tuple[str, ...] = ()
+
+
+# In the order in which a starting cluster needs them, the longest build first.
+PROGRAMS: Mapping[str, Program] = {
+    "kube-apiserver": Program("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", KUBERNETES_FLAGS),
+    "kube-controller-manager": Program("kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", KUBERNETES_FLAGS),
+    "kube-scheduler": Program("kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", KUBERNETES_FLAGS),
+    "kubelet": Program("kubernetes", "k8s.io/kubernetes/cmd/kubelet", KUBERNETES_FLAGS),
+    "kube-proxy": Program("kubernetes", "k8s.io/kubernetes/cmd/kube-proxy", KUBERNETES_FLAGS),
+    "kubectl": Program("kubernetes", "k8s.io/kubernetes/cmd/kubectl", KUBERNETES_FLAGS),
+    "etcd": Program("etcd", "go.etcd.io/etcd/server/v3"),
+    "coredns": Program("coredns", "github.com/coredns/coredns"),
+    "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", HELM_FLAGS),
+    "kwok": Program("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+}
+
+
+def cache_dir() -> Path:
+    """Return the folder that keeps programs and images from one run to the next."""
+    if given := os.environ.get("DATAPREP_TEST_CACHE"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dataprep-test"
+
+
+def required_version(module: str, dependency: str) -> str:
+    """Return the version, without its `v`, that a module of ours requires of a dependency."""
+    go_mod = (MODULES / module / "go.mod").read_text()
+    found = re.search(rf"^(?:require )?\s*{re.escape(dependency)} v(\S+)", go_mod, re.MULTILINE)
+    if found is None:
+        raise BuildFailed(f"{MODULES / module / 'go.mod'} must require {dependency}, but does not.")
+    return found.group(1)
+
+
+def path(name: str) -> Path:
+    """Return where the program is, or will be once it is built."""
+    program = PROGRAMS[name]
+    digest = hashlib.sha256()
+    for text in (*BUILD_FLAGS, *_linker_flags(program), _go_version()):
+        digest.update(text.encode() + b"\0")
+    for file in ("go.mod", "go.sum"):
+        digest.update((MODULES / program.module / file).read_bytes())
+    return cache_dir() / f"bin-{program.module}-{digest.hexdigest()[:16]}" / name
+
+
+def missing(names: Sequence[str] = tuple(PROGRAMS)) -> list[str]:
+    """Return those programs that are not built yet."""
+    return [name for name in names if not path(name).exists()]
+
+
+def build(names: Sequence[str] = tuple(PROGRAMS)) -> None:
+    """Build every named program that is not in the cache."""
+    for name in names:
+        built(name)
+
+
+def built(name: str) -> Path:
+    """Return the path of a program, after building it if need be, or after waiting for whoever builds it now."""
+    target = path(name)
+    if target.exists():
+        return target
+    with _locked(target.with_name(f".{name}.lock")):
+        if not target.exists():
+            _build(name, target)
+    return target
+
+
+def _build(name: str, target: Path) -> None:
+    program = PROGRAMS[name]
+    report(f"building {name}")
+    started = time.monotonic()
+    unfinished = target.with_name(f".{name}.{os.getpid()}")
+    command = ["nice", "go", "build", *BUILD_FLAGS, "-ldflags", " ".join(_linker_flags(program)), "-o", str(unfinished), program.package]
+    done = subprocess.run(  # noqa: S603 -- the command is a table of ours
+        command,
+        cwd=MODULES / program.module,
+        env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        unfinished.unlink(missing_ok=True)
+        raise BuildFailed(f"{name} did not build: {' '.join(command)}\n{done.stderr[-4000:]}")
+    unfinished.rename(target)
+    report(f"built {name} in {time.monotonic() - started:.0f} s")
+
+
+def _linker_flags(program: Program) -> list[str]:
+    kubernetes = required_version("kubernetes", "k8s.io/kubernetes")
+    major, minor, _ = kubernetes.split(".", 2)
+    helm = required_version("helm", "helm.sh/helm/v3")
+    return ["-s", "-w", *(flag.format(kubernetes=kubernetes, major=major, minor=minor, helm=helm) for flag in program.version_flags)]
+
+
+@functools.cache
+def _go_version() -> str:
+    if shutil.which("go") is None:
+        raise ClusterUnavailable("The programs of the test cluster are built with Go: expected `go` on PATH, found none.")
+    # GOVERSION honours the toolchain line of the modules, which `go version` alone would not.
+    return run(["go", "env", "-C", MODULES / "kubernetes", "GOVERSION"]).strip()
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,47 @@
+"""Which cluster the tests run against.
+
+DATAPREP_TEST_KUBECONFIG is set → that cluster
+a Docker engine answers         → kind
+root and Go are there           → a cluster of our own, on this machine
+otherwise                       → ClusterUnavailable, which names what is missing
+"""
+
+import os
+from pathlib import Path
+
+from kubecluster import kind, local
+from kubecluster.cluster import Cluster
+from kubecluster.errors import ClusterUnavailable
+from kubecluster.state import run_dir
+
+KUBECONFIG_VARIABLE = "DATAPREP_TEST_KUBECONFIG"
+BRIDGE_IP_VARIABLE = "DATAPREP_TEST_BRIDGE_IP"
+
+
+def up() -> Cluster:
+    """Return a running cluster of the first kind that can be had, after starting it if need be."""
+    if given := os.environ.get(KUBECONFIG_VARIABLE):
+        return _given(Path(given))
+    if kind.answers():
+        return kind.up()
+    if lacks := local.missing():
+        raise ClusterUnavailable(
+            f"No cluster for the tests: {KUBECONFIG_VARIABLE} is not set, no Docker engine with kind answers, and a cluster on this machine"
+            f" needs {', '.join(lacks)}."
+        )
+    return local.up()
+
+
+def attach() -> Cluster | None:
+    """Return the cluster that runs already, without starting anything."""
+    if given := os.environ.get(KUBECONFIG_VARIABLE):
+        return _given(Path(given))
+    if (running := local.attach()) is not None:
+        return running
+    return kind.up() if kind.answers() and kind.exists() else None
+
+
+def _given(kubeconfig: Path) -> Cluster:
+    if not kubeconfig.is_file():
+        raise ClusterUnavailable(f"{KUBECONFIG_VARIABLE} must name a kubeconfig file, got {kubeconfig}.")
+    return Cluster(kubeconfig=kubeconfig, bridge_ip=os.environ.get(BRIDGE_IP_VARIABLE), logs=run_dir() / "given")

@@ -1,0 +1,160 @@
+"""What the tests see: a cluster of one of three kinds, and what can be done with it.
+
+Cluster            somebody's own, given by DATAPREP_TEST_KUBECONFIG: kubectl and kwok, nothing below the API
+├── KindCluster    made by kind, where a Docker engine answers
+└── LocalCluster   made by this package from its parts, on this machine (`local`)
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubecluster import binaries, daemons, network, state
+from kubecluster.commands import run
+from kubecluster.errors import NotSupported
+
+FAKE_NODE_LABEL = "kwok.x-k8s.io/node"
+KWOK_DAEMON = "kwok"
+FAKE_STAGES = Path(__file__).resolve().parent / "stages.yaml"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running cluster that we were given. Everything that needs more than its API raises NotSupported."""
+
+    kubeconfig: Path
+    bridge_ip: str | None
+    logs: Path
+
+    def kubectl(self, *words: str, stdin: str | None = None, timeout_seconds: float = 120) -> str:
+        """Run kubectl as the administrator and return what it printed."""
+        return run([self._program("kubectl"), f"--kubeconfig={self.kubeconfig}", *words], stdin=stdin, timeout_seconds=timeout_seconds)
+
+    @property
+    def helm(self) -> Path:
+        """The path of Helm, which is built when it is first asked for."""
+        return self._program("helm")
+
+    def _program(self, name: str) -> Path:
+        # The owner of a given cluster has the client that fits it.
+        found = shutil.which(name)
+        return Path(found) if found else binaries.built(name)
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of all real nodes."""
+        items = json.loads(self.kubectl("get", "nodes", "--output=json"))["items"]
+        return sorted(item["metadata"]["name"] for item in items if FAKE_NODE_LABEL not in item["metadata"].get("annotations", {}))
+
+    def wait_ready(self, *names: str, timeout_seconds: float = 120) -> None:
+        """Wait until the nodes are Ready."""
+        self.kubectl(
+            "wait",
+            "--for=condition=Ready",
+            f"--timeout={timeout_seconds:.0f}s",
+            *(f"node/{name}" for name in names),
+            timeout_seconds=timeout_seconds + 10,
+        )
+
+    def set_capacity(self, node: str, resources: Mapping[str, int]) -> None:
+        """Let a node offer extended resources, for example {"nvidia.com/gpu": 2}; no device is behind them."""
+        self._patch_capacity(node, {name: str(count) for name, count in resources.items()})
+
+    def remove_capacity(self, node: str, *names: str) -> None:
+        """Let a node no longer offer these resources."""
+        self._patch_capacity(node, dict.fromkeys(names))
+
+    def _patch_capacity(self, node: str, resources: Mapping[str, str | None]) -> None:
+        patch = json.dumps({"status": {"capacity": resources, "allocatable": resources}})
+        self.kubectl("patch", f"node/{node}", "--subresource=status", "--type=merge", f"--patch={patch}")
+
+    def load_image(self, archive: Path, name: str) -> None:  # noqa: ARG002 -- for those who can
+        """Make an image known to all nodes, under this name; pods use it with `imagePullPolicy: IfNotPresent` or `Never`."""
+        raise NotSupported(f"Cannot load {name}: push it to where the given cluster pulls from.")
+
+    def add_node(self, name: str, *, labels: Mapping[str, str] | None = None, taints: Sequence[str] = ()) -> None:  # noqa: ARG002
+        """Add a real node; a taint is written `key=value:Effect`."""
+        raise NotSupported(f"Cannot add {name}: the nodes of this cluster are not ours.")
+
+    def remove_node(self, name: str) -> None:
+        """Stop a node for good and delete it from the API."""
+        raise NotSupported(f"Cannot remove {name}: the nodes of this cluster are not ours.")
+
+    def stop_kubelet(self, node: str) -> None:
+        """Let a node fall silent; its containers keep running, as after a broken network."""
+        raise NotSupported(f"Cannot stop the kubelet of {node}: the nodes of this cluster are not ours.")
+
+    def start_kubelet(self, node: str) -> None:
+        """Start the kubelet again and wait until its node is Ready."""
+        raise NotSupported(f"Cannot start the kubelet of {node}: the nodes of this cluster are not ours.")
+
+    def kill_node(self, node: str) -> None:
+        """Kill a node with all its containers, as a power cut does."""
+        raise NotSupported(f"Cannot kill {node}: the nodes of this cluster are not ours.")
+
+    def add_host(self, name: str, ip: str) -> None:
+        """Let pods find an address by a name of our own."""
+        raise NotSupported(f"Cannot name {ip} {name}: the name server of this cluster is not ours.")
+
+    def down(self) -> None:
+        """Stop the cluster, if we started it."""
+
+    @contextmanager
+    def fake_nodes(self, count: int, *, stages: Path = FAKE_STAGES) -> Iterator[list[str]]:
+        """Let kwok play nodes, and the pods on them, while the block runs.
+
+        They are tainted `kwok.x-k8s.io/node=fake:NoSchedule` and labelled `type=kwok`, so only pods that ask for them land there; real nodes
+        keep working beside them.
+        """
+        names = [f"fake{number}" for number in range(count)]
+        self.kubectl("apply", "--server-side", "--filename=-", stdin="\n---\n".join(json.dumps(_fake_node(name)) for name in names))
+        self.start_kwok(stages=stages)
+        try:
+            self.wait_ready(*names)
+            yield names
+        finally:
+            self.kubectl("delete", "nodes", *names)
+            self.stop_kwok()
+
+    def start_kwok(self, *, stages: Path = FAKE_STAGES) -> None:
+        """Start kwok, which plays every node annotated `kwok.x-k8s.io/node: fake`.
+
+        The stages say what becomes of a node and of a pod; with ours a pod runs at once, and succeeds at once if a Job owns it.
+        """
+        command: list[str | Path] = [
+            binaries.built("kwok"),
+            f"--kubeconfig={self.kubeconfig}",
+            f"--config={stages}",
+            f"--cidr={network.FAKE_POD_RANGE}",
+            f"--manage-nodes-with-annotation-selector={FAKE_NODE_LABEL}=fake",
+            "--server-address=127.0.0.1:10247",
+            "--node-ip=127.0.0.1",
+            "--node-lease-duration-seconds=40",
+        ]
+        with state.changing() as written:
+            if (running := written.daemons.get(KWOK_DAEMON)) is None or not running.alive():
+                written.daemons[KWOK_DAEMON] = daemons.start(command, log=self.logs / "kwok.log")
+
+    def stop_kwok(self) -> None:
+        """Stop kwok; its nodes become NotReady, like any node that falls silent."""
+        with state.changing() as written:
+            if running := written.daemons.pop(KWOK_DAEMON, None):
+                daemons.stop([running])
+
+
+def _fake_node(name: str) -> dict[str, object]:
+    resources = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": {FAKE_NODE_LABEL: "fake"},
+            "labels": {"type": "kwok", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
+        },
+        "spec": {"taints": [{"key": FAKE_NODE_LABEL, "value": "fake", "effect": "NoSchedule"}]},
+        "status": {"capacity": resources, "allocatable": resources},
+    }

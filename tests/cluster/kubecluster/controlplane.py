@@ -1,0 +1,216 @@
+"""The command lines of etcd, the API server and the parts that talk to it; nothing here starts anything.
+
+Apart from `nodes`, which has what every node runs for itself. All of them listen on the loopback or on the bridge.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubecluster import binaries, certificates, network
+
+CLUSTER_DOMAIN = "cluster.local"
+ISSUER = f"https://kubernetes.default.svc.{CLUSTER_DOMAIN}"
+SERVER_PORT = 6443
+SERVER = f"https://{network.BRIDGE_IP}:{SERVER_PORT}"
+ETCD_CLIENTS = "http://127.0.0.1:23790"
+ETCD_PEERS = "http://127.0.0.1:23800"
+# A dead node is noticed after this many seconds and its pods are deleted after as many again; the defaults are minutes.
+NODE_GRACE_SECONDS = 20
+TOLERATION_SECONDS = 10
+
+# Users that the default RBAC bindings of Kubernetes know, by the name of their files.
+CLIENTS = {
+    "admin": ("admin", "system:masters"),
+    "kubelet-client": ("kube-apiserver-kubelet-client", "system:masters"),
+    "controller-manager": ("system:kube-controller-manager", None),
+    "scheduler": ("system:kube-scheduler", None),
+    "proxy": ("system:kube-proxy", None),
+    "coredns": ("system:coredns", None),
+}
+
+COREDNS_ROLE = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: "system:coredns"}
+rules:
+- {apiGroups: [""], resources: [endpoints, services, pods, namespaces], verbs: [list, watch]}
+- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: "system:coredns"}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:coredns"}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:coredns"}]
+"""
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where the files of one running cluster lie."""
+
+    run: Path
+
+    @property
+    def pki(self) -> Path:
+        """Keys and certificates."""
+        return self.run / "pki"
+
+    @property
+    def logs(self) -> Path:
+        """One log a daemon."""
+        return self.run / "logs"
+
+    @property
+    def hosts(self) -> Path:
+        """Names, beside those of services, that the name server knows."""
+        return self.run / "hosts"
+
+    @property
+    def no_names(self) -> Path:
+        """A root zone without names: whatever is not in the cluster does not exist, and nobody else is asked."""
+        return self.run / "no-names.zone"
+
+    def kubeconfig(self, user: str) -> Path:
+        """The kubeconfig of one user."""
+        return self.run / f"{user}.kubeconfig"
+
+
+def write_files(folders: Folders) -> None:
+    """Write the keys, certificates, kubeconfig files and configurations of the control plane."""
+    certificates.create_authority(folders.pki)
+    certificates.sign_server(
+        folders.pki,
+        name="apiserver",
+        addresses=[network.BRIDGE_IP, network.FIRST_SERVICE_IP, "127.0.0.1"],
+        dns_names=["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", f"kubernetes.default.svc.{CLUSTER_DOMAIN}"],
+    )
+    for name, (user, group) in CLIENTS.items():
+        certificates.sign_client(folders.pki, name=name, user=user, group=group)
+        certificates.write_kubeconfig(folders.pki, name=name, server=SERVER, target=folders.kubeconfig(name))
+    folders.hosts.write_text(f"{network.BRIDGE_IP} host.test\n")
+    folders.no_names.write_text(". 5 IN SOA host.test. nobody.host.test. 1 5 5 5 5\n")
+    (folders.run / "Corefile").write_text(_corefile(folders))
+    (folders.run / "proxy.json").write_text(json.dumps(_proxy_configuration(folders), indent=1))
+
+
+def etcd(folders: Folders) -> list[str | Path]:
+    """The store of the API server; nothing in it must survive, so it never waits for the disk."""
+    command: list[str | Path] = [binaries.path("etcd"), "--name=test", f"--data-dir={folders.run / 'etcd'}", "--unsafe-no-fsync"]
+    command += [f"--listen-client-urls={ETCD_CLIENTS}", f"--advertise-client-urls={ETCD_CLIENTS}"]
+    command += [f"--listen-peer-urls={ETCD_PEERS}", f"--initial-advertise-peer-urls={ETCD_PEERS}", f"--initial-cluster=test={ETCD_PEERS}"]
+    return command
+
+
+def apiserver(folders: Folders) -> list[str | Path]:
+    """The API server, with RBAC and certificates as a real cluster has them."""
+    pki = folders.pki
+    return [
+        binaries.path("kube-apiserver"),
+        f"--etcd-servers={ETCD_CLIENTS}",
+        f"--bind-address={network.BRIDGE_IP}",
+        f"--advertise-address={network.BRIDGE_IP}",
+        f"--secure-port={SERVER_PORT}",
+        f"--service-cluster-ip-range={network.SERVICE_RANGE}",
+        f"--cert-dir={pki}",
+        f"--client-ca-file={pki / 'ca.crt'}",
+        f"--tls-cert-file={pki / 'apiserver.crt'}",
+        f"--tls-private-key-file={pki / 'apiserver.key'}",
+        f"--kubelet-certificate-authority={pki / 'ca.crt'}",
+        f"--kubelet-client-certificate={pki / 'kubelet-client.crt'}",
+        f"--kubelet-client-key={pki / 'kubelet-client.key'}",
+        "--kubelet-preferred-address-types=InternalIP,Hostname",
+        f"--service-account-issuer={ISSUER}",
+        f"--service-account-key-file={pki / 'service-accounts.pub'}",
+        f"--service-account-signing-key-file={pki / 'service-accounts.key'}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--allow-privileged=true",
+        f"--default-not-ready-toleration-seconds={TOLERATION_SECONDS}",
+        f"--default-unreachable-toleration-seconds={TOLERATION_SECONDS}",
+    ]
+
+
+def controller_manager(folders: Folders) -> list[str | Path]:
+    """All controllers, each with its own service account."""
+    return [
+        binaries.path("kube-controller-manager"),
+        f"--kubeconfig={folders.kubeconfig('controller-manager')}",
+        f"--service-account-private-key-file={folders.pki / 'service-accounts.key'}",
+        f"--root-ca-file={folders.pki / 'ca.crt'}",
+        f"--cluster-signing-cert-file={folders.pki / 'ca.crt'}",
+        f"--cluster-signing-key-file={folders.pki / 'ca.key'}",
+        "--use-service-account-credentials=true",
+        "--bind-address=127.0.0.1",
+        f"--cert-dir={folders.pki}",
+        "--leader-elect=false",
+        "--node-monitor-period=2s",
+        f"--node-monitor-grace-period={NODE_GRACE_SECONDS}s",
+        # The default of 20 requests a second is a limit that the tests would measure instead of the operator.
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
+    ]
+
+
+def scheduler(folders: Folders) -> list[str | Path]:
+    """The scheduler."""
+    return [
+        binaries.path("kube-scheduler"),
+        f"--kubeconfig={folders.kubeconfig('scheduler')}",
+        "--bind-address=127.0.0.1",
+        f"--cert-dir={folders.pki}",
+        "--leader-elect=false",
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
+    ]
+
+
+def proxy(folders: Folders) -> list[str | Path]:
+    """One kube-proxy for all nodes, which share the network of this machine."""
+    return [binaries.path("kube-proxy"), f"--config={folders.run / 'proxy.json'}"]
+
+
+def coredns(folders: Folders) -> list[str | Path]:
+    """The name server of the pods."""
+    return [binaries.path("coredns"), "-conf", folders.run / "Corefile"]
+
+
+def _proxy_configuration(folders: Folders) -> dict[str, object]:
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+        "clientConnection": {"kubeconfig": str(folders.kubeconfig("proxy"))},
+        "hostnameOverride": "node0",
+        "bindAddress": network.BRIDGE_IP,
+        "healthzBindAddress": "127.0.0.1:10256",
+        "metricsBindAddress": "127.0.0.1:10249",
+        "nodePortAddresses": [network.BRIDGE_RANGE],
+        "clusterCIDR": network.BRIDGE_RANGE,
+        "oomScoreAdj": 0,
+        # Both ends may be on our one bridge: answers come back through the rules only when the request was masqueraded.
+        "nftables": {"masqueradeAll": True},
+        # Zero leaves the machine's connection tracking as it is.
+        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+    }
+
+
+def _corefile(folders: Folders) -> str:
+    return f"""\
+.:53 {{
+    bind {network.BRIDGE_IP}
+    errors
+    ready 127.0.0.1:18181
+    hosts {folders.hosts} {{
+        reload 1s
+        ttl 1
+        fallthrough
+    }}
+    kubernetes {CLUSTER_DOMAIN} in-addr.arpa {{
+        kubeconfig {folders.kubeconfig("coredns")} dataprep-test
+        pods verified
+        ttl 5
+    }}
+    file {folders.no_names} .
+}}
+"""

@@ -1,0 +1,87 @@
+"""A cluster made by kind, where a Docker engine answers."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubecluster.cluster import Cluster
+from kubecluster.commands import attempt, run
+from kubecluster.errors import NotSupported
+from kubecluster.progress import report
+from kubecluster.state import run_dir
+
+NAME = "dataprep-test"
+CONFIGURATION = """
+apiVersion: kind.x-k8s.io/v1alpha4
+kind: Cluster
+nodes: [{role: control-plane}, {role: worker}, {role: worker}]
+"""
+
+
+@dataclass(frozen=True)
+class KindCluster(Cluster):
+    """A cluster whose nodes are containers of a Docker engine."""
+
+    def load_image(self, archive: Path, name: str) -> None:  # noqa: ARG002 -- kind keeps the names in the archive
+        """Load a docker-archive into all nodes; its own names are kept."""
+        run(["kind", "load", "image-archive", archive, "--name", NAME], timeout_seconds=600)
+
+    def stop_kubelet(self, node: str) -> None:
+        """Let a node fall silent."""
+        run(["docker", "exec", node, "systemctl", "stop", "kubelet"])
+
+    def start_kubelet(self, node: str) -> None:
+        """Start the kubelet again and wait until its node is Ready."""
+        run(["docker", "exec", node, "systemctl", "start", "kubelet"])
+        self.wait_ready(node)
+
+    def kill_node(self, node: str) -> None:
+        """Kill the container that is the node."""
+        run(["docker", "kill", node])
+
+    def add_host(self, name: str, ip: str) -> None:
+        """Not done by kind: give pods the address."""
+        raise NotSupported(f"Cannot name {ip} {name} in a kind cluster: use the address.")
+
+    def down(self) -> None:
+        """Delete the cluster."""
+        down()
+
+
+def answers() -> bool:
+    """Say whether a Docker engine answers and kind is there to use it."""
+    return shutil.which("docker") is not None and shutil.which("kind") is not None and attempt(["docker", "info"]).returncode == 0
+
+
+def exists() -> bool:
+    """Say whether the kind cluster of the tests is there."""
+    return NAME in run(["kind", "get", "clusters"]).split()
+
+
+def up() -> KindCluster:
+    """Return the kind cluster of the tests, after creating it if need be."""
+    folder = run_dir() / "kind"
+    folder.mkdir(parents=True, exist_ok=True)
+    kubeconfig = folder / "kubeconfig"
+    if not exists():
+        report("kind create cluster")
+        run(
+            ["kind", "create", "cluster", "--name", NAME, "--config", "-", "--kubeconfig", kubeconfig, "--wait", "180s"],
+            stdin=CONFIGURATION,
+            timeout_seconds=600,
+        )
+    elif not kubeconfig.exists():
+        run(["kind", "export", "kubeconfig", "--name", NAME, "--kubeconfig", kubeconfig])
+    return KindCluster(kubeconfig=kubeconfig, bridge_ip=_gateway(), logs=folder)
+
+
+def down() -> None:
+    """Delete the kind cluster of the tests."""
+    run(["kind", "delete", "cluster", "--name", NAME], timeout_seconds=300)
+
+
+def _gateway() -> str | None:
+    networks = json.loads(run(["docker", "network", "inspect", "kind"]))
+    gateways = [config.get("Gateway", "") for network in networks for config in network["IPAM"]["Config"]]
+    return next((gateway for gateway in gateways if "." in gateway), None)

@@ -1,0 +1,322 @@
+"""The cluster that this package makes of its parts: starting, attaching, changing and stopping it.
+
+Each step is written to `state` as it happens. `down` undoes all of them, and works as well on what a killed test left behind.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kubecluster import binaries, controlplane, daemons, images, mounts, network, packages, state
+from kubecluster.cluster import Cluster
+from kubecluster.commands import attempt
+from kubecluster.controlplane import Folders
+from kubecluster.errors import ClusterUnavailable, StartFailed
+from kubecluster.nodes import Node
+from kubecluster.progress import report
+from kubecluster.state import NodeState, State
+
+PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl", "etcd", "coredns")
+NODES = ("node0", "node1")
+# kubelet, containerd and the network plugins make these, whatever their own folders are.
+FOREIGN_FOLDERS = ("/var/lib/kubelet", "/var/log/containers", "/var/lib/cni", "/run/containerd", "/run/runc")
+
+
+class LocalCluster(Cluster):
+    """The running cluster of this machine; any process may hold one of these and use it."""
+
+    @property
+    def folders(self) -> Folders:
+        """Where its files are."""
+        return _folders()
+
+    def load_image(self, archive: Path, name: str) -> None:
+        """Unpack an image into every node, and remember it for nodes to come."""
+        with state.loading_images():
+            written = _written()
+            if written.images.get(name) == str(archive) and archive.name.startswith(images.BUILT_PREFIX):
+                return
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(lambda node: _node(node, written).import_image(archive, name=name), written.nodes))
+            with state.changing() as changed:
+                changed.images[name] = str(archive)
+
+    def add_node(self, name: str, *, labels: Mapping[str, str] | None = None, taints: Sequence[str] = ()) -> None:
+        """Add a real node, with all images that were loaded, and wait until it is Ready."""
+        node = _prepare_node(name, taints=taints)
+        _start_containerd(node)
+        written = _written()
+        for image, archive in written.images.items():
+            node.import_image(Path(archive), name=image)
+        _start_kubelet(node)
+        self._wait_registered(name)
+        if labels:
+            self.kubectl("label", "--overwrite", f"node/{name}", *(f"{key}={value}" for key, value in labels.items()))
+        self.wait_ready(name)
+
+    def remove_node(self, name: str) -> None:
+        """Stop a node with all its containers, delete it from the API and remove its files."""
+        node = _node(name, _written())
+        self.kill_node(name)
+        self.kubectl("delete", f"node/{name}", "--ignore-not-found")
+        with state.changing() as written:
+            del written.nodes[name]
+        attempt(["ip", "address", "delete", f"{node.ip}/32", "dev", network.BRIDGE])
+        node.remove()
+
+    def stop_kubelet(self, node: str) -> None:
+        """Let a node fall silent; its containers keep running, as after a broken network."""
+        _stop_daemons([f"{node}-kubelet"], grace_seconds=0)
+
+    def start_kubelet(self, node: str) -> None:
+        """Start containerd, if it died, and the kubelet again, and wait until the node is Ready with the capacity it had."""
+        here = _node(node, _written())
+        _start_containerd(here)
+        _start_kubelet(here)
+        self._wait_registered(node)
+        self._wait_heard_again(node)
+        if capacity := _written().nodes[node].capacity:
+            super()._patch_capacity(node, capacity)
+
+    def kill_node(self, node: str) -> None:
+        """Kill kubelet, containerd and every container of a node at once, as a power cut does."""
+        here = _node(node, _written())
+        _stop_daemons([here.kubelet_daemon, here.containerd_daemon], grace_seconds=0)
+        here.kill_containers()
+
+    def add_host(self, name: str, ip: str) -> None:
+        """Let pods find an address by a name of our own, from a second from now."""
+        with self.folders.hosts.open("a") as hosts:
+            hosts.write(f"{ip} {name}\n")
+
+    def down(self) -> None:
+        """Stop the cluster and give the machine back as it was."""
+        down()
+
+    def _patch_capacity(self, node: str, resources: Mapping[str, str | None]) -> None:
+        super()._patch_capacity(node, resources)
+        # A kubelet that starts anew forgets resources that no device plugin stands behind.
+        with state.changing() as written:
+            if known := written.nodes.get(node):
+                kept = {**known.capacity, **resources}
+                known.capacity = {name: count for name, count in kept.items() if count is not None}
+
+    def _program(self, name: str) -> Path:
+        return binaries.built(name)
+
+    def _wait_registered(self, name: str) -> None:
+        found = ["get", f"node/{name}"]
+        _wait_until(lambda: self._succeeds(*found), what=f"node {name} to register", log=self.logs / f"{name}-kubelet.log")
+
+    def _wait_heard_again(self, name: str) -> None:
+        # A node that was silent for a short time is still called Ready, so its own renewed lease is what tells.
+        lease = ["get", f"lease/{name}", "--namespace=kube-node-lease", "--output=jsonpath={.spec.renewTime}"]
+        before = self.kubectl(*lease)
+        _wait_until(lambda: self.kubectl(*lease) != before, what=f"node {name} to be heard again", log=self.logs / f"{name}-kubelet.log")
+        self.wait_ready(name)
+
+    def _succeeds(self, *words: str) -> bool:
+        return _kubectl_succeeds(self.kubeconfig, *words)
+
+
+def missing() -> list[str]:
+    """Return what this machine lacks for a cluster of our own, in words."""
+    lacks = []
+    if os.uname().sysname != "Linux":
+        lacks.append("Linux")
+    if os.geteuid() != 0:
+        lacks.append("root")
+    if shutil.which("go") is None:
+        lacks.append("Go (`go` on PATH), which builds the programs of Kubernetes")
+    if (names := packages.missing()) and not packages.installable():
+        lacks.append(f"the packages {' '.join(names)}")
+    return lacks
+
+
+def attach() -> LocalCluster | None:
+    """Return the running cluster of this machine, or None when there is none that answers."""
+    written = state.read()
+    if written is None or not written.ready or not written.of_this_boot():
+        return None
+    if not _kubectl_succeeds(_folders().kubeconfig("admin"), "get", "--raw=/readyz"):
+        return None
+    return _cluster()
+
+
+def up() -> LocalCluster:
+    """Return the running cluster of this machine, after starting it if need be."""
+    if lacks := missing():
+        raise ClusterUnavailable(f"A cluster on this machine needs {', '.join(lacks)}.")
+    with state.starting_or_stopping():
+        if running := attach():
+            return running
+        packages.install()
+        _clean()
+        # Before anything is written down: what belongs to somebody else is not ours to clean up.
+        network.refuse_overlaps()
+        binaries.build(PROGRAMS)
+        try:
+            return _start()
+        except BaseException:
+            report("the cluster did not start; its logs stay in " + str(_folders().logs))
+            _stop_all(keep_logs=True)
+            raise
+
+
+def down() -> None:
+    """Stop what `up` started, also after a crash; does nothing when nothing is there."""
+    with state.starting_or_stopping():
+        _clean()
+
+
+def _start() -> LocalCluster:
+    folders = _folders()
+    pause = images.pause_image()
+    with state.changing() as written:
+        written.sysctls = network.read_sysctls()
+        written.made_folders = [folder for folder in FOREIGN_FOLDERS if not Path(folder).exists()]
+        written.images[images.PAUSE_IMAGE] = str(pause)
+    report("network and certificates")
+    network.create()
+    controlplane.write_files(folders)
+    _start_daemon("etcd", controlplane.etcd(folders))
+    report("control plane")
+    _start_daemon("apiserver", controlplane.apiserver(folders))
+    # While the API server starts, the nodes get their containerd and the pause image.
+    nodes = [_prepare_node(name) for name in NODES]
+    for node in nodes:
+        _start_containerd(node)
+        node.import_image(pause, name=images.PAUSE_IMAGE)
+    cluster = _cluster()
+    _wait_until(lambda: cluster._succeeds("get", "--raw=/readyz"), what="the API server to be ready", log=folders.logs / "apiserver.log")
+    _start_daemon("controller-manager", controlplane.controller_manager(folders))
+    _start_daemon("scheduler", controlplane.scheduler(folders))
+    _start_daemon("proxy", controlplane.proxy(folders))
+    report("nodes")
+    for node in nodes:
+        _start_kubelet(node)
+    cluster.kubectl("apply", "--filename=-", stdin=controlplane.COREDNS_ROLE)
+    _start_daemon("coredns", controlplane.coredns(folders))
+    for name in NODES:
+        cluster._wait_registered(name)
+    cluster.wait_ready(*NODES)
+    _wait_until(
+        lambda: cluster._succeeds("get", "serviceaccount/default"),
+        what="the default service account",
+        log=folders.logs / "controller-manager.log",
+    )
+    with state.changing() as written:
+        written.ready = True
+    report("ready")
+    return cluster
+
+
+def _clean() -> None:
+    if state.read() is not None:
+        report("stopping the cluster")
+    _stop_all(keep_logs=False)
+
+
+def _stop_all(*, keep_logs: bool) -> None:
+    written = state.read()
+    if written is None:
+        return
+    folders = _folders()
+    if written.of_this_boot():
+        daemons.stop(written.daemons.values(), grace_seconds=1)
+        for name in written.nodes:
+            _node(name, written).kill_containers()
+        daemons.kill_leftovers()
+        network.remove()
+        for sysctl, value in written.sysctls.items():
+            network.write_sysctl(sysctl, value)
+    mounts.detach_below(folders.run)
+    for made in written.made_folders:
+        shutil.rmtree(made, ignore_errors=True)
+    kept = {"cluster.lock", "state.lock", "images.lock", *(["logs"] if keep_logs else [])}
+    for path in folders.run.iterdir():
+        if path.name not in kept and path.name != "state.json":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    # Last: as long as anything is left, the next start must know of it.
+    (folders.run / "state.json").unlink(missing_ok=True)
+
+
+def _prepare_node(name: str, *, taints: Sequence[str] = ()) -> Node:
+    with state.changing() as written:
+        used = {node.ip for node in written.nodes.values()}
+        ip = next(ip for ip in map(network.node_ip, range(200)) if ip not in used)
+        written.nodes[name] = NodeState(ip=ip, taints=list(taints))
+    network.add_address(ip)
+    node = Node(name=name, ip=ip, folders=_folders())
+    node.write_files(taints=taints)
+    return node
+
+
+def _start_containerd(node: Node) -> None:
+    if (running := _written().daemons.get(node.containerd_daemon)) and running.alive():
+        return
+    _start_daemon(node.containerd_daemon, node.containerd())
+    version = ["ctr", "--address", str(node.socket), "version"]
+    _wait_until(
+        lambda: attempt(version).returncode == 0, what=f"containerd of {node.name}", log=node.folders.logs / f"{node.containerd_daemon}.log"
+    )
+
+
+def _start_kubelet(node: Node) -> None:
+    if (running := _written().daemons.get(node.kubelet_daemon)) and running.alive():
+        return
+    _start_daemon(node.kubelet_daemon, node.kubelet())
+
+
+def _start_daemon(name: str, command: Sequence[str | Path]) -> None:
+    with state.changing() as written:
+        written.daemons[name] = daemons.start(command, log=_folders().logs / f"{name}.log")
+
+
+def _stop_daemons(names: Sequence[str], *, grace_seconds: float) -> None:
+    with state.changing() as written:
+        found = [written.daemons.pop(name) for name in names if name in written.daemons]
+    daemons.stop(found, grace_seconds=grace_seconds)
+
+
+def _wait_until(ready: Callable[[], bool], *, what: str, log: Path, timeout_seconds: float = 90) -> None:
+    deadline = time.monotonic() + timeout_seconds
+    while not ready():
+        if time.monotonic() > deadline:
+            raise StartFailed(f"Expected {what} within {timeout_seconds:.0f} s; the end of {log}:\n{_end(log)}")
+        time.sleep(0.2)
+
+
+def _end(log: Path) -> str:
+    return log.read_text(errors="replace")[-3000:] if log.exists() else "(nothing was written)"
+
+
+def _kubectl_succeeds(kubeconfig: Path, *words: str) -> bool:
+    kubectl = binaries.path("kubectl")
+    if not kubectl.exists() or not kubeconfig.exists():
+        return False
+    return attempt([kubectl, f"--kubeconfig={kubeconfig}", "--request-timeout=5s", *words]).returncode == 0
+
+
+def _cluster() -> LocalCluster:
+    return LocalCluster(kubeconfig=_folders().kubeconfig("admin"), bridge_ip=network.BRIDGE_IP, logs=_folders().logs)
+
+
+def _folders() -> Folders:
+    return Folders(run=state.run_dir())
+
+
+def _node(name: str, written: State) -> Node:
+    if name not in written.nodes:
+        raise StartFailed(f"No node named {name!r}; known: {', '.join(sorted(written.nodes))}.")
+    return Node(name=name, ip=written.nodes[name].ip, folders=_folders())
+
+
+def _written() -> State:
+    written = state.read()
+    if written is None:
+        raise StartFailed(f"Expected a running cluster, found no state in {state.run_dir()}.")
+    return written

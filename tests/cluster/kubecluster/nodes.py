@@ -1,0 +1,230 @@
+"""A real node: a containerd and a kubelet of its own, in folders of its own.
+
+Nodes cannot share one containerd: a kubelet kills the containers of pods that it does not know.
+"""
+
+import json
+import shutil
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubecluster import binaries, certificates, daemons, mounts, network
+from kubecluster.commands import run
+from kubecluster.controlplane import CLUSTER_DOMAIN, SERVER, Folders
+from kubecluster.images import PAUSE_IMAGE
+
+KUBELET_PORT = 10250
+
+
+@dataclass(frozen=True)
+class Node:
+    """The files and command lines of one node."""
+
+    name: str
+    ip: str
+    folders: Folders
+
+    @property
+    def folder(self) -> Path:
+        """Everything that this node writes."""
+        return self.folders.run / self.name
+
+    @property
+    def socket(self) -> Path:
+        """The socket of containerd."""
+        return self.folder / "containerd.sock"
+
+    @property
+    def containerd_daemon(self) -> str:
+        """The name of this node's containerd among the daemons."""
+        return f"{self.name}-containerd"
+
+    @property
+    def kubelet_daemon(self) -> str:
+        """The name of this node's kubelet among the daemons."""
+        return f"{self.name}-kubelet"
+
+    def write_files(self, *, taints: Sequence[str]) -> None:
+        """Write certificates and configurations."""
+        network_folder = self.folder / "cni"
+        network_folder.mkdir(parents=True, exist_ok=True)
+        (network_folder / "10-bridge.conflist").write_text(json.dumps(_pod_network(self.folders.run / "addresses"), indent=1))
+        (self.folder / "containerd.toml").write_text(_containerd_configuration(self))
+        serving, client = f"{self.name}-serving", f"{self.name}-client"
+        pki = self.folders.pki
+        certificates.sign_server(pki, name=serving, addresses=[self.ip], dns_names=[self.name])
+        certificates.sign_client(pki, name=client, user=f"system:node:{self.name}", group="system:nodes")
+        certificates.write_kubeconfig(pki, name=client, server=SERVER, target=self.folders.kubeconfig(client))
+        (self.folder / "kubelet.json").write_text(json.dumps(_kubelet_configuration(self, taints=taints), indent=1))
+
+    def containerd(self) -> list[str | Path]:
+        """The command line of containerd."""
+        return ["containerd", "--config", self.folder / "containerd.toml"]
+
+    def kubelet(self) -> list[str | Path]:
+        """The command line of kubelet."""
+        return [
+            binaries.path("kubelet"),
+            f"--config={self.folder / 'kubelet.json'}",
+            f"--kubeconfig={self.folders.kubeconfig(f'{self.name}-client')}",
+            f"--root-dir={self.folder / 'kubelet'}",
+            f"--cert-dir={self.folders.pki}",
+            f"--hostname-override={self.name}",
+            f"--node-ip={self.ip}",
+        ]
+
+    def import_image(self, archive: Path, *, name: str) -> None:
+        """Unpack an image into this node, under the name that pods will use."""
+        containerd = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io"]
+        run([*containerd, "images", "import", archive], timeout_seconds=600)
+        imported = {full_image_name(tag) for tag in image_names(archive)}
+        if full_image_name(name) not in imported:
+            run([*containerd, "images", "tag", "--force", sorted(imported)[0], full_image_name(name)])
+
+    def kill_containers(self) -> None:
+        """Kill all containers of this node: they outlive containerd, whose records name them."""
+        tasks = self.folder / "state" / "io.containerd.runtime.v2.task" / "k8s.io"
+        for bundle in tasks.iterdir() if tasks.is_dir() else ():
+            daemons.kill_container(bundle.name)
+            _remove_shim_socket(bundle)
+
+    def remove(self) -> None:
+        """Remove the files of this node, once its processes are gone."""
+        mounts.detach_below(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def image_names(archive: Path) -> list[str]:
+    """Return the names in a docker-archive."""
+    with tarfile.open(archive) as tar:
+        member = tar.extractfile("manifest.json")
+        if member is None:
+            raise FileNotFoundError(f"{archive} has no manifest.json: expected a docker-archive.")
+        return [name for image in json.load(member) for name in image["RepoTags"] or []]
+
+
+def full_image_name(name: str) -> str:
+    """Return the name as kubelet asks for it: with a registry, a repository and a tag."""
+    registry, slash, _ = name.partition("/")
+    has_registry = bool(slash) and ("." in registry or ":" in registry or registry == "localhost")
+    if not has_registry:
+        name = f"docker.io/{name}" if slash else f"docker.io/library/{name}"
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+
+
+def _remove_shim_socket(bundle: Path) -> None:
+    # Shims keep their sockets outside the state folder; a killed one does not remove its own.
+    address = bundle / "address"
+    if address.exists():
+        Path(address.read_text().removeprefix("unix://")).unlink(missing_ok=True)
+
+
+def _pod_network(addresses: Path) -> dict[str, object]:
+    # The bridge is made by `network`: with isGateway the plugin would switch on forwarding for the whole machine.
+    addressing = {
+        "type": "host-local",
+        "dataDir": str(addresses),
+        "ranges": [
+            [
+                {
+                    "subnet": network.BRIDGE_RANGE,
+                    "rangeStart": network.FIRST_POD_IP,
+                    "rangeEnd": network.LAST_POD_IP,
+                    "gateway": network.BRIDGE_IP,
+                }
+            ]
+        ],
+        "routes": [{"dst": "0.0.0.0/0", "gw": network.BRIDGE_IP}],
+    }
+    bridge = {"type": "bridge", "bridge": network.BRIDGE, "isGateway": False, "ipMasq": False, "hairpinMode": True, "ipam": addressing}
+    return {"cniVersion": "0.4.0", "name": "dataprep-test", "plugins": [bridge]}
+
+
+def _containerd_configuration(node: Node) -> str:
+    return f"""\
+version = 2
+root = "{node.folder / "containerd"}"
+state = "{node.folder / "state"}"
+oom_score = 0
+disabled_plugins = [
+  "io.containerd.internal.v1.opt",
+  "io.containerd.snapshotter.v1.aufs",
+  "io.containerd.snapshotter.v1.btrfs",
+  "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.zfs",
+]
+
+[grpc]
+  address = "{node.socket}"
+
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{PAUSE_IMAGE}"
+  stream_server_address = "127.0.0.1"
+  stream_server_port = "0"
+  # Without CAP_SYS_RESOURCE runc may not lower a score, and dies of it.
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = "/usr/lib/cni"
+  conf_dir = "{node.folder / "cni"}"
+
+[plugins."io.containerd.grpc.v1.cri".containerd]
+  snapshotter = "overlayfs"
+  default_runtime_name = "runc"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+  Root = "{node.folder / "runc"}"
+  SystemdCgroup = false
+"""
+
+
+def _kubelet_configuration(node: Node, *, taints: Sequence[str]) -> dict[str, object]:
+    pki = node.folders.pki
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": node.ip,
+        "port": KUBELET_PORT,
+        "healthzBindAddress": node.ip,
+        "tlsCertFile": str(pki / f"{node.name}-serving.crt"),
+        "tlsPrivateKeyFile": str(pki / f"{node.name}-serving.key"),
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(pki / "ca.crt")},
+        },
+        "authorization": {"mode": "Webhook"},
+        "containerRuntimeEndpoint": f"unix://{node.socket}",
+        "podLogsDir": str(node.folder / "pods"),
+        "clusterDNS": [network.BRIDGE_IP],
+        "clusterDomain": CLUSTER_DOMAIN,
+        "resolvConf": "",
+        "registerWithTaints": [_taint(text) for text in taints],
+        # What kubelet may not do on a machine that is not its own.
+        "cgroupDriver": "cgroupfs",
+        "cgroupsPerQOS": False,
+        "enforceNodeAllocatable": [],
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "oomScoreAdj": 0,
+        "makeIPTablesUtilChains": False,
+        # The disk belongs to the machine too: a full one must not evict pods, and images must stay.
+        "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
+        "imageGCHighThresholdPercent": 100,
+        "registryPullQPS": 0,
+        "nodeStatusUpdateFrequency": "4s",
+        "nodeLeaseDurationSeconds": 20,
+        "maxPods": 250,
+    }
+
+
+def _taint(text: str) -> dict[str, str]:
+    name, _, effect = text.rpartition(":")
+    key, _, value = name.partition("=")
+    return {"key": key, "value": value, "effect": effect}

@@ -1,0 +1,21 @@
+"""What a person at a shell reads: progress with the seconds since the start of the process, and results.
+
+Progress goes to standard error, so that commands whose output is read (`kubeconfig`, `status`) stay clean.
+"""
+
+import sys
+import time
+
+_started = time.monotonic()
+
+
+def report(line: str) -> None:
+    """Write one line of progress."""
+    sys.stderr.write(f"[{time.monotonic() - _started:5.1f} s] {line}\n")
+    sys.stderr.flush()
+
+
+def show(text: str) -> None:
+    """Write a result."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

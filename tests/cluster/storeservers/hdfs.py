@@ -1,0 +1,460 @@
+"""A real HDFS: one NameNode and its DataNodes, from the jars of Maven Central.
+
+`HdfsCluster` reads and writes over WebHDFS, so that tests can look at what was written with other eyes than the
+client that wrote it.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+from xml.sax.saxutils import escape
+
+from storeservers import cache
+from storeservers.processes import (
+    Lifetime,
+    ServerFailed,
+    ServerProcess,
+    free_ports,
+    wait_until,
+)
+
+_POM = Path(__file__).parents[1] / "java" / "hdfs" / "pom.xml"
+_NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+_DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
+_JVM = (
+    "java",
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Djava.net.preferIPv4Stack=true",
+    # WebHDFS proxies its classes with cglib; without this every call of it is answered with a 500.
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+)
+_LOG4J = """\
+log4j.rootLogger=INFO,stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n
+"""
+# Not the product's time-outs: how long a loaded machine may take until a test gives up.
+_READY_SECONDS = 120.0
+_ANSWER_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class HdfsEntry:
+    """A file or folder as the NameNode knows it."""
+
+    path: str
+    is_folder: bool
+    size: int
+    replication: int
+    block_size: int
+    permission: str
+    owner: str
+    group: str
+
+
+class WebHdfsError(RuntimeError):
+    """WebHDFS refused; `exception` is the Java class's short name, such as AccessControlException."""
+
+    def __init__(self, message: str, *, status: int, exception: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.exception = exception
+
+
+def jars() -> Path:
+    """Return the folder of the jars; the first call on a machine fetches them."""
+    return cache.entry(f"hdfs-{cache.key_of(_POM)}", _copy_jars)
+
+
+def _copy_jars(into: Path) -> None:
+    cache.build(
+        [
+            "mvn", "-q", "-B", "-f", str(_POM),
+            "dependency:copy-dependencies", f"-DoutputDirectory={into}", "-DincludeScope=runtime",
+        ],
+        cwd=into,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _DataNode:
+    number: int
+    port: int
+    http_port: int
+    ipc_port: int
+
+    @property
+    def name(self) -> str:
+        return f"datanode-{self.number}"
+
+
+class HdfsCluster:
+    """A NameNode and DataNodes on one address; `with` starts and stops them.
+
+    The super user is the user who runs the tests unless another is named, so that clients in the tests' own process
+    may write anywhere. Permissions are checked for everybody else.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        host: str = "127.0.0.1",
+        datanodes: int = 2,
+        user: str | None = None,
+        lifetime: Lifetime = Lifetime.WITH_STARTER,
+    ) -> None:
+        self.run_dir = run_dir.absolute()
+        self.host = host
+        self.user = user or getpass.getuser()
+        self._lifetime = lifetime
+        self.port, self.http_port, *ports = free_ports(host, count=2 + 3 * datanodes)
+        self._datanodes = [_DataNode(number, *ports[3 * number : 3 * number + 3]) for number in range(datanodes)]
+        self._processes: dict[str, ServerProcess] = {}
+
+    @property
+    def uri(self) -> str:
+        """The file system's address for clients, without a path."""
+        return f"hdfs://{self.host}:{self.port}"
+
+    @property
+    def http_address(self) -> str:
+        """Host and port of the NameNode's web pages, its JMX and WebHDFS."""
+        return f"{self.host}:{self.http_port}"
+
+    @property
+    def processes(self) -> Sequence[ServerProcess]:
+        """The servers that have been started and not stopped."""
+        return list(self._processes.values())
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # -- servers ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Format the NameNode when it is new, start everything, wait until files can be written."""
+        try:
+            self.launch()
+            self.wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def launch(self) -> None:
+        """Start everything and don't wait, so that other servers can start meanwhile."""
+        if not self._name_folder.exists():
+            self._format()
+        self._launch_namenode()
+        for datanode in self._datanodes:
+            self._launch_datanode(datanode)
+
+    def wait_until_ready(self) -> None:
+        """Wait until the NameNode has left safe mode and knows every DataNode."""
+        namenode = self._processes["namenode"]
+        namenode.wait_until(lambda: self._is_operational(datanodes=len(self._datanodes)), seconds=_READY_SECONDS)
+
+    def stop(self) -> None:
+        """End all servers; their data stay in the run folder."""
+        while self._processes:
+            # Nothing is written after the tests: no reason to let a DataNode say goodbye for seconds.
+            self._processes.popitem()[1].kill()
+
+    def kill_namenode(self) -> None:
+        """End the NameNode as a power failure would."""
+        self._processes.pop("namenode").kill()
+
+    def start_namenode(self) -> None:
+        """Start the NameNode again, on its old address and data, and wait until all running DataNodes are back.
+
+        That takes some 13 s, because a DataNode sleeps 5 s between its attempts to find a NameNode.
+        """
+        self._launch_namenode()
+        datanodes = len(self._processes) - 1
+        namenode = self._processes["namenode"]
+        namenode.wait_until(lambda: self._is_operational(datanodes=datanodes), seconds=_READY_SECONDS)
+        # A DataNode counts as alive before it has told which blocks it holds; until then their files can't be read.
+        namenode.wait_until(self._is_healthy, seconds=_READY_SECONDS)
+
+    def kill_datanode(self, number: int) -> None:
+        """End one DataNode as a power failure would; the NameNode takes it for dead some 16 s later."""
+        self._processes.pop(self._datanodes[number].name).kill()
+
+    def start_datanode(self, number: int) -> None:
+        """Start a DataNode again, on its old address and data; see `wait_for_live_datanodes`."""
+        self._launch_datanode(self._datanodes[number])
+
+    def live_datanodes(self) -> list[str]:
+        """Return host and port of each DataNode that the NameNode takes for alive."""
+        return sorted(json.loads(self._bean("NameNodeInfo")["LiveNodes"]))
+
+    def wait_for_live_datanodes(self, count: int, *, seconds: float = _READY_SECONDS) -> None:
+        """Wait until the NameNode takes exactly so many DataNodes for alive."""
+        wait_until(
+            lambda: len(self.live_datanodes()) == count,
+            seconds=seconds,
+            what=f"{count} live DataNodes at {self.http_address}",
+        )
+
+    # -- files --------------------------------------------------------------------------------------------------
+
+    def ls(self, path: str) -> list[HdfsEntry]:
+        """Return a folder's entries, or the one entry of a file."""
+        answer = self._call("GET", path, "LISTSTATUS")
+        return [_entry(path, status) for status in answer["FileStatuses"]["FileStatus"]]
+
+    def stat(self, path: str) -> HdfsEntry:
+        """Return one file or folder."""
+        return _entry(path, self._call("GET", path, "GETFILESTATUS")["FileStatus"])
+
+    def files(self, path: str) -> list[HdfsEntry]:
+        """Return all files below a folder."""
+        found: list[HdfsEntry] = []
+        for each in self.ls(path):
+            found += self.files(each.path) if each.is_folder else [each]
+        return found
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a file or folder of this name."""
+        try:
+            self.stat(path)
+        except WebHdfsError as exc:
+            if exc.status == 404:
+                return False
+            raise
+        return True
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content."""
+        place = self._call("GET", path, "OPEN", noredirect="true")["Location"]
+        return _send_to_datanode("GET", _ascii_url(place))
+
+    def write(self, path: str, content: bytes) -> None:
+        """Make or replace a file."""
+        place = self._call("PUT", path, "CREATE", overwrite="true", noredirect="true")["Location"]
+        _send_to_datanode("PUT", _ascii_url(place), content)
+
+    def mkdirs(self, path: str, *, owner: str | None = None, permission: str = "755") -> None:
+        """Make a folder and those above it; the innermost gets the owner and exactly this permission."""
+        self._call("PUT", path, "MKDIRS")
+        self.set_permission(path, permission)
+        if owner is not None:
+            self.set_owner(path, owner)
+
+    def set_permission(self, path: str, permission: str) -> None:
+        """Set the permission bits, in octal digits such as 700."""
+        self._call("PUT", path, "SETPERMISSION", permission=permission)
+
+    def set_owner(self, path: str, owner: str) -> None:
+        """Give a file or folder to a user."""
+        self._call("PUT", path, "SETOWNER", owner=owner)
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all in it."""
+        self._call("DELETE", path, "DELETE", recursive="true")
+
+    # -- clients ------------------------------------------------------------------------------------------------
+
+    def client_configuration(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the contents of core-site.xml and hdfs-site.xml for a client, by file name."""
+        return {
+            "core-site.xml": site_xml({"fs.defaultFS": self.uri}),
+            "hdfs-site.xml": site_xml({"dfs.client.use.datanode.hostname": "true", **(extra or {})}),
+        }
+
+    def write_client_configuration(self, folder: Path, extra: Mapping[str, str] | None = None) -> None:
+        """Write the client's configuration into a folder, for HADOOP_CONF_DIR."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in self.client_configuration(extra).items():
+            (folder / name).write_text(content)
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    @property
+    def _name_folder(self) -> Path:
+        return self.run_dir / "data" / "namenode"
+
+    def _format(self) -> None:
+        formatting = ServerProcess.start(
+            "namenode format",
+            [*self._java("namenode", self._namenode_settings()), _NAMENODE, "-format", "-nonInteractive", "-force"],
+            log=self.run_dir / "logs" / "format.log",
+            environment={"HADOOP_USER_NAME": self.user},
+            lifetime=Lifetime.WITH_STARTER,
+        )
+        wait_until(lambda: not formatting.running, seconds=_READY_SECONDS, what="the NameNode is formatted")
+        # Formatting ends with 0 in some failures too, so look at what it made.
+        if not (self._name_folder / "current" / "VERSION").exists():
+            raise ServerFailed(f"The NameNode could not be formatted:\n{formatting.last_words()}")
+
+    def _launch_namenode(self) -> None:
+        self._launch("namenode", settings=self._namenode_settings(), main_class=_NAMENODE)
+
+    def _launch_datanode(self, datanode: _DataNode) -> None:
+        self._launch(datanode.name, settings=self._datanode_settings(datanode), main_class=_DATANODE)
+
+    def _launch(self, name: str, *, settings: Mapping[str, str], main_class: str) -> None:
+        self._processes[name] = ServerProcess.start(
+            name,
+            [*self._java(name, settings), main_class],
+            log=self.run_dir / "logs" / f"{name}.log",
+            environment={"HADOOP_USER_NAME": self.user},
+            lifetime=self._lifetime,
+        )
+
+    def _java(self, name: str, settings: Mapping[str, str]) -> list[str]:
+        configuration = self.run_dir / "conf" / name
+        # The servers refuse to start without these folders on the class path, and the jars don't carry them.
+        for web_application in ("hdfs", "datanode"):
+            (configuration / "webapps" / web_application).mkdir(parents=True, exist_ok=True)
+        (configuration / "log4j.properties").write_text(_LOG4J)
+        (configuration / "core-site.xml").write_text(site_xml({"fs.defaultFS": self.uri}))
+        (configuration / "hdfs-site.xml").write_text(site_xml({**self._common_settings(), **settings}))
+        return [*_JVM, "-cp", f"{configuration}:{jars()}/*"]
+
+    def _common_settings(self) -> dict[str, str]:
+        return {
+            "dfs.namenode.rpc-address": f"{self.host}:{self.port}",
+            "dfs.namenode.http-address": self.http_address,
+            "dfs.replication": str(len(self._datanodes)),
+            "dfs.permissions.enabled": "true",
+            # Dead after 2 rechecks of 3 s and 10 heartbeats of 1 s, not after ten minutes.
+            "dfs.heartbeat.interval": "1",
+        }
+
+    def _namenode_settings(self) -> dict[str, str]:
+        return {
+            "dfs.namenode.name.dir": self._name_folder.as_uri(),
+            "dfs.namenode.heartbeat.recheck-interval": "3000",
+            "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+            "dfs.namenode.safemode.extension": "0",
+            "dfs.namenode.safemode.min.datanodes": "1",
+        }
+
+    def _datanode_settings(self, datanode: _DataNode) -> dict[str, str]:
+        return {
+            "dfs.datanode.data.dir": (self.run_dir / "data" / datanode.name).as_uri(),
+            "dfs.datanode.address": f"{self.host}:{datanode.port}",
+            "dfs.datanode.http.address": f"{self.host}:{datanode.http_port}",
+            "dfs.datanode.ipc.address": f"{self.host}:{datanode.ipc_port}",
+            "dfs.datanode.hostname": self.host,
+        }
+
+    def _is_operational(self, *, datanodes: int) -> bool:
+        try:
+            state = self._bean("FSNamesystemState")
+        except (OSError, LookupError, WebHdfsError):
+            return False
+        alive: int = state["NumLiveDataNodes"]
+        return alive >= datanodes and state["FSState"] == "Operational"
+
+    def _is_healthy(self) -> bool:
+        query = urllib.parse.urlencode({"ugi": self.user, "path": "/"})
+        verdict = _send("GET", f"http://{self.http_address}/fsck?{query}")
+        return b"is HEALTHY" in verdict
+
+    # Any: the answers are the server's JSON; each caller picks the fields that it knows.
+    def _bean(self, name: str) -> dict[str, Any]:
+        query = urllib.parse.urlencode({"qry": f"Hadoop:service=NameNode,name={name}"})
+        answer = _send("GET", f"http://{self.http_address}/jmx?{query}")
+        bean: dict[str, Any] = json.loads(answer)["beans"][0]
+        return bean
+
+    def _url(self, path: str, operation: str, **parameters: str) -> str:
+        if not path.startswith("/"):
+            raise ValueError(f"A path in HDFS begins with a slash, got {path!r}.")
+        query = urllib.parse.urlencode({"op": operation, "user.name": self.user, **parameters})
+        return f"http://{self.http_address}/webhdfs/v1{urllib.parse.quote(path)}?{query}"
+
+    def _call(
+        self,
+        method: Literal["GET", "PUT", "DELETE"],
+        path: str,
+        operation: str,
+        **parameters: str,
+    ) -> dict[str, Any]:
+        answer = _send(method, self._url(path, operation, **parameters))
+        result: dict[str, Any] = json.loads(answer) if answer else {}
+        return result
+
+
+def site_xml(settings: Mapping[str, str]) -> str:
+    """Return settings as the content of one of Hadoop's -site.xml files."""
+    properties = "".join(
+        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n" for name, value in settings.items()
+    )
+    return f'<?xml version="1.0"?>\n<configuration>\n{properties}</configuration>\n'
+
+
+def _send(method: str, url: str, body: bytes | None = None) -> bytes:
+    request = urllib.request.Request(url, data=body, method=method)  # noqa: S310  # addresses of our own servers
+    try:
+        with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310
+            content: bytes = answer.read()
+            return content
+    except urllib.error.HTTPError as exc:
+        with exc:
+            raise _refusal(exc, url) from exc
+
+
+def _send_to_datanode(method: str, url: str, body: bytes | None = None) -> bytes:
+    try:
+        return _send(method, url, body)
+    except WebHdfsError as exc:
+        # A DataNode asks the NameNode over a connection that it keeps, and notices only now that the NameNode has
+        # been started again since.
+        if exc.exception != "EOFException":
+            raise
+        return _send(method, url, body)
+
+
+def _ascii_url(url: str) -> str:
+    # The NameNode names a DataNode's address with the path's letters as they are.
+    return urllib.parse.quote(url, safe=":/?&=%+,;@")
+
+
+def _refusal(error: urllib.error.HTTPError, url: str) -> WebHdfsError:
+    try:
+        remote = json.loads(error.read())["RemoteException"]
+    except (ValueError, LookupError):
+        remote = {"exception": "unknown", "message": error.reason}
+    return WebHdfsError(
+        f"{error.code} {remote['exception']} for {url}: {remote['message']}",
+        status=error.code,
+        exception=remote["exception"],
+    )
+
+
+def _entry(path: str, status: Mapping[str, Any]) -> HdfsEntry:
+    suffix = status["pathSuffix"]
+    return HdfsEntry(
+        path=f"{path.rstrip('/')}/{suffix}" if suffix else path,
+        is_folder=status["type"] == "DIRECTORY",
+        size=status["length"],
+        replication=status["replication"],
+        block_size=status["blockSize"],
+        permission=status["permission"],
+        owner=status["owner"],
+        group=status["group"],
+    )

@@ -1,0 +1,254 @@
+"""Starts the fake in a process of its own, and turns its controls."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from storeservers.oss.controls import PREFIX, Fault, LoggedRequest
+from storeservers.oss.signatures import AccessKey
+from storeservers.processes import (
+    Lifetime,
+    ServerProcess,
+    accepts_connections,
+    free_ports,
+)
+
+_SOURCES = Path(__file__).parents[2]
+_READY_SECONDS = 60.0
+_ANSWER_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class OssEntry:
+    """An object as the fake knows it."""
+
+    key: str
+    size: int
+    etag: str
+    crc64: int
+    kind: str
+    headers: dict[str, str]
+    path: Path
+    """The file that holds its content."""
+
+
+@dataclass(frozen=True)
+class OssUpload:
+    """A multipart upload that is neither completed nor aborted."""
+
+    key: str
+    upload_id: str
+    part_sizes: dict[int, int]
+
+
+class FakeOss:
+    """A fake of OSS on one address; `with` starts and stops it.
+
+    It speaks the protocol as documented and has never been compared with the real service. Two things differ on
+    purpose: path style works, where real OSS wants virtual hosts, and AppendObject is refused.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        host: str = "127.0.0.1",
+        access_key: str = "test-access-key",
+        secret_key: str = "test-secret-key",  # noqa: S107  # guards nothing but test data
+        region: str = "cn-hangzhou",
+        domain: str = "oss.test",
+        lifetime: Lifetime = Lifetime.WITH_STARTER,
+    ) -> None:
+        self.run_dir = run_dir.absolute()
+        self.host = host
+        self.access_key = access_key
+        self.secret_key = secret_key
+        self.region = region
+        self.domain = domain
+        self._lifetime = lifetime
+        [self.port] = free_ports(host, count=1)
+        [self._control_port] = free_ports("127.0.0.1", count=1)
+        self._process: ServerProcess | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """The server's address for clients."""
+        return f"http://{self.host}:{self.port}"
+
+    @property
+    def control_address(self) -> str:
+        """The address of the control interface, for this machine only."""
+        return f"http://127.0.0.1:{self._control_port}{PREFIX}"
+
+    @property
+    def process(self) -> ServerProcess:
+        """The running server."""
+        if self._process is None:
+            raise RuntimeError("The OSS fake is not running; call start() first.")
+        return self._process
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # -- server -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the fake, on its old objects if it ran before, and wait until it answers.
+
+        Of the controls only the first key is there after a start.
+        """
+        try:
+            self.launch()
+            self.wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def launch(self) -> None:
+        """Start the fake and don't wait."""
+        state = self.run_dir / "state.json"
+        state.unlink(missing_ok=True)
+        self._process = ServerProcess.start(
+            "fake OSS",
+            [
+                *(sys.executable, "-m", "storeservers.oss"),
+                *("--host", self.host, "--port", str(self.port), "--control-port", str(self._control_port)),
+                *("--dir", str(self.run_dir / "data"), "--state", str(state)),
+                *("--region", self.region, "--domain", self.domain),
+            ],
+            log=self.run_dir / "logs" / "oss.log",
+            environment={"PYTHONPATH": str(_SOURCES)},
+            lifetime=self._lifetime,
+        )
+
+    def wait_until_ready(self) -> None:
+        """Wait until the fake answers, and let the first key in."""
+        state = self.run_dir / "state.json"
+        self.process.wait_until(lambda: state.exists() and accepts_connections(self.host, self.port), seconds=_READY_SECONDS)
+        self.add_key(AccessKey(self.access_key, self.secret_key))
+
+    def stop(self) -> None:
+        """End the fake as a power failure would; its objects stay in the run folder."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    # -- controls -----------------------------------------------------------------------------------------------
+
+    def make_bucket(self, bucket: str, *, versioning: str | None = None) -> None:
+        """Make a bucket; versioning is None, Enabled or Suspended, of which the fake keeps only the consequences.
+
+        With versioning on or suspended, the header that forbids overwriting has no effect.
+        """
+        self._command("buckets", {"name": bucket, "versioning": versioning})
+
+    def add_key(self, key: AccessKey) -> None:
+        """Let a key in, or change its secret, token and rights. Denied actions may have wildcards: `oss:List*`."""
+        self._command("keys", {**asdict(key), "denied": sorted(key.denied)})
+
+    def deny(self, *actions: str) -> None:
+        """Take these rights from the first key; without actions, give all rights back."""
+        self.add_key(AccessKey(self.access_key, self.secret_key, denied=frozenset(actions)))
+
+    def remove_key(self, access_key: str) -> None:
+        """Let a key in no more."""
+        self._command("keys/remove", {"access_key": access_key})
+
+    def inject(self, fault: Fault) -> None:
+        """Arm a fault for requests to come."""
+        self._command("faults", asdict(fault))
+
+    def faults(self) -> list[Fault]:
+        """Return the faults that have requests left to hit."""
+        return [Fault(**each) for each in self._state("faults")]
+
+    def clear_faults(self) -> None:
+        """Disarm all faults."""
+        self._command("faults/clear", {})
+
+    def requests(self) -> list[LoggedRequest]:
+        """Return the requests since the start or the last clearing."""
+        return [LoggedRequest(**each) for each in self._state("requests")]
+
+    def clear_requests(self) -> None:
+        """Forget the requests so far."""
+        self._command("requests/clear", {})
+
+    # -- what was written ---------------------------------------------------------------------------------------
+
+    def entries(self, bucket: str, prefix: str = "") -> list[OssEntry]:
+        """Return the bucket's objects in order of their keys."""
+        return [
+            OssEntry(
+                key=each["key"],
+                size=each["content"]["size"],
+                etag=each["etag"],
+                crc64=each["content"]["crc64"],
+                kind=each["kind"],
+                headers=each["headers"],
+                path=self.run_dir / "data" / bucket / "content" / each["content"]["name"],
+            )
+            for each in self._state("objects", bucket=bucket)
+            if each["key"].startswith(prefix)
+        ]
+
+    def keys(self, bucket: str, prefix: str = "") -> list[str]:
+        """Return the bucket's keys in order."""
+        return [each.key for each in self.entries(bucket, prefix)]
+
+    def read(self, bucket: str, key: str) -> bytes:
+        """Return an object's content, read from the disk."""
+        for entry in self.entries(bucket, key):
+            if entry.key == key:
+                return entry.path.read_bytes()
+        raise FileNotFoundError(f"oss://{bucket}/{key}")
+
+    def write(self, bucket: str, key: str, content: bytes) -> None:
+        """Make or replace an object, unseen by faults, rights and the log of requests."""
+        query = urlencode({"bucket": bucket, "key": key})
+        self._send("PUT", f"content?{query}", content)
+
+    def uploads(self, bucket: str) -> list[OssUpload]:
+        """Return the multipart uploads that are neither completed nor aborted."""
+        return [
+            OssUpload(
+                key=each["key"],
+                upload_id=each["upload_id"],
+                part_sizes={int(number): size for number, size in each["part_sizes"].items()},
+            )
+            for each in self._state("uploads", bucket=bucket)
+        ]
+
+    # Any: JSON whose shape `controls` defines.
+    def _state(self, name: str, **query: str) -> Any:
+        return self._send("GET", f"{name}?{urlencode(query)}")
+
+    def _command(self, name: str, command: dict[str, Any]) -> None:
+        self._send("POST", name, json.dumps(command).encode())
+
+    def _send(self, method: str, target: str, body: bytes | None = None) -> Any:
+        url = f"{self.control_address}{target}"
+        request = urllib.request.Request(url, data=body, method=method)  # noqa: S310  # the address of our own server
+        try:
+            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310
+                return json.load(answer)
+        except urllib.error.HTTPError as exc:
+            with exc:
+                raise ValueError(json.load(exc)["error"]) from exc

@@ -1,0 +1,268 @@
+"""A real S3 server: versitygw, whose objects are plain files, so that tests see what was written without a client.
+
+moto would be one `pip install` away, but it accepts a wrong secret.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import hmac
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from xml.etree import ElementTree as ET
+
+from storeservers import cache
+from storeservers.processes import (
+    Lifetime,
+    ServerProcess,
+    accepts_connections,
+    free_ports,
+)
+
+_MODULE = Path(__file__).parents[1] / "go" / "versitygw"
+_PACKAGE = "github.com/versity/versitygw/cmd/versitygw"
+_READY_SECONDS = 60.0
+_ANSWER_SECONDS = 60.0
+# versitygw keeps parts of unfinished uploads here, beside the objects.
+_TEMPORARY_FOLDER = ".sgwtmp"
+
+
+class S3Error(RuntimeError):
+    """The server refused; `code` is the S3 error code, such as AccessDenied."""
+
+    def __init__(self, message: str, *, status: int, code: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+@dataclass(frozen=True)
+class S3Upload:
+    """A multipart upload that was neither completed nor aborted."""
+
+    key: str
+    upload_id: str
+
+
+def binary() -> Path:
+    """Return the server's binary; the first call on a machine builds it."""
+    key = cache.key_of(_MODULE / "go.mod", _MODULE / "go.sum")
+    return cache.entry(f"bin-versitygw-{key}", _build) / "versitygw"
+
+
+def _build(into: Path) -> None:
+    cache.build(
+        ["go", "build", "-mod=readonly", "-trimpath", "-o", str(into / "versitygw"), _PACKAGE],
+        cwd=_MODULE,
+    )
+
+
+class S3Server:
+    """An S3 server on one address; `with` starts and stops it. Clients must allow plain http and use path style."""
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        host: str = "127.0.0.1",
+        access_key: str = "test-access-key",
+        secret_key: str = "test-secret-key",  # noqa: S107  # guards nothing but test data
+        region: str = "us-east-1",
+        lifetime: Lifetime = Lifetime.WITH_STARTER,
+    ) -> None:
+        self.run_dir = run_dir.absolute()
+        self.host = host
+        self.access_key = access_key
+        self.secret_key = secret_key
+        self.region = region
+        self._lifetime = lifetime
+        [self.port] = free_ports(host, count=1)
+        self._process: ServerProcess | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """The server's address for clients."""
+        return f"http://{self.host}:{self.port}"
+
+    @property
+    def data_dir(self) -> Path:
+        """The folder that holds a folder per bucket, with a file per object."""
+        return self.run_dir / "data"
+
+    @property
+    def process(self) -> ServerProcess:
+        """The running server."""
+        if self._process is None:
+            raise RuntimeError("The S3 server is not running; call start() first.")
+        return self._process
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # -- server -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the server, on its old data if it ran before, and wait until it answers."""
+        try:
+            self.launch()
+            self.wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def launch(self) -> None:
+        """Start the server and don't wait."""
+        folders = {name: self.run_dir / name for name in ("data", "versions", "iam")}
+        for folder in folders.values():
+            folder.mkdir(parents=True, exist_ok=True)
+        self._process = ServerProcess.start(
+            "versitygw",
+            [
+                str(binary()),
+                *("--port", f"{self.host}:{self.port}", "--region", self.region, "--keep-alive"),
+                *("--iam-dir", str(folders["iam"])),
+                *("posix", "--versioning-dir", str(folders["versions"]), str(folders["data"])),
+            ],
+            log=self.run_dir / "logs" / "versitygw.log",
+            environment={"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key},
+            lifetime=self._lifetime,
+        )
+
+    def wait_until_ready(self) -> None:
+        """Wait until the server accepts connections."""
+        self.process.wait_until(lambda: accepts_connections(self.host, self.port), seconds=_READY_SECONDS)
+
+    def stop(self) -> None:
+        """End the server; its data stay in the run folder."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    # -- administration -----------------------------------------------------------------------------------------
+
+    def make_bucket(self, bucket: str) -> None:
+        """Make an empty bucket."""
+        self.request("PUT", f"/{bucket}")
+
+    def add_user(self, access_key: str, secret_key: str) -> None:
+        """Let another key in; it may do nothing until a bucket's policy says so."""
+        account = (
+            f"<Account><Access>{access_key}</Access><Secret>{secret_key}</Secret><Role>user</Role>"
+            "<UserID>0</UserID><GroupID>0</GroupID><ProjectID>0</ProjectID></Account>"
+        )
+        self.request("PATCH", "/create-user", body=account.encode())
+
+    def set_policy(self, bucket: str, policy: str) -> None:
+        """Replace a bucket's policy, a JSON document; principals are access keys."""
+        self.request("PUT", f"/{bucket}", query={"policy": ""}, body=policy.encode())
+
+    # -- what was written ---------------------------------------------------------------------------------------
+
+    def keys(self, bucket: str, prefix: str = "") -> list[str]:
+        """Return the bucket's keys, read from the disk."""
+        folder = self.data_dir / bucket
+        names = (each.relative_to(folder).as_posix() for each in folder.rglob("*") if each.is_file())
+        return sorted(name for name in names if name.startswith(prefix) and not name.startswith(f"{_TEMPORARY_FOLDER}/"))
+
+    def read(self, bucket: str, key: str) -> bytes:
+        """Return an object's content, read from the disk."""
+        return (self.data_dir / bucket / key).read_bytes()
+
+    def write(self, bucket: str, key: str, content: bytes) -> None:
+        """Make or replace an object."""
+        self.request("PUT", f"/{bucket}/{key}", body=content)
+
+    def uploads(self, bucket: str) -> list[S3Upload]:
+        """Return the multipart uploads that are neither completed nor aborted."""
+        answer = _parsed(self.request("GET", f"/{bucket}", query={"uploads": ""}))
+        return [
+            S3Upload(key=each.findtext("{*}Key") or "", upload_id=each.findtext("{*}UploadId") or "")
+            for each in answer.iterfind("{*}Upload")
+        ]
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> bytes:
+        """Send one request with the server's own key and return the answer's body."""
+        request = urllib.request.Request(  # noqa: S310  # the address of our own server
+            f"{self.endpoint}{urllib.parse.quote(path)}?{_canonical_query(query or {})}",
+            data=body,
+            method=method,
+            headers=self._signed_headers(method=method, path=path, query=query or {}, body=body),
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310
+                content: bytes = answer.read()
+                return content
+        except urllib.error.HTTPError as exc:
+            with exc:
+                raise _refusal(exc, what=f"{method} {path}") from exc
+
+    def _signed_headers(
+        self,
+        *,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+    ) -> dict[str, str]:
+        time = dt.datetime.now(dt.UTC).strftime("%Y%m%dT%H%M%SZ")
+        scope = f"{time[:8]}/{self.region}/s3/aws4_request"
+        payload_digest = hashlib.sha256(body).hexdigest()
+        headers = {
+            "host": f"{self.host}:{self.port}",
+            "x-amz-content-sha256": payload_digest,
+            "x-amz-date": time,
+        }
+        names = ";".join(headers)
+        canonical_headers = "".join(f"{name}:{value}\n" for name, value in headers.items())
+        canonical_request = "\n".join([method, urllib.parse.quote(path), _canonical_query(query), canonical_headers, names, payload_digest])
+        request_digest = hashlib.sha256(canonical_request.encode()).hexdigest()
+        key = f"AWS4{self.secret_key}".encode()
+        for part in scope.split("/"):
+            key = _hmac(key, part)
+        signature = _hmac(key, f"AWS4-HMAC-SHA256\n{time}\n{scope}\n{request_digest}").hex()
+        authorization = f"AWS4-HMAC-SHA256 Credential={self.access_key}/{scope}, SignedHeaders={names}, Signature={signature}"
+        return {**headers, "authorization": authorization}
+
+
+def _parsed(document: bytes) -> ET.Element:
+    return ET.fromstring(document)  # noqa: S314  # written by our own server
+
+
+def _canonical_query(query: Mapping[str, str]) -> str:
+    return urllib.parse.urlencode(sorted(query.items()), quote_via=urllib.parse.quote)
+
+
+def _hmac(key: bytes, text: str) -> bytes:
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()
+
+
+def _refusal(error: urllib.error.HTTPError, *, what: str) -> S3Error:
+    body = error.read()
+    try:
+        code = _parsed(body).findtext("{*}Code") or "unknown"
+    except ET.ParseError:
+        code = "unknown"
+    return S3Error(f"{what}: {error.code} {code}: {body.decode(errors='replace')}", status=error.code, code=code)

@@ -1,0 +1,54 @@
+"""For people: the cluster with the operator and the stores, up and down (`make cluster-up`, `make cluster-down`, `make image`)."""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import kubecluster
+from workbench.installation import CONVERTER_IMAGE, OPERATOR_IMAGE, TAG, Installation, build, build_and_load
+
+STORES = Path("/var/tmp/dataprep-test-stores")  # noqa: S108  # one place for one machine, as the cluster has
+
+
+def main() -> int:
+    """Runs one command."""
+    parser = argparse.ArgumentParser(prog="python -m workbench", description=__doc__)
+    parser.add_argument("command", choices=["images", "up", "down"])
+    command = parser.parse_args().command
+    return {"images": _images, "up": _up, "down": _down}[command]()
+
+
+def _images() -> int:
+    for image, archive in build().items():
+        sys.stdout.write(f"{image}:{TAG}  docker-archive:{archive}\n")
+    return 0
+
+
+def _up() -> int:
+    cluster = kubecluster.up()
+    build_and_load(cluster)
+    Installation(cluster).install()
+    host = cluster.bridge_ip or "127.0.0.1"
+    subprocess.run([sys.executable, "-m", "storeservers", "up", "--host", host, "--dir", str(STORES)], check=True)
+    sys.stdout.write(
+        f"\nThe cluster is up, with {OPERATOR_IMAGE}:{TAG} in dataprep-system and {CONVERTER_IMAGE}:{TAG} for the pods.\n"
+        f"  export KUBECONFIG={cluster.kubeconfig}\n"
+        "  kubectl get dataprepjobs --all-namespaces\n"
+        f"HDFS, S3 and the OSS fake listen on {host}; addresses and keys are in {STORES / 'servers.json'}.\n"
+        "make cluster-down ends all of it.\n"
+    )
+    return 0
+
+
+def _down() -> int:
+    if (STORES / "servers.json").exists():
+        subprocess.run([sys.executable, "-m", "storeservers", "down", "--dir", str(STORES)], check=True)
+    running = kubecluster.attach()
+    if running is not None:
+        running.down()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

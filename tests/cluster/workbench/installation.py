@@ -1,0 +1,96 @@
+"""The operator, installed from its chart with the images built from the Dockerfile."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kubecluster import Cluster, build_image
+from kubecluster.commands import run
+
+ROOT = Path(__file__).resolve().parents[3]
+CHART = ROOT / "charts" / "dataprep-operator"
+TAG = "test"
+OPERATOR_IMAGE, CONVERTER_IMAGE = "dataprep-operator", "dataprep-converter"
+_INPUTS = {
+    "operator": ["Dockerfile", "pyproject.toml", "requirements/operator.txt", "api", "operator"],
+    "converter": ["Dockerfile", "pyproject.toml", "requirements/converter.txt", "api", "converter"],
+}
+
+
+def build() -> dict[str, Path]:
+    """Builds both images, when their inputs changed; docker-archives by image name."""
+    return {
+        image: build_image(dockerfile=ROOT / "Dockerfile", context=ROOT, tag=f"{image}:{TAG}", target=target, inputs=_INPUTS[target])
+        for target, image in (("operator", OPERATOR_IMAGE), ("converter", CONVERTER_IMAGE))
+    }
+
+
+def build_and_load(cluster: Cluster) -> None:
+    """Builds both images and makes them known to the nodes."""
+    for image, archive in build().items():
+        cluster.load_image(archive, f"{image}:{TAG}")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One release of the chart."""
+
+    cluster: Cluster
+    namespace: str = "dataprep-system"
+    release: str = "dataprep"
+
+    def helm(self, *words: str, timeout_seconds: float = 180) -> str:
+        """Helm in the release's namespace."""
+        return run([self.cluster.helm, f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={self.namespace}", *words], timeout_seconds=timeout_seconds)
+
+    def install(self, values: Mapping[str, Any] | None = None) -> None:
+        """`helm upgrade --install --wait` with the test's images; `values` are laid over them."""
+        images = {"operator": OPERATOR_IMAGE, "converter": CONVERTER_IMAGE}
+        given = {"image": {name: {"repository": image, "tag": TAG, "pullPolicy": "IfNotPresent"} for name, image in images.items()}}
+        merged = json.dumps(_over(given, values or {}))
+        self.helm("upgrade", "--install", self.release, str(CHART), "--create-namespace", "--take-ownership", "--wait", "--timeout=120s", f"--set-json={_as_set(merged)}")
+
+    def uninstall(self) -> None:
+        """Removes the release; the CRD stays, as it would for a user."""
+        self.helm("uninstall", self.release, "--wait", "--ignore-not-found")
+
+    def pods(self) -> list[dict[str, Any]]:
+        """The operator's pods that are not being deleted."""
+        found = self.cluster.kubectl("--namespace", self.namespace, "get", "pods", "--selector=app.kubernetes.io/name=dataprep-operator", "--output=json")
+        return [pod for pod in json.loads(found)["items"] if not pod["metadata"].get("deletionTimestamp")]
+
+    def logs(self) -> str:
+        """What the operator printed."""
+        return "\n".join(self.cluster.kubectl("--namespace", self.namespace, "logs", pod["metadata"]["name"], "--tail=-1") for pod in self.pods())
+
+    def kill(self) -> None:
+        """Ends the operator as a power failure would: no grace, no goodbye. Its Deployment starts another one."""
+        for pod in self.pods():
+            self.cluster.kubectl("--namespace", self.namespace, "delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
+
+    def wait_ready(self, *, seconds: float = 90) -> None:
+        """Waits until the Deployment has its replicas."""
+        self.cluster.kubectl("--namespace", self.namespace, "rollout", "status", "deployment", f"--timeout={seconds:.0f}s", timeout_seconds=seconds + 10)
+
+    def wait_gone(self, names: set[str], *, seconds: float = 60) -> None:
+        """Waits until none of these pods is left."""
+        deadline = time.monotonic() + seconds
+        while names & {pod["metadata"]["name"] for pod in self.pods()}:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{names} are still there after {seconds:.0f} s")
+            time.sleep(0.2)
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        merged[key] = _over(merged[key], value) if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping) else value
+    return merged
+
+
+def _as_set(document: str) -> str:
+    """Helm's --set-json takes `key=json` pairs."""
+    return ",".join(f"{key}={json.dumps(value)}" for key, value in json.loads(document).items())

@@ -1,0 +1,117 @@
+"""DataPrepJobs on the cluster: apply, watch, read what became of them."""
+
+import copy
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubecluster import Cluster
+
+Document = dict[str, Any]
+Documents = list[Document]
+Events = list[tuple[str, str]]
+
+
+class JobNotAsExpected(AssertionError):
+    """A job did not reach the awaited state; the message holds its status, its pods and the operator's last words."""
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """One namespace of the cluster, for one test."""
+
+    cluster: Cluster
+    name: str
+
+    def kubectl(self, *words: str, stdin: str | None = None, timeout_seconds: float = 120) -> str:
+        """kubectl in this namespace."""
+        return self.cluster.kubectl("--namespace", self.name, *words, stdin=stdin, timeout_seconds=timeout_seconds)
+
+    def apply(self, *documents: Mapping[str, Any]) -> str:
+        """Applies the documents with strict field validation."""
+        text = "\n---\n".join(json.dumps(document) for document in documents)
+        return self.kubectl("apply", "--validate=strict", "--filename=-", stdin=text)
+
+    def get(self, kind: str, name: str) -> Document:
+        """One object."""
+        found: Document = json.loads(self.kubectl("get", kind, name, "--output=json"))
+        return found
+
+    def all(self, kind: str, *, selector: str = "") -> Documents:
+        """All objects of a kind."""
+        items: Documents = json.loads(self.kubectl("get", kind, f"--selector={selector}", "--output=json"))["items"]
+        return items
+
+    def job(self, name: str) -> Document:
+        """One DataPrepJob."""
+        return self.get("dataprepjob", name)
+
+    def status(self, name: str) -> Document:
+        """A DataPrepJob's status, empty before the first."""
+        found: Document = self.job(name).get("status", {})
+        return found
+
+    def pods(self, job: str, *, step: str = "") -> Documents:
+        """A DataPrepJob's pods, of one step or all."""
+        return self.all("pods", selector=f"dataprep.io/job={job}" + (f",dataprep.io/step={step}" if step else ""))
+
+    def events(self, job: str) -> Events:
+        """(reason, message) of the events on a DataPrepJob, oldest first."""
+        found = json.loads(self.kubectl("get", "events", f"--field-selector=involvedObject.kind=DataPrepJob,involvedObject.name={job}", "--output=json"))
+        items = sorted(found["items"], key=lambda item: item["metadata"]["creationTimestamp"])
+        return [(item["reason"], item["message"]) for item in items]
+
+    def wait(self, name: str, until: Callable[[Document], bool], *, what: str, seconds: float = 120) -> Document:
+        """Polls the status until it is as awaited. Raises JobNotAsExpected with all that helps to see why not."""
+        deadline = time.monotonic() + seconds
+        while True:
+            status = self.status(name)
+            if until(status):
+                return status
+            if time.monotonic() > deadline:
+                raise JobNotAsExpected(f"{name} was not {what} within {seconds:.0f} s.\n{self.story(name)}")
+            time.sleep(0.3)
+
+    def wait_phase(self, name: str, phase: str, *, seconds: float = 120) -> Document:
+        """Polls until the phase; a terminal phase that is another one ends the waiting at once."""
+
+        def reached(status: Document) -> bool:
+            now = status.get("phase")
+            if now in ("Succeeded", "Failed") and now != phase:
+                raise JobNotAsExpected(f"{name} is {now} instead of {phase}.\n{self.story(name)}")
+            return bool(now == phase)
+
+        return self.wait(name, reached, what=phase, seconds=seconds)
+
+    def story(self, name: str) -> str:
+        """What is known about a job, for a failed test."""
+        parts = [json.dumps(self.status(name), indent=1)]
+        for pod in self.pods(name):
+            state = [status.get("state") for status in pod.get("status", {}).get("containerStatuses", [])]
+            parts.append(f"pod {pod['metadata']['name']} {pod.get('status', {}).get('phase')} {json.dumps(state)}")
+        parts += [f"event {reason}: {message}" for reason, message in self.events(name)]
+        return "\n".join(parts)
+
+
+def condition(status: Document, kind: str) -> Document:
+    """One condition, or an empty document."""
+    return next((c for c in status.get("conditions", []) if c["type"] == kind), {})
+
+
+def example(file: str, **changes: Any) -> Document:
+    """A job of `examples/` with its spec changed: `example(path, name="x", output={...})` replaces whole fields."""
+    with Path(file).open(encoding="utf-8") as text:
+        document: Document = next(d for d in yaml.safe_load_all(text) if d["kind"] == "DataPrepJob")
+    document = copy.deepcopy(document)
+    document["metadata"]["name"] = changes.pop("name", document["metadata"]["name"])
+    for field, value in changes.items():
+        here = document["spec"]
+        *above, last = field.split("__")
+        for part in above:
+            here = here.setdefault(part, {})
+        here[last] = value
+    return document

@@ -1,0 +1,82 @@
+"""The stores beside the cluster: real HDFS and S3 servers, the OSS fake, and a shared folder as a volume."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from storeservers.hdfs import HdfsCluster
+from storeservers.oss import FakeOss
+from storeservers.s3 import S3Server
+from workbench.jobs import Document, Namespace, example
+
+BUCKET = "dataprep-tests"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+@dataclass(frozen=True)
+class Stores:
+    """The servers, on the bridge's address, where pods and tests reach them alike."""
+
+    hdfs: HdfsCluster
+    s3: S3Server
+    oss: FakeOss
+    volume: Path
+    """A folder of the nodes' machine, mounted by pods as a volume."""
+
+    def settings(self) -> list[dict[str, Any]]:
+        """`spec.stores` for all of them."""
+        return [
+            {"uriPrefix": "hdfs://", "user": self.hdfs.user},
+            {"uriPrefix": "s3://", "endpoint": self.s3.endpoint, "region": self.s3.region, "pathStyle": True, "secretRef": {"name": "s3-key"}},
+            {"uriPrefix": "oss://", "endpoint": self.oss.endpoint, "region": "cn-hangzhou", "pathStyle": True, "secretRef": {"name": "oss-key"}},
+        ]
+
+    def secrets(self) -> list[dict[str, Any]]:
+        """The Secrets that the settings name."""
+        keys = {"s3-key": (self.s3.access_key, self.s3.secret_key), "oss-key": (self.oss.access_key, self.oss.secret_key)}
+        return [
+            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"accessKeyId": key, "accessKeySecret": secret}}
+            for name, (key, secret) in keys.items()
+        ]
+
+
+def a_job(stores: Stores, *, name: str, source: str, output: str, **changes: Any) -> Document:
+    """examples/mnist-hdfs.yaml with the tests' addresses."""
+    hdfs = {"replication": 2, "permission": "640"}
+    return example(
+        str(EXAMPLES / "mnist-hdfs.yaml"),
+        **({"name": name, "params": {"input": source, "output": output}, "stores": stores.settings(), "output__hdfs": hdfs} | changes),
+    )
+
+
+def mount(namespace: Namespace, stores: Stores) -> dict[str, Any]:
+    """The shared folder as a claim of this namespace; returns the changes of a job that mount it at /data.
+
+    All nodes are this one machine, so a folder of it is what a NAS is elsewhere.
+    """
+    name = f"shared-{namespace.name}"
+    capacity = {"storage": "10Gi"}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": capacity,
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "",
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": str(stores.volume)},
+            "claimRef": {"name": "shared", "namespace": namespace.name},
+        },
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "shared"},
+        "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": name, "resources": {"requests": capacity}},
+    }
+    namespace.apply(volume, claim)
+    return {
+        "workers__volumes": [{"name": "shared", "persistentVolumeClaim": {"claimName": "shared"}}],
+        "workers__volumeMounts": [{"name": "shared", "mountPath": "/data"}],
+    }

@@ -1,0 +1,73 @@
+"""What all tests share, and the order of a whole run: quick tests first, while the cluster's parts are built in the background."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from kubecluster import Cluster
+
+# Machines that run tests are shared: a deadline would measure the neighbours.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
+
+ROOT = Path(__file__).resolve().parent.parent
+IN_CI = os.environ.get("CI") == "true"
+
+_LAST = ("store", "interop", "cluster")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need nothing first, those on the cluster last."""
+
+    def weight(item: pytest.Item) -> int:
+        return max((number + 1 for number, name in enumerate(_LAST) if item.get_closest_marker(name)), default=0)
+
+    items.sort(key=weight)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parts_built_in_background(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Starts building what the cluster and the servers are made of, when any collected test will need it."""
+    marks = {name for item in request.session.items for name in ("store", "cluster") if item.get_closest_marker(name)}
+    commands = [["storeservers", "build"]] if marks else []
+    if "cluster" in marks:
+        commands.append(["kubecluster", "build"])
+    builds = [
+        subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for command in commands
+    ]
+    yield
+    for build in builds:
+        build.terminate()
+        build.wait()
+
+
+def unavailable(what: str) -> None:
+    """Skips loudly; in CI a missing server is a failure."""
+    if IN_CI:
+        pytest.fail(f"CI must have it: {what}", pytrace=False)
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator["Cluster"]:
+    """The test cluster. One that was running before (`make cluster-up`) is used and left alone."""
+    from kubecluster import ClusterUnavailable, attach, up  # not at the top: quick tests don't need it
+
+    running = attach()
+    if running is not None:
+        yield running
+        return
+    try:
+        started = up()
+    except ClusterUnavailable as exc:
+        unavailable(str(exc))
+        raise
+    yield started
+    started.down()

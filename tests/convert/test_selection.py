@@ -1,0 +1,80 @@
+"""Selection: every rank has one sample, whatever the ranges, the fractions and the shuffle."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep_api.plan import HASH_BLOCK, HashInterval, SplitPlan
+from dataprep_converter.selection import Selection, hashes, mix, permuted
+from dataprep_converter.units import Unit, Units
+
+
+def units(*records: int) -> Units:
+    return Units.of(Unit(root=0, path=f"file-{i}", uri=f"/x/file-{i}", records=n, size=n, pin="p") for i, n in enumerate(records))
+
+
+def split(*ranges: tuple[int, int], interval: HashInterval | None = None, of: Units | None = None) -> SplitPlan:
+    total = sum(b - a for a, b in ranges)
+    plan = SplitPlan(name="train", ranges=list(ranges), hash=interval, records=total, shards=1, template="{split}")
+    if interval is None or of is None:
+        return plan
+    members = Selection(plan, of, shuffle_seed=None)
+    counts = [len(members.members(block)) for block in range(-(-total // HASH_BLOCK))]
+    return plan.model_copy(update={"block_counts": counts, "records": sum(counts)})
+
+
+def all_samples(selection: Selection, records: int, *, size: int = 100) -> list[int]:
+    return [int(sample) for chunk in selection.chunks(0, records, size=size) for sample in chunk]
+
+
+def test_mix_is_splitmix64() -> None:
+    # First outputs of SplitMix64 seeded with 1234567, as published with the generator.
+    seeds = (np.arange(1, 4, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) + np.uint64(1234567)
+    assert mix(seeds).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+
+
+@given(size=st.integers(1, 3000), seed=st.integers(0, 2**53))
+def test_a_shuffle_is_a_permutation(size: int, seed: int) -> None:
+    assert sorted(permuted(np.arange(size), size=size, seed=seed).tolist()) == list(range(size))
+
+
+def test_a_shuffle_depends_on_its_seed_and_not_on_the_chunks() -> None:
+    whole = permuted(np.arange(1000), size=1000, seed=7)
+    assert np.concatenate([permuted(np.arange(a, a + 125), size=1000, seed=7) for a in range(0, 1000, 125)]).tolist() == whole.tolist()
+    assert permuted(np.arange(1000), size=1000, seed=8).tolist() != whole.tolist()
+    assert np.mean(np.abs(whole - np.arange(1000)) < 20) < 0.1
+
+
+@given(cuts=st.lists(st.integers(0, 500), min_size=2, max_size=8, unique=True).map(sorted), seed=st.one_of(st.none(), st.integers(0, 99)))
+def test_ranges_are_walked_in_order_or_shuffled_but_whole(cuts: list[int], seed: int | None) -> None:
+    ranges = [(a, b) for a, b in zip(cuts[::2], cuts[1::2], strict=False)]
+    expected = [sample for a, b in ranges for sample in range(a, b)]
+    found = all_samples(Selection(split(*ranges), units(500), shuffle_seed=seed), len(expected), size=13)
+    assert (found if seed is None else sorted(found)) == expected
+
+
+def test_fractions_share_out_every_sample_once() -> None:
+    source = units(150_000, 1, 40_000)
+    cut = int(0.3 * 2**64)
+    low = split((0, 190_001), interval=HashInterval(seed=5, low=0, high=cut), of=source)
+    high = split((0, 190_001), interval=HashInterval(seed=5, low=cut, high=2**64), of=source)
+    both = [all_samples(Selection(part, source, shuffle_seed=None), part.records, size=5000) for part in (low, high)]
+    assert sorted(both[0] + both[1]) == list(range(190_001))
+    assert both[0] == sorted(both[0])
+    assert abs(low.records / 190_001 - 0.3) < 4 * (0.3 * 0.7 / 190_001) ** 0.5
+
+
+@pytest.mark.parametrize("shuffle_seed", [None, 3])
+def test_any_part_of_a_fraction_can_be_read_alone(shuffle_seed: int | None) -> None:
+    source = units(200_000)
+    part = split((1000, 199_000), interval=HashInterval(seed=1, low=2**63, high=2**64), of=source)
+    whole = all_samples(Selection(part, source, shuffle_seed=shuffle_seed), part.records, size=9999)
+    middle = Selection(part, source, shuffle_seed=shuffle_seed).chunks(part.records // 2, 500, size=77)
+    assert [int(s) for chunk in middle for s in chunk] == whole[part.records // 2 : part.records // 2 + 500]
+
+
+def test_the_hash_depends_on_path_and_row_alone() -> None:
+    here, there = units(10, 10), Units.of([Unit(root=0, path="file-1", uri="s3://b/file-1", records=10, size=3, pin="q")])
+    assert hashes(here, np.arange(10, 20), seed=3).tolist() == hashes(there, np.arange(10), seed=3).tolist()
+    assert hashes(here, np.arange(10), seed=3).tolist() != hashes(here, np.arange(10), seed=4).tolist()

@@ -1,0 +1,116 @@
+"""Splitting: splits and shards over units, as arithmetic."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep_api.plan import SplitPlan
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.selection import Selection
+from dataprep_converter.splitting import divide
+from dataprep_converter.units import Unit, Units
+
+
+def units(**subsets: int) -> Units:
+    return Units.of(
+        Unit(root=0, path=name, uri=f"/x/{name}", records=n, size=n * 100, pin="p", subset=name if name != "all" else "")
+        for name, n in subsets.items()
+    )
+
+
+def a_spec(**fields: Any) -> DataPrepJobSpec:
+    source = {"idx": {"subsets": [{"name": "train", "images": "/x"}]}}
+    return DataPrepJobSpec.model_validate({"source": source, "output": {"uri": "/out"}} | fields)
+
+
+def members(plan: SplitPlan, source: Units) -> list[int]:
+    return [int(s) for chunk in Selection(plan, source, shuffle_seed=None).chunks(0, plan.records, size=1000) for s in chunk]
+
+
+MNIST = {
+    "into": [
+        {"name": "train", "subset": "train"},
+        {"name": "validation", "subset": "train", "first": 5000},
+        {"name": "test", "subset": "test"},
+    ]
+}
+
+
+def test_the_first_records_are_taken_before_the_rest_whatever_the_order_of_the_splits() -> None:
+    plans = divide(a_spec(splits=MNIST), units(train=60_000, test=10_000), bytes_per_record=891, extension="tfrecords")
+    assert [(plan.name, plan.ranges, plan.records) for plan in plans] == [
+        ("train", [(5000, 60_000)], 55_000),
+        ("validation", [(0, 5000)], 5000),
+        ("test", [(60_000, 70_000)], 10_000),
+    ]
+
+
+def test_without_splits_each_subset_is_one() -> None:
+    assert [(p.name, p.records) for p in divide(a_spec(), units(train=3, test=2), bytes_per_record=1, extension="tfrecords")] == [
+        ("train", 3),
+        ("test", 2),
+    ]
+
+
+def test_without_splits_and_subsets_all_is_train() -> None:
+    assert [(p.name, p.records) for p in divide(a_spec(), units(all=7), bytes_per_record=1, extension="tfrecords")] == [("train", 7)]
+
+
+@given(a=st.floats(0, 1), first=st.integers(0, 50), seed=st.integers(0, 9))
+def test_every_sample_is_in_one_split(a: float, first: int, seed: int) -> None:
+    source = units(all=500)
+    splits = {"seed": seed, "into": [{"name": "x", "fraction": a}, {"name": "y", "fraction": 1 - a}, {"name": "z", "first": first}]}
+    plans = divide(a_spec(splits=splits), source, bytes_per_record=1, extension="tfrecords")
+    assert sorted(sample for plan in plans for sample in members(plan, source)) == list(range(500))
+    assert members(plans[2], source) == list(range(first))
+
+
+def test_fractions_of_one_subset_leave_the_other_alone() -> None:
+    source = units(train=1000, test=100)
+    splits = {"into": [{"name": "a", "subset": "train", "fraction": 0.5}, {"name": "b", "subset": "train", "fraction": 0.5}, {"name": "c"}]}
+    plans = divide(a_spec(splits=splits), source, bytes_per_record=1, extension="tfrecords")
+    assert plans[0].records + plans[1].records == 1000
+    assert plans[2].ranges == [(1000, 1100)]
+
+
+def test_an_unknown_subset_is_named_with_the_known_ones() -> None:
+    with pytest.raises(BadSpec, match="takes subset 'tset', which the source does not have \\(it has: train, test\\)"):
+        divide(
+            a_spec(splits={"into": [{"name": "x", "subset": "tset"}]}), units(train=1, test=1), bytes_per_record=1, extension="tfrecords"
+        )
+
+
+@pytest.mark.parametrize(
+    ("shards", "records", "expected"),
+    [
+        pytest.param({"count": 8}, 55_000, 8, id="count"),
+        pytest.param({"count": 8}, 3, 3, id="never an empty shard"),
+        pytest.param({"records": 10_000}, 55_000, 6, id="records"),
+        pytest.param({"targetSize": "10Mi"}, 55_000, 5, id="target size: 49,005,000 bytes"),
+        pytest.param({"targetSize": "1Gi"}, 55_000, 1, id="at least one"),
+        pytest.param({}, 0, 0, id="an empty split has no file"),
+    ],
+)
+def test_the_number_of_shards(shards: dict[str, Any], records: int, expected: int) -> None:
+    spec = a_spec(output={"uri": "/o", "shards": shards})
+    assert divide(spec, units(all=records), bytes_per_record=891, extension="tfrecords")[0].shards == expected
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        pytest.param("data.{ext}", "must contain {split}", id="no split"),
+        pytest.param("{split}.{ext}", "must contain {shard}", id="no shard"),
+        pytest.param("_{split}-{shard}", "may begin with _ or", id="hidden"),
+        pytest.param("../{split}-{shard}", "relative path", id="outside"),
+        pytest.param("{split}-{part}", r"unknown field {part}", id="unknown"),
+    ],
+)
+def test_a_file_name_that_can_not_work_is_refused(template: str, message: str) -> None:
+    spec = a_spec(output={"uri": "/o", "shards": {"count": 2}, "fileName": template}, splits=MNIST)
+    with pytest.raises(BadSpec) as refused:
+        divide(spec, units(train=60_000, test=10_000), bytes_per_record=1, extension="tfrecords")
+    assert message in str(refused.value)

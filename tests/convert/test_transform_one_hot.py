@@ -1,0 +1,41 @@
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dataprep_api.spec import Transform
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.readers import Bad, Batch
+from dataprep_converter.tensors import to_numpy
+from dataprep_converter.transforms.one_hot import OneHotStep
+
+
+def one_hot(column: Any, classes: int) -> Batch:
+    records = pa.record_batch({"_sample": pa.array(range(len(column)), pa.int64()), "y": column})
+    step = OneHotStep(Transform.model_validate({"oneHot": {"columns": ["y"], "numClasses": classes}}), records.schema)
+    done = step.apply(Batch(records=records, bad=[], bytes_in=3))
+    assert done.records.schema.equals(step.schema())
+    return done
+
+
+@pytest.mark.parametrize("dtype", [pa.int64(), pa.uint8()])
+def test_each_class_has_its_place(dtype: pa.DataType) -> None:
+    done = one_hot(pa.array([2, 0], dtype), 3)
+    np.testing.assert_array_equal(to_numpy(done.records.column("y")), np.array([[0, 0, 1], [1, 0, 0]], np.float32))
+
+
+def test_a_class_outside_the_range_makes_its_sample_bad() -> None:
+    done = one_hot(pa.array([12, 9, -1]), 10)
+    assert done.bad == [Bad(0, "y 12 is outside 0..9"), Bad(2, "y -1 is outside 0..9")]
+    assert to_numpy(done.records.column("y"))[0].tolist() == [0.0] * 9 + [1.0]
+
+
+def test_a_sample_without_a_class_is_bad() -> None:
+    assert one_hot(pa.array([None, 1], pa.int64()), 2).bad == [Bad(0, "y has no value")]
+
+
+def test_a_column_of_floats_is_refused_by_name() -> None:
+    schema = pa.schema([("y", pa.float32())])
+    with pytest.raises(BadSpec, match="oneHot takes whole numbers, but the column 'y' is float"):
+        OneHotStep(Transform.model_validate({"oneHot": {"columns": ["y"], "numClasses": 2}}), schema)

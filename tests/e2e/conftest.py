@@ -1,0 +1,88 @@
+"""The cluster with the operator installed and the stores beside it, all real but the OSS fake."""
+
+import json
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kubecluster import Cluster
+from storeservers.hdfs import HdfsCluster
+from storeservers.oss import FakeOss
+from storeservers.s3 import S3Server
+from workbench import installation, mnist
+from workbench.installation import Installation
+from workbench.jobs import Namespace
+from workbench.stores import BUCKET, Stores
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test of this folder is on the cluster."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.cluster)
+
+
+@pytest.fixture(scope="session")
+def stores(cluster: Cluster) -> Iterator[Stores]:
+    """HDFS with two data nodes, an S3 server, the OSS fake and a shared folder."""
+    if cluster.bridge_ip is None:
+        pytest.skip("the stores need an address that the pods of this cluster reach")
+    folder = Path(tempfile.mkdtemp(prefix="dataprep-stores-"))
+    folder.chmod(0o755)
+    volume = folder / "volume"
+    volume.mkdir()
+    volume.chmod(0o777)
+    try:
+        with (
+            HdfsCluster(folder / "hdfs", host=cluster.bridge_ip) as hdfs,
+            S3Server(folder / "s3", host=cluster.bridge_ip) as s3,
+            FakeOss(folder / "oss", host=cluster.bridge_ip) as oss,
+        ):
+            s3.make_bucket(BUCKET)
+            oss.make_bucket(BUCKET)
+            yield Stores(hdfs=hdfs, s3=s3, oss=oss, volume=volume)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def operator(cluster: Cluster) -> Iterator[Installation]:
+    """The operator, cluster-wide, with two replicas so that the tests run what production runs."""
+    installation.build_and_load(cluster)
+    installed = Installation(cluster)
+    installed.install()
+    yield installed
+    installed.uninstall()
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, operator: Installation, stores: Stores) -> Iterator[Namespace]:
+    """A fresh namespace under Pod Security `restricted`, with the stores' Secrets."""
+    del operator  # only has to be there
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.kubectl("create", "--filename=-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}))
+    made = Namespace(cluster, name)
+    made.apply(*stores.secrets())
+    yield made
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def digits(stores: Stores) -> Path:
+    """Synthetic MNIST in the shared folder, 70,000 images."""
+    folder = mnist.write(stores.volume / "mnist")
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def digits_on_hdfs(stores: Stores, digits: Path) -> str:
+    """The same files on HDFS; returns the folder's URI."""
+    stores.hdfs.mkdirs("/mnist")
+    for file in digits.iterdir():
+        stores.hdfs.write(f"/mnist/{file.name}", file.read_bytes())
+    return f"{stores.hdfs.uri}/mnist"

@@ -1,0 +1,91 @@
+"""The chart on the cluster: install, upgrade, uninstall; only some namespaces; many jobs at once."""
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from kubecluster import Cluster
+from workbench.installation import Installation
+from workbench.jobs import Namespace
+from workbench.stores import Stores, a_job
+
+
+@pytest.fixture
+def nobody_else(operator: Installation) -> Iterator[None]:
+    """No other release is there while a test installs its own."""
+    operator.uninstall()
+    yield
+    operator.install()
+
+
+def make_namespace(cluster: Cluster, stores: Stores) -> Namespace:
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    cluster.kubectl("create", "namespace", name)
+    made = Namespace(cluster, name)
+    made.apply(*stores.secrets())
+    return made
+
+
+def test_a_release_can_be_tested_upgraded_and_removed_and_the_jobs_stay(
+    nobody_else: None, cluster: Cluster, stores: Stores, digits_on_hdfs: str
+) -> None:
+    del nobody_else
+    release = Installation(cluster, namespace=f"rel-{uuid.uuid4().hex[:6]}", release="one")
+    space = make_namespace(cluster, stores)
+    try:
+        release.install()
+        release.helm("test", release.release, "--timeout=90s")
+        space.apply(a_job(stores, name="before", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{space.name}-a", suspend=True))
+        space.wait_phase("before", "Suspended")
+        release.install({"replicas": 1})
+        assert len(release.pods()) == 1
+        space.kubectl("patch", "dpj", "before", "--type=merge", '--patch={"spec": {"suspend": false}}')
+        space.wait_phase("before", "Succeeded", seconds=180)
+    finally:
+        release.uninstall()
+    assert space.status("before")["phase"] == "Succeeded"
+    assert release.pods() == []
+    cluster.kubectl("delete", "namespace", space.name, release.namespace, "--wait=false")
+
+
+def test_namespaced_mode_needs_no_cluster_role_and_sees_nothing_else(
+    nobody_else: None, cluster: Cluster, stores: Stores, digits_on_hdfs: str
+) -> None:
+    del nobody_else
+    inside, outside = make_namespace(cluster, stores), make_namespace(cluster, stores)
+    release = Installation(cluster, namespace=inside.name, release="scoped")
+    try:
+        release.install({"namespaces": [inside.name], "crds": {"install": False}})
+        roles = json.loads(cluster.kubectl("get", "clusterroles,clusterrolebindings", "--selector=app.kubernetes.io/instance=scoped", "--output=json"))
+        assert roles["items"] == []
+        for space in (inside, outside):
+            space.apply(a_job(stores, name="job", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{space.name}"))
+        inside.wait_phase("job", "Succeeded", seconds=180)
+        assert outside.status("job") == {}
+        assert outside.all("jobs") == []
+    finally:
+        release.uninstall()
+        cluster.kubectl("delete", "namespace", inside.name, outside.name, "--wait=false")
+
+
+def test_three_hundred_jobs_at_once_have_one_plan_job_each(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str) -> None:
+    """Their pods stay Pending: no node has the label."""
+    count = 300
+    jobs = [
+        a_job(stores, name=f"many-{n:03d}", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}/{n}", workers__nodeSelector={"no": "where"})
+        for n in range(count)
+    ]
+    namespace.apply(*jobs)
+    deadline = time.monotonic() + 120
+    while len(namespace.all("jobs")) < count:
+        assert time.monotonic() < deadline, f"{len(namespace.all('jobs'))} of {count} plan Jobs after 120 s"
+        time.sleep(1)
+    time.sleep(5)
+    children = namespace.all("jobs")
+    owners = [child["metadata"]["ownerReferences"][0]["name"] for child in children]
+    assert sorted(owners) == sorted(f"many-{n:03d}" for n in range(count))
+    assert {child["metadata"]["labels"]["dataprep.io/step"] for child in children} == {"plan"}
+    assert len([c for c in namespace.all("configmaps") if c["metadata"]["name"] != "kube-root-ca.crt"]) == count
+    cluster.kubectl("--namespace", namespace.name, "delete", "dataprepjobs", "--all", "--wait=false")

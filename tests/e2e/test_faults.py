@@ -1,0 +1,180 @@
+"""Workers killed, pods deleted, the operator killed, a node dead, a data node dead: the same bytes, nothing twice, nothing left over."""
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubecluster import Cluster
+from storeservers.oss.controls import Fault
+from workbench import mnist
+from workbench.installation import Installation
+from workbench.jobs import Document, Namespace
+from workbench.stores import BUCKET, Stores, a_job, mount
+
+SHARDED = {"output__shards": {"count": 8}, "output__fileName": "{split}-{shard}-of-{shards}.{ext}"}
+
+
+@contextmanager
+def slow_writes(stores: Stores, *, seconds: float, count: int = 1000) -> Iterator[None]:
+    """Each object that is put on the OSS fake takes its time: a job that can be caught in the middle."""
+    stores.oss.inject(Fault(kind="stall", method="PUT", matching=rf"/{BUCKET}/.*tfrecords", seconds=seconds, count=count))
+    try:
+        yield
+    finally:
+        stores.oss.clear_faults()
+
+
+def slow_job(namespace: Namespace, stores: Stores, source: str, **changes: Any) -> Document:
+    return a_job(stores, name="slow", source=source, output=f"oss://{BUCKET}/{namespace.name}", **(SHARDED | {"workers__parallelism": 2} | changes))
+
+
+def assert_whole(stores: Stores, namespace: Namespace) -> dict[str, Document]:
+    """The bytes are right, and the reports are returned by file."""
+    prefix = f"{namespace.name}/"
+    for split in ("train", "validation", "test"):
+        keys = sorted(key for key in stores.oss.keys(BUCKET, f"{prefix}{split}-"))
+        whole = b"".join(stores.oss.read(BUCKET, key) for key in keys)
+        assert hashlib.sha256(whole).hexdigest() == mnist.FILES[f"{split}.tfrecords"].sha256
+    assert stores.oss.uploads(BUCKET) == []
+    keys = stores.oss.keys(BUCKET, prefix)
+    assert [key for key in keys if "/." in key] == []
+    reports = [json.loads(stores.oss.read(BUCKET, key)) for key in keys if "/reports/" in key]
+    return {report["file"]: report for report in reports}
+
+
+def some_reports(stores: Stores, namespace: Namespace, *, at_least: int) -> dict[str, Document]:
+    """Waits until so many shards are done."""
+    deadline = time.monotonic() + 90
+    while True:
+        keys = [key for key in stores.oss.keys(BUCKET, f"{namespace.name}/") if "/reports/" in key]
+        if len(keys) >= at_least:
+            reports = [json.loads(stores.oss.read(BUCKET, key)) for key in keys]
+            return {report["file"]: report for report in reports}
+        assert time.monotonic() < deadline, f"only {len(keys)} shards after 90 s\n{namespace.story('slow')}"
+        time.sleep(0.2)
+
+
+def running_workers(namespace: Namespace) -> list[Document]:
+    return [pod for pod in namespace.pods("slow", step="convert") if pod.get("status", {}).get("phase") == "Running"]
+
+
+def delete_pods(namespace: Namespace) -> None:
+    for pod in running_workers(namespace):
+        namespace.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
+
+
+def kill_processes(namespace: Namespace) -> None:
+    """kill -9 of the converter itself, from the machine that is the node."""
+    for pod in running_workers(namespace):
+        uid = pod["metadata"]["uid"]
+        for cgroup in Path("/proc").glob("[0-9]*/cgroup"):
+            try:
+                if uid in cgroup.read_text() and b"dataprep" in (cgroup.parent / "cmdline").read_bytes():
+                    import os
+                    import signal
+
+                    os.kill(int(cgroup.parent.name), signal.SIGKILL)
+            except (OSError, ValueError):
+                continue
+
+
+@pytest.mark.parametrize("kill", [pytest.param(kill_processes, id="kill -9"), pytest.param(delete_pods, id="forced deletion")])
+def test_a_killed_worker_costs_only_its_own_shard(
+    namespace: Namespace, stores: Stores, digits_on_hdfs: str, kill: Callable[[Namespace], None]
+) -> None:
+    with slow_writes(stores, seconds=1.0):
+        namespace.apply(slow_job(namespace, stores, digits_on_hdfs))
+        done = some_reports(stores, namespace, at_least=3)
+        kill(namespace)
+        some_reports(stores, namespace, at_least=5)
+    namespace.wait_phase("slow", "Succeeded", seconds=180)
+    reports = assert_whole(stores, namespace)
+    assert {file: reports[file] for file in done} == done
+
+
+@pytest.mark.parametrize("phase", ["Planning", "Running", "Committing"])
+def test_the_operator_may_die_in_any_phase(
+    namespace: Namespace, stores: Stores, operator: Installation, digits_on_hdfs: str, phase: str
+) -> None:
+    with slow_writes(stores, seconds=0.7):
+        namespace.apply(slow_job(namespace, stores, digits_on_hdfs))
+        namespace.wait("slow", lambda status: status.get("phase") in (phase, "Succeeded"), what=phase, seconds=120)
+        operator.kill()
+    namespace.wait_phase("slow", "Succeeded", seconds=240)
+    assert_whole(stores, namespace)
+    jobs = [job["metadata"]["name"] for job in namespace.all("jobs")]
+    assert len(jobs) == 3, jobs
+
+
+def test_a_dead_node_does_not_stop_the_job(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str) -> None:
+    cluster.add_node("doomed", labels={"test": "doomed"}, taints=["test=doomed:NoSchedule"])
+    try:
+        changes = {
+            "workers__nodeSelector": {"test": "doomed"},
+            "workers__tolerations": [{"key": "test", "operator": "Exists"}, {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 3}, {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 3}],
+        }
+        with slow_writes(stores, seconds=1.0):
+            namespace.apply(slow_job(namespace, stores, digits_on_hdfs, **changes))
+            some_reports(stores, namespace, at_least=2)
+            cluster.kill_node("doomed")
+            cluster.kubectl("label", "node", "node0", "test=doomed", "--overwrite")
+            some_reports(stores, namespace, at_least=4) if running_workers(namespace) == [] else None
+        namespace.wait_phase("slow", "Succeeded", seconds=300)
+        assert_whole(stores, namespace)
+    finally:
+        cluster.kubectl("label", "node", "node0", "test-")
+        cluster.remove_node("doomed")
+
+
+def test_a_data_node_killed_in_the_middle_changes_no_byte(namespace: Namespace, stores: Stores, digits: Path) -> None:
+    volume = mount(namespace, stores)
+    job = a_job(stores, name="hdfs", source=f"/data/{digits.name}", output=f"{stores.hdfs.uri}/{namespace.name}", **(volume | SHARDED), output__hdfs={"replication": 1})
+    namespace.apply(job)
+    namespace.wait("hdfs", lambda s: s.get("phase") == "Running", what="Running")
+    stores.hdfs.kill_datanode(0)
+    try:
+        time.sleep(1)
+    finally:
+        stores.hdfs.start_datanode(0)
+        stores.hdfs.wait_for_live_datanodes(2)
+    namespace.wait_phase("hdfs", "Succeeded", seconds=240)
+    for split in ("train", "validation", "test"):
+        files = sorted(e.path for e in stores.hdfs.ls(f"/{namespace.name}") if Path(e.path).name.startswith(split))
+        assert hashlib.sha256(b"".join(stores.hdfs.read(file) for file in files)).hexdigest() == mnist.FILES[f"{split}.tfrecords"].sha256
+
+
+def test_nothing_short_is_ever_visible_and_success_is_last(namespace: Namespace, stores: Stores, digits: Path) -> None:
+    """The destination is watched, every few milliseconds, while the job writes to it."""
+    folder = stores.volume / namespace.name
+    shards = {"train": {6_125_625}, "validation": {556_875}, "test": {1_113_750}}
+    faults: list[str] = []
+    ended = threading.Event()
+    seen: set[str] = set()
+
+    def watch() -> None:
+        while not ended.is_set():
+            success = (folder / "_SUCCESS").exists()
+            visible = {f.name: f.stat().st_size for f in folder.glob("*.tfrecords")} if folder.exists() else {}
+            seen.update(visible)
+            faults.extend(f"{name} had {size} bytes" for name, size in visible.items() if size not in shards[name.split("-")[0]])
+            if success and len(visible) != 24:
+                faults.append(f"_SUCCESS with {len(visible)} files")
+            time.sleep(0.003)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        changes = mount(namespace, stores) | SHARDED | {"workers__parallelism": 3}
+        namespace.apply(a_job(stores, name="watched", source=f"/data/{digits.name}", output=f"/data/{namespace.name}", **changes))
+        namespace.wait_phase("watched", "Succeeded", seconds=180)
+    finally:
+        ended.set()
+        watcher.join()
+    assert faults == []
+    assert len(seen) == 24

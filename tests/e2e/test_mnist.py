@@ -1,0 +1,116 @@
+"""The main job: MNIST's IDX files to TFRecord files, by `kubectl apply`, on every store, with the same bytes."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workbench import mnist
+from workbench.jobs import Document, Namespace, condition
+from workbench.stores import BUCKET, Stores, a_job, mount
+
+FASHION = Path("/usr/share/datasets/fashion-mnist")
+
+
+def assert_is_the_data_set(status: Document) -> None:
+    assert status["output"]["records"] == 70_000
+    assert status["output"]["bytes"] == 62_370_000
+    assert {Path(o["uri"]).name: (o["records"], o["bytes"], o["sha256"]) for o in status["outputs"]} == {
+        name: (file.records, file.size, file.sha256) for name, file in mnist.FILES.items()
+    }
+    assert {split["name"]: split["records"] for split in status["splits"]} == {"train": 55_000, "validation": 5_000, "test": 10_000}
+    assert condition(status, "Complete")["status"] == "True"
+
+
+def test_mnist_on_hdfs_has_the_sizes_hashes_replication_and_permission(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    output = "/mnist-tfrecord"
+    namespace.apply(a_job(stores, name="mnist", source=digits_on_hdfs, output=f"{stores.hdfs.uri}{output}"))
+    status = namespace.wait_phase("mnist", "Succeeded", seconds=180)
+
+    assert_is_the_data_set(status)
+    visible = {Path(entry.path).name: entry for entry in stores.hdfs.ls(output) if not Path(entry.path).name.startswith("_")}
+    assert {name: entry.size for name, entry in visible.items()} == {name: file.size for name, file in mnist.FILES.items()}
+    assert {(entry.replication, entry.permission) for entry in visible.values()} == {(2, "640")}
+    for name, file in mnist.FILES.items():
+        assert hashlib.sha256(stores.hdfs.read(f"{output}/{name}")).hexdigest() == file.sha256
+    success = json.loads(stores.hdfs.read(f"{output}/_SUCCESS"))
+    assert success["sha256"] == status["output"]["manifestSha256"]
+    assert hashlib.sha256(stores.hdfs.read(f"{output}/{success['manifest']}")).hexdigest() == success["sha256"]
+    leftovers = [entry.path for entry in stores.hdfs.files(output) if Path(entry.path).name.startswith(".")]
+    assert leftovers == []
+
+
+def read_oss(stores: Stores) -> Callable[[str], bytes]:
+    return lambda name: stores.oss.read(BUCKET, f"mnist/{name}")
+
+
+def read_s3(stores: Stores) -> Callable[[str], bytes]:
+    return lambda name: stores.s3.read(BUCKET, f"mnist/{name}")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "reader"), [pytest.param("oss", read_oss, id="oss"), pytest.param("s3", read_s3, id="s3")]
+)
+def test_mnist_on_an_object_store_has_the_same_hashes(
+    namespace: Namespace, stores: Stores, digits_on_hdfs: str, scheme: str, reader: Callable[[Stores], Callable[[str], bytes]]
+) -> None:
+    namespace.apply(a_job(stores, name="mnist", source=digits_on_hdfs, output=f"{scheme}://{BUCKET}/mnist"))
+    assert_is_the_data_set(namespace.wait_phase("mnist", "Succeeded", seconds=180))
+    for name, file in mnist.FILES.items():
+        assert hashlib.sha256(reader(stores)(name)).hexdigest() == file.sha256
+
+
+def test_mnist_on_a_mounted_volume_has_the_same_hashes(namespace: Namespace, stores: Stores, digits: Path) -> None:
+    volume = mount(namespace, stores)
+    job = a_job(stores, name="mnist", source=f"/data/{digits.name}", output=f"/data/{namespace.name}", **volume)
+    namespace.apply(job)
+    assert_is_the_data_set(namespace.wait_phase("mnist", "Succeeded", seconds=180))
+    for name, file in mnist.FILES.items():
+        assert hashlib.sha256((stores.volume / namespace.name / name).read_bytes()).hexdigest() == file.sha256
+
+
+def test_fashion_mnist_from_debian_has_the_sizes(namespace: Namespace, stores: Stores) -> None:
+    assert FASHION.is_dir(), "Debian's dataset-fashion-mnist is part of the tests' set-up"
+    stores.hdfs.mkdirs("/fashion")
+    for file in sorted(FASHION.glob("*.gz")):
+        stores.hdfs.write(f"/fashion/{file.name}", file.read_bytes())
+    namespace.apply(a_job(stores, name="fashion", source=f"{stores.hdfs.uri}/fashion", output=f"{stores.hdfs.uri}/fashion-tfrecord"))
+    status = namespace.wait_phase("fashion", "Succeeded", seconds=180)
+    assert {Path(o["uri"]).name: o["bytes"] for o in status["outputs"]} == {name: file.size for name, file in mnist.FILES.items()}
+
+
+SHARDS = (1, 2, 4, 7, 8, 10, 16)
+TRAIN_SHARD_BYTES = {1: {49_005_000}, 2: {24_502_500}, 4: {12_251_250}, 7: {7_000_587, 7_001_478}, 8: {6_125_625}, 10: {4_900_500}, 16: {3_062_367, 3_063_258}}
+
+
+def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, stores: Stores, digits: Path, tmp_path: Path) -> None:
+    """Every shard count at parallelism 1 or 4 on the cluster, and the same counts on this machine: equal files."""
+    volume = mount(namespace, stores)
+    wanted: dict[str, dict[str, Any]] = {f"n{count}": {"count": count} for count in SHARDS} | {"target": {"targetSize": "8Mi"}}
+    for number, (name, shards) in enumerate(wanted.items()):
+        changes = volume | {"output__shards": shards, "output__fileName": "{split}-{shard}-of-{shards}.{ext}", "workers__parallelism": (1, 4)[number % 2]}
+        namespace.apply(a_job(stores, name=name, source=f"/data/{digits.name}", output=f"/data/{namespace.name}-{name}", **changes))
+    for name in wanted:
+        namespace.wait_phase(name, "Succeeded", seconds=400)
+    for name, shards in wanted.items():
+        made = stores.volume / f"{namespace.name}-{name}"
+        on_cluster = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in made.glob("*.tfrecords")}
+        train = b"".join(file.read_bytes() for file in sorted(made.glob("train-*")))
+        assert hashlib.sha256(train).hexdigest() == mnist.FILES["train.tfrecords"].sha256
+        if "count" in shards:
+            assert {file.stat().st_size for file in made.glob("train-*")} == TRAIN_SHARD_BYTES[shards["count"]]
+        here = tmp_path / name
+        run_here(a_job(stores, name=name, source=str(digits), output=str(here), output__shards=shards, output__fileName="{split}-{shard}-of-{shards}.{ext}"))
+        assert {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in here.glob("*.tfrecords")} == on_cluster
+
+
+def run_here(job: Document) -> None:
+    """The same YAML on this machine."""
+    from dataprep_api.job import DataPrepJob
+    from dataprep_converter.access import Access
+    from dataprep_converter.display import Display
+    from dataprep_converter.run import run
+
+    run(DataPrepJob.parse(job), access=Access(), workers=2, display=Display(quiet=True))

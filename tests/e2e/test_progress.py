@@ -1,0 +1,140 @@
+"""What a user sees and does: live progress, suspend and resume, another parallelism, retry, logs, deletion, columns."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+from kubecluster import Cluster
+from storeservers.oss.controls import Fault
+from workbench.jobs import Document, Namespace, condition
+from workbench.stores import BUCKET, Stores, a_job
+
+
+def a_slow_job(namespace: Namespace, stores: Stores, source: str, *, seconds: float = 1.5) -> Document:
+    """24 shards, each of which takes its time on the OSS fake."""
+    stores.oss.inject(Fault(kind="stall", method="PUT", matching=rf"/{BUCKET}/{namespace.name}/.*tfrecords", seconds=seconds, count=1000))
+    return a_job(
+        stores,
+        name="slow",
+        source=source,
+        output=f"oss://{BUCKET}/{namespace.name}",
+        output__shards={"count": 8},
+        output__fileName="{split}-{shard}-of-{shards}.{ext}",
+        workers__parallelism=1,
+    )
+
+
+def test_progress_rises_and_ends_exact(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs, seconds=1.0))
+    seen: list[tuple[int, int]] = []
+    deadline = time.monotonic() + 240
+    try:
+        while time.monotonic() < deadline:
+            status = namespace.status("slow")
+            progress = status.get("progress") or {}
+            now = (progress.get("percent", 0), progress.get("records", {}).get("out", 0))
+            if not seen or now != seen[-1]:
+                seen.append(now)
+            if status.get("phase") in ("Succeeded", "Failed"):
+                break
+            time.sleep(0.3)
+    finally:
+        stores.oss.clear_faults()
+    assert status["phase"] == "Succeeded", namespace.story("slow")
+    records = [out for _, out in seen]
+    assert records == sorted(records)
+    between = {out for out in records if 0 < out < 70_000}
+    assert len(between) >= 3, seen
+    progress = status["progress"]
+    assert (progress["percent"], progress["records"]["in"], progress["records"]["out"]) == (100, 70_000, 70_000)
+    assert progress["shards"] == {"total": 24, "done": 24, "active": 0, "failed": 0}
+    table = namespace.kubectl("get", "dpj")
+    assert table.splitlines()[0].split() == ["NAME", "PHASE", "PROGRESS", "SHARDS", "RECORDS", "RATE", "ETA", "AGE"]
+    assert "Succeeded" in table
+    assert "24/24" in table
+    reasons = [reason for reason, _ in namespace.events("slow")]
+    assert [r for r in reasons if r in ("Planning", "Converting", "Committing", "Completed")] == ["Planning", "Converting", "Committing", "Completed"]
+
+
+def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs))
+    try:
+        namespace.wait("slow", lambda s: (s.get("progress") or {}).get("shards", {}).get("done", 0) >= 2, what="two shards far")
+        namespace.kubectl("patch", "dpj", "slow", "--type=merge", '--patch={"spec": {"suspend": true}}')
+        namespace.wait_phase("slow", "Suspended")
+        deadline = time.monotonic() + 60
+        while any(not pod.get("status", {}).get("phase") in ("Succeeded", "Failed") for pod in namespace.pods("slow", step="convert")):
+            assert time.monotonic() < deadline
+            time.sleep(0.3)
+        done = {k: stores.oss.read(BUCKET, k) for k in stores.oss.keys(BUCKET, f"{namespace.name}/") if "/reports/" in k}
+        assert len(done) >= 2
+        namespace.kubectl("patch", "dpj", "slow", "--type=merge", '--patch={"spec": {"suspend": false}}')
+        namespace.kubectl("scale", "dpj", "slow", "--replicas=4")
+    finally:
+        stores.oss.clear_faults()
+    status = namespace.wait_phase("slow", "Succeeded", seconds=180)
+    assert {k: stores.oss.read(BUCKET, k) for k in done} == done
+    assert status["effective"]["parallelism"] == 4
+    assert status["failures"] == [] if "failures" in status else True
+
+
+def test_a_retry_makes_only_what_is_missing(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    """The right to put is lost half-way: the job fails with that reason. It comes back, and a retry finishes the job."""
+    namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs))
+    try:
+        namespace.wait("slow", lambda s: (s.get("progress") or {}).get("shards", {}).get("done", 0) >= 2, what="two shards far")
+        stores.oss.deny("oss:PutObject")
+        status = namespace.wait_phase("slow", "Failed", seconds=120)
+        assert condition(status, "Failed")["reason"] == "NotPermitted", status
+        assert "oss:PutObject" in condition(status, "Failed")["message"]
+        failed_logs = subprocess.run(
+            [sys.executable, "-m", "dataprep_converter", "logs", "slow", "--failed", "--namespace", namespace.name],
+            env=os.environ | {"KUBECONFIG": str(namespace.cluster.kubeconfig)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "missing oss:PutObject" in failed_logs.stdout
+    finally:
+        stores.oss.deny()
+        stores.oss.clear_faults()
+    done = {k: stores.oss.read(BUCKET, k) for k in stores.oss.keys(BUCKET, f"{namespace.name}/") if "/reports/" in k}
+    namespace.kubectl("annotate", "dpj", "slow", "dataprep.io/retry=once")
+    status = namespace.wait("slow", lambda s: s.get("phase") == "Succeeded", what="Succeeded after the retry", seconds=180)
+    assert status["attempt"] == 2
+    assert {k: stores.oss.read(BUCKET, k) for k in done} == done
+
+
+def test_deleting_the_job_removes_its_pods_and_keeps_its_output(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs))
+    try:
+        namespace.wait("slow", lambda s: (s.get("progress") or {}).get("shards", {}).get("done", 0) >= 2, what="two shards far")
+        shards = [key for key in stores.oss.keys(BUCKET, f"{namespace.name}/") if key.endswith(".tfrecords")]
+        namespace.kubectl("delete", "dpj", "slow")
+        deadline = time.monotonic() + 60
+        while namespace.all("pods") or namespace.all("jobs"):
+            assert time.monotonic() < deadline, namespace.kubectl("get", "pods,jobs")
+            time.sleep(0.3)
+    finally:
+        stores.oss.clear_faults()
+    assert set(shards) <= set(stores.oss.keys(BUCKET, f"{namespace.name}/"))
+    configs = [c["metadata"]["name"] for c in namespace.all("configmaps") if c["metadata"]["name"] != "kube-root-ca.crt"]
+    assert configs == []
+
+
+def test_explain_reads_well(cluster: Cluster, namespace: Namespace) -> None:
+    del namespace
+    text = cluster.kubectl("explain", "dataprepjob.spec.source.idx", "--recursive")
+    assert "IDX files, the format of MNIST" in text
+    assert "subsets" in text
+
+
+def test_old_children_are_not_remade(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    namespace.apply(a_job(stores, name="done", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}"))
+    before = namespace.wait_phase("done", "Succeeded", seconds=180)
+    namespace.kubectl("delete", "jobs", "--all")
+    time.sleep(5)
+    assert namespace.all("jobs") == []
+    assert json.dumps(namespace.status("done"), sort_keys=True) == json.dumps(before, sort_keys=True)

@@ -1,0 +1,110 @@
+"""What can't work is refused by the API server with the field path, or fails within a minute with a reason, and starts no worker."""
+
+import time
+from typing import Any
+
+import pytest
+from kubecluster.errors import ClusterError
+from storeservers.processes import free_ports
+from workbench.jobs import Document, Namespace, condition
+from workbench.stores import BUCKET, Stores, a_job
+
+SECONDS = 60
+
+
+def fails(namespace: Namespace, job: Document, *, reason: str, words: list[str], seconds: float = SECONDS) -> Document:
+    """The job is Failed for the reason within the time, says the words, and no converter pod was made."""
+    began = time.monotonic()
+    namespace.apply(job)
+    name = job["metadata"]["name"]
+    status = namespace.wait_phase(name, "Failed", seconds=seconds)
+    assert time.monotonic() - began < seconds
+    failed = condition(status, "Failed")
+    assert (failed["status"], failed["reason"]) == ("True", reason), failed
+    for word in words:
+        assert word in failed["message"], failed["message"]
+    assert namespace.pods(name, step="convert") == []
+    assert reason in {event for event, _ in namespace.events(name)}
+    return status
+
+
+def test_a_missing_input_is_named(namespace: Namespace, stores: Stores) -> None:
+    job = a_job(stores, name="missing", source=f"{stores.hdfs.uri}/nowhere", output=f"{stores.hdfs.uri}/{namespace.name}")
+    fails(namespace, job, reason="InputNotFound", words=[f"{stores.hdfs.uri}/nowhere/train-images-idx3-ubyte.gz"])
+
+
+def test_an_unreachable_name_node_is_named(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    [port] = free_ports(stores.hdfs.host, count=1)
+    job = a_job(stores, name="unreachable", source=digits_on_hdfs, output=f"hdfs://{stores.hdfs.host}:{port}/out")
+    fails(namespace, job, reason="StoreUnreachable", words=[f"{stores.hdfs.host}:{port}"])
+
+
+def test_a_missing_right_names_user_and_path(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    stores.hdfs.mkdirs(f"/{namespace.name}-closed", owner="somebody", permission="700")
+    settings: list[dict[str, Any]] = [{"uriPrefix": "hdfs://", "user": "nobody"}]
+    job = a_job(stores, name="denied", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}-closed/out", stores=settings)
+    fails(namespace, job, reason="NotPermitted", words=["user=nobody", f"/{namespace.name}-closed"])
+
+
+def test_a_missing_right_on_oss_is_named(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    stores.oss.deny("oss:DeleteObject")
+    try:
+        job = a_job(stores, name="denied", source=digits_on_hdfs, output=f"oss://{BUCKET}/{namespace.name}")
+        fails(namespace, job, reason="NotPermitted", words=["oss:DeleteObject", BUCKET])
+    finally:
+        stores.oss.deny()
+
+
+def test_a_missing_secret_is_named(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    namespace.kubectl("delete", "secret", "s3-key")
+    job = a_job(stores, name="no-secret", source=digits_on_hdfs, output=f"s3://{BUCKET}/{namespace.name}")
+    fails(namespace, job, reason="ConfigMissing", words=["s3-key"])
+
+
+def test_an_image_that_can_not_be_pulled_is_named(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    job = a_job(stores, name="no-image", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}", workers__image="nowhere.invalid/none:1")
+    fails(namespace, job, reason="ImagePullFailed", words=["nowhere.invalid/none:1"])
+
+
+def test_a_source_can_not_change_while_the_job_runs(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    job = a_job(stores, name="frozen", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}", suspend=True)
+    namespace.apply(job)
+    namespace.wait_phase("frozen", "Suspended")
+    changed = '{"spec": {"source": {"idx": {"subsets": [{"name": "other", "images": "/x"}]}}}}'
+    with pytest.raises(ClusterError, match=r"spec\.source"):
+        namespace.kubectl("patch", "dataprepjob", "frozen", "--type=merge", f"--patch={changed}")
+    namespace.kubectl("patch", "dataprepjob", "frozen", "--type=merge", '--patch={"spec": {"workers": {"parallelism": 3}}}')
+
+
+def test_never_refuses_an_output_that_holds_a_finished_data_set(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    output = f"{stores.hdfs.uri}/{namespace.name}"
+    namespace.apply(a_job(stores, name="first", source=digits_on_hdfs, output=output))
+    namespace.wait_phase("first", "Succeeded", seconds=180)
+    job = a_job(stores, name="second", source=digits_on_hdfs, output=output, output__overwrite="Never")
+    fails(namespace, job, reason="OutputExists", words=[output])
+
+
+def test_the_same_finished_spec_is_reused(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    path = f"/{namespace.name}"
+    output = f"{stores.hdfs.uri}{path}"
+    namespace.apply(a_job(stores, name="first", source=digits_on_hdfs, output=output))
+    first = namespace.wait_phase("first", "Succeeded", seconds=180)
+    before = {entry.path: entry for entry in stores.hdfs.files(path)}
+    times = {p: stores.hdfs.stat(p) for p in before}
+
+    namespace.apply(a_job(stores, name="second", source=digits_on_hdfs, output=output))
+    second = namespace.wait_phase("second", "Succeeded", seconds=60)
+    assert second["reused"] is True
+    assert condition(second, "Complete")["reason"] == "Reused"
+    assert second["output"] == first["output"]
+    assert second["outputs"] == first["outputs"]
+    assert namespace.pods("second", step="convert") == []
+    assert {p: stores.hdfs.stat(p) for p in before} == times
+
+
+def test_a_younger_job_may_not_write_to_the_output_of_an_unfinished_one(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    output = f"{stores.hdfs.uri}/{namespace.name}"
+    namespace.apply(a_job(stores, name="older", source=digits_on_hdfs, output=output, suspend=True))
+    namespace.wait_phase("older", "Suspended")
+    time.sleep(1.1)  # creation times have whole seconds
+    fails(namespace, a_job(stores, name="younger", source=digits_on_hdfs, output=f"{output}/"), reason="OutputInUse", words=["older"])

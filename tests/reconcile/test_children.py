@@ -1,0 +1,239 @@
+"""The children's bodies: names, arguments, rules and what a pod may do."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dataprep_api.job import DataPrepJob
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.status import DataPrepJobStatus
+from dataprep_operator import children
+from dataprep_operator.observed import ANNOTATION_TASKS, QUEUE_LABEL, Key, Observed
+from dataprep_operator.settings import PodDefaults
+
+DEFAULTS = PodDefaults(
+    image="dataprep:1",
+    cpu_node_selector={"pool": "cpu"},
+    cpu_tolerations=({"key": "cpu-only", "operator": "Exists"},),
+    gpu_node_selector={"pool": "gpu"},
+    gpu_tolerations=({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},),
+    resources={"requests": {"cpu": "250m"}},
+    status_url="http://status:8080",
+)
+SHA = "cd" * 32
+
+
+def a_spec(**rest: Any) -> DataPrepJobSpec:  # Any: the spec as YAML has it
+    spec = {"source": {"idx": {"subsets": [{"name": "train", "images": "s3://in/a"}]}}, "output": {"uri": "s3://out/x"}} | rest
+    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "m"}, "spec": spec}).spec
+
+
+def a_job(name: str = "mnist", **rest: Any) -> Observed:  # Any: fields of Observed
+    uid = "0f1e2d3c-0000-0000-0000-000000000000"
+    seen = Observed(
+        key=Key("team-a", name), uid=uid, generation=1, status=DataPrepJobStatus(), spec=None, raw_spec={"output": {"uri": "${where}"}}
+    )
+    return replace(seen, **rest)
+
+
+def a_convert_job(spec: DataPrepJobSpec | None = None, *, seen: Observed | None = None, **rest: Any) -> Any:  # Any: JSON
+    given: dict[str, Any] = {
+        "run_id": "run1",
+        "plan_sha256": SHA,
+        "tasks": 10,
+        "only": [],
+        "attempt": 1,
+        "gpu": False,
+        "defaults": DEFAULTS,
+    }
+    return children.convert_job(seen or a_job(), spec or a_spec(), **(given | rest))
+
+
+def container(job: Any) -> Any:  # Any: JSON
+    return job["spec"]["template"]["spec"]["containers"][0]
+
+
+def exit_rules(job: Any) -> dict[str, list[int]]:  # Any: JSON
+    return {rule["action"]: rule["onExitCodes"]["values"] for rule in job["spec"]["podFailurePolicy"]["rules"] if "onExitCodes" in rule}
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "attempt", "expected"),
+    [
+        ("mnist", "plan", 1, "mnist-0f1e2d-plan"),
+        ("mnist", "plan", 2, "mnist-0f1e2d-plan-2"),
+        ("mnist", "convert", 1, "mnist-0f1e2d-convert-1"),
+        ("a.b.c", "commit", 3, "a-b-c-0f1e2d-commit-3"),
+        ("x" * 253, "convert", 9, "x" * 40 + "-0f1e2d-convert-9"),
+    ],
+)
+def test_names_of_children(name: str, step: str, attempt: int, expected: str) -> None:
+    assert children.name(a_job(name), step, attempt) == expected
+
+
+def test_an_index_behind_the_longest_name_fits_63_characters() -> None:
+    assert len(f"{children.name(a_job('x' * 253), 'convert', 9)}-99999") <= 63
+
+
+def test_the_spec_is_stored_as_the_user_wrote_it() -> None:
+    body = children.spec_map(a_job())
+
+    assert body["immutable"] is True
+    assert body["metadata"]["name"] == "mnist-0f1e2d-spec"
+    assert '"uri":"${where}"' in body["data"]["job.yaml"]
+
+
+def test_every_child_has_our_labels_and_our_owner() -> None:
+    seen = a_job()
+    bodies = [
+        children.plan_job(seen, a_spec(), attempt=1, defaults=DEFAULTS),
+        a_convert_job(),
+        children.commit_job(seen, a_spec(), run_id="r", plan_sha256=SHA, attempt=1, defaults=DEFAULTS),
+    ]
+
+    for step, body in zip(("plan", "convert", "commit"), bodies, strict=True):
+        for labels in (body["metadata"]["labels"], body["spec"]["template"]["metadata"]["labels"]):
+            assert labels["app.kubernetes.io/managed-by"] == "dataprep-operator"
+            assert (labels["dataprep.io/step"], labels["dataprep.io/job"], labels["dataprep.io/attempt"]) == (step, "mnist", "1")
+        assert body["metadata"]["ownerReferences"][0]["uid"] == seen.uid
+        assert "ttlSecondsAfterFinished" not in body["spec"]
+        assert body["spec"]["podReplacementPolicy"] == "Failed"
+
+
+def test_a_pod_meets_the_restricted_standard() -> None:
+    pod = a_convert_job()["spec"]["template"]["spec"]
+
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["enableServiceLinks"] is False
+    assert pod["restartPolicy"] == "Never"
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["containers"][0]["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+EXITS = {
+    "one bad record fails the job": ("Fail", {"Ignore": [143], "FailJob": [2, 3, 5]}),
+    "bad records fail their task": ("Skip", {"Ignore": [143], "FailJob": [2, 5], "FailIndex": [3]}),
+}
+
+
+@pytest.mark.parametrize(("policy", "rules"), EXITS.values(), ids=EXITS.keys())
+def test_exit_codes_of_the_conversion(policy: str, rules: dict[str, list[int]]) -> None:
+    assert exit_rules(a_convert_job(a_spec(onBadRecord={"policy": policy}))) == rules
+
+
+def test_exit_codes_of_the_single_steps() -> None:
+    plan = children.plan_job(a_job(), a_spec(), attempt=1, defaults=DEFAULTS)
+    commit = children.commit_job(a_job(), a_spec(), run_id="r", plan_sha256=SHA, attempt=1, defaults=DEFAULTS)
+
+    assert exit_rules(plan)["FailJob"] == [2, 3, 4, 5]
+    assert exit_rules(commit)["FailJob"] == [2, 3, 5]
+    assert plan["spec"]["podFailurePolicy"]["rules"][0]["onPodConditions"][0]["type"] == "DisruptionTarget"
+
+
+def test_a_conversion_has_one_index_for_each_task() -> None:
+    job = a_convert_job(a_spec(workers={"parallelism": 4}, backoffLimitPerIndex=2, maxFailedIndexes=50))
+
+    spec = job["spec"]
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 10, 4)
+    assert (spec["backoffLimitPerIndex"], spec["maxFailedIndexes"]) == (2, 10)
+    assert "--tasks" not in container(job)["args"]
+
+
+def test_a_retry_has_one_index_for_each_missing_task() -> None:
+    job = a_convert_job(a_spec(workers={"parallelism": 4}), only=[7, 1, 2], attempt=2)
+
+    assert (job["spec"]["completions"], job["spec"]["parallelism"]) == (3, 3)
+    assert container(job)["args"][-2:] == ["--tasks", "1-2,7"]
+    assert job["metadata"]["annotations"][ANNOTATION_TASKS] == "1-2,7"
+
+
+def test_a_list_of_tasks_too_long_for_an_argument_becomes_all_tasks() -> None:
+    job = a_convert_job(tasks=90_000, only=list(range(0, 90_000, 2)))
+
+    assert "--tasks" not in container(job)["args"]
+    assert job["spec"]["completions"] == 90_000
+
+
+def test_a_queue_takes_over_the_conversion() -> None:
+    job = a_convert_job(seen=a_job(queue="q", queue_labels={QUEUE_LABEL: "q", "kueue.x-k8s.io/priority-class": "low"}))
+
+    assert job["spec"]["suspend"] is True
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "low"
+
+
+def test_cpu_pods_use_cpu_nodes_and_ask_for_no_gpu() -> None:
+    pod = a_convert_job(a_spec(workers={"accelerator": {"policy": "Preferred"}}))["spec"]["template"]["spec"]
+
+    assert pod["nodeSelector"] == {"pool": "cpu"}
+    assert pod["containers"][0]["resources"] == {"requests": {"cpu": "250m"}}
+    assert [each["key"] for each in pod["tolerations"]] == ["cpu-only", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+
+
+def test_gpu_pods_use_gpu_nodes_and_ask_for_their_gpus() -> None:
+    spec = a_spec(
+        workers={"accelerator": {"policy": "Required", "count": 2}, "resources": {"limits": {"memory": "4Gi"}}, "tolerations": []}
+    )
+    pod = a_convert_job(spec, gpu=True)["spec"]["template"]["spec"]
+
+    assert pod["nodeSelector"] == {"pool": "gpu"}
+    assert pod["containers"][0]["resources"] == {"limits": {"memory": "4Gi", "nvidia.com/gpu": "2"}}
+    assert pod["tolerations"][0]["key"] == "nvidia.com/gpu"
+
+
+def test_the_jobs_own_choices_win_over_the_charts() -> None:
+    accelerator = {"policy": "Required", "nodeSelector": {"a": "b"}, "tolerations": [{"key": "t", "operator": "Exists"}]}
+    spec = a_spec(workers={"image": "mine:2", "imagePullPolicy": "Always", "accelerator": accelerator, "priorityClassName": "low"})
+    pod = a_convert_job(spec, gpu=True)["spec"]["template"]["spec"]
+
+    assert pod["nodeSelector"] == {"a": "b"}
+    assert "t" in {each["key"] for each in pod["tolerations"]}
+    assert (pod["containers"][0]["image"], pod["containers"][0]["imagePullPolicy"]) == ("mine:2", "Always")
+    assert pod["priorityClassName"] == "low"
+
+
+def test_secrets_and_hadoop_configuration_are_mounted_where_the_converter_looks() -> None:
+    stores = [
+        {"uriPrefix": "s3://", "secretRef": {"name": "keys"}},
+        {"uriPrefix": "hdfs://", "configMapRef": {"name": "hadoop"}},
+    ]
+    pod = a_convert_job(a_spec(stores=stores))["spec"]["template"]["spec"]
+    mounts = {each["mountPath"]: each["name"] for each in pod["containers"][0]["volumeMounts"]}
+    volumes = {each["name"]: each for each in pod["volumes"]}
+
+    assert volumes[mounts["/etc/dataprep/secrets/0"]]["secret"] == {"secretName": "keys", "optional": False}
+    assert volumes[mounts["/etc/dataprep/hadoop/1"]]["configMap"]["name"] == "hadoop"
+    assert volumes[mounts["/etc/dataprep/job.yaml"]]["configMap"]["name"] == "mnist-0f1e2d-spec"
+    assert volumes[mounts["/var/run/secrets/dataprep"]]["projected"]["sources"][0]["serviceAccountToken"]["audience"] == "dataprep-operator"
+
+
+def test_our_environment_comes_after_the_users() -> None:
+    job = a_convert_job(a_spec(workers={"env": [{"name": "DATAPREP_MOUNTS", "value": "/evil"}, {"name": "MINE", "value": "1"}]}))
+    last = {each["name"]: each.get("value") for each in container(job)["env"]}
+
+    assert last["DATAPREP_MOUNTS"] == "/etc/dataprep"
+    assert (last["MINE"], last["DATAPREP_JOB_NAME"], last["DATAPREP_ATTEMPT"]) == ("1", "mnist", "1")
+    assert last["DATAPREP_STATUS_TOKEN_FILE"] == "/var/run/secrets/dataprep/token"
+    assert "POD_NAME" in last
+
+
+def test_without_a_status_url_workers_are_told_none() -> None:
+    job = a_convert_job(defaults=PodDefaults())
+
+    assert not {each["name"] for each in container(job)["env"]} & {"DATAPREP_STATUS_URL", "DATAPREP_STATUS_TOKEN_FILE"}
+
+
+def test_a_host_path_is_found_by_its_field() -> None:
+    volumes = [{"name": "a", "emptyDir": {}}, {"name": "b", "hostPath": {"path": "/data"}}]
+
+    assert children.host_path_fault(a_spec(workers={"volumes": volumes})) == "spec.workers.volumes[1].hostPath"
+    assert children.host_path_fault(a_spec(workers={"volumes": volumes[:1]})) is None
+
+
+def test_a_job_can_be_made_for_100_000_tasks_and_more() -> None:
+    assert a_convert_job(tasks=150_000)["spec"]["maxFailedIndexes"] == 10_000

@@ -1,0 +1,80 @@
+"""The store servers, started once for all tests, and stores that talk to them."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from dataprep_converter.stores import StoreSettings
+from storeservers import FakeOss, HdfsCluster, S3Server, ServerFailed
+from storeservers.cache import BuildFailed
+
+T = TypeVar("T", HdfsCluster, S3Server, FakeOss)
+
+BUCKET = "contract-bucket"
+
+
+@pytest.fixture(scope="session")
+def servers_folder() -> Iterator[Path]:
+    # Not pytest's own: what is kept of three runs would be gigabytes.
+    with tempfile.TemporaryDirectory(prefix="dataprep-stores-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def hdfs_cluster(servers_folder: Path) -> Iterator[HdfsCluster]:
+    yield from _running(lambda: HdfsCluster(servers_folder / "hdfs"), "HDFS (needs java, mvn)")
+
+
+@pytest.fixture(scope="session")
+def s3_server(servers_folder: Path) -> Iterator[S3Server]:
+    for server in _running(lambda: S3Server(servers_folder / "s3"), "an S3 server (needs go)"):
+        server.make_bucket(BUCKET)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def oss_fake(servers_folder: Path) -> Iterator[FakeOss]:
+    for server in _running(lambda: FakeOss(servers_folder / "oss"), "the OSS fake"):
+        server.make_bucket(BUCKET)
+        yield server
+
+
+@pytest.fixture
+def s3_settings(s3_server: S3Server) -> StoreSettings:
+    return StoreSettings(
+        uri_prefix="s3://",
+        endpoint=s3_server.endpoint,
+        region=s3_server.region,
+        credentials={"accessKeyId": s3_server.access_key, "accessKeySecret": s3_server.secret_key},
+    )
+
+
+@pytest.fixture
+def oss_settings(oss_fake: FakeOss) -> Iterator[StoreSettings]:
+    yield StoreSettings(
+        uri_prefix="oss://",
+        endpoint=oss_fake.endpoint,
+        region=oss_fake.region,
+        path_style=True,
+        credentials={"accessKeyId": oss_fake.access_key, "accessKeySecret": oss_fake.secret_key},
+    )
+    oss_fake.deny()
+    oss_fake.clear_faults()
+
+
+def _running(make: Callable[[], T], what: str) -> Iterator[T]:
+    try:
+        server = make()
+        server.start()
+    except (ServerFailed, BuildFailed, OSError) as exc:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI must have {what}: {exc}", pytrace=False)
+        pytest.skip(f"{what} is missing: {exc}")
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,93 @@
+"""Entries of spec.stores become settings, with the Secrets and ConfigMaps of a pod read."""
+
+from pathlib import Path
+
+import pytest
+
+from dataprep_api import spec
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.store_settings import MOUNTS_VARIABLE, mounts_of_this_pod, settings_for
+
+
+def a_store(**fields: object) -> spec.Store:
+    return spec.Store.model_validate({"uriPrefix": "oss://bucket/", **fields})
+
+
+def a_secret(mounts: Path, index: int, **keys: str) -> None:
+    folder = mounts / "secrets" / str(index)
+    folder.mkdir(parents=True)
+    for key, value in keys.items():
+        (folder / key).write_text(value)
+
+
+def test_no_stores_are_no_settings() -> None:
+    assert settings_for(None, None) == []
+    assert settings_for([], "/nowhere") == []
+
+
+def test_what_the_spec_says_is_taken(tmp_path: Path) -> None:
+    [found] = settings_for([a_store(endpoint="http://oss:80", region="cn-shenzhen", pathStyle=True, user="alice")], str(tmp_path))
+
+    assert (found.uri_prefix, found.endpoint, found.region, found.path_style, found.user) == (
+        "oss://bucket/",
+        "http://oss:80",
+        "cn-shenzhen",
+        True,
+        "alice",
+    )
+    assert (found.credentials, found.hadoop_conf) == ({}, None)
+
+
+def test_each_store_has_its_own_secret(tmp_path: Path) -> None:
+    a_secret(tmp_path, 0, accessKeyId="id 0\n", accessKeySecret="secret 0\n")
+    a_secret(tmp_path, 2, accessKeyId="id 2", accessKeySecret="secret 2", securityToken="token", other="x")
+    stores = [a_store(secretRef={"name": "a"}), a_store(), a_store(secretRef={"name": "b"})]
+
+    found = settings_for(stores, str(tmp_path))
+
+    assert [each.credentials for each in found] == [
+        {"accessKeyId": "id 0", "accessKeySecret": "secret 0"},
+        {},
+        {"accessKeyId": "id 2", "accessKeySecret": "secret 2", "securityToken": "token"},
+    ]
+    assert "secret" not in repr(found)
+
+
+def test_outside_a_pod_the_environment_has_the_credentials() -> None:
+    [found] = settings_for([a_store(secretRef={"name": "a"}, configMapRef={"name": "hadoop"})], None)
+
+    assert (found.credentials, found.hadoop_conf) == ({}, None)
+
+
+def test_a_secret_without_its_keys_is_named(tmp_path: Path) -> None:
+    a_secret(tmp_path, 0, accessKeyId="id", secret="x")
+
+    with pytest.raises(BadSpec, match=r"Secret mine must have .* missing: accessKeySecret; it has: accessKeyId, secret\."):
+        settings_for([a_store(secretRef={"name": "mine"})], str(tmp_path))
+
+
+def test_a_secret_that_is_not_mounted_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadSpec, match=r"Secret mine .* it has: nothing"):
+        settings_for([a_store(secretRef={"name": "mine"})], str(tmp_path))
+
+
+def test_the_hadoop_configuration_is_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "hadoop" / "0"
+    folder.mkdir(parents=True)
+    (folder / "core-site.xml").write_text("<configuration/>")
+
+    [found] = settings_for([a_store(configMapRef={"name": "hadoop"})], str(tmp_path))
+
+    assert found.hadoop_conf == str(folder)
+
+
+def test_a_config_map_without_its_keys_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadSpec, match=r"ConfigMap hadoop must have the key core-site\.xml or hdfs-site\.xml"):
+        settings_for([a_store(configMapRef={"name": "hadoop"})], str(tmp_path))
+
+
+def test_the_mounts_are_named_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MOUNTS_VARIABLE, "/etc/dataprep")
+    assert mounts_of_this_pod() == "/etc/dataprep"
+    monkeypatch.delenv(MOUNTS_VARIABLE)
+    assert mounts_of_this_pod() is None
