@@ -35,7 +35,9 @@ class Display:
         self._total = plan.records
         self._started = time.monotonic()
         splits = ", ".join(f"{split.name} {split.records:,} in {split.shards} shard{'s' * (split.shards != 1)}" for split in plan.splits)
-        self._console.print(f"planned run {plan.run_id}: {plan.records:,} records ({splits}), {plan.tasks} task{'s' * (plan.tasks != 1)}", soft_wrap=True)
+        self._console.print(
+            f"planned run {plan.run_id}: {plan.records:,} records ({splits}), {plan.tasks} task{'s' * (plan.tasks != 1)}", soft_wrap=True
+        )
         for warning in plan.warnings:
             self._console.print(f"warning: {warning}", soft_wrap=True)
         if self._console.is_terminal and not plan.reused:

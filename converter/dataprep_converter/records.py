@@ -22,9 +22,10 @@ from dataprep_converter.readers.inputs import BrokenGzip, gunzipped
 
 _LENGTH: Final = struct.Struct("<QI")
 _CRC: Final = struct.Struct("<I")
-_LARGEST_RUN: Final = 1024
 _ALIKE: Final = 8
 """So many records of one length after another, and the next are looked at together."""
+_LARGEST_RUN: Final = 1024
+"""At most so many at a time, because looking ahead in vain costs."""
 
 
 class BrokenRecord(NotWhole):

@@ -24,6 +24,7 @@ from dataprep_api.status import (
     RecordProgress,
     ShardProgress,
     Timings,
+    bounded,
 )
 from dataprep_operator import conditions, ranges, steps, times
 from dataprep_operator.children import parallelism
@@ -32,7 +33,6 @@ from dataprep_operator.pods import Blockage
 from dataprep_operator.steps import Absent, Broken, Held, Queued, Through, Working
 
 FATAL_GRACE_SECONDS: Final = 30.0
-STATUS_LIMIT_BYTES: Final = 60_000
 ETA_AFTER_FRACTION: Final = 0.05
 ETA_AFTER_SECONDS: Final = 5.0
 _RUN_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
@@ -58,7 +58,7 @@ class Moment:
 
 def following(seen: Observed, *, now: datetime, image: str) -> DataPrepJobStatus:
     """The status that follows from what is there."""
-    return fitted(_steady(seen.status, _following(Moment(seen, now, image))))
+    return bounded(_steady(seen.status, _following(Moment(seen, now, image))))
 
 
 def _following(moment: Moment) -> DataPrepJobStatus:
@@ -107,14 +107,6 @@ def deadline(seen: Observed, status: DataPrepJobStatus) -> datetime | None:
             begins.append(condition.last_transition_time)
     begin = times.parse(max(begins))
     return begin + timedelta(seconds=seen.spec.active_deadline_seconds) if begin else None
-
-
-def fitted(status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """The status cut to its size limit: the oldest failures go first, then examples and files, which the manifest has too."""
-    for field in ("failures", "bad_records", "outputs", "labels"):
-        while len(status.model_dump_json(by_alias=True, exclude_none=True)) > STATUS_LIMIT_BYTES and getattr(status, field):
-            status = status.model_copy(update={field: getattr(status, field)[:-1]})
-    return status
 
 
 # --- the beginning and the end --------------------------------------------------------------------------------------------

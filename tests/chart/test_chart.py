@@ -26,7 +26,7 @@ def helm() -> Path:
 
 def run(helm: Path, *words: str | Path, values: Mapping[str, object] | None = None) -> subprocess.CompletedProcess[str]:
     command = [helm, *words, "--values=-"]
-    return subprocess.run(command, input=json.dumps(values or {}), capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - helm, with our words
+    return subprocess.run(command, input=json.dumps(values or {}), capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench import mnist
 
 from dataprep_api import names
 from dataprep_api.job import DataPrepJob
@@ -21,6 +20,7 @@ from dataprep_converter.errors import BadData, InputChanged, NoInput, NotFound, 
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.run import run
 from dataprep_converter.verifying import verify
+from workbench import mnist
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +36,9 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def a_job(source: Path, folder: Path, *, validation: int = 100, **spec: Any) -> DataPrepJob:
-    document = mnist_job(source=str(source), output=str(folder), validation=validation, suffix=".gz").model_dump(by_alias=True, exclude_none=True)
+    document = mnist_job(source=str(source), output=str(folder), validation=validation, suffix=".gz").model_dump(
+        by_alias=True, exclude_none=True
+    )
     for field, value in spec.items():
         document["spec"][field] = document["spec"].get(field, {}) | value if isinstance(value, dict) else value
     return DataPrepJob.parse(document)
@@ -54,6 +56,7 @@ def visible(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir() if file.name[0] not in "_.")
 
 
+RECORD = 891
 EIGHT = {"shards": {"count": 8}, "fileName": "{split}-{shard}-of-{shards}.{ext}"}
 
 
@@ -93,9 +96,12 @@ def test_a_shuffle_moves_records_and_loses_none(few: Path, tmp_path: Path) -> No
     made(a_job(few, tmp_path / "plain"))
     made(a_job(few, tmp_path / "mixed", shuffle={"seed": 3}))
     plain, mixed = ((tmp_path / name / "train.tfrecords").read_bytes() for name in ("plain", "mixed"))
-    cut = lambda content: [content[i : i + 891] for i in range(0, len(content), 891)]  # noqa: E731
-    assert cut(plain) != cut(mixed)
-    assert sorted(cut(plain)) == sorted(cut(mixed))
+    assert records(plain) != records(mixed)
+    assert sorted(records(plain)) == sorted(records(mixed))
+
+
+def records(content: bytes) -> list[bytes]:
+    return [content[i : i + RECORD] for i in range(0, len(content), RECORD)]
 
 
 def test_gzip_holds_the_same_records(few: Path, tmp_path: Path) -> None:
@@ -105,7 +111,10 @@ def test_gzip_holds_the_same_records(few: Path, tmp_path: Path) -> None:
     made(a_job(few, tmp_path / "packed", output={"tfrecord": {"compression": "Gzip"}, "fileName": "{split}.{ext}"}))
     assert visible(tmp_path / "packed") == ["test.tfrecords.gz", "train.tfrecords.gz", "validation.tfrecords.gz"]
     for name in ("train", "validation", "test"):
-        assert gzip.decompress((tmp_path / "packed" / f"{name}.tfrecords.gz").read_bytes()) == (tmp_path / "plain" / f"{name}.tfrecords").read_bytes()
+        assert (
+            gzip.decompress((tmp_path / "packed" / f"{name}.tfrecords.gz").read_bytes())
+            == (tmp_path / "plain" / f"{name}.tfrecords").read_bytes()
+        )
     assert verify(str(tmp_path / "packed"), Access()).compression == "gzip"
 
 
@@ -194,7 +203,12 @@ def test_a_run_that_died_goes_on_where_it_was(few: Path, tmp_path: Path, monkeyp
     with pytest.raises(Stop):
         made(a_job(few, tmp_path, output=EIGHT))
     assert visible(tmp_path) == sorted(done)
-    monkeypatch.setattr(shard, "make", lambda one, **arguments: done.append(one.file) or make(one, **arguments))
+
+    def counted(one: Any, **arguments: Any) -> Any:
+        done.append(one.file)
+        return make(one, **arguments)
+
+    monkeypatch.setattr(shard, "make", counted)
     made(a_job(few, tmp_path, output=EIGHT))
     assert len(done) == len(set(done)) == 24
     verify(str(tmp_path), Access())
@@ -250,9 +264,6 @@ def flip_bit(file: Path, offset: int) -> None:
     file.write_bytes(content)
 
 
-RECORD = 891
-
-
 @pytest.mark.parametrize(
     ("break_it", "words"),
     [
@@ -261,8 +272,14 @@ RECORD = 891
         pytest.param(lambda f: f.write_bytes(f.read_bytes()[:-RECORD]), ["train.tfrecords", "bytes instead of"], id="cut between records"),
         pytest.param(lambda f: f.write_bytes(f.read_bytes()[:-1]), ["train.tfrecords", str(899 * RECORD)], id="cut in a record"),
         pytest.param(lambda f: f.unlink(), ["1 files are missing", "train.tfrecords"], id="a missing file"),
-        pytest.param(lambda f: f.with_name("more.tfrecords").write_bytes(b""), ["not of this data set", "more.tfrecords"], id="one file more"),
-        pytest.param(lambda f: f.write_bytes(f.read_bytes()[RECORD:] + f.read_bytes()[:RECORD]), ["train.tfrecords", "SHA-256"], id="two records swapped"),
+        pytest.param(
+            lambda f: f.with_name("more.tfrecords").write_bytes(b""), ["not of this data set", "more.tfrecords"], id="one file more"
+        ),
+        pytest.param(
+            lambda f: f.write_bytes(f.read_bytes()[RECORD:] + f.read_bytes()[:RECORD]),
+            ["train.tfrecords", "SHA-256"],
+            id="two records swapped",
+        ),
     ],
 )
 def test_verify_names_what_is_broken(few: Path, tmp_path: Path, break_it: Any, words: Sequence[str]) -> None:

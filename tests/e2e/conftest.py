@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from kubecluster import Cluster
 from storeservers.hdfs import HdfsCluster
 from storeservers.oss import FakeOss
@@ -16,6 +17,7 @@ from workbench import installation, mnist
 from workbench.installation import Installation
 from workbench.jobs import Namespace
 from workbench.stores import BUCKET, Stores
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder is on the cluster."""
@@ -63,7 +65,9 @@ def namespace(cluster: Cluster, operator: Installation, stores: Stores) -> Itera
     del operator  # only has to be there
     name = f"test-{uuid.uuid4().hex[:8]}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    cluster.kubectl("create", "--filename=-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}))
+    cluster.kubectl(
+        "create", "--filename=-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+    )
     made = Namespace(cluster, name)
     made.apply(*stores.secrets())
     yield made

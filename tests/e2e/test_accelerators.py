@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+
 from kubecluster import Cluster
 from workbench.jobs import Document, Namespace, condition
 from workbench.stores import Stores, a_job
@@ -48,7 +49,9 @@ def test_required_lands_on_the_gpu_node(namespace: Namespace, stores: Stores, di
         assert GPU in [toleration.get("key") for toleration in pod["spec"]["tolerations"]]
 
 
-def test_required_waits_and_says_so_until_a_gpu_appears(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str) -> None:
+def test_required_waits_and_says_so_until_a_gpu_appears(
+    namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str
+) -> None:
     namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Required", count=1))
     waiting = namespace.wait("gpu", lambda s: condition(s, "Running").get("reason") == "NoGPUNodes", what="waiting for a GPU", seconds=60)
     assert waiting["phase"] == "Pending"

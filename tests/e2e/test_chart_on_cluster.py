@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+
 from kubecluster import Cluster
 from workbench.installation import Installation
 from workbench.jobs import Namespace
@@ -58,7 +59,9 @@ def test_namespaced_mode_needs_no_cluster_role_and_sees_nothing_else(
     release = Installation(cluster, namespace=inside.name, release="scoped")
     try:
         release.install({"namespaces": [inside.name], "crds": {"install": False}})
-        roles = json.loads(cluster.kubectl("get", "clusterroles,clusterrolebindings", "--selector=app.kubernetes.io/instance=scoped", "--output=json"))
+        roles = json.loads(
+            cluster.kubectl("get", "clusterroles,clusterrolebindings", "--selector=app.kubernetes.io/instance=scoped", "--output=json")
+        )
         assert roles["items"] == []
         for space in (inside, outside):
             space.apply(a_job(stores, name="job", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{space.name}"))
@@ -70,11 +73,19 @@ def test_namespaced_mode_needs_no_cluster_role_and_sees_nothing_else(
         cluster.kubectl("delete", "namespace", inside.name, outside.name, "--wait=false")
 
 
-def test_three_hundred_jobs_at_once_have_one_plan_job_each(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str) -> None:
+def test_three_hundred_jobs_at_once_have_one_plan_job_each(
+    namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str
+) -> None:
     """Their pods stay Pending: no node has the label."""
     count = 300
     jobs = [
-        a_job(stores, name=f"many-{n:03d}", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}/{n}", workers__nodeSelector={"no": "where"})
+        a_job(
+            stores,
+            name=f"many-{n:03d}",
+            source=digits_on_hdfs,
+            output=f"{stores.hdfs.uri}/{namespace.name}/{n}",
+            workers__nodeSelector={"no": "where"},
+        )
         for n in range(count)
     ]
     namespace.apply(*jobs)

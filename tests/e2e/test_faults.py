@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kubecluster import Cluster
 from storeservers.oss.controls import Fault
 from workbench import mnist
@@ -31,7 +32,9 @@ def slow_writes(stores: Stores, *, seconds: float, count: int = 1000) -> Iterato
 
 
 def slow_job(namespace: Namespace, stores: Stores, source: str, **changes: Any) -> Document:
-    return a_job(stores, name="slow", source=source, output=f"oss://{BUCKET}/{namespace.name}", **(SHARDED | {"workers__parallelism": 2} | changes))
+    return a_job(
+        stores, name="slow", source=source, output=f"oss://{BUCKET}/{namespace.name}", **(SHARDED | {"workers__parallelism": 2} | changes)
+    )
 
 
 def assert_whole(stores: Stores, namespace: Namespace) -> dict[str, Document]:
@@ -117,7 +120,11 @@ def test_a_dead_node_does_not_stop_the_job(namespace: Namespace, stores: Stores,
     try:
         changes = {
             "workers__nodeSelector": {"test": "doomed"},
-            "workers__tolerations": [{"key": "test", "operator": "Exists"}, {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 3}, {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 3}],
+            "workers__tolerations": [
+                {"key": "test", "operator": "Exists"},
+                {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 3},
+                {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 3},
+            ],
         }
         with slow_writes(stores, seconds=1.0):
             namespace.apply(slow_job(namespace, stores, digits_on_hdfs, **changes))
@@ -134,7 +141,14 @@ def test_a_dead_node_does_not_stop_the_job(namespace: Namespace, stores: Stores,
 
 def test_a_data_node_killed_in_the_middle_changes_no_byte(namespace: Namespace, stores: Stores, digits: Path) -> None:
     volume = mount(namespace, stores)
-    job = a_job(stores, name="hdfs", source=f"/data/{digits.name}", output=f"{stores.hdfs.uri}/{namespace.name}", **(volume | SHARDED), output__hdfs={"replication": 1})
+    job = a_job(
+        stores,
+        name="hdfs",
+        source=f"/data/{digits.name}",
+        output=f"{stores.hdfs.uri}/{namespace.name}",
+        **(volume | SHARDED),
+        output__hdfs={"replication": 1},
+    )
     namespace.apply(job)
     namespace.wait("hdfs", lambda s: s.get("phase") == "Running", what="Running")
     stores.hdfs.kill_datanode(0)

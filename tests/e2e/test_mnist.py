@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from workbench import mnist
 from workbench.jobs import Document, Namespace, condition
 from workbench.stores import BUCKET, Stores, a_job, mount
@@ -50,9 +51,7 @@ def read_s3(stores: Stores) -> Callable[[str], bytes]:
     return lambda name: stores.s3.read(BUCKET, f"mnist/{name}")
 
 
-@pytest.mark.parametrize(
-    ("scheme", "reader"), [pytest.param("oss", read_oss, id="oss"), pytest.param("s3", read_s3, id="s3")]
-)
+@pytest.mark.parametrize(("scheme", "reader"), [pytest.param("oss", read_oss, id="oss"), pytest.param("s3", read_s3, id="s3")])
 def test_mnist_on_an_object_store_has_the_same_hashes(
     namespace: Namespace, stores: Stores, digits_on_hdfs: str, scheme: str, reader: Callable[[Stores], Callable[[str], bytes]]
 ) -> None:
@@ -82,7 +81,15 @@ def test_fashion_mnist_from_debian_has_the_sizes(namespace: Namespace, stores: S
 
 
 SHARDS = (1, 2, 4, 7, 8, 10, 16)
-TRAIN_SHARD_BYTES = {1: {49_005_000}, 2: {24_502_500}, 4: {12_251_250}, 7: {7_000_587, 7_001_478}, 8: {6_125_625}, 10: {4_900_500}, 16: {3_062_367, 3_063_258}}
+TRAIN_SHARD_BYTES = {
+    1: {49_005_000},
+    2: {24_502_500},
+    4: {12_251_250},
+    7: {7_000_587, 7_001_478},
+    8: {6_125_625},
+    10: {4_900_500},
+    16: {3_062_367, 3_063_258},
+}
 
 
 def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, stores: Stores, digits: Path, tmp_path: Path) -> None:
@@ -90,7 +97,11 @@ def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, store
     volume = mount(namespace, stores)
     wanted: dict[str, dict[str, Any]] = {f"n{count}": {"count": count} for count in SHARDS} | {"target": {"targetSize": "8Mi"}}
     for number, (name, shards) in enumerate(wanted.items()):
-        changes = volume | {"output__shards": shards, "output__fileName": "{split}-{shard}-of-{shards}.{ext}", "workers__parallelism": (1, 4)[number % 2]}
+        changes = volume | {
+            "output__shards": shards,
+            "output__fileName": "{split}-{shard}-of-{shards}.{ext}",
+            "workers__parallelism": (1, 4)[number % 2],
+        }
         namespace.apply(a_job(stores, name=name, source=f"/data/{digits.name}", output=f"/data/{namespace.name}-{name}", **changes))
     for name in wanted:
         namespace.wait_phase(name, "Succeeded", seconds=400)
@@ -102,7 +113,16 @@ def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, store
         if "count" in shards:
             assert {file.stat().st_size for file in made.glob("train-*")} == TRAIN_SHARD_BYTES[shards["count"]]
         here = tmp_path / name
-        run_here(a_job(stores, name=name, source=str(digits), output=str(here), output__shards=shards, output__fileName="{split}-{shard}-of-{shards}.{ext}"))
+        run_here(
+            a_job(
+                stores,
+                name=name,
+                source=str(digits),
+                output=str(here),
+                output__shards=shards,
+                output__fileName="{split}-{shard}-of-{shards}.{ext}",
+            )
+        )
         assert {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in here.glob("*.tfrecords")} == on_cluster
 
 

@@ -55,7 +55,12 @@ def test_progress_rises_and_ends_exact(namespace: Namespace, stores: Stores, dig
     assert "Succeeded" in table
     assert "24/24" in table
     reasons = [reason for reason, _ in namespace.events("slow")]
-    assert [r for r in reasons if r in ("Planning", "Converting", "Committing", "Completed")] == ["Planning", "Converting", "Committing", "Completed"]
+    assert [r for r in reasons if r in ("Planning", "Converting", "Committing", "Completed")] == [
+        "Planning",
+        "Converting",
+        "Committing",
+        "Completed",
+    ]
 
 
 def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
@@ -65,7 +70,7 @@ def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, sto
         namespace.kubectl("patch", "dpj", "slow", "--type=merge", '--patch={"spec": {"suspend": true}}')
         namespace.wait_phase("slow", "Suspended")
         deadline = time.monotonic() + 60
-        while any(not pod.get("status", {}).get("phase") in ("Succeeded", "Failed") for pod in namespace.pods("slow", step="convert")):
+        while any(pod.get("status", {}).get("phase") not in ("Succeeded", "Failed") for pod in namespace.pods("slow", step="convert")):
             assert time.monotonic() < deadline
             time.sleep(0.3)
         done = {k: stores.oss.read(BUCKET, k) for k in stores.oss.keys(BUCKET, f"{namespace.name}/") if "/reports/" in k}

@@ -1,9 +1,9 @@
 """What can't work is refused by the API server with the field path, or fails within a minute with a reason, and starts no worker."""
 
 import time
-from typing import Any
 
 import pytest
+
 from kubecluster.errors import ClusterError
 from storeservers.processes import free_ports
 from workbench.jobs import Document, Namespace, condition
@@ -41,8 +41,8 @@ def test_an_unreachable_name_node_is_named(namespace: Namespace, stores: Stores,
 
 def test_a_missing_right_names_user_and_path(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     stores.hdfs.mkdirs(f"/{namespace.name}-closed", owner="somebody", permission="700")
-    settings: list[dict[str, Any]] = [{"uriPrefix": "hdfs://", "user": "nobody"}]
-    job = a_job(stores, name="denied", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}-closed/out", stores=settings)
+    job = a_job(stores, name="denied", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}-closed/out")
+    job["spec"]["stores"] = [{"uriPrefix": "hdfs://", "user": "nobody"}]
     fails(namespace, job, reason="NotPermitted", words=["user=nobody", f"/{namespace.name}-closed"])
 
 
@@ -62,7 +62,13 @@ def test_a_missing_secret_is_named(namespace: Namespace, stores: Stores, digits_
 
 
 def test_an_image_that_can_not_be_pulled_is_named(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    job = a_job(stores, name="no-image", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}", workers__image="nowhere.invalid/none:1")
+    job = a_job(
+        stores,
+        name="no-image",
+        source=digits_on_hdfs,
+        output=f"{stores.hdfs.uri}/{namespace.name}",
+        workers__image="nowhere.invalid/none:1",
+    )
     fails(namespace, job, reason="ImagePullFailed", words=["nowhere.invalid/none:1"])
 
 

@@ -29,7 +29,11 @@ def test_worker_pods_are_restricted_and_hold_no_right(namespace: Namespace, stor
     account = f"system:serviceaccount:{namespace.name}:{pods[0]['spec']['serviceAccountName']}"
     rights = cluster.kubectl("auth", "can-i", "--list", f"--as={account}", f"--namespace={namespace.name}")
     resources = {line.split()[0] for line in rights.splitlines()[1:] if line and not line.startswith(" ")}
-    assert resources <= {"selfsubjectreviews.authentication.k8s.io", "selfsubjectaccessreviews.authorization.k8s.io", "selfsubjectrulesreviews.authorization.k8s.io"}
+    assert resources <= {
+        "selfsubjectreviews.authentication.k8s.io",
+        "selfsubjectaccessreviews.authorization.k8s.io",
+        "selfsubjectrulesreviews.authorization.k8s.io",
+    }
 
 
 def test_a_key_is_nowhere_to_be_read(namespace: Namespace, stores: Stores, operator: Installation, digits_on_hdfs: str) -> None:

@@ -160,7 +160,7 @@ def test_another_users_folder_is_refused_for_real(tmp_path: Path) -> None:
             except Exception as exc:
                 print(type(exc).__name__, exc)
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603 - our own
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout.count("NotPermitted AccessDenied: user=nobody (uid 65534) path=") == 3, done.stdout
 
@@ -277,7 +277,7 @@ def test_folders_are_made_by_many_at_once(tmp_path: Path) -> None:
         from dataprep_converter.stores.files import FileStore
         FileStore(StoreSettings(uri_prefix="")).put(f"{tmp_path}/a/b/c/d/{{sys.argv[1]}}", b"x")
     """
-    running = [subprocess.Popen([sys.executable, "-c", program, str(number)]) for number in range(8)]  # noqa: S603 - our own
+    running = [subprocess.Popen([sys.executable, "-c", program, str(number)]) for number in range(8)]
 
     assert [each.wait() for each in running] == [0] * 8
     assert names_in(tmp_path / "a/b/c/d") == [str(number) for number in range(8)]

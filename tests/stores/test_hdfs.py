@@ -1,7 +1,6 @@
 """What only HDFS does: users, replication, configuration, and DataNodes that die in the middle."""
 
 # The programs that run here are our own.
-# ruff: noqa: S603
 
 import logging
 import subprocess

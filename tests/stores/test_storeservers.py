@@ -74,7 +74,7 @@ def test_a_server_dies_with_the_tests_that_started_it(tmp_path: Path) -> None:
         "lifetime=Lifetime.WITH_STARTER); print(server.pid, flush=True); time.sleep(600)"
     )
     sources = str(Path(sys.modules["storeservers"].__path__[0]).parent)
-    with subprocess.Popen(  # noqa: S603  # this interpreter, this module's text
+    with subprocess.Popen(  # this interpreter, this module's text
         [sys.executable, "-c", starter],
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": sources},
@@ -966,7 +966,7 @@ def test_up_starts_all_stores_and_down_stops_them(tmp_path: Path) -> None:
     sources = str(Path(sys.modules["storeservers"].__path__[0]).parent)
 
     def command(*arguments: str) -> None:
-        subprocess.run(  # noqa: S603  # this interpreter, this package
+        subprocess.run(  # this interpreter, this package
             [sys.executable, "-m", "storeservers", *arguments, "--dir", str(tmp_path)],
             check=True,
             capture_output=True,

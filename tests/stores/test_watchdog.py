@@ -1,7 +1,6 @@
 """The watchdog kills what hangs, and nothing else."""
 
 # The programs that run here are our own.
-# ruff: noqa: S603
 
 import os
 import signal

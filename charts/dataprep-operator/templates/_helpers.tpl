@@ -65,10 +65,10 @@ seccompProfile:
 {{- define "dataprep-operator.rules" -}}
 - apiGroups: [dataprep.io]
   resources: [dataprepjobs]
-  verbs: [get, list, watch, patch, delete]
+  verbs: [get, list, watch, delete]
 - apiGroups: [dataprep.io]
   resources: [dataprepjobs/status]
-  verbs: [get, patch]
+  verbs: [patch]
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, patch, delete]

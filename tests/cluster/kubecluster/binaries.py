@@ -120,7 +120,7 @@ def _build(name: str, target: Path) -> None:
     started = time.monotonic()
     unfinished = target.with_name(f".{name}.{os.getpid()}")
     command = ["nice", "go", "build", *BUILD_FLAGS, "-ldflags", " ".join(_linker_flags(program)), "-o", str(unfinished), program.package]
-    done = subprocess.run(  # noqa: S603 -- the command is a table of ours
+    done = subprocess.run(
         command,
         cwd=MODULES / program.module,
         env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},

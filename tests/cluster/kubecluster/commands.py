@@ -39,7 +39,7 @@ def attempt(
     """Run a command that may fail."""
     words = [str(word) for word in command]
     try:
-        return subprocess.run(  # noqa: S603 -- every caller names its command
+        return subprocess.run(
             words,
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,

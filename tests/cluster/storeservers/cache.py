@@ -70,7 +70,7 @@ def build(
 ) -> None:
     """Run one tool to its end."""
     try:
-        done = subprocess.run(  # noqa: S603  # the commands are written in this package
+        done = subprocess.run(  # the commands are written in this package
             command,
             cwd=cwd,
             env={**os.environ, **(environment or {})},

@@ -103,7 +103,7 @@ class ServerProcess:
             prefix = ["setpriv", "--pdeathsig", "KILL", "--"]
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
-            process = subprocess.Popen(  # noqa: S603  # the commands are written in this package
+            process = subprocess.Popen(  # the commands are written in this package
                 [*prefix, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,

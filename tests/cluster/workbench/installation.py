@@ -44,14 +44,27 @@ class Installation:
 
     def helm(self, *words: str, timeout_seconds: float = 180) -> str:
         """Helm in the release's namespace."""
-        return run([self.cluster.helm, f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={self.namespace}", *words], timeout_seconds=timeout_seconds)
+        return run(
+            [self.cluster.helm, f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={self.namespace}", *words],
+            timeout_seconds=timeout_seconds,
+        )
 
     def install(self, values: Mapping[str, Any] | None = None) -> None:
         """`helm upgrade --install --wait` with the test's images; `values` are laid over them."""
         images = {"operator": OPERATOR_IMAGE, "converter": CONVERTER_IMAGE}
         given = {"image": {name: {"repository": image, "tag": TAG, "pullPolicy": "IfNotPresent"} for name, image in images.items()}}
         merged = json.dumps(_over(given, values or {}))
-        self.helm("upgrade", "--install", self.release, str(CHART), "--create-namespace", "--take-ownership", "--wait", "--timeout=120s", f"--set-json={_as_set(merged)}")
+        self.helm(
+            "upgrade",
+            "--install",
+            self.release,
+            str(CHART),
+            "--create-namespace",
+            "--take-ownership",
+            "--wait",
+            "--timeout=120s",
+            f"--set-json={_as_set(merged)}",
+        )
 
     def uninstall(self) -> None:
         """Removes the release; the CRD stays, as it would for a user."""
@@ -59,12 +72,16 @@ class Installation:
 
     def pods(self) -> list[dict[str, Any]]:
         """The operator's pods that are not being deleted."""
-        found = self.cluster.kubectl("--namespace", self.namespace, "get", "pods", "--selector=app.kubernetes.io/name=dataprep-operator", "--output=json")
+        found = self.cluster.kubectl(
+            "--namespace", self.namespace, "get", "pods", "--selector=app.kubernetes.io/name=dataprep-operator", "--output=json"
+        )
         return [pod for pod in json.loads(found)["items"] if not pod["metadata"].get("deletionTimestamp")]
 
     def logs(self) -> str:
         """What the operator printed."""
-        return "\n".join(self.cluster.kubectl("--namespace", self.namespace, "logs", pod["metadata"]["name"], "--tail=-1") for pod in self.pods())
+        return "\n".join(
+            self.cluster.kubectl("--namespace", self.namespace, "logs", pod["metadata"]["name"], "--tail=-1") for pod in self.pods()
+        )
 
     def kill(self) -> None:
         """Ends the operator as a power failure would: no grace, no goodbye. Its Deployment starts another one."""
@@ -73,7 +90,9 @@ class Installation:
 
     def wait_ready(self, *, seconds: float = 90) -> None:
         """Waits until the Deployment has its replicas."""
-        self.cluster.kubectl("--namespace", self.namespace, "rollout", "status", "deployment", f"--timeout={seconds:.0f}s", timeout_seconds=seconds + 10)
+        self.cluster.kubectl(
+            "--namespace", self.namespace, "rollout", "status", "deployment", f"--timeout={seconds:.0f}s", timeout_seconds=seconds + 10
+        )
 
     def wait_gone(self, names: set[str], *, seconds: float = 60) -> None:
         """Waits until none of these pods is left."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from kubecluster import Cluster
 
 Document = dict[str, Any]
@@ -61,7 +62,9 @@ class Namespace:
 
     def events(self, job: str) -> Events:
         """(reason, message) of the events on a DataPrepJob, oldest first."""
-        found = json.loads(self.kubectl("get", "events", f"--field-selector=involvedObject.kind=DataPrepJob,involvedObject.name={job}", "--output=json"))
+        found = json.loads(
+            self.kubectl("get", "events", f"--field-selector=involvedObject.kind=DataPrepJob,involvedObject.name={job}", "--output=json")
+        )
         items = sorted(found["items"], key=lambda item: item["metadata"]["creationTimestamp"])
         return [(item["reason"], item["message"]) for item in items]
 

@@ -27,15 +27,32 @@ class Stores:
         """`spec.stores` for all of them."""
         return [
             {"uriPrefix": "hdfs://", "user": self.hdfs.user},
-            {"uriPrefix": "s3://", "endpoint": self.s3.endpoint, "region": self.s3.region, "pathStyle": True, "secretRef": {"name": "s3-key"}},
-            {"uriPrefix": "oss://", "endpoint": self.oss.endpoint, "region": "cn-hangzhou", "pathStyle": True, "secretRef": {"name": "oss-key"}},
+            {
+                "uriPrefix": "s3://",
+                "endpoint": self.s3.endpoint,
+                "region": self.s3.region,
+                "pathStyle": True,
+                "secretRef": {"name": "s3-key"},
+            },
+            {
+                "uriPrefix": "oss://",
+                "endpoint": self.oss.endpoint,
+                "region": "cn-hangzhou",
+                "pathStyle": True,
+                "secretRef": {"name": "oss-key"},
+            },
         ]
 
     def secrets(self) -> list[dict[str, Any]]:
         """The Secrets that the settings name."""
         keys = {"s3-key": (self.s3.access_key, self.s3.secret_key), "oss-key": (self.oss.access_key, self.oss.secret_key)}
         return [
-            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"accessKeyId": key, "accessKeySecret": secret}}
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": name},
+                "stringData": {"accessKeyId": key, "accessKeySecret": secret},
+            }
             for name, (key, secret) in keys.items()
         ]
 
