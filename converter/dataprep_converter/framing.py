@@ -3,12 +3,16 @@
 # A record:  uint64 length | uint32 masked crc of length | bytes data | uint32 masked crc of data   (little-endian)
 """
 
+import logging
 import struct
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from crc32c import crc32c
+from crc32c import crc32c, hardware_based
+
+if not hardware_based:
+    logging.getLogger(__name__).warning("this processor has no CRC-32C instruction: framing will be several times slower")
 
 HEADER: Final = 12
 """Bytes before the data."""

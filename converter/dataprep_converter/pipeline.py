@@ -36,6 +36,11 @@ class Pipeline:
         """The features of the records."""
         return self._projector.features
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know about the features: a float64 that is stored as float32."""
+        return list(self._projector.warnings)
+
     def class_names(self) -> dict[str, list[str]]:
         """Class names by feature, for the features that hold a column with named classes."""
         by_column = self.reader.classes()

@@ -65,7 +65,7 @@ def make(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, bytes]:
         splits=splits,
         extension=extension,
         tasks=_tasks(sum(split.shards for split in splits), max(bytes_in, encoded), spec.workers.parallelism),
-        warnings=[f"the split {split.name} is empty" for split in splits if split.records == 0],
+        warnings=[*pipeline.warnings, *(f"the split {split.name} is empty" for split in splits if split.records == 0)],
     )
     return Plan(head=head, sha256=hashlib.sha256(head.to_bytes()).hexdigest(), units=units), parquet
 
