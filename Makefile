@@ -10,6 +10,8 @@ STAMP := $(VENV)/.installed
 SOURCES := api operator converter tests
 export PYTHONPATH := tests/cluster
 export PYTHONSAFEPATH := 1
+# Programs of the environment, such as Go, where the machine has none of its own.
+export PATH := $(PATH):$(CURDIR)/$(BIN)
 
 .PHONY: help
 help: ## show this list

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,19 +34,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def parts_built_in_background(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Starts building what the cluster and the servers are made of, when any collected test will need it."""
-    marks = {name for item in request.session.items for name in ("store", "cluster") if item.get_closest_marker(name)}
-    commands = [["storeservers", "build"]] if marks else []
-    if "cluster" in marks:
-        commands.append(["kubecluster", "build"])
-    builds = [
-        subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for command in commands
-    ]
-    yield
-    for build in builds:
-        build.terminate()
-        build.wait()
+def parts_made_in_background(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Starts making what the cluster and the servers consist of, when a collected test will need it: minutes on a new machine."""
+    needed = any(item.get_closest_marker(name) for item in request.session.items for name in ("store", "cluster"))
+    if not needed or os.geteuid() != 0 or hasattr(request.config, "workerinput"):
+        yield
+        return
+    from kubecluster import packages  # not at the top: quick tests don't need it
+
+    # Java and the rest come first: a server that a test starts can't wait for them.
+    packages.install({**packages.PACKAGES, **packages.TEST_PACKAGES})
+    with tempfile.TemporaryFile() as log:
+        making = subprocess.Popen([sys.executable, "-m", "workbench", "prepare"], stdout=log, stderr=log)
+        yield
+        making.terminate()
+        making.wait()
 
 
 def unavailable(what: str) -> None:

@@ -4,6 +4,7 @@ Heavy modules are imported by the command that needs them, so that `dataprep --h
 """
 
 import argparse
+import io
 import json
 import logging
 import os
@@ -43,6 +44,9 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         stream=sys.stderr,
     )
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name that is no UTF-8, or a terminal that is not: shown with escapes, as on standard error.
+        sys.stdout.reconfigure(errors="backslashreplace")
     if _in_pod():
         from dataprep_converter.watchdog import supervise
 
@@ -54,16 +58,29 @@ def _code_of(arguments: argparse.Namespace) -> int:
     """Runs the command; every error becomes one line and a code."""
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        return int(arguments.command(arguments))
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.DONE
+        code = int(arguments.command(arguments))
+        sys.stdout.flush()
     except BaseException as exc:  # the top of the program
+        if isinstance(exc, BrokenPipeError) and _reader_is_gone():
+            return 128 + signal.SIGPIPE
         return int(_failed(exc, arguments))
+    return code
 
 
 def _terminated(_signal: int, _frame: FrameType | None) -> NoReturn:
+    # Who signals a whole process group reaches us twice, by the group and by our parent; the second must not break the way out.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise TerminatedError
+
+
+def _reader_is_gone() -> bool:
+    """Whether it is our output that nobody reads (`dataprep ls … | head`), and not a store's connection that broke."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def _failed(exc: BaseException, arguments: argparse.Namespace) -> Exit:
@@ -98,8 +115,9 @@ def _failed(exc: BaseException, arguments: argparse.Namespace) -> Exit:
     return Exit.INTERNAL
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(f"dataprep: {line}\n")
+def _say(text: str) -> None:
+    """One line, whatever a foreign message holds."""
+    sys.stderr.write(f"dataprep: {' '.join(text.splitlines())}\n")
 
 
 # --- the pod's side ------------------------------------------------------------------------------------------------
@@ -121,14 +139,24 @@ def _leave(message: "PlanResult | CommitResult | WorkResult") -> None:
 def _leave_failure(code: Exit, reason: "Reason", message: str, arguments: argparse.Namespace, *, uri: str | None = None) -> None:
     from dataprep_api import messages
 
+    if not _in_pod():
+        return
     failure = messages.FailureResult(
         reason=reason,
-        message=message[:2048],
+        message=_encodable(message)[:2048],
         exit_code=int(code),
         index=getattr(arguments, "task", None),
-        input=uri[:2048] if uri else None,
+        input=_encodable(uri)[:2048] if uri else None,
     )
-    _write_termination(messages.dump(failure))
+    try:
+        _write_termination(messages.dump(failure))
+    except OSError as exc:
+        logger.warning("no termination message: %s", exc)  # the error is the one to report
+
+
+def _encodable(text: str) -> str:
+    """Without the halves of surrogates that stand for bytes of a name that is no UTF-8: JSON can't hold them."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _write_termination(text: str) -> None:
@@ -167,6 +195,7 @@ def _plan(arguments: argparse.Namespace) -> Exit:
 
 def _work(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter import working
+    from dataprep_converter.errors import BadSpec
     from dataprep_converter.output_folder import OutputFolder
     from dataprep_converter.reporting import Reporter
 
@@ -175,6 +204,8 @@ def _work(arguments: argparse.Namespace) -> Exit:
     access = _access(job)
     with Reporter(index=task) as reporter:
         plan = working.load_plan(OutputFolder(job.spec.output.uri, access, arguments.run), arguments.plan_sha256)
+        if task >= plan.head.tasks:
+            raise BadSpec(f"The plan has the tasks 0 to {plan.head.tasks - 1}, got {task}.")
         attempt = f"{os.environ.get('POD_NAME', 'local')}/{arguments.attempt}"
         done = working.work(job.spec, plan=plan, index=task, access=access, attempt=attempt, watch=reporter.watch)
     _leave(done)
@@ -261,18 +292,27 @@ def _task_number(arguments: argparse.Namespace) -> int:
     given = arguments.index if arguments.index is not None else os.environ.get("JOB_COMPLETION_INDEX")
     if given is None:
         raise BadSpec("Which task? Give --index N, or run as a pod of an Indexed Job (JOB_COMPLETION_INDEX).")
-    index = int(given)
-    if not arguments.tasks:
+    try:
+        index = int(given)
+        tasks = _numbers(arguments.tasks) if arguments.tasks else None
+    except ValueError:
+        raise BadSpec(
+            f"Expected a number for the index and numbers such as 0-3,7 for --tasks, got {given} and {arguments.tasks}."
+        ) from None
+    if index < 0:
+        raise BadSpec(f"Indexes begin at 0, got {index}.")
+    if tasks is None:
         return index
-    tasks = [
-        number
-        for part in arguments.tasks.split(",")
-        for low, _, high in [part.partition("-")]
-        for number in range(int(low), int(high or low) + 1)
-    ]
     if index >= len(tasks):
         raise BadSpec(f"Index {index} is beyond the {len(tasks)} tasks of --tasks {arguments.tasks}.")
     return tasks[index]
+
+
+def _numbers(ranges: str) -> list[int]:
+    """`0-3,7` is 0, 1, 2, 3, 7."""
+    return [
+        number for part in ranges.split(",") for low, _, high in [part.partition("-")] for number in range(int(low), int(high or low) + 1)
+    ]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -311,8 +351,8 @@ def _parser() -> argparse.ArgumentParser:
     verify.set_defaults(command=_verify)
 
     inspect = _uri_command(commands, "inspect", "show what a finished data set holds")
-    inspect.add_argument("--records", type=int, default=1, metavar="N", help="records to show (default: 1)")
-    inspect.add_argument("--json", action="store_true", help="as JSON")
+    inspect.add_argument("--records", type=_count, default=1, metavar="N", help="records to show (default: 1)")
+    inspect.add_argument("--json", action="store_true", help="manifest and records as JSON; bytes as one character each (Latin-1)")
     inspect.set_defaults(command=_inspect)
 
     ls = _uri_command(commands, "ls", "list a folder in the columns of hdfs dfs -ls")
@@ -324,7 +364,17 @@ def _parser() -> argparse.ArgumentParser:
     logs.add_argument("--failed", action="store_true", help="only pods that failed")
     logs.add_argument("-f", "--follow", action="store_true", help="go on while the pods run")
     logs.set_defaults(command=_logs)
+    for command in commands.choices.values():
+        # After the command too; SUPPRESS, because a default would undo what stands before it.
+        command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"expected 0 or more, got {text}")
+    return number
 
 
 def _job_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, help_text: str) -> argparse.ArgumentParser:

@@ -7,7 +7,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from dataprep_api import names
@@ -36,11 +35,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _convert(arguments: argparse.Namespace) -> Exit:
-    suffix = ".gz" if not Path(arguments.input, FILES["train"][0]).exists() else ""
+    access = Access()
+    plain = names.join(arguments.input, FILES["train"][0])
+    suffix = ".gz" if access.store(plain).stat(plain) is None else ""
     job = mnist_job(source=arguments.input, output=arguments.directory, validation=arguments.validation_size, suffix=suffix)
     for split in SPLITS:
         sys.stdout.write(f"Writing {names.join(arguments.directory, split + '.tfrecords')}\n")
-    run(job, access=Access(), workers=os.cpu_count() or 1, display=Display(quiet=True))
+    run(job, access=access, workers=os.cpu_count() or 1, display=Display(quiet=True))
     return Exit.DONE
 
 

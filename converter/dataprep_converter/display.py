@@ -17,7 +17,8 @@ class Display:
     """Sums the tasks' counts and shows records, rate and remaining time."""
 
     def __init__(self, stream: TextIO = sys.stderr, *, quiet: bool = False) -> None:
-        self._console = Console(file=stream, quiet=quiet, highlight=False)
+        # Names of files and reasons are shown as they are: `[/a]` and `:x:` mean something to rich.
+        self._console = Console(file=stream, quiet=quiet, highlight=False, markup=False, emoji=False)
         self._tasks: dict[int, TaskProgress] = {}
         self._total = 0
         self._started = 0.0

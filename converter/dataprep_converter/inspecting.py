@@ -3,15 +3,19 @@
 import itertools
 import json
 import math
+import stat
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dataprep_api.report import Manifest
 from dataprep_converter import records
-from dataprep_converter.access import Access
+from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import NotFound
 from dataprep_converter.output_folder import OutputFolder
 
@@ -19,6 +23,7 @@ _BAR = 30
 _SHADES = " .:-=+*#%@"
 _SHOWN_VALUES = 8
 _SHOWN_TEXT = 60
+_PLAIN_WIDTH = 1000
 
 
 def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextIO) -> None:
@@ -33,7 +38,8 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
         shown = {"manifest": json.loads(manifest.to_bytes()), "records": [_jsonable(sample) for sample in samples]}
         stream.write(json.dumps(shown, indent=2) + "\n")
         return
-    console = Console(file=stream, highlight=False, width=None if stream.isatty() else 120)
+    # Values are shown as they are: `[/a]` and `:x:` mean something to rich. A file or pipe takes lines of any width.
+    console = Console(file=stream, highlight=False, markup=False, emoji=False, width=None if stream.isatty() else _PLAIN_WIDTH)
     console.print(_files(manifest))
     for label, names in _label_names(manifest).items():
         console.print(_histogram(manifest, label, names))
@@ -43,7 +49,7 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
 
 def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, count: int) -> list[dict[str, list[Any]]]:
     """The first records of the first file that has any, as lists by feature."""
-    for file in manifest.files:
+    for file in manifest.files if count else ():
         uri = folder.at(file.file)
         with access.store(uri).open(uri) as source:
             payloads = itertools.islice(records.read(source.stream(), compression=manifest.compression), count)
@@ -54,15 +60,39 @@ def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, c
 
 
 def listing(uri: str, access: Access, *, stream: TextIO) -> None:
-    """Every visible file in the columns of `hdfs dfs -ls`: size and path; what the store doesn't know is a dash."""
-    folder = OutputFolder(uri, access, run_id="")
-    found = sorted(folder.visible())
-    if not found:
+    """Every visible file below a folder, or one file, in the columns of `hdfs dfs -ls`. What the store doesn't know is a dash."""
+    found = [entry for _, entry in sorted(OutputFolder(uri, access, run_id="").visible(), key=lambda each: each[0])]
+    if found:
+        stream.write(f"Found {len(found)} items\n")
+    elif (file := access.store(uri).stat(uri)) is not None:
+        found = [file]
+    else:
         raise NotFound(f"{uri} holds no visible files.", uri=uri)
-    stream.write(f"Found {len(found)} items\n")
-    width = max(len(str(entry.size)) for _, entry in found)
-    for _, entry in found:
-        stream.write(f"-rw-r--r--   - - - {entry.size:>{width}} - {entry.uri}\n")
+    stream.writelines(f"{line}\n" for line in _columns(found))
+
+
+def _columns(entries: Sequence[Entry]) -> Iterator[str]:
+    # Hadoop's widths: as wide as the widest value, at least 3 for the replication and 10 for the size.
+    owner_width = max(len(_owner(entry)) for entry in entries)
+    group_width = max(len(_group(entry)) for entry in entries)
+    size_width = max(10, *(len(str(entry.size)) for entry in entries))
+    for entry in entries:
+        details = entry.details
+        mode = "-" if details is None or details.mode is None else stat.filemode(stat.S_IFREG | details.mode)
+        replication = "-" if details is None or details.replication is None else details.replication
+        modified = "-          -" if details is None else f"{datetime.fromtimestamp(details.modified, UTC).astimezone():%Y-%m-%d %H:%M}"
+        yield (
+            f"{mode:<10} {replication:>3} {_owner(entry):<{owner_width}} {_group(entry):<{group_width}}"
+            f" {entry.size:>{size_width}} {modified:<16} {entry.uri}"
+        )
+
+
+def _owner(entry: Entry) -> str:
+    return (entry.details and entry.details.owner) or "-"
+
+
+def _group(entry: Entry) -> str:
+    return (entry.details and entry.details.group) or "-"
 
 
 def _files(manifest: Manifest) -> Table:
@@ -109,12 +139,12 @@ def _print_record(console: Console, manifest: Manifest, sample: dict[str, list[A
     raw = {f["name"]: f for f in manifest.features if f["raw"]}
     for name, values in sorted(sample.items()):
         if name in raw:
-            console.print(f"[bold]{name}[/bold]: {raw[name]['dtype']}{raw[name]['shape']}")
-            console.print(picture(values[0], raw[name]["dtype"], raw[name]["shape"]), markup=False)
+            console.print(Text.assemble((name, "bold"), f": {raw[name]['dtype']}{raw[name]['shape']}"))
+            console.print(picture(values[0], raw[name]["dtype"], raw[name]["shape"]), soft_wrap=True)
         else:
             shown = ", ".join(_short(value) for value in values[:_SHOWN_VALUES])
             more = f", … ({len(values)} values)" if len(values) > _SHOWN_VALUES else ""
-            console.print(f"[bold]{name}[/bold]: {shown}{more}")
+            console.print(Text.assemble((name, "bold"), f": {shown}{more}"))
 
 
 def picture(content: bytes, dtype: str, shape: list[int]) -> str:
@@ -133,7 +163,13 @@ def _short(value: Any) -> str:
 
 
 def _jsonable(sample: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    return {
-        name: [value.decode("latin-1") if isinstance(value, bytes) else value for value in values]
-        for name, values in sorted(sample.items())
-    }
+    """Values that JSON has: bytes as text of one character a byte (Latin-1), and NaN and the infinities by protobuf's names."""
+    return {name: [_json_value(value) for value in values] for name, values in sorted(sample.items())}
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value

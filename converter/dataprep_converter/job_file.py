@@ -27,7 +27,7 @@ def _document(file: str) -> Any:
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
     except (OSError, UnicodeDecodeError) as exc:
         raise SpecError([Fault("", f"can't read {file}: {exc.strerror if isinstance(exc, OSError) else exc}")]) from exc
-    except yaml.YAMLError as exc:
+    except (yaml.YAMLError, ValueError) as exc:  # ValueError: what looks like a date and is none
         raise SpecError([Fault("", f"{file} is not YAML: {' '.join(str(exc).split())}")]) from exc
     jobs = [document for document in documents if isinstance(document, dict) and document.get("kind") == KIND]
     if len(jobs) == 1:
@@ -38,25 +38,37 @@ def _document(file: str) -> Any:
 
 
 def _set(document: Any, override: str) -> None:
-    """`output.shards.count=8` below `spec`; the value is YAML."""
+    """`output.shards.count=8` below `spec`. The value is YAML; what is no YAML, and every param, is text."""
     path, equals, value = override.partition("=")
-    if not equals or not path:
+    parts = path.removeprefix("spec.").split(".")
+    if not equals or not all(parts):
         raise SpecError([Fault("--set", f"expected FIELD=VALUE, got {override!r}")])
     if not isinstance(document, dict) or not isinstance(document.setdefault("spec", {}), dict):
         raise SpecError([Fault("spec", "expected a mapping")])
+    is_param = parts[0] == "params" and len(parts) > 1
     here: Any = document["spec"]
-    parts = path.removeprefix("spec.").split(".")
     for part in parts[:-1]:
-        if isinstance(here, list) and part.isdigit() and int(part) < len(here):
-            here = here[int(part)]
-        elif isinstance(here, dict):
-            here = here.setdefault(part, {})
-        else:
-            raise SpecError([Fault(f"--set {path}", f"{part} is not a field of a mapping")])
-    last = parts[-1]
-    if isinstance(here, list) and last.isdigit() and int(last) < len(here):
-        here[int(last)] = yaml.safe_load(value)
-    elif isinstance(here, dict):
-        here[last] = value if parts[0] == "params" else yaml.safe_load(value)
-    else:
-        raise SpecError([Fault(f"--set {path}", f"{last} is not a field of a mapping")])
+        key = _key(here, part, path)
+        # A field without a value (`shards:`) is None in YAML.
+        if isinstance(here, dict) and here.get(key) is None:
+            here[key] = {}
+        here = here[key]
+    here[_key(here, parts[-1], path)] = value if is_param else _value(value)
+
+
+def _key(here: Any, part: str, path: str) -> str | int:
+    """The key of a mapping or index of a list that `part` of an override's path means."""
+    if isinstance(here, dict):
+        return part
+    if not isinstance(here, list):
+        raise SpecError([Fault(f"--set {path}", f"{part} is below {here!r}, which has no fields")])
+    if not part.isdecimal() or int(part) >= len(here):
+        raise SpecError([Fault(f"--set {path}", f"expected an index from 0 to {len(here) - 1}, got {part}")])
+    return int(part)
+
+
+def _value(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return text

@@ -1,7 +1,8 @@
 """A pool of processes over the tasks of a plan: what Kubernetes does on a cluster, on one machine.
 
 Processes are spawned, never forked: the stores' clients have threads of their own. A task whose process was killed is tried
-again; a task that failed stops the others at their next batch.
+again; a task that failed stops the others at their next batch. Small jobs are done in this process, but not on HDFS, whose
+client was seen to hang: there a watchdog kills the process that hangs.
 """
 
 import logging
@@ -22,7 +23,8 @@ from dataprep_converter.access import Access
 from dataprep_converter.errors import ConvertError
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.planning import Plan
-from dataprep_converter.stores import StoreSettings
+from dataprep_converter.stores import StoreSettings, scheme_of
+from dataprep_converter.watchdog import Watchdog
 from dataprep_converter.working import TaskProgress
 
 logger = logging.getLogger(__name__)
@@ -42,7 +44,8 @@ class StoppedError(ConvertError):
 def convert(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> list[WorkResult]:
     """Runs every task, `workers` at a time. Raises the first task's error after the others have stopped."""
     tasks = plan.head.tasks
-    if workers <= 1 or tasks <= 1 or plan.head.bytes_in < INLINE_BYTES:
+    may_hang = scheme_of(job.spec.output.uri) == "hdfs"
+    if not may_hang and (workers <= 1 or tasks <= 1 or plan.head.bytes_in < INLINE_BYTES):
         return [
             working.work(job.spec, plan=plan, index=index, access=access, attempt="local", watch=lambda p, i=index: watch(i, p))  # type: ignore[misc]  # mypy can't type a lambda's default
             for index in range(tasks)
@@ -52,7 +55,7 @@ def convert(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch
     while len(results) < tasks:
         left = [index for index in range(tasks) if index not in results]
         try:
-            _run_pool(job, plan, access, left, workers=min(workers, len(left)), watch=watch, results=results)
+            _run_pool(job, plan, access, left, workers=max(1, min(workers, len(left))), watch=watch, results=results)
         except BrokenProcessPool:
             restarts += 1
             if restarts > _MOST_RESTARTS:
@@ -132,6 +135,8 @@ def _start(setting: _Setting, reports: "Queue[tuple[int, TaskProgress] | None]",
     global _process  # a pool's initialiser has no other place
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if scheme_of(setting.job.spec.output.uri) == "hdfs":
+        Watchdog().__enter__()  # ends with this process
     access = Access(setting.settings)
     folder = OutputFolder(setting.job.spec.output.uri, access, setting.run_id)
     _process = _Process(job=setting.job, plan=working.load_plan(folder, setting.plan_sha256), access=access, reports=reports, stop=stop)

@@ -6,6 +6,7 @@ A TFRecord file cut between two records reads without an error; so counts, sizes
 import hashlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 from dataprep_api.report import Manifest, ManifestFile
 from dataprep_converter import committing, records
@@ -32,21 +33,31 @@ def verify(uri: str, access: Access, *, expect: str | None = None) -> Manifest:
     fault = committing.listing_fault(manifest, folder)
     if fault is not None:
         raise NotWhole(f"{uri}: {_with_offset(fault, manifest, folder, access)}.")
+    stop = Event()
     with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="verify") as threads:
-        for found in threads.map(lambda file: file_fault(file, manifest, folder, access), manifest.files):
-            if found is not None:
-                raise NotWhole(f"{uri}: {found}.")
+        try:
+            for found in threads.map(lambda file: _fault(file, manifest, folder, access, stop), manifest.files):
+                if found is not None:
+                    raise NotWhole(f"{uri}: {found}.")
+        finally:
+            # The first fault, and Ctrl-C, don't wait for the files behind it.
+            stop.set()
+            threads.shutdown(cancel_futures=True)
     return manifest
 
 
-def file_fault(file: ManifestFile, manifest: Manifest, folder: OutputFolder, access: Access) -> str | None:
+class _StoppedError(Exception):
+    """Nobody waits for this file any more."""
+
+
+def _fault(file: ManifestFile, manifest: Manifest, folder: OutputFolder, access: Access, stop: Event) -> str | None:
     """The first fault of one file: a broken record with its offset, else a wrong count or digest. None when it is whole."""
     uri = folder.at(file.file)
     digest = hashlib.sha256()
     count = 0
     try:
         with access.store(uri).open(uri) as source:
-            for _ in records.read(_hashed(source.stream(), digest), compression=manifest.compression):
+            for _ in records.read(_hashed(source.stream(), digest, stop), compression=manifest.compression):
                 count += 1
     except records.BrokenRecord as exc:
         return f"{file.file}: {exc}"
@@ -57,8 +68,10 @@ def file_fault(file: ManifestFile, manifest: Manifest, folder: OutputFolder, acc
     return None
 
 
-def _hashed(pieces: Iterator[bytes], digest: "hashlib._Hash") -> Iterator[bytes]:
+def _hashed(pieces: Iterator[bytes], digest: "hashlib._Hash", stop: Event) -> Iterator[bytes]:
     for piece in pieces:
+        if stop.is_set():
+            raise _StoppedError
         digest.update(piece)
         yield piece
 
@@ -67,6 +80,6 @@ def _with_offset(fault: str, manifest: Manifest, folder: OutputFolder, access: A
     """A file of the wrong size is read as far as it goes, so that the message says where it breaks."""
     for file in manifest.files:
         if fault.startswith(f"{file.file} has "):
-            inside = file_fault(file, manifest, folder, access)
+            inside = _fault(file, manifest, folder, access, Event())
             return f"{fault}; {inside}" if inside else fault
     return fault

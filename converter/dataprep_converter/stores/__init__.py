@@ -24,6 +24,19 @@ STORES: Final[Mapping[str, str]] = {
 """Scheme → class. Adding a store is one line here and one file."""
 
 
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What people see of a file beside its size; None where the store doesn't know."""
+
+    modified: float
+    """Seconds since the epoch."""
+    mode: int | None = None
+    """Permission bits."""
+    replication: int | None = None
+    owner: str | None = None
+    group: str | None = None
+
+
 @dataclass(frozen=True)
 class Entry:
     """One file or object."""
@@ -32,6 +45,8 @@ class Entry:
     size: int
     pin: str
     """Equal as long as the object is the same: the etag, or size and modification time in nanoseconds."""
+    details: Details | None = field(default=None, compare=False, repr=False)
+    """Always there in a listing; elsewhere where the store tells it in the same breath."""
 
 
 @dataclass(frozen=True)

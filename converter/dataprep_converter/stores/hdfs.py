@@ -20,7 +20,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
@@ -43,7 +43,7 @@ from dataprep_converter.errors import (
     Unreachable,
 )
 from dataprep_converter.retrying import retrying
-from dataprep_converter.stores import Entry, StoreSettings
+from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.files import TEMPORARY, temporary_name
 
 logger = logging.getLogger(__name__)
@@ -93,7 +93,12 @@ class HdfsStore:
                 if recursive:
                     waiting.append(_Listing(self, client, authority, found.path))
             elif found.path.startswith(base):
-                yield Entry(uri=prefix + found.path[len(base) :], size=found.size, pin=_pin(found.size, found.modified))
+                yield Entry(
+                    uri=prefix + found.path[len(base) :],
+                    size=found.size,
+                    pin=_pin(found.size, found.modified),
+                    details=found.details,
+                )
 
     def stat(self, uri: str) -> Entry | None:
         authority, path = _split(uri)
@@ -379,6 +384,7 @@ class _Child:
     is_folder: bool
     size: int
     modified: int
+    details: Details = field(compare=False)
 
 
 class _Listing:
@@ -415,7 +421,7 @@ class _Listing:
                 break
             with _border(self._addresses, self._folder):
                 self._following = next(self._statuses, None)
-            child = _Child(name + b"/" * status.isdir, status.path, status.isdir, status.length, status.modification_time)
+            child = _Child(name + b"/" * status.isdir, status.path, status.isdir, status.length, status.modification_time, _details(status))
             if status.isdir or not name.isascii():
                 heapq.heappush(self._waiting, child)
                 continue
@@ -443,7 +449,17 @@ def _split(uri: str) -> tuple[str, str]:
 
 
 def _entry(uri: str, status: hdfs_native.FileStatus) -> Entry:
-    return Entry(uri=uri, size=status.length, pin=_pin(status.length, status.modification_time))
+    return Entry(uri=uri, size=status.length, pin=_pin(status.length, status.modification_time), details=_details(status))
+
+
+def _details(status: hdfs_native.FileStatus) -> Details:
+    return Details(
+        modified=status.modification_time / 1000,
+        mode=status.permission,
+        replication=status.replication,
+        owner=status.owner,
+        group=status.group,
+    )
 
 
 def _pin(size: int, modified_milliseconds: int) -> str:

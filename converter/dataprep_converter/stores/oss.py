@@ -42,7 +42,7 @@ from dataprep_converter.errors import (
     Unreachable,
 )
 from dataprep_converter.retrying import Patience, retrying
-from dataprep_converter.stores import Entry, StoreSettings
+from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for
 
 logger = logging.getLogger(__name__)
@@ -119,7 +119,12 @@ class OssStore:
                 before = each.key
                 # Folder markers of consoles are no files.
                 if not each.key.endswith("/"):
-                    yield Entry(uri=f"{uri.rstrip('/')}/{each.key[len(prefix) :]}", size=each.size, pin=_pin(each.etag))
+                    yield Entry(
+                        uri=f"{uri.rstrip('/')}/{each.key[len(prefix) :]}",
+                        size=each.size,
+                        pin=_pin(each.etag),
+                        details=each.last_modified and Details(modified=each.last_modified.timestamp()),
+                    )
             token = page.next_continuation_token
             if not page.is_truncated or not token:
                 return

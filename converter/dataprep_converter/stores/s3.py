@@ -38,7 +38,7 @@ from dataprep_converter.errors import (
     Unreachable,
 )
 from dataprep_converter.retrying import retrying
-from dataprep_converter.stores import Entry, StoreSettings
+from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.aws_credentials import CredentialChain
 from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for
 from dataprep_converter.stores.s3_requests import ANSWER_SECONDS, CONNECT_SECONDS, Address, Answer, S3Requests
@@ -108,6 +108,7 @@ class S3Store:
                         uri=f"{uri.rstrip('/')}/{name[len(prefix) :]}",
                         size=int(each.findtext("{*}Size") or 0),
                         pin=_pin(each.findtext("{*}ETag")),
+                        details=_details(each.findtext("{*}LastModified")),
                     )
             token = page.findtext("{*}NextContinuationToken")
             if page.findtext("{*}IsTruncated") != "true" or not token:
@@ -414,6 +415,10 @@ def _is_bare_host(endpoint: str) -> bool:
 
 def _with_scheme(endpoint: str) -> str:
     return endpoint if "://" in endpoint else f"https://{endpoint}"
+
+
+def _details(modified: str | None) -> Details | None:
+    return Details(modified=datetime.fromisoformat(modified).timestamp()) if modified else None
 
 
 def _pin(tag: str | None) -> str:

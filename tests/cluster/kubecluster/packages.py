@@ -1,8 +1,9 @@
-"""The Debian packages that a node needs."""
+"""The Debian packages that a node and the tests need."""
 
 import os
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from kubecluster.commands import run
 from kubecluster.progress import report
@@ -20,10 +21,17 @@ PACKAGES: Mapping[str, str] = {
     "busybox-static": "busybox",
 }
 
+# What the store servers and the tests' data need; a node runs without.
+TEST_PACKAGES: Mapping[str, str] = {
+    "openjdk-17-jre-headless": "java",
+    "maven": "mvn",
+    "dataset-fashion-mnist": "/usr/share/datasets/fashion-mnist/t10k-labels-idx1-ubyte.gz",
+}
 
-def missing() -> list[str]:
-    """Return the packages whose program is not on this machine."""
-    return [package for package, program in PACKAGES.items() if shutil.which(program) is None]
+
+def missing(packages: Mapping[str, str] = PACKAGES) -> list[str]:
+    """Return the packages whose program or file is not on this machine."""
+    return [package for package, proof in packages.items() if not (Path(proof).exists() if proof.startswith("/") else shutil.which(proof))]
 
 
 def installable() -> bool:
@@ -31,9 +39,9 @@ def installable() -> bool:
     return shutil.which("apt-get") is not None and os.geteuid() == 0
 
 
-def install() -> None:
+def install(packages: Mapping[str, str] = PACKAGES) -> None:
     """Install what is missing, and nothing else."""
-    names = missing()
+    names = missing(packages)
     if not names:
         return
     report(f"installing {' '.join(names)}")

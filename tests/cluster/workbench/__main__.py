@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import kubecluster
+from kubecluster import packages
 from workbench.installation import CONVERTER_IMAGE, OPERATOR_IMAGE, TAG, Installation, build, build_and_load
 
 STORES = Path("/var/tmp/dataprep-test-stores")  # noqa: S108  # one place for one machine, as the cluster has
@@ -14,9 +15,17 @@ STORES = Path("/var/tmp/dataprep-test-stores")  # noqa: S108  # one place for on
 def main() -> int:
     """Runs one command."""
     parser = argparse.ArgumentParser(prog="python -m workbench", description=__doc__)
-    parser.add_argument("command", choices=["images", "up", "down"])
+    parser.add_argument("command", choices=["prepare", "images", "up", "down"])
     command = parser.parse_args().command
-    return {"images": _images, "up": _up, "down": _down}[command]()
+    return {"prepare": _prepare, "images": _images, "up": _up, "down": _down}[command]()
+
+
+def _prepare() -> int:
+    """All that takes long and needs nothing but registries: Debian packages, jars, the cluster's programs, both images."""
+    packages.install({**packages.PACKAGES, **packages.TEST_PACKAGES})
+    for module in ("storeservers", "kubecluster"):
+        subprocess.run([sys.executable, "-m", module, "build"], check=True)
+    return _images()
 
 
 def _images() -> int:

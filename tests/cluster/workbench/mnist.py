@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 TRAIN, TEST, SIDE = 60_000, 10_000, 28
+_BLOCK = 5_000
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,12 @@ def write(folder: Path, *, train: int = TRAIN, test: int = TEST) -> Path:
     """The four gzip files, under MNIST's own names. Fewer images are the first ones."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, first, count in (("train", 0, train), ("t10k", TRAIN, test)):
-        numbers = np.arange(first, first + count, dtype=np.int64)
-        pixels = ((31 * numbers[:, None] + 7 * np.arange(SIDE * SIDE)[None, :]) % 256).astype(np.uint8)
-        _write(folder / f"{name}-images-idx3-ubyte.gz", struct.pack(">IIII", 2051, count, SIDE, SIDE) + pixels.tobytes())
-        _write(folder / f"{name}-labels-idx1-ubyte.gz", struct.pack(">II", 2049, count) + (numbers % 10).astype(np.uint8).tobytes())
+        with gzip.GzipFile(folder / f"{name}-images-idx3-ubyte.gz", "wb", 1, mtime=0) as images:
+            images.write(struct.pack(">IIII", 2051, count, SIDE, SIDE))
+            for start in range(first, first + count, _BLOCK):
+                numbers = np.arange(start, min(start + _BLOCK, first + count), dtype=np.int64)
+                images.write(((31 * numbers[:, None] + 7 * np.arange(SIDE * SIDE)[None, :]) % 256).astype(np.uint8).tobytes())
+        with gzip.GzipFile(folder / f"{name}-labels-idx1-ubyte.gz", "wb", 1, mtime=0) as labels:
+            labels.write(struct.pack(">II", 2049, count) + (np.arange(first, first + count) % 10).astype(np.uint8).tobytes())
     return folder
 
-
-def _write(file: Path, content: bytes) -> None:
-    file.write_bytes(gzip.compress(content, 1, mtime=0))

@@ -1,0 +1,40 @@
+"""The docs are true: their jobs validate, their links lead somewhere, the reasons are all documented."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dataprep_api.job import DataPrepJob
+from dataprep_api.reasons import MEANING, Reason
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+_YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
+_LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
+
+
+def jobs() -> list[object]:
+    found = []
+    for page in PAGES:
+        for number, block in enumerate(_YAML.findall(page.read_text(encoding="utf-8"))):
+            for document in yaml.safe_load_all(block):
+                if isinstance(document, dict) and document.get("kind") == "DataPrepJob":
+                    found.append(pytest.param(document, id=f"{page.relative_to(ROOT)}-{number}"))
+    return found
+
+
+@pytest.mark.parametrize("document", jobs())
+def test_every_job_in_the_docs_is_valid(document: dict[str, object]) -> None:
+    DataPrepJob.parse(document)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    missing = [link for link in _LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
+    assert missing == []
+
+
+def test_every_reason_has_a_meaning() -> None:
+    assert set(MEANING) == set(Reason)
