@@ -68,7 +68,7 @@ verify: $(STAMP) ## fail when a generated file is stale
 
 .PHONY: test
 test: $(STAMP) ## all tests; the cluster's parts are built in the background while the unit tests run
-	$(BIN)/pytest -q --durations=15
+	tests/run
 
 .PHONY: test-unit
 test-unit: $(STAMP) ## only what needs no server and no cluster

@@ -1,9 +1,6 @@
-"""What all tests share, and the order of a whole run: quick tests first, while the cluster's parts are built in the background."""
+"""What all tests share. Quick tests run first; `tests/run` makes the cluster's parts meanwhile."""
 
 import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,24 +28,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return max((number + 1 for number, name in enumerate(_LAST) if item.get_closest_marker(name)), default=0)
 
     items.sort(key=weight)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def parts_made_in_background(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Starts making what the cluster and the servers consist of, when a collected test will need it: minutes on a new machine."""
-    needed = any(item.get_closest_marker(name) for item in request.session.items for name in ("store", "cluster"))
-    if not needed or os.geteuid() != 0 or hasattr(request.config, "workerinput"):
-        yield
-        return
-    from kubecluster import packages  # not at the top: quick tests don't need it
-
-    # Java and the rest come first: a server that a test starts can't wait for them.
-    packages.install({**packages.PACKAGES, **packages.TEST_PACKAGES})
-    with tempfile.TemporaryFile() as log:
-        making = subprocess.Popen([sys.executable, "-m", "workbench", "prepare"], stdout=log, stderr=log)
-        yield
-        making.terminate()
-        making.wait()
 
 
 def unavailable(what: str) -> None:

@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import os
+import select
 import signal
 import sys
 import traceback
@@ -76,11 +77,16 @@ def _terminated(_signal: int, _frame: FrameType | None) -> NoReturn:
 def _reader_is_gone() -> bool:
     """Whether it is our output that nobody reads (`dataprep ls … | head`), and not a store's connection that broke."""
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return False
+    output = select.poll()
+    output.register(descriptor, 0)
+    gone = any(events & select.POLLERR for _, events in output.poll(0))
+    if gone:
+        # What is still buffered goes there when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+    return gone
 
 
 def _failed(exc: BaseException, arguments: argparse.Namespace) -> Exit:

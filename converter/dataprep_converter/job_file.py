@@ -68,6 +68,8 @@ def _key(here: Any, part: str, path: str) -> str | int:
 
 
 def _value(text: str) -> Any:
+    if text.startswith(("|", ">", "#")):
+        return text  # a block or a comment, of which one line of YAML can't hold more than the sign
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):

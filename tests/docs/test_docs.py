@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,14 +16,15 @@ _YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
 
 
-def jobs() -> list[object]:
-    found = []
-    for page in PAGES:
-        for number, block in enumerate(_YAML.findall(page.read_text(encoding="utf-8"))):
-            for document in yaml.safe_load_all(block):
-                if isinstance(document, dict) and document.get("kind") == "DataPrepJob":
-                    found.append(pytest.param(document, id=f"{page.relative_to(ROOT)}-{number}"))
-    return found
+def jobs() -> list[Any]:
+    """Every complete job of the pages. Any: pytest's parameter sets have no public type."""
+    blocks = [(page, number, block) for page in PAGES for number, block in enumerate(_YAML.findall(page.read_text(encoding="utf-8")))]
+    return [
+        pytest.param(document, id=f"{page.relative_to(ROOT)}-{number}")
+        for page, number, block in blocks
+        for document in yaml.safe_load_all(block)
+        if isinstance(document, dict) and document.get("kind") == "DataPrepJob"
+    ]
 
 
 @pytest.mark.parametrize("document", jobs())

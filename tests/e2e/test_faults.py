@@ -18,7 +18,7 @@ from workbench.installation import Installation
 from workbench.jobs import Document, Namespace
 from workbench.stores import BUCKET, Stores, a_job, mount
 
-SHARDED = {"output__shards": {"count": 8}, "output__fileName": "{split}-{shard}-of-{shards}.{ext}"}
+SHARDED = {"output__shards": {"count": 4}, "output__fileName": "{split}-{shard}-of-{shards}.{ext}"}
 
 
 @contextmanager
@@ -93,9 +93,9 @@ def test_a_killed_worker_costs_only_its_own_shard(
 ) -> None:
     with slow_writes(stores, seconds=1.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs))
-        done = some_reports(stores, namespace, at_least=3)
+        done = some_reports(stores, namespace, at_least=2)
         kill(namespace)
-        some_reports(stores, namespace, at_least=5)
+        some_reports(stores, namespace, at_least=4)
     namespace.wait_phase("slow", "Succeeded", seconds=180)
     reports = assert_whole(stores, namespace)
     assert {file: reports[file] for file in done} == done
@@ -166,7 +166,7 @@ def test_a_data_node_killed_in_the_middle_changes_no_byte(namespace: Namespace, 
 def test_nothing_short_is_ever_visible_and_success_is_last(namespace: Namespace, stores: Stores, digits: Path) -> None:
     """The destination is watched, every few milliseconds, while the job writes to it."""
     folder = stores.volume / namespace.name
-    shards = {"train": {6_125_625}, "validation": {556_875}, "test": {1_113_750}}
+    shards = {"train": {12_251_250}, "validation": {1_113_750}, "test": {2_227_500}}
     faults: list[str] = []
     ended = threading.Event()
     seen: set[str] = set()
@@ -177,7 +177,7 @@ def test_nothing_short_is_ever_visible_and_success_is_last(namespace: Namespace,
             visible = {f.name: f.stat().st_size for f in folder.glob("*.tfrecords")} if folder.exists() else {}
             seen.update(visible)
             faults.extend(f"{name} had {size} bytes" for name, size in visible.items() if size not in shards[name.split("-")[0]])
-            if success and len(visible) != 24:
+            if success and len(visible) != 12:
                 faults.append(f"_SUCCESS with {len(visible)} files")
             time.sleep(0.003)
 
@@ -191,4 +191,4 @@ def test_nothing_short_is_ever_visible_and_success_is_last(namespace: Namespace,
         ended.set()
         watcher.join()
     assert faults == []
-    assert len(seen) == 24
+    assert len(seen) == 12

@@ -4,11 +4,11 @@ import hashlib
 from pathlib import Path
 
 import pytest
+
+from dataprep_converter.records import parse_example, read
 from workbench.jobs import Namespace, example
 from workbench.photos import write
 from workbench.stores import EXAMPLES, Stores, mount
-
-from dataprep_converter.records import parse_example, read
 
 
 @pytest.fixture(scope="session")

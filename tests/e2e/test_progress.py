@@ -12,15 +12,15 @@ from workbench.jobs import Document, Namespace, condition
 from workbench.stores import BUCKET, Stores, a_job
 
 
-def a_slow_job(namespace: Namespace, stores: Stores, source: str, *, seconds: float = 1.5) -> Document:
-    """24 shards, each of which takes its time on the OSS fake."""
+def a_slow_job(namespace: Namespace, stores: Stores, source: str, *, seconds: float = 1.2) -> Document:
+    """12 shards, each of which takes its time on the OSS fake."""
     stores.oss.inject(Fault(kind="stall", method="PUT", matching=rf"/{BUCKET}/{namespace.name}/.*tfrecords", seconds=seconds, count=1000))
     return a_job(
         stores,
         name="slow",
         source=source,
         output=f"oss://{BUCKET}/{namespace.name}",
-        output__shards={"count": 8},
+        output__shards={"count": 4},
         output__fileName="{split}-{shard}-of-{shards}.{ext}",
         workers__parallelism=1,
     )
@@ -49,11 +49,11 @@ def test_progress_rises_and_ends_exact(namespace: Namespace, stores: Stores, dig
     assert len(between) >= 3, seen
     progress = status["progress"]
     assert (progress["percent"], progress["records"]["in"], progress["records"]["out"]) == (100, 70_000, 70_000)
-    assert progress["shards"] == {"total": 24, "done": 24, "active": 0, "failed": 0}
+    assert progress["shards"] == {"total": 12, "done": 12, "active": 0, "failed": 0}
     table = namespace.kubectl("get", "dpj")
     assert table.splitlines()[0].split() == ["NAME", "PHASE", "PROGRESS", "SHARDS", "RECORDS", "RATE", "ETA", "AGE"]
     assert "Succeeded" in table
-    assert "24/24" in table
+    assert "12/12" in table
     reasons = [reason for reason, _ in namespace.events("slow")]
     assert [r for r in reasons if r in ("Planning", "Converting", "Committing", "Completed")] == [
         "Planning",
@@ -82,7 +82,7 @@ def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, sto
     status = namespace.wait_phase("slow", "Succeeded", seconds=180)
     assert {k: stores.oss.read(BUCKET, k) for k in done} == done
     assert status["effective"]["parallelism"] == 4
-    assert status["failures"] == [] if "failures" in status else True
+    assert status.get("failures", []) == []
 
 
 def test_a_retry_makes_only_what_is_missing(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:

@@ -15,14 +15,19 @@ STORES = Path("/var/tmp/dataprep-test-stores")  # noqa: S108  # one place for on
 def main() -> int:
     """Runs one command."""
     parser = argparse.ArgumentParser(prog="python -m workbench", description=__doc__)
-    parser.add_argument("command", choices=["prepare", "images", "up", "down"])
+    parser.add_argument("command", choices=["packages", "prepare", "images", "up", "down"])
     command = parser.parse_args().command
-    return {"prepare": _prepare, "images": _images, "up": _up, "down": _down}[command]()
+    return {"packages": _packages, "prepare": _prepare, "images": _images, "up": _up, "down": _down}[command]()
+
+
+def _packages() -> int:
+    """The Debian packages that the cluster and the store servers need, where they are missing."""
+    packages.install({**packages.PACKAGES, **packages.TEST_PACKAGES})
+    return 0
 
 
 def _prepare() -> int:
-    """All that takes long and needs nothing but registries: Debian packages, jars, the cluster's programs, both images."""
-    packages.install({**packages.PACKAGES, **packages.TEST_PACKAGES})
+    """All that takes long and needs nothing but registries: jars, the cluster's programs, both images."""
     for module in ("storeservers", "kubecluster"):
         subprocess.run([sys.executable, "-m", module, "build"], check=True)
     return _images()

@@ -1,0 +1,29 @@
+"""Inputs that the command line's tests share."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from workbench import mnist
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Synthetic MNIST, 70,000 images."""
+    return mnist.write(tmp_path_factory.mktemp("digits"))
+
+
+@pytest.fixture(scope="session")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its first 6,000 and 200 images."""
+    return mnist.write(tmp_path_factory.mktemp("few"), train=6000, test=200)
+
+
+@pytest.fixture(autouse=True)
+def handlers_stay_as_they_are() -> Iterator[None]:
+    """A command run in this process sets its own."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
