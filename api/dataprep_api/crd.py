@@ -145,7 +145,7 @@ def _frozen(path: str) -> dict[str, str]:
     # Not `self.spec.?a == oldSelf.spec.?a`: the API server can't bound the cost of comparing optional values.
     same = f"has({now}) == has({before}) && (!has({now}) || {now} == {before})"
     return rule(
-        f"!has(oldSelf.status) || !has(oldSelf.status.phase) || oldSelf.status.phase == 'Pending' || {same}",
+        f"!has(oldSelf.status) || !has(oldSelf.status.phase) || (oldSelf.status.phase == 'Pending' && !has(oldSelf.status.startTime)) || {same}",
         f"{path} may not change after the job has started; make a new DataPrepJob",
         path=f".spec.{path}",
         reason="FieldValueForbidden",

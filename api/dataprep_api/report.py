@@ -75,7 +75,6 @@ class Manifest(Model):
     version: int = 1
     run_id: str
     encoding_version: int
-    plan_sha256: str
     inputs_sha256: str
     content: dict[str, Any]
     """What of the spec decides the bytes (see `run_id.content`)."""

@@ -420,7 +420,7 @@ class Output(Model):
     file_name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Template of the files' names with {split}, {shard}, {shards} and {ext}. Default: `{split}.{ext}` for a single shard, else `{split}-{shard}-of-{shards}.{ext}`. It may not begin with `_` or `.`."""
     overwrite: Literal["Never", "IfChanged", "Always", "Extend"] = "Never"
-    """What to do with a non-empty output of another run: `Never` refuses, `IfChanged` reuses it when spec and inputs are the same and else replaces it, `Always` replaces it."""
+    """What to do with an output that is finished or holds another run's files: `Never` refuses, `IfChanged` reuses it when spec and inputs are the same and else replaces it, `Always` replaces it."""
     hdfs: HdfsOptions = HdfsOptions()
     """How files are created on HDFS."""
 

@@ -20,7 +20,7 @@ from dataprep_converter import __version__
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.compression import compression_name
 from dataprep_converter.encoders import describe
-from dataprep_converter.errors import BadData, NotWhole
+from dataprep_converter.errors import BadData, Missing, NotWhole
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.planning import Plan
@@ -49,6 +49,15 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
 def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
     """How the store's listing differs from the manifest, or None."""
     return _difference({file.file: file.size for file in manifest.files}, dict(folder.visible()))
+
+
+def is_untouched(plan: Plan, manifest: Manifest, folder: OutputFolder) -> bool:
+    """Whether a finished data set is still, file for file, the objects that the run wrote."""
+    listed = dict(folder.visible())
+    reports = [report for report in folder.reports(plan.head.shards) if report is not None]
+    pins = {report.file: report.pin for report in reports}
+    same = all(file.file in pins and file.file in listed and listed[file.file].pin == pins[file.file] for file in manifest.files)
+    return same and listing_fault(manifest, folder) is None
 
 
 def result_of(manifest: Manifest, success: Success, folder: OutputFolder, *, reports: Sequence[ShardReport] = ()) -> CommitResult:
@@ -81,7 +90,7 @@ def _complete(plan: Plan, found: Sequence[ShardReport | None]) -> list[ShardRepo
         shard.file for shard, report in zip(shards(plan.head), found, strict=True) if report is None or report.plan_sha256 != plan.sha256
     ]
     if missing:
-        raise NotWhole(f"{len(missing)} of {plan.head.shards} shards have no report: {_some(missing)}.")
+        raise Missing(f"{len(missing)} of {plan.head.shards} shards have no report: {_some(missing)}.")
     reports = [report for report in found if report is not None]
     for shard, report in zip(shards(plan.head), reports, strict=True):
         if report.records_in != shard.records:
@@ -121,6 +130,9 @@ def _remove_what_is_stale(folder: OutputFolder, *, keep: set[str]) -> None:
 def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder) -> None:
     """Every shard is there as it was written, and nothing else is."""
     listed = dict(folder.visible())
+    absent = [report.file for report in reports if report.file not in listed]
+    if absent:
+        raise Missing(f"{folder.uri}: {len(absent)} files are missing: {_some(absent)}.")
     fault = _difference({report.file: report.size for report in reports}, listed)
     if fault is not None:
         raise NotWhole(f"{folder.uri}: {fault}.")
@@ -144,7 +156,6 @@ def _manifest(spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport],
     return Manifest(
         run_id=plan.head.run_id,
         encoding_version=plan.head.encoding_version,
-        plan_sha256=plan.sha256,
         inputs_sha256=plan.head.inputs_sha256,
         content=run_id.content(spec),
         format=spec.output.format,

@@ -14,7 +14,10 @@ ConvertError
 ├── InputChanged      an input is not the one that was planned                      exit 5
 ├── OutputExists      the output holds another run's data                           exit 5
 ├── OutputLost        another run took over the output                              exit 5
-└── NotWhole          files and reports don't agree                                 exit 5
+├── NotWhole          files and reports don't agree                                 exit 5
+│   ├── Missing       a planned file or its report is not there                     exit 5
+│   └── BrokenRecord  a record's CRC or length is wrong (`records.py`)              exit 5
+└── StoppedError      another task failed, this one ended too (`pool.py`)           exit 70
 """
 
 from typing import ClassVar
@@ -127,6 +130,12 @@ class NotWhole(ConvertError):
 
     exit = Exit.NOT_FOUND
     reason = Reason.VERIFICATION_FAILED
+
+
+class Missing(NotWhole):
+    """A planned file or its report is not there."""
+
+    reason = Reason.OUTPUT_MISSING
 
 
 class BadSample(Exception):

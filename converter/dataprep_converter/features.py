@@ -165,7 +165,9 @@ def _mapping(feature: Feature, schema: pa.Schema, warnings: list[str]) -> _Mappi
     if shape == (-1,) and dtype != own[0]:
         raise BadSpec(f"{of}: the lists of {columns[0]} can't be converted from {own[0]} to {dtype}.")
     if dtype == "float64" and not raw and shape != (-1,):
-        warnings.append(f"{of.lower()} is stored as float32, the only float of a list in tf.train.Example; encoding: Raw keeps float64.")
+        warnings.append(
+            f"{of[:1].lower()}{of[1:]} is stored as float32, the only float of a list in tf.train.Example; encoding: Raw keeps float64."
+        )
         dtype = "float32"
     kind = "bytes" if raw else "float" if dtype.startswith("float") else "int64"
     label = isinstance(feature, LabelFeature)

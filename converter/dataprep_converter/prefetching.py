@@ -1,5 +1,6 @@
 """Prefetching: reading goes on in its own thread while the caller computes, at most `depth` items ahead."""
 
+import contextlib
 import queue
 import threading
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ def prefetched(items: Iterator[Item], *, depth: int = 2) -> Iterator[Item]:
     def produce() -> None:
         error: BaseException | None = None
         try:
+            if stopped.is_set():
+                return
             for item in items:
                 if not _put(ready, item, stopped):
                     return
@@ -34,8 +37,9 @@ def prefetched(items: Iterator[Item], *, depth: int = 2) -> Iterator[Item]:
         _put(ready, _End(error), stopped)
 
     producer = threading.Thread(target=produce, name="prefetch", daemon=True)
-    producer.start()
     try:
+        # Inside: Ctrl-C may come while it starts, and a thread that outlives the interpreter can take the process down with it.
+        producer.start()
         while True:
             item = ready.get()
             if isinstance(item, _End):
@@ -45,7 +49,8 @@ def prefetched(items: Iterator[Item], *, depth: int = 2) -> Iterator[Item]:
             yield item
     finally:
         stopped.set()
-        producer.join(timeout=30)
+        with contextlib.suppress(RuntimeError):  # it has not begun, and will end before its first item
+            producer.join(timeout=30)
 
 
 def _put(ready: "queue.Queue[Item | _End]", item: "Item | _End", stopped: threading.Event) -> bool:

@@ -40,7 +40,7 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = pr
 
     if success is not None and success.run_id == folder.run_id and spec.output.overwrite == "IfChanged":
         manifest = folder.manifest(success)
-        if committing.listing_fault(manifest, folder) is None:
+        if committing.is_untouched(fresh, manifest, folder):
             logger.info("output %s holds a finished data set of this very run: reused", folder.uri)
             return Prepared(plan=fresh, result=_result(fresh, spec_state(job, fresh, access), folder, reused=(manifest, success)))
 

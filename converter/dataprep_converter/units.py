@@ -1,6 +1,7 @@
 """Units: the parts of the input in the order of their samples, as an Arrow table (`units.parquet`)."""
 
 import hashlib
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -50,6 +51,10 @@ SCHEMA: pa.Schema = pa.schema(_COLUMNS)
 """The columns of Unit; `key` is the hash of root and path, `first` the number of the unit's first sample."""
 
 
+_BLOCK = 65_536
+"""Units that are Python objects at the same time."""
+
+
 def key_of(root: int, path: str) -> int:
     """64-bit key of a file: what the split hash starts from. BLAKE2b of `<root>\\0<path>`."""
     return int.from_bytes(hashlib.blake2b(f"{root}\0{path}".encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
@@ -67,15 +72,16 @@ class Units:
     @classmethod
     def of(cls, units: Iterable[Unit]) -> "Units":
         """The table of `units`, numbered from 0."""
-        columns: dict[str, list[object]] = {name: [] for name in SCHEMA.names}
+        batches: list[pa.RecordBatch] = []
         first = 0
-        for unit in units:
-            for name in SCHEMA.names[:-2]:
-                columns[name].append(getattr(unit, name))
-            columns["key"].append(key_of(unit.root, unit.path))
-            columns["first"].append(first)
-            first += unit.records
-        return cls(pa.table(columns, schema=SCHEMA))
+        source = iter(units)
+        while block := list(itertools.islice(source, _BLOCK)):
+            columns: dict[str, list[object]] = {name: [getattr(unit, name) for unit in block] for name in SCHEMA.names[:-2]}
+            columns["key"] = [key_of(unit.root, unit.path) for unit in block]
+            columns["first"] = list(itertools.accumulate((unit.records for unit in block[:-1]), initial=first))
+            first += sum(unit.records for unit in block)
+            batches.append(pa.record_batch(columns, schema=SCHEMA))
+        return cls(pa.Table.from_batches(batches, schema=SCHEMA))
 
     def __len__(self) -> int:
         return self.table.num_rows

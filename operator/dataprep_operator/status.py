@@ -36,8 +36,9 @@ FATAL_GRACE_SECONDS: Final = 30.0
 ETA_AFTER_FRACTION: Final = 0.05
 ETA_AFTER_SECONDS: Final = 5.0
 _RUN_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
-_BEGIN_AGAIN_WITH_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED, Reason.OUTPUT_LOST})
-_BEGIN_AGAIN_WITH_PLAN: Final = frozenset({Reason.INPUT_CHANGED, Reason.INPUT_NOT_FOUND})
+_BEGIN_AGAIN_WITH_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED})
+# The plan step alone takes the output folder, so it is also what takes it back.
+_BEGIN_AGAIN_WITH_PLAN: Final = frozenset({Reason.INPUT_CHANGED, Reason.INPUT_NOT_FOUND, Reason.OUTPUT_LOST})
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,15 @@ DATAPREP = (sys.executable, "-m", "dataprep_converter")
 _OURS = ("DATAPREP_", "JOB_COMPLETION_INDEX", "FORCE_COLOR", "COLUMNS")
 
 
-def environment(**more: str) -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(_OURS)} | more
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Ours, less what changes the command, and more."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OURS)} | dict(more or {})
 
 
-def dataprep(*arguments: str | Path, stdin: str = "", where: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command to its end. `more` is its environment."""
+def dataprep(
+    *arguments: str | Path, stdin: str = "", where: Path | None = None, more: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command to its end. `more` is added to its environment."""
     return subprocess.run(
         [*DATAPREP, *map(str, arguments)],
         input=stdin,
@@ -31,7 +34,7 @@ def dataprep(*arguments: str | Path, stdin: str = "", where: Path | None = None,
         check=False,
         timeout=300,
         cwd=where,
-        env=environment(**more),
+        env=environment(more),
     )
 
 

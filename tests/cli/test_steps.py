@@ -39,7 +39,7 @@ class Pod:
     def run(self, *arguments: str | Path, **more: str) -> tuple[int, object]:
         """The exit code and the result, which a good step also prints."""
         self.log.write_text("")
-        done = dataprep(*arguments, **self.environment, **more)
+        done = dataprep(*arguments, more=self.environment | more)
         assert "Traceback" not in done.stderr
         assert done.stdout.strip() == (self.log.read_text() if done.returncode == 0 else "")
         return done.returncode, messages.parse(self.log.read_text())
@@ -171,7 +171,7 @@ def test_a_name_that_is_not_utf_8_can_be_told(tmp_path: Path, pod: Pod) -> None:
 
 def test_a_termination_message_that_cannot_be_written_does_not_hide_the_error(tmp_path: Path) -> None:
     nowhere = {"DATAPREP_MOUNTS": str(tmp_path), "DATAPREP_TERMINATION_LOG": str(tmp_path / "absent/log")}
-    done = dataprep("validate", tmp_path / "absent.yaml", **nowhere)
+    done = dataprep("validate", tmp_path / "absent.yaml", more=nowhere)
     assert done.returncode == 2
     assert "No such file or directory" in done.stderr
     assert "Traceback" not in done.stderr

@@ -147,6 +147,15 @@ def test_a_missing_shard_of_a_finished_run_is_made_again_alone(few: Path, tmp_pa
     assert again == {"00000003.json"}
 
 
+def test_a_file_that_was_changed_is_not_reused_but_made_again(few: Path, tmp_path: Path) -> None:
+    made(a_job(few, tmp_path))
+    before = sha256s(tmp_path)
+    flip_bit(tmp_path / "test.tfrecords", 100)
+    planned, _ = run(a_job(few, tmp_path), access=Access(), workers=1, display=Display(quiet=True))
+    assert not planned.reused
+    assert sha256s(tmp_path) == before
+
+
 def test_never_refuses_a_finished_output(few: Path, tmp_path: Path) -> None:
     made(a_job(few, tmp_path))
     with pytest.raises(OutputExists, match="holds the finished data set of run .*overwrite is Never"):

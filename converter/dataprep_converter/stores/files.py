@@ -128,6 +128,10 @@ class FileUpload:
             self._descriptor = os.open(self._temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
         except OSError as exc:
             _translate(exc, self._folder or ".")
+        except BaseException:
+            # Ctrl-C while the kernel made the file: nobody else knows its name yet.
+            self.abort()
+            raise
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._descriptor is None:
