@@ -89,7 +89,7 @@ def _version() -> Schema:
             _column("Records", "integer", ".status.progress.records.out", "Records written."),
             _column("Rate", "integer", ".status.progress.recordsPerSecond", "Records a second."),
             _column("ETA", "string", ".status.progress.eta", "Time left, once it can be told."),
-            _column("Output", "string", ".spec.output.uri", "Folder of the data set.", priority=1),
+            _column("Output", "string", ".status.output.uri", "Folder of the data set.", priority=1),
             _column("Age", "date", ".metadata.creationTimestamp", "Time since the job was made."),
         ],
         "selectableFields": [{"jsonPath": ".status.phase"}],

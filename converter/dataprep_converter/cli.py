@@ -195,7 +195,10 @@ def _plan(arguments: argparse.Namespace) -> Exit:
         planned = preparing.dry_run(job, _access(job))
         sys.stdout.write(json.dumps(json.loads(planned.model_dump_json(by_alias=True, exclude_none=True)), indent=2) + "\n")
     else:
-        _leave(preparing.prepare(job, _access(job)).result)
+        planned = preparing.prepare(job, _access(job)).result
+        found = "reused: a finished data set of the same spec and inputs is there" if planned.reused else f"{planned.tasks} tasks"
+        logger.info("run %s: %d records in %d shards, %s", planned.run_id, planned.records, planned.shards, found)
+        _leave(planned)
     return Exit.DONE
 
 
@@ -225,7 +228,9 @@ def _commit(arguments: argparse.Namespace) -> Exit:
     job = _job(arguments)
     access = _access(job)
     plan = working.load_plan(OutputFolder(job.spec.output.uri, access, arguments.run), arguments.plan_sha256)
-    _leave(committing.commit(job.spec, plan=plan, access=access))
+    made = committing.commit(job.spec, plan=plan, access=access)
+    logger.info("committed %d records in %d files, %d bytes; manifest %s", made.records.out, made.files, made.bytes_out, made.manifest_uri)
+    _leave(made)
     return Exit.DONE
 
 

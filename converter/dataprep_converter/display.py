@@ -16,9 +16,9 @@ _LINE_SECONDS = 2.0
 class Display:
     """Sums the tasks' counts and shows records, rate and remaining time."""
 
-    def __init__(self, stream: TextIO = sys.stderr, *, quiet: bool = False) -> None:
+    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
         # Names of files and reasons are shown as they are: `[/a]` and `:x:` mean something to rich.
-        self._console = Console(file=stream, quiet=quiet, highlight=False, markup=False, emoji=False)
+        self._console = Console(file=stream or sys.stderr, quiet=quiet, highlight=False, markup=False, emoji=False)
         self._tasks: dict[int, TaskProgress] = {}
         self._total = 0
         self._started = 0.0

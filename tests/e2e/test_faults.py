@@ -122,8 +122,8 @@ def test_a_dead_node_does_not_stop_the_job(namespace: Namespace, stores: Stores,
             "workers__nodeSelector": {"test": "doomed"},
             "workers__tolerations": [
                 {"key": "test", "operator": "Exists"},
-                {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 3},
-                {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 3},
+                {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3},
+                {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3},
             ],
         }
         with slow_writes(stores, seconds=1.0):

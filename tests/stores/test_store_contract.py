@@ -320,6 +320,23 @@ def test_the_listing_is_in_the_order_of_the_bytes_of_whole_paths(place: Place, s
     assert found == [store.stat(entry.uri) for entry in found]
 
 
+def test_the_listing_tells_when_and_where_it_can_whose_a_file_is(place: Place, store: Store) -> None:
+    began = time.time()
+    store.put(place.at("a/file"), b"x")
+
+    [entry] = store.list(place.root)
+
+    assert entry.details is not None
+    assert began - 2 < entry.details.modified < time.time() + 2
+    if place.root.startswith(("s3:", "oss:")):
+        assert (entry.details.mode, entry.details.replication, entry.details.owner, entry.details.group) == (None, None, None, None)
+    else:
+        assert entry.details.mode == 0o644
+        assert entry.details.owner
+        assert entry.details.group
+        assert entry.details.replication == (None if place.root.startswith("/") else 2)
+
+
 def test_a_folder_that_is_not_recursed_into_shows_its_own_files(place: Place, store: Store) -> None:
     for name in ["a", "b/c", "b.d", "e/f/g"]:
         store.put(place.at(name), b"x")

@@ -43,4 +43,3 @@ def write(folder: Path, *, train: int = TRAIN, test: int = TEST) -> Path:
         with gzip.GzipFile(folder / f"{name}-labels-idx1-ubyte.gz", "wb", 1, mtime=0) as labels:
             labels.write(struct.pack(">II", 2049, count) + (np.arange(first, first + count) % 10).astype(np.uint8).tobytes())
     return folder
-

@@ -1,0 +1,101 @@
+"""Every example is valid, those for this machine run, and the demo does what the README says."""
+
+import hashlib
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli.commandline import EXAMPLES, ROOT, code_of, environment, settings, visible
+
+from dataprep_converter import records
+from dataprep_converter.access import Access
+from dataprep_converter.verifying import verify
+from workbench import mnist, photos
+
+
+def iris(folder: Path) -> Path:
+    """The 150 flowers of scikit-learn's iris.csv: a line of counts and names, then four measurements and a class."""
+    package = importlib.util.find_spec("sklearn")
+    assert package is not None
+    assert package.submodule_search_locations
+    file = folder / "iris.csv"
+    file.write_bytes(Path(package.submodule_search_locations[0], "datasets/data/iris.csv").read_bytes())
+    return file
+
+
+def few_digits(folder: Path) -> Path:
+    return mnist.write(folder / "digits", train=6000, test=100)
+
+
+INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
+    "csv-local.yaml": (iris, 150),
+    "images-local.yaml": (lambda folder: photos.write(folder / "photos"), 39),
+    "mnist-local.yaml": (few_digits, 6100),
+}
+"""For each example its input and the number of its records."""
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.name)
+def test_an_example_is_valid(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of("validate", example) == 0
+    assert capsys.readouterr().out.startswith(f"{example.stem} is valid: ")
+
+
+@pytest.mark.parametrize("name", sorted(file.name for file in EXAMPLES.glob("*-local.yaml")))
+def test_an_example_for_this_machine_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    make, expected = INPUTS[name]
+    output = tmp_path / "out"
+    assert code_of("run", EXAMPLES / name, *settings({"params.input": make(tmp_path), "output.uri": output})) == 0
+    assert code_of("verify", output) == 0
+    assert f"{output} is whole: {expected:,} records in " in capsys.readouterr().out
+
+
+def test_the_mnist_example_makes_the_golden_files(digits: Path, tmp_path: Path) -> None:
+    assert code_of("run", EXAMPLES / "mnist-local.yaml", *settings({"params.input": digits, "output.uri": tmp_path / "out"})) == 0
+    assert visible(tmp_path / "out") == ["test.tfrecords", "train.tfrecords", "validation.tfrecords"]
+    for name, file in mnist.FILES.items():
+        assert hashlib.sha256((tmp_path / "out" / name).read_bytes()).hexdigest() == file.sha256
+
+
+def test_the_images_example_keeps_the_bytes_of_the_photographs(tmp_path: Path) -> None:
+    source = photos.write(tmp_path / "photos")
+    (source / "flower" / "notes.txt").write_text("no image")
+    output = tmp_path / "out"
+    assert code_of("run", EXAMPLES / "images-local.yaml", *settings({"params.input": source, "output.uri": output})) == 0
+
+    found = set()
+    for file in verify(str(output), Access()).files:
+        for _, payload in records.read([(output / file.file).read_bytes()]):
+            record = records.parse_example(payload)
+            found.add((record["image/class/text"][0].decode(), record["image/class/label"][0], record["image/encoded"][0]))
+    classes = ["admiral", "flower", "temple"]
+    assert found == {(file.parent.name, classes.index(file.parent.name), file.read_bytes()) for file in source.glob("*/*.jpg")}
+
+
+def test_the_demo_converts_verifies_and_shows_real_images(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(EXAMPLES)  # it is meant for the root of the repository, and writes there
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples/demo.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=environment(),
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    for words in (
+        "$ dataprep run ",
+        "$ dataprep verify ",
+        "is whole: ",
+        "$ dataprep inspect ",
+        "train.tfrecords",
+        "label",
+        "image_raw: uint8[28, 28]",
+    ):
+        assert words in done.stdout
+    assert visible(tmp_path / "demo-output" / "shards") == ["test.tfrecords", "train.tfrecords", "validation.tfrecords"]

@@ -1,0 +1,86 @@
+"""`dataprep logs`, with a kubectl that only remembers how it was called."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.commandline import code_of
+
+KUBECTL = """#!/bin/sh
+printf '%s\\n' "$*" >> "$RECORD"
+case "$1" in
+get) cat "$PODS" ;;
+logs) case "$*" in *gone*) echo "not found" >&2; exit 1 ;; *) echo "a line of $*" ;; esac ;;
+esac
+"""
+
+
+def a_pod(name: str, phase: str, created: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "creationTimestamp": f"2026-01-01T00:00:{created}Z"}, "status": {"phase": phase}}
+
+
+class Kubectl:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.record, self.pods = folder / "record", folder / "pods"
+        (folder / "bin").mkdir()
+        (folder / "bin/kubectl").write_text(KUBECTL)
+        (folder / "bin/kubectl").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}/bin:/usr/bin:/bin")
+        monkeypatch.setenv("RECORD", str(self.record))
+        monkeypatch.setenv("PODS", str(self.pods))
+
+    def has(self, *pods: dict[str, Any]) -> None:
+        self.pods.write_text(json.dumps({"items": pods}))
+
+    @property
+    def calls(self) -> list[str]:
+        return self.record.read_text().splitlines()
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
+    return Kubectl(tmp_path, monkeypatch)
+
+
+def test_the_logs_of_all_pods_come_oldest_first(kubectl: Kubectl, capfd: pytest.CaptureFixture[str]) -> None:
+    kubectl.has(a_pod("work", "Running", "05"), a_pod("plan", "Succeeded", "01"))
+    assert code_of("logs", "mnist", "-n", "team", "--follow") == 0
+    assert kubectl.calls == [
+        "get pods --namespace team --selector dataprep.io/job=mnist --output json",
+        "logs --namespace team plan --follow",
+        "logs --namespace team work --follow",
+    ]
+    assert capfd.readouterr().out.splitlines() == [
+        "==> plan", "a line of logs --namespace team plan --follow", "==> work", "a line of logs --namespace team work --follow",
+    ]  # fmt: skip
+
+
+def test_only_failed_pods_when_asked(kubectl: Kubectl) -> None:
+    kubectl.has(a_pod("one", "Succeeded", "01"), a_pod("two", "Failed", "02"))
+    assert code_of("logs", "mnist", "--failed") == 0
+    assert kubectl.calls[1:] == ["logs two"]
+
+
+def test_a_job_without_pods_is_told(kubectl: Kubectl, capsys: pytest.CaptureFixture[str]) -> None:
+    kubectl.has(a_pod("one", "Succeeded", "01"))
+    assert code_of("logs", "mnist", "--failed") == 5
+    assert capsys.readouterr().err == "dataprep: error: The job mnist has no failed pods; a cleanup rule may have removed them.\n"
+
+
+def test_a_log_that_is_gone_does_not_hide_the_others(kubectl: Kubectl, capfd: pytest.CaptureFixture[str]) -> None:
+    kubectl.has(a_pod("gone", "Failed", "01"), a_pod("there", "Failed", "02"))
+    assert code_of("logs", "mnist") == 5
+    assert "a line of logs there" in capfd.readouterr().out
+
+
+def test_what_kubectl_says_is_passed_on(kubectl: Kubectl, capsys: pytest.CaptureFixture[str]) -> None:
+    (kubectl.pods.parent / "bin/kubectl").write_text("#!/bin/sh\necho 'pods is forbidden' >&2\nexit 1\n")
+    assert code_of("logs", "mnist") == 5
+    assert capsys.readouterr().err == "dataprep: error: kubectl get pods: pods is forbidden\n"
+
+
+def test_without_kubectl_it_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert code_of("logs", "mnist") == 2
+    assert capsys.readouterr().err == "dataprep: error: dataprep logs needs kubectl on the PATH.\n"
