@@ -145,7 +145,7 @@ class Timings(Model):
 
 
 class OutputStatus(Model):
-    """The finished data set."""
+    """The data set. Until it is finished only its place is known."""
 
     uri: LongUri
     manifest_uri: LongUri | None = None

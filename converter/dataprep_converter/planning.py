@@ -5,6 +5,7 @@ import io
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataprep_api import canonical, run_id
@@ -75,7 +76,9 @@ def load(head: bytes, parquet: bytes) -> Plan:
     plan = PlanHead.model_validate_json(head)
     if hashlib.sha256(parquet).hexdigest() != plan.units_sha256:
         raise BadSpec("units.parquet is not the one that plan.json names; remove the run's folder below _dataprep and plan again.")
-    return Plan(head=plan, sha256=hashlib.sha256(head).hexdigest(), units=Units(pq.read_table(io.BytesIO(parquet))))
+    # Not read_table: it reads on threads of Arrow's own, and a worker that ends while one of them still lets go of the bytes dies with it.
+    table = pq.ParquetFile(pa.BufferReader(parquet)).read(use_threads=False)
+    return Plan(head=plan, sha256=hashlib.sha256(head).hexdigest(), units=Units(table))
 
 
 def _tasks(shards: int, size: int, parallelism: int) -> int:

@@ -105,13 +105,18 @@ def _run_pool(
     listener.start()
     setting = _Setting(job=job, run_id=plan.head.run_id, plan_sha256=plan.sha256, settings=access.settings)
     executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(setting, reports, stop))
-    futures = {executor.submit(_work, index): index for index in indexes}
+    # A Ctrl-C in the terminal goes to the processes too, and one that is only starting would answer with a traceback. They inherit
+    # that the signal waits; here it comes right after.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
+        futures = {executor.submit(_work, index): index for index in indexes}
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _collect(futures, results)
     except BaseException:
         stop.set()
         raise
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         executor.shutdown(wait=True, cancel_futures=True)
         reports.put(None)
         listener.join(timeout=5)

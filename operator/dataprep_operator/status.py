@@ -70,6 +70,9 @@ def _following(moment: Moment) -> DataPrepJobStatus:
     if seen.spec is None:
         return _failed(moment, status, Reason.INVALID_SPEC, seen.faults)
     status = _condition(moment, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, "The spec is valid.")
+    if status.output is None:
+        # From the first moment `kubectl get -o wide` says where the data set will be, with its parameters filled in.
+        status = status.model_copy(update={"output": OutputStatus(uri=moment.spec.output.uri)})
     if seen.rival is not None:
         return _failed(moment, status, Reason.OUTPUT_IN_USE, f"{_output(moment)} is written by the unfinished DataPrepJob {seen.rival}.")
     if moment.spec.suspend and status.start_time is None:

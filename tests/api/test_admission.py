@@ -216,6 +216,7 @@ def started(cluster: Cluster, namespace: str, a_job: Builder) -> str:
             "percent": 37, "summary": "3/8", "records": {"in": 26000, "out": 25900}, "recordsPerSecond": 12345.6, "bytesPerSecond": 1.5, "eta": "1m20s",
         },
         "effective": {"parallelism": 1},
+        "output": {"uri": "hdfs://nn:9000/mnist-tfrecord"},
     }  # fmt: skip
     cluster.kubectl(
         "patch",

@@ -104,6 +104,22 @@ def digests(output: Path) -> dict[str, str]:
     }
 
 
+def test_an_interrupt_while_the_pool_starts_is_one_line(few: Path, tmp_path: Path) -> None:
+    command = [*IN_A_POOL, "run", *map(str, mnist_run(few, tmp_path / "out", SHARDS)), "--workers", "2"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True
+    )
+    with process:
+        assert process.stderr is not None
+        while not process.stderr.readline().startswith("planned"):
+            pass
+        time.sleep(0.3)  # into the imports of the pool's processes
+        send_to_group(process, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert [line for line in said.splitlines() if not line.startswith("converting")] == [f"dataprep: {INTERRUPTED}"]
+
+
 def test_a_terminated_worker_pod_leaves_nothing_half_made(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output, log = tmp_path / "out", tmp_path / "termination"
     job = mnist_run(digits, output, SHARDS | {"workers.parallelism": 1})

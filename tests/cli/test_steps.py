@@ -1,5 +1,7 @@
 """The steps as pods run them: the same bytes as one run, and results that the operator reads."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -175,3 +177,24 @@ def test_a_termination_message_that_cannot_be_written_does_not_hide_the_error(tm
     assert done.returncode == 2
     assert "No such file or directory" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+LOAD = """
+import os, sys
+from dataprep_converter import working
+from dataprep_converter.access import Access
+from dataprep_converter.output_folder import OutputFolder
+before = set(os.listdir("/proc/self/task"))
+working.load_plan(OutputFolder(sys.argv[1], Access(), sys.argv[2]), sys.argv[3])
+print(len(set(os.listdir("/proc/self/task")) - before))
+"""
+
+
+def test_loading_a_plan_starts_no_threads(few: Path, tmp_path: Path, step: Step) -> None:
+    """Arrow's would still hold Python's memory when a worker that has nothing to do ends at once, and abort it."""
+    planned = step("plan", *mnist_run(few, tmp_path / "out", FIELDS))
+    assert isinstance(planned, messages.PlanResult)
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, tmp_path / "out", planned.run_id, planned.plan_sha256], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.returncode) == ("0\n", 0), done.stderr
