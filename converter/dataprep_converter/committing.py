@@ -54,10 +54,10 @@ def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
 def is_untouched(plan: Plan, manifest: Manifest, folder: OutputFolder) -> bool:
     """Whether a finished data set is still, file for file, the objects that the run wrote."""
     listed = dict(folder.visible())
-    reports = [report for report in folder.reports(plan.head.shards) if report is not None]
-    pins = {report.file: report.pin for report in reports}
-    same = all(file.file in pins and file.file in listed and listed[file.file].pin == pins[file.file] for file in manifest.files)
-    return same and listing_fault(manifest, folder) is None
+    if _difference({file.file: file.size for file in manifest.files}, listed) is not None:
+        return False
+    pins = {report.file: report.pin for report in folder.reports(plan.head.shards) if report is not None}
+    return all(pins.get(file.file) == listed[file.file].pin for file in manifest.files)
 
 
 def result_of(manifest: Manifest, success: Success, folder: OutputFolder, *, reports: Sequence[ShardReport] = ()) -> CommitResult:

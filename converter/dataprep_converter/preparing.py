@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dataprep_api import names
 from dataprep_api.job import DataPrepJob
-from dataprep_api.messages import CommitResult, PlanResult
+from dataprep_api.messages import PlanResult
 from dataprep_api.report import Manifest, Success
 from dataprep_api.spec import Source
 from dataprep_api.status import MAX_LABELS, LabelStatus, SplitStatus
@@ -42,7 +42,7 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = pr
         manifest = folder.manifest(success)
         if committing.is_untouched(fresh, manifest, folder):
             logger.info("output %s holds a finished data set of this very run: reused", folder.uri)
-            return Prepared(plan=fresh, result=_result(fresh, spec_state(job, fresh, access), folder, reused=(manifest, success)))
+            return Prepared(plan=fresh, result=_result(fresh, class_names(job, fresh, access), folder, reused=(manifest, success)))
 
     _refuse_others(folder, success, may_replace=spec.output.overwrite != "Never")
     folder.remove_success()
@@ -51,17 +51,17 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = pr
     if plan is None:
         folder.put_plan(fresh, parquet)
         plan = fresh
-    return Prepared(plan=plan, result=_result(plan, spec_state(job, plan, access), folder))
+    return Prepared(plan=plan, result=_result(plan, class_names(job, plan, access), folder))
 
 
 def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
     """The plan's figures; nothing is written."""
     plan, _ = planning.make(job.spec, access)
     folder = OutputFolder(job.spec.output.uri, access, plan.head.run_id)
-    return _result(plan, spec_state(job, plan, access), folder)
+    return _result(plan, class_names(job, plan, access), folder)
 
 
-def spec_state(job: DataPrepJob, plan: Plan, access: Access) -> dict[str, list[str]]:
+def class_names(job: DataPrepJob, plan: Plan, access: Access) -> dict[str, list[str]]:
     """Class names by feature."""
     return Pipeline(job.spec, plan.head.reader_state, access).class_names()
 
@@ -127,10 +127,6 @@ def _result(
             for feature, named in sorted(classes.items())[:8]
         ],
         reused=reused is not None,
-        commit=_reused_result(*reused, folder) if reused else None,
+        commit=committing.result_of(*reused, folder) if reused else None,
         warnings=[warning[:512] for warning in head.warnings[:10]],
     )
-
-
-def _reused_result(manifest: Manifest, success: Success, folder: OutputFolder) -> CommitResult:
-    return committing.result_of(manifest, success, folder)
