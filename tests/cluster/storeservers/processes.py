@@ -100,7 +100,9 @@ class ServerProcess:
             # The kernel watches the thread that started the server, not its process.
             if threading.current_thread() is not threading.main_thread():
                 raise ServerFailed(f"{name} must be started by the main thread, or it dies with the thread.")
-            prefix = ["setpriv", "--pdeathsig", "KILL", "--"]
+            # A starter that dies before the kernel is asked to watch it would not be missed: hence the look at the parent afterwards.
+            watched = f'[ "$PPID" = {os.getpid()} ] && exec "$@"'
+            prefix = ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", watched, "sh"]
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             process = subprocess.Popen(  # the commands are written in this package
