@@ -12,8 +12,12 @@ _BYTES: Final = ("source", "features", "labels", "transforms", "splits", "shuffl
 
 
 def content(spec: DataPrepJobSpec) -> dict[str, Any]:
-    """What of `spec` decides the bytes, after defaults and params, as JSON values."""
-    whole = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"})
+    """What of `spec` decides the bytes, after params, as JSON values.
+
+    Fields at their defaults are left out, so that a release that adds fields leaves the ids of older jobs as they are. In return a default may
+    change only together with ENCODING_VERSION.
+    """
+    whole = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True)
     output = whole.pop("output")
     return whole | {"output": {key: value for key, value in output.items() if key not in ("uri", "overwrite", "hdfs")}}
 

@@ -68,11 +68,7 @@ def class_names(job: DataPrepJob, plan: Plan, access: Access) -> dict[str, list[
 
 def source_uris(source: Source) -> list[str]:
     """Every URI that the source names."""
-    if source.idx is not None:
-        return [uri for subset in source.idx.subsets for uri in (subset.images, subset.labels) if uri is not None]
-    if source.images is not None:
-        return list(source.images.uris)
-    return [_folder_of_glob(uri) for uri in source.csv.uris] if source.csv is not None else []
+    return [_folder_of_glob(uri) for uri in source.inputs()]
 
 
 def _folder_of_glob(uri: str) -> str:

@@ -1,0 +1,137 @@
+"""`DataPrepJob.spec`: this raw data, these transforms, shards of this format, there.
+
+These models are the single source of the CRD's schema, of `kubectl explain` and of `dataprep validate`.
+Rules that the API server can check are written as CEL beside the field (`rules`); Python repeats only what a
+laptop must check without an API server, in the validators below each model.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dataprep_api.spec.features import Dtype, Feature, LabelFeature
+from dataprep_api.spec.model import Model, OneOf, Open, Quantity, ResourceQuantity, Seconds, rule, rules
+from dataprep_api.spec.output import HdfsOptions, Output, Shards, TfrecordOptions
+from dataprep_api.spec.sources import Source
+from dataprep_api.spec.sources.csv import CsvColumn, CsvSource
+from dataprep_api.spec.sources.idx import IdxSource, IdxSubset
+from dataprep_api.spec.sources.images import ImagesSource
+from dataprep_api.spec.splits import Shuffle, Split, Splits
+from dataprep_api.spec.transforms import Transform
+from dataprep_api.spec.transforms.numbers import OneHot, Scale
+from dataprep_api.spec.workers import Accelerator, EnvVar, LocalObjectReference, Resources, Store, Toleration, Workers
+
+__all__ = [
+    "Accelerator",
+    "BadRecords",
+    "CleanupRule",
+    "CsvColumn",
+    "CsvSource",
+    "DataPrepJobSpec",
+    "Dtype",
+    "EnvVar",
+    "Feature",
+    "HdfsOptions",
+    "IdxSource",
+    "IdxSubset",
+    "ImagesSource",
+    "LabelFeature",
+    "LocalObjectReference",
+    "Model",
+    "OneHot",
+    "OneOf",
+    "Open",
+    "Output",
+    "Quantity",
+    "ResourceQuantity",
+    "Resources",
+    "Scale",
+    "Shards",
+    "Shuffle",
+    "Source",
+    "Split",
+    "Splits",
+    "Store",
+    "TfrecordOptions",
+    "Toleration",
+    "Transform",
+    "Workers",
+    "rule",
+    "rules",
+]
+
+
+class BadRecords(Model):
+    """What happens to a record that can't be read or doesn't fit."""
+
+    policy: Literal["Fail", "Skip"] = "Fail"
+    """`Fail`: the first one fails the job. `Skip`: it is left out, counted and named."""
+    max_count: Annotated[int, Field(ge=0)] | None = None
+    """With Skip: the job fails when more records than this are bad."""
+    max_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
+    """With Skip: the job fails when a larger fraction of all records is bad."""
+
+
+class CleanupRule(Model):
+    """What is removed some time after the job ended. Outputs never are."""
+
+    when: Literal["Succeeded", "Failed"]
+    action: Literal["DeletePods", "DeleteJobs", "DeleteSelf"]
+    """`DeletePods` and `DeleteJobs` remove finished pods (and their Jobs), `DeleteSelf` the DataPrepJob with all of them."""
+    after_seconds: Seconds = 0
+
+
+ParamName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=63)]
+
+
+class DataPrepJobSpec(Model):
+    """This raw data, through these transforms, into shards of this format, there."""
+
+    params: Annotated[dict[ParamName, Annotated[str, Field(max_length=1024)]], Field(max_length=64)] | None = None
+    """Values for `${NAME}` in the strings of source, features, labels, transforms, output and stores. `$$` stands for a dollar sign. The API server reads the spec as it is written, so on a cluster they may stand only where any text is valid: URIs, columns, file names, but not where a word of a list, a number or a quantity is expected."""
+    source: Source
+    """The raw data: exactly one member."""
+    features: Annotated[list[Feature], Field(min_length=1, max_length=256)] | None = None
+    """Features of the records. Default: every column of the source (and of the transforms) that is not a label."""
+    labels: Annotated[list[LabelFeature], Field(min_length=1, max_length=64)] | None = None
+    """Features that training predicts. Default: the column `label` (`image/class/label` of images) when there is one."""
+    transforms: Annotated[list[Transform], Field(max_length=32)] | None = None
+    """Steps applied in order."""
+    splits: Splits | None = None
+    """How samples are divided."""
+    shuffle: Shuffle | None = None
+    """Global shuffle of each split. Default: the source's order."""
+    output: Output
+    """Where the data set goes, and in what form."""
+    on_bad_record: BadRecords = BadRecords()
+    """What happens to a record that can't be read or doesn't fit."""
+    allow_empty: bool = False
+    """Whether an input without records makes an empty data set instead of a failure."""
+    stores: Annotated[list[Store], Field(max_length=32)] | None = None
+    """How stores are reached: credentials by Secret, endpoints, Hadoop configuration by ConfigMap, each for a URI prefix."""
+    workers: Workers = Workers()
+    """The converter pods."""
+    suspend: bool = False
+    """Stops the pods without losing finished shards; false resumes."""
+    active_deadline_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
+    """The job fails when it has run for longer."""
+    start_deadline_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
+    """The job fails when a pod stays unschedulable for longer. Default: it waits."""
+    backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
+    """Retries of the plan and of the commit step."""
+    backoff_limit_per_index: Annotated[int, Field(ge=0, le=100)] = 3
+    """Retries of each task of the conversion."""
+    max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    """Tasks that may fail for good before the conversion is stopped. A job with a failed task never succeeds; this bounds the work until then. Default: all tasks are tried."""
+    ttl_seconds_after_finished: Seconds | None = None
+    """The DataPrepJob deletes itself this long after it ended. Outputs stay."""
+    cleanup: Annotated[list[CleanupRule], Field(max_length=8)] | None = None
+    """What is removed some time after the end. Default: nothing, so the pods' logs stay."""
+
+    @model_validator(mode="after")
+    def _unique_features(self) -> Self:
+        names = [feature.name for feature in [*(self.features or []), *(self.labels or [])]]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"the feature {name!r} is named twice in features and labels")
+        return self

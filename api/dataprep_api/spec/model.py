@@ -1,0 +1,103 @@
+"""What the models of the spec are made of: the base class, CEL rules, unions and the types of strings and numbers."""
+
+import re
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from dataprep_api import quantity
+
+
+def rule(expression: str, message: str, *, path: str = "", reason: str = "FieldValueInvalid") -> dict[str, str]:
+    """One CEL rule of `x-kubernetes-validations`."""
+    written = {"rule": expression, "message": message, "reason": reason}
+    return written | {"fieldPath": path} if path else written
+
+
+def rules(*written: dict[str, str]) -> dict[str, Any]:
+    """CEL rules as a model's `json_schema_extra`."""
+    return {"x-kubernetes-validations": list(written)}
+
+
+class Model(BaseModel):
+    """camelCase outside, snake_case inside; unknown fields are refused; values can't be changed."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        validate_default=True,
+    )
+
+
+class Open(BaseModel):
+    """A Kubernetes object whose fields the API server checks when the pod is made, and we only pass on."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
+
+
+def _a_quantity(value: int | str) -> int | str:
+    quantity.to_bytes(value)
+    return value
+
+
+def _a_resource(value: int | str) -> int | str:
+    if re.fullmatch(_RESOURCE, str(value)) is None:
+        raise ValueError(f"expected a Kubernetes quantity such as 500m, 2 or 4Gi, got {value!r}")
+    return value
+
+
+class OneOf(Model):
+    """A union: exactly one member is set. The CEL rule and the message list the members of the class."""
+
+    what: ClassVar[str]
+    """What it is called in messages: `source`."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Writes the CEL rule for the members that the class has."""
+        names = [field.alias or name for name, field in cls.model_fields.items()]
+        count = " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in names)
+        written = rules(rule(f"{count} == 1", f"exactly one {cls.what} must be set: {', '.join(names)}"))
+        cls.model_config = ConfigDict(**{**cls.model_config, "json_schema_extra": written})
+        cls.model_rebuild(force=True)
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        known = {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
+        given = [name for name, value in known.items() if value is not None]
+        if len(given) != 1:
+            raise ValueError(f"exactly one {self.what} must be set ({', '.join(known)}), got {', '.join(given) or 'none'}")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The name of the member that is set, which is also its name in the converter's registry."""
+        return next(name for name in type(self).model_fields if getattr(self, name) is not None)
+
+
+Uri = Annotated[str, Field(min_length=1, max_length=1024)]
+Label63 = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
+SplitName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$")]
+Column = Annotated[str, Field(min_length=1, max_length=256)]
+Text = Annotated[str, Field(max_length=1024)]
+Quantity = Annotated[
+    int | str,
+    AfterValidator(_a_quantity),
+    Field(json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 0, "maxLength": 32, "pattern": quantity.PATTERN}),
+]
+_RESOURCE = r"^[0-9]+(\.[0-9]*)?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+ResourceQuantity = Annotated[
+    int | str,
+    AfterValidator(_a_resource),
+    Field(json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 0, "maxLength": 64, "pattern": _RESOURCE}),
+]
+"""An amount of a resource of a container: cores, bytes or devices."""
+Seconds = Annotated[int, Field(ge=0, le=31_536_000)]
+Seed = Annotated[int, Field(ge=0, le=2**53)]
+ResourceMap = Annotated[dict[Annotated[str, Field(max_length=317)], ResourceQuantity], Field(max_length=16)]
+StringMap = Annotated[dict[Annotated[str, Field(max_length=317)], Annotated[str, Field(max_length=253)]], Field(max_length=64)]
