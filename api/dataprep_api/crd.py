@@ -16,6 +16,7 @@ from dataprep_api import GROUP, KIND, PLURAL, SHORT_NAME, VERSION, generated
 from dataprep_api.errors import CrdError
 from dataprep_api.job import DataPrepJob
 from dataprep_api.spec import rule
+from dataprep_api.spec.model import BRIEF
 
 Schema = dict[str, Any]
 """A JSON Schema or a part of one. Any: its values are JSON values of every kind."""
@@ -37,7 +38,7 @@ _KEPT = (
     "x-kubernetes-map-type", "x-kubernetes-validations",
 )  # fmt: skip
 """In the order in which they are written."""
-_DROPPED = ("title", "examples", "deprecated", "readOnly", "writeOnly", "$defs")
+_DROPPED = ("title", "examples", "deprecated", "readOnly", "writeOnly", "$defs", BRIEF)
 """Nothing that a valid object depends on."""
 _REFUSED = {
     "exclusiveMinimum": "its structural form is a boolean; use ge",
@@ -161,6 +162,8 @@ def structural(schema: Schema, definitions: Mapping[str, Schema], *, path: str, 
     `path` is the field's own, for messages; `within` holds the definitions that enclose it, to find recursion.
     """
     schema = _one_type(schema, path)
+    if schema.get(BRIEF):
+        return _without_descriptions(structural({**schema, BRIEF: False}, definitions, path=path, within=within))
     if "$ref" in schema:
         name = schema["$ref"].removeprefix("#/$defs/")
         if name in within:
@@ -182,6 +185,25 @@ def structural(schema: Schema, definitions: Mapping[str, Schema], *, path: str, 
     if default is not None:
         made["default"] = default
     return {keyword: made[keyword] for keyword in _KEPT if keyword in made}
+
+
+def _without_descriptions(schema: Schema) -> Schema:
+    """The schema whose members are described elsewhere."""
+    brief: Schema = {}
+    for keyword, value in schema.items():
+        if keyword == "properties":
+            brief[keyword] = {name: _without(member) for name, member in value.items()}
+        else:
+            brief[keyword] = value
+    return brief
+
+
+def _without(schema: Schema) -> Schema:
+    bare = {keyword: value for keyword, value in schema.items() if keyword != "description"}
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(bare.get(keyword), dict):
+            bare[keyword] = _without(bare[keyword])
+    return _without_descriptions(bare)
 
 
 def _inlined(schema: Schema, definition: Schema) -> Schema:

@@ -54,6 +54,7 @@ class CommitResult(Model):
     run_id: Annotated[str, Field(max_length=64)]
     manifest_uri: LongUri
     manifest_sha256: Sha256
+    quarantine_uri: LongUri | None = None
     files: Count
     records: RecordProgress
     bytes_in: Count
@@ -128,9 +129,10 @@ def _shorter_and_shorter(
     message: PlanResult | CommitResult | WorkResult | FailureResult,
 ) -> Sequence[PlanResult | CommitResult | WorkResult | FailureResult]:
     if isinstance(message, CommitResult):
-        few = message.model_copy(update={"bad": message.bad[:3], "warnings": message.warnings[:3]})
-        no_files = few.model_copy(update={"outputs": []})
-        return [message, few, no_files, _bare(message), _bare(message).model_copy(update={"splits": []})]
+        brief = [record.model_copy(update={"reason": record.reason[:100]}) for record in message.bad]
+        shorter = [message.model_copy(update={"bad": brief[:count], "warnings": message.warnings[:3]}) for count in (20, 10, 3)]
+        no_files = [fewer.model_copy(update={"outputs": []}) for fewer in shorter]
+        return [message, *shorter, *no_files, _bare(message), _bare(message).model_copy(update={"splits": []})]
     if isinstance(message, PlanResult):
         labels = [label.model_copy(update={"classes": label.classes[:20]}) for label in message.labels]
         few_plan = message.model_copy(update={"labels": labels})

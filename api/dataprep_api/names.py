@@ -52,6 +52,26 @@ def units_file(run_id: str) -> str:
     return f"{run_folder(run_id)}/units.parquet"
 
 
+def codes_file(run_id: str) -> str:
+    """The plan's split of each sample, when it can't be derived."""
+    return f"{run_folder(run_id)}/splits.parquet"
+
+
+def made_folder(run_id: str) -> str:
+    """Folder of what the reader made while planning; the commit step removes it."""
+    return f"{run_folder(run_id)}/made"
+
+
+def quarantine_folder(run_id: str) -> str:
+    """Folder of a run's bad records."""
+    return f"{run_folder(run_id)}/quarantine"
+
+
+def quarantine_file(run_id: str, split: str, shard: int) -> str:
+    """The bad records of one shard: `<split>-<number within the split>.jsonl`."""
+    return f"{quarantine_folder(run_id)}/{split}-{shard:05d}.jsonl"
+
+
 def report_file(run_id: str, shard: int) -> str:
     """The report of one shard; its presence is the shard's commit."""
     return f"{run_folder(run_id)}/reports/{shard:08d}.json"

@@ -3,7 +3,8 @@
 A plan is `plan.json` (this model) and `units.parquet`. A *unit* is a part of the input that can be read on its own: an image
 file, an IDX file, a run of rows of a CSV file. Samples are numbered 0, 1, … over the units in order; a split is a set of
 these numbers, given by ranges and, for fractions, a hash interval; a shard is a run of a split's ranks. So nothing is stored
-per sample or per shard, and every worker derives the same answer.
+per sample or per shard, and every worker derives the same answer. Only splits that depend on values or on ranks (a column, groups,
+classes, exact fractions, counts, a limit) store one byte for each sample, compressed, in `splits.parquet`.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from dataprep_api import canonical, names
 from dataprep_api.spec import Model
 
 HASH_BLOCK = 65_536
-"""Samples of a block: for splits by fraction the plan counts each block's members."""
+"""Samples of a block: for splits by fraction or by code the plan counts each block's members."""
 
 
 class HashInterval(Model):
@@ -35,9 +36,15 @@ class SplitPlan(Model):
     """Half-open ranges of sample numbers, ascending."""
     hash: HashInterval | None = None
     """Only samples of this interval."""
+    code: int | None = None
+    """Only samples with this code in `splits.parquet`."""
     block_counts: list[int] | None = None
-    """With `hash`: members of each block of HASH_BLOCK samples of the ranges laid end to end."""
+    """With `hash` or `code`: members of each block of HASH_BLOCK samples of the ranges laid end to end."""
     records: int
+    expected: int | None = None
+    """Records that the rule asks for, when it names a number or a fraction."""
+    tolerance: int | None = None
+    """How far from that the rule may be: for drawn fractions four standard deviations."""
     shards: int
     template: str
     """File name template."""
@@ -54,14 +61,20 @@ class PlanHead(Model):
     """Digest over every unit's path, size and pin."""
     units_sha256: str
     """Digest of `units.parquet`."""
+    codes_sha256: str | None = None
+    """Digest of `splits.parquet`, when the splits need it."""
     reader: str
     """Registry key of the source."""
     reader_state: dict[str, Any] = {}
     """What the reader froze while planning: columns and types, class list, roots. JSON values; each reader knows its own form."""
+    learned: dict[str, Any] = {}
+    """What transforms learned from the data, by their number: the terms of a vocabulary."""
     samples: int
     bytes_in: int
     ignored: int = 0
     """Files that the source's filter left out."""
+    code_sha256: str | None = None
+    """Digest of the files of `spec.code`."""
     shuffle_seed: int | None = None
     splits: list[SplitPlan]
     extension: str

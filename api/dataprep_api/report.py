@@ -9,6 +9,15 @@ from dataprep_api.spec import Model
 MAX_BAD_EXAMPLES = 20
 
 
+class Companion(Model):
+    """A small visible file that belongs to a shard: the index of a MapFile."""
+
+    file: str
+    """Path relative to the output."""
+    size: int
+    sha256: str
+
+
 class ShardReport(Model):
     """`reports/<number>.json`, written after the shard has its final name. Its presence commits the shard."""
 
@@ -22,6 +31,7 @@ class ShardReport(Model):
     records_out: int
     bad: int = 0
     filtered: int = 0
+    added: int = 0
     size: int
     """Size of the file."""
     raw_size: int
@@ -32,9 +42,12 @@ class ShardReport(Model):
     """Of the records before compression: independent of the zlib in use."""
     pin: str
     """The store's own word for this very object: etag, or size and time."""
+    companions: list[Companion] = []
     label_counts: dict[str, dict[str, int]] = {}
     """Records of each class, by label feature."""
     bad_examples: list[BadRecord] = []
+    quarantine: str | None = None
+    """Path of the file of bad records relative to the output, when there are any and they are kept."""
     bytes_in: int = 0
     # What happened, not what was made: never copied into the manifest.
     attempt: str = ""
@@ -57,6 +70,7 @@ class ManifestFile(Model):
     size: int
     sha256: str
     raw_sha256: str
+    companions: list[Companion] = []
 
 
 class ManifestSplit(Model):
@@ -88,6 +102,7 @@ class Manifest(Model):
     records_out: int
     bad: int
     filtered: int
+    added: int = 0
     size: int
     splits: list[ManifestSplit]
     files: list[ManifestFile]
@@ -96,6 +111,8 @@ class Manifest(Model):
     raw_digest: str
     """The same over the digests before compression."""
     bad_examples: list[BadRecord] = []
+    quarantine: list[str] = []
+    """Files of bad records, relative to the output."""
     tools: dict[str, str] = {}
     """Versions that may change compressed bytes: dataprep, zlib, pyarrow, numpy."""
 

@@ -51,7 +51,7 @@ class ShardProgress(Model):
 
 
 class RecordProgress(Model):
-    """Records by fate. At the end: in = out + bad + filtered."""
+    """Records by fate. At the end: in + added = out + bad + filtered."""
 
     total: Count | None = None
     """Records that the plan counted in the input."""
@@ -59,6 +59,8 @@ class RecordProgress(Model):
     out: Count = 0
     bad: Count = 0
     filtered: Count = 0
+    added: Count = 0
+    """Records beyond one for each that went in, made by a `map`."""
 
 
 class Progress(Model):
@@ -88,6 +90,10 @@ class SplitStatus(Model):
     records: Count
     shards: Count
     bytes: Count = 0
+    expected: Count | None = None
+    """Records that the split's rule asks for."""
+    tolerance: Count | None = None
+    """How many more or fewer the rule allows."""
 
 
 class OutputFile(Model):
@@ -150,6 +156,8 @@ class OutputStatus(Model):
     uri: LongUri
     manifest_uri: LongUri | None = None
     manifest_sha256: Sha256 | None = None
+    quarantine_uri: LongUri | None = None
+    """Folder of the bad records, when they are kept and there are any."""
     files: Count = 0
     records: Count = 0
     bytes: Count = 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from dataprep_converter.archive_uris import divided
 from dataprep_converter.stores import Entry, Input, Store, StoreSettings, Upload, scheme_of, store_class
 
 __all__ = ["Access", "Entry", "Input", "Store", "Upload"]
@@ -18,7 +19,9 @@ class Access:
         self._clients: dict[tuple[str, str], Store] = {}
 
     def store(self, uri: str) -> Store:
-        """The client for `uri`."""
+        """The client for `uri`; for a member of an archive (`photos.zip!/1.jpg`) a read-only one."""
+        if divided(uri) is not None:
+            return self._within_archives()
         scheme = scheme_of(uri)
         found = next((s for s in self.settings if uri.startswith(s.uri_prefix)), StoreSettings(uri_prefix=f"{scheme}://" if scheme else ""))
         key = (scheme, found.uri_prefix)
@@ -32,3 +35,12 @@ class Access:
         for key in [key for key in self._clients if key[0] == scheme]:
             del self._clients[key]
         return self.store(uri)
+
+    def _within_archives(self) -> Store:
+        key = ("", "!")
+        if key not in self._clients:
+            # It is made of what imports this module.
+            from dataprep_converter.archives import ArchiveStore
+
+            self._clients[key] = ArchiveStore(self)
+        return self._clients[key]

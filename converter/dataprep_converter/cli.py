@@ -1,4 +1,4 @@
-"""The command line: `dataprep run|plan|validate|verify|inspect|ls|work|commit|logs`.
+"""The command line: `dataprep run|plan|validate|infer|verify|inspect|ls|work|commit|logs`.
 
 Heavy modules are imported by the command that needs them, so that `dataprep --help` is quick.
 """
@@ -257,6 +257,22 @@ def _inspect(arguments: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
+def _infer(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter import inferring
+
+    stores = (_job(arguments).spec.stores or []) if arguments.job else []
+    written = [store.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True) for store in stores]
+    text = inferring.infer(arguments.uri, _access_to(arguments), output=arguments.to, stores=written)
+    if arguments.output is None:
+        sys.stdout.write(text)
+    else:
+        try:
+            Path(arguments.output).write_text(text, encoding="utf-8")
+        except OSError as exc:
+            raise SpecError([Fault("--output", f"can't write {arguments.output}: {exc.strerror}")]) from exc
+    return Exit.DONE
+
+
 def _ls(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter import inspecting
 
@@ -279,7 +295,8 @@ def _job(arguments: argparse.Namespace) -> "DataPrepJob":
     file = arguments.job or getattr(arguments, "job_option", None)
     if file is None:
         raise SpecError([Fault("", "which job? Give its YAML file")])
-    return job_file.load(file, overrides=arguments.set)
+    limit = getattr(arguments, "limit", None)
+    return job_file.load(file, overrides=[*arguments.set, *([f"limit={limit}"] if limit is not None else [])])
 
 
 def _access(job: "DataPrepJob") -> "Access":
@@ -335,10 +352,12 @@ def _parser() -> argparse.ArgumentParser:
 
     run = _job_command(commands, "run", "plan, convert and commit on this machine")
     run.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: one a core)")
+    _limited(run)
     run.add_argument("--quiet", action="store_true", help="no progress")
     run.set_defaults(command=_run)
 
     plan = _job_command(commands, "plan", "list the input and divide it into shards")
+    _limited(plan)
     plan.add_argument("--dry-run", action="store_true", help="print the plan's figures and write nothing")
     plan.set_defaults(command=_plan)
 
@@ -360,6 +379,13 @@ def _parser() -> argparse.ArgumentParser:
     verify = _uri_command(commands, "verify", "read a finished data set again and check every byte")
     verify.add_argument("--expect", metavar="HEX", help="the manifest's SHA-256 or the digest that it must have")
     verify.set_defaults(command=_verify)
+
+    infer = commands.add_parser("infer", help="print a job for what a URI holds, as a start")
+    infer.add_argument("uri", help="a file, folder or glob")
+    infer.add_argument("--output", metavar="FILE", help="write the job there instead of printing it")
+    infer.add_argument("--to", metavar="URI", help="output.uri of the job (default: a folder beside the input)")
+    infer.add_argument("--job", metavar="FILE", help="a job file whose spec.stores says how to reach the store; they are taken over")
+    infer.set_defaults(command=_infer, set=[])
 
     inspect = _uri_command(commands, "inspect", "show what a finished data set holds")
     inspect.add_argument("--records", type=_count, default=1, metavar="N", help="records to show (default: 1)")
@@ -386,6 +412,10 @@ def _count(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"expected 0 or more, got {text}")
     return number
+
+
+def _limited(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--limit", type=int, metavar="N", help="only a sample of N records of the whole source (spec.limit)")
 
 
 def _job_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, help_text: str) -> argparse.ArgumentParser:

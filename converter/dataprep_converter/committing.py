@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from dataprep_api import run_id
+from dataprep_api import names, run_id
 from dataprep_api.messages import BadRecord, CommitResult
 from dataprep_api.plan import shards
 from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, ShardReport, Success
@@ -18,12 +18,12 @@ from dataprep_api.spec import BadRecords, DataPrepJobSpec
 from dataprep_api.status import MAX_OUTPUTS, OutputFile, RecordProgress, SplitStatus
 from dataprep_converter import __version__
 from dataprep_converter.access import Access, Entry
-from dataprep_converter.compression import compression_name
-from dataprep_converter.encoders import describe
+from dataprep_converter.encoders import describe, encoder_class
 from dataprep_converter.errors import BadData, Missing, NotWhole
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.planning import Plan
+from dataprep_converter.shard import too_many
 
 logger = logging.getLogger(__name__)
 
@@ -36,25 +36,26 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
     folder.check_owner()
     reports = _complete(plan, folder.reports(plan.head.shards))
     _judge_bad_records(spec.on_bad_record, reports)
-    _remove_what_is_stale(folder, keep={report.file for report in reports})
+    _remove_what_is_stale(folder, keep=set(_sizes(reports)))
     _check_listing(reports, folder)
 
-    manifest = _manifest(spec, plan, reports, Pipeline(spec, plan.head.reader_state, access))
+    manifest = _manifest(spec, plan, reports, Pipeline(spec, plan.head.reader_state, access, plan.head.learned))
     folder.check_owner()
     success = folder.put_manifest(manifest)
     folder.put_success(success)
+    folder.remove_made()
     return result_of(manifest, success, folder, reports=reports)
 
 
 def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
     """How the store's listing differs from the manifest, or None."""
-    return _difference({file.file: file.size for file in manifest.files}, dict(folder.visible()))
+    return _difference(_sizes(manifest.files), dict(folder.visible()))
 
 
 def is_untouched(plan: Plan, manifest: Manifest, folder: OutputFolder) -> bool:
     """Whether a finished data set is still, file for file, the objects that the run wrote."""
     listed = dict(folder.visible())
-    if _difference({file.file: file.size for file in manifest.files}, listed) is not None:
+    if _difference(_sizes(manifest.files), listed) is not None:
         return False
     pins = {report.file: report.pin for report in folder.reports(plan.head.shards) if report is not None}
     return all(pins.get(file.file) == listed[file.file].pin for file in manifest.files)
@@ -70,9 +71,15 @@ def result_of(manifest: Manifest, success: Success, folder: OutputFolder, *, rep
         run_id=manifest.run_id,
         manifest_uri=folder.at(success.manifest),
         manifest_sha256=success.sha256,
+        quarantine_uri=folder.at(names.quarantine_folder(manifest.run_id)) if manifest.quarantine else None,
         files=len(manifest.files),
         records=RecordProgress(
-            total=manifest.records_in, in_=manifest.records_in, out=manifest.records_out, bad=manifest.bad, filtered=manifest.filtered
+            total=manifest.records_in,
+            in_=manifest.records_in,
+            out=manifest.records_out,
+            bad=manifest.bad,
+            filtered=manifest.filtered,
+            added=manifest.added,
         ),
         bytes_in=sum(report.bytes_in for report in reports),
         bytes_out=manifest.size,
@@ -95,9 +102,9 @@ def _complete(plan: Plan, found: Sequence[ShardReport | None]) -> list[ShardRepo
     for shard, report in zip(shards(plan.head), reports, strict=True):
         if report.records_in != shard.records:
             raise NotWhole(f"{report.file}: the plan has {shard.records} records, {report.records_in} were read.")
-        if report.records_in != report.records_out + report.bad + report.filtered:
+        if report.records_in + report.added != report.records_out + report.bad + report.filtered:
             raise NotWhole(
-                f"{report.file}: {report.records_in} records in are not {report.records_out} out + {report.bad} bad + {report.filtered} filtered."
+                f"{report.file}: {report.records_in} records in + {report.added} added are not {report.records_out} out + {report.bad} bad + {report.filtered} filtered."
             )
     return reports
 
@@ -108,11 +115,9 @@ def _judge_bad_records(policy: BadRecords, reports: Sequence[ShardReport]) -> No
     if bad == 0:
         return
     first = next(report.bad_examples[0] for report in reports if report.bad_examples)
-    named = f"the first: {first.uri}, record {first.row}: {first.reason}"
-    if policy.max_count is not None and bad > policy.max_count:
-        raise BadData(f"{bad} bad records are more than onBadRecord.maxCount {policy.max_count}; {named}", uri=first.uri)
-    if policy.max_fraction is not None and bad > policy.max_fraction * total:
-        raise BadData(f"{bad} bad records of {total} are more than onBadRecord.maxFraction {policy.max_fraction:g}; {named}", uri=first.uri)
+    fault = too_many(policy, bad=bad, total=total)
+    if fault is not None:
+        raise BadData(f"{fault}; the first: {first.uri}, record {first.row}: {first.reason}", uri=first.uri)
 
 
 def _remove_what_is_stale(folder: OutputFolder, *, keep: set[str]) -> None:
@@ -133,12 +138,17 @@ def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder) -> None
     absent = [report.file for report in reports if report.file not in listed]
     if absent:
         raise Missing(f"{folder.uri}: {len(absent)} files are missing: {_some(absent)}.")
-    fault = _difference({report.file: report.size for report in reports}, listed)
+    fault = _difference(_sizes(reports), listed)
     if fault is not None:
         raise NotWhole(f"{folder.uri}: {fault}.")
     changed = [report.file for report in reports if listed[report.file].pin != report.pin]
     if changed:
         raise NotWhole(f"{folder.uri}: {len(changed)} shards were changed after they were written: {_some(changed)}.")
+
+
+def _sizes(files: Iterable[ManifestFile | ShardReport]) -> dict[str, int]:
+    """Size of every visible file: the shards and what belongs to them."""
+    return {each.file: each.size for file in files for each in (file, *file.companions)}
 
 
 def _difference(expected: dict[str, int], listed: dict[str, Entry]) -> str | None:
@@ -159,22 +169,32 @@ def _manifest(spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport],
         inputs_sha256=plan.head.inputs_sha256,
         content=run_id.content(spec),
         format=spec.output.format,
-        compression=compression_name(spec.output),
+        compression=encoder_class(spec.output.format).compressor(spec.output).name,
         features=describe(pipeline.features),
         labels=pipeline.class_names(),
         records_in=sum(report.records_in for report in reports),
         records_out=sum(report.records_out for report in reports),
         bad=sum(report.bad for report in reports),
         filtered=sum(report.filtered for report in reports),
+        added=sum(report.added for report in reports),
         size=sum(report.size for report in reports),
         splits=[_split(name, [r for r in reports if r.split == name]) for name in (split.name for split in plan.head.splits)],
         files=[
-            ManifestFile(file=r.file, split=r.split, records=r.records_out, size=r.size, sha256=r.sha256, raw_sha256=r.raw_sha256)
+            ManifestFile(
+                file=r.file,
+                split=r.split,
+                records=r.records_out,
+                size=r.size,
+                sha256=r.sha256,
+                raw_sha256=r.raw_sha256,
+                companions=r.companions,
+            )
             for r in reports
         ],
         digest=_digest((report.sha256, report.file) for report in reports),
         raw_digest=_digest((report.raw_sha256, report.file) for report in reports),
         bad_examples=_examples(reports),
+        quarantine=[report.quarantine for report in reports if report.quarantine is not None],
         tools=tools(),
     )
 

@@ -8,9 +8,7 @@ concatenated members as one stream (RFC 1952, section 2.2).
 
 import struct
 import zlib
-from typing import Final, Protocol
-
-from dataprep_api.spec import Output
+from typing import ClassVar, Final, Protocol
 
 MEMBER_BYTES: Final = 4 * 2**20
 _HEADER: Final = bytes.fromhex("1f8b08000000000000 03")
@@ -18,6 +16,9 @@ _HEADER: Final = bytes.fromhex("1f8b08000000000000 03")
 
 class Compressor(Protocol):
     """Raw bytes in, file bytes out."""
+
+    name: ClassVar[str]
+    """`none` or `gzip`, for the manifest."""
 
     def compress(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
         """What can be written now; may be empty, may be `data` itself."""
@@ -31,6 +32,8 @@ class Compressor(Protocol):
 class Plain:
     """No compression."""
 
+    name: ClassVar[str] = "none"
+
     def compress(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
         """`data` itself."""
         return data
@@ -42,6 +45,8 @@ class Plain:
 
 class GzipMembers:
     """Independent gzip members of MEMBER_BYTES raw bytes each."""
+
+    name: ClassVar[str] = "gzip"
 
     def __init__(self, level: int) -> None:
         self._level = level
@@ -66,15 +71,3 @@ class GzipMembers:
         deflate = zlib.compressobj(self._level, zlib.DEFLATED, -15)
         body = deflate.compress(raw) + deflate.flush()
         return b"".join((_HEADER, body, struct.pack("<II", zlib.crc32(raw), len(raw))))
-
-
-def compressor(output: Output) -> Compressor:
-    """The compressor that the output's options ask for."""
-    if output.tfrecord.compression == "Gzip":
-        return GzipMembers(output.tfrecord.compression_level)
-    return Plain()
-
-
-def compression_name(output: Output) -> str:
-    """`none` or `gzip`, for the manifest."""
-    return output.tfrecord.compression.lower()

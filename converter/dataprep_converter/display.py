@@ -76,10 +76,14 @@ class Display:
             f" ({out / seconds:,.0f} records/s, {result.bytes_out / seconds / 1e6:,.0f} MB/s)",
             soft_wrap=True,
         )
+        if result.records.filtered:
+            self._console.print(f"filtered out: {result.records.filtered:,} records", soft_wrap=True)
         if result.records.bad:
             self._console.print(f"left out: {result.records.bad:,} bad records, for example:", soft_wrap=True)
             for bad in result.bad[:5]:
                 self._console.print(f"  {bad.uri}, record {bad.row}: {bad.reason}", soft_wrap=True)
+        if result.quarantine_uri is not None:
+            self._console.print(f"all of them are kept in {result.quarantine_uri}", soft_wrap=True)
 
     def close(self) -> None:
         """Ends the bar."""

@@ -16,7 +16,7 @@ ConvertError
 ├── OutputLost        another run took over the output                              exit 5
 ├── NotWhole          files and reports don't agree                                 exit 5
 │   ├── Missing       a planned file or its report is not there                     exit 5
-│   └── BrokenRecord  a record's CRC or length is wrong (`records.py`)              exit 5
+│   └── BrokenRecord  a record's CRC or length is wrong (`decoders`)               exit 5
 └── StoppedError      another task failed, this one ended too (`pool.py`)           exit 70
 """
 

@@ -7,24 +7,30 @@ import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import Feature, LabelFeature
-from dataprep_converter.encoders import FeatureSpec
+from dataprep_api.spec import Feature, LabelFeature, Output
+from dataprep_converter.encoders import FeatureSpec, Numbers, encoder_class
 from dataprep_converter.errors import BadSpec
+from dataprep_converter.lists import is_list, item_type, put_together, row_shape, taken_apart
 from dataprep_converter.readers import SAMPLE, Bad, Batch
-from dataprep_converter.tensors import NUMPY_NAMES, Array, is_tensor, kernels, shape_of, to_arrow, to_numpy, value_type
+from dataprep_converter.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_arrow, to_numpy
 
 NOT_BY_DEFAULT: Final[dict[str, str]] = {"default": "no"}
 """Metadata of a column that is written only when the spec names it."""
+SEQUENCE: Final[dict[str, str]] = {"sequence": "yes"}
+"""Metadata of a column whose lists are steps of a sequence: of values, of vectors (fixed_size_list) or of lists."""
+RECORD: Final[dict[str, str]] = {"record": "yes"}
+"""Metadata of a column of bytes that are whole records already: where it is the only feature, they are written as they are."""
 
 _POSITION = re.compile(r"(-?\d+)(?:\.\.(-?\d+))?")
 _SHOWN_COLUMNS = 20
+_TFRECORD: Final = Output(uri="out")
 
 
 @dataclass(frozen=True)
@@ -52,14 +58,14 @@ class Projector:
         columns: list[Array] = []
         faults: dict[int, str] = {}
         for mapping in self._mappings:
-            column, found = _projected(mapping, batch.records)
+            column, found = _projected(mapping, [batch.records.column(name) for name in mapping.columns])
             columns.append(column)
             for row, reason in found.items():
                 faults.setdefault(row, reason)
         records = pa.RecordBatch.from_arrays(columns, names=[feature.name for feature in self.features])
         if not faults:
-            return Batch(records=records, bad=batch.bad, bytes_in=batch.bytes_in)
-        return without(Batch(records=records, bad=batch.bad, bytes_in=batch.bytes_in), faults, batch.records.column(SAMPLE))
+            return replace(batch, records=records)
+        return without(replace(batch, records=records), faults, batch.records.column(SAMPLE))
 
 
 def without(batch: Batch, faults: Mapping[int, str], samples: Array) -> Batch:
@@ -68,7 +74,7 @@ def without(batch: Batch, faults: Mapping[int, str], samples: Array) -> Batch:
     kept[list(faults)] = False
     numbers = to_numpy(samples)
     bad = [Bad(sample=int(numbers[row]), reason=faults[row]) for row in sorted(faults)]
-    return Batch(records=batch.records.filter(pa.array(kept)), bad=[*batch.bad, *bad], bytes_in=batch.bytes_in)
+    return replace(batch, records=batch.records.filter(pa.array(kept)), bad=[*batch.bad, *bad])
 
 
 def resolve(
@@ -77,6 +83,7 @@ def resolve(
     *,
     schema: pa.Schema,
     default_label: str,
+    output: Output = _TFRECORD,
 ) -> Projector:
     """The projector for a spec and the columns that there are.
 
@@ -86,18 +93,20 @@ def resolve(
     names = [name for name in schema.names if name != SAMPLE]
     schema = pa.schema([schema.field(name) for name in names])
     warnings: list[str] = []
-    given = [_mapping(feature, schema, warnings) for feature in features or []]
+    given = [_mapping(feature, schema, output, warnings) for feature in features or []]
     used = {column for mapping in given for column in mapping.columns} | {mapping.feature.name for mapping in given}
     if labels is None and default_label in names and default_label not in used:
         labels = [LabelFeature(name=default_label)]
-    targets = [_mapping(label, schema, warnings) for label in labels or []]
+    targets = [_mapping(label, schema, output, warnings) for label in labels or []]
     if features is None:
         taken = {column for mapping in targets for column in mapping.columns}
         wanted = [name for name in names if name not in taken and not _left_out(schema.field(name))]
-        given = [_mapping(Feature(name=name), schema, warnings) for name in wanted]
+        given = [_mapping(Feature(name=name), schema, output, warnings) for name in wanted]
     mappings = [*given, *targets]
     if not mappings:
         raise BadSpec(f"There is nothing to write: the source has {_listed(names)}, and none is a feature or a label.")
+    if len(mappings) == 1 and len(mappings[0].columns) == 1 and _says(schema.field(mappings[0].columns[0]), "record"):
+        mappings = [replace(mappings[0], feature=replace(mappings[0].feature, record=True))]
     for name in sorted({m.feature.name for m in given} & {m.feature.name for m in targets}):
         raise BadSpec(f"The feature {name!r} is also a label; list the features, or give the label another name.")
     return Projector(mappings, warnings)
@@ -134,68 +143,102 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _left_out(field: "pa.Field[Any]") -> bool:
-    return (field.metadata or {}).get(b"default") == b"no"
+    return _says(field, "default", "no")
 
 
-def _mapping(feature: Feature, schema: pa.Schema, warnings: list[str]) -> _Mapping:
+def _says(field: "pa.Field[Any]", key: str, value: str = "yes") -> bool:
+    """Whether the reader says so of a column, in the metadata of its field."""
+    return (field.metadata or {}).get(key.encode()) == value.encode()
+
+
+def _mapping(feature: Feature, schema: pa.Schema, output: Output, warnings: list[str]) -> _Mapping:
     """The decision about one feature."""
     of = f"The feature {feature.name!r}"
     references = feature.columns or [feature.name]
     columns = find_columns(references, schema, of=of)
+    fields = [schema.field(column) for column in columns]
+    sequence = _is_sequence(feature, fields, of)
+    own = [_dtype(field, of) for field in fields]
+    # Of a row, or of a step of a sequence.
+    shapes = [row_shape(field.type)[sequence:] for field in fields]
     is_vector = len(columns) > 1 or (references[0] not in schema.names and ".." in references[0])
-    kinds = [schema.field(column).type for column in columns]
-    own = [_dtype(kind, column, of) for kind, column in zip(kinds, columns, strict=True)]
-    shape: tuple[int, ...]
-    if is_vector:
-        shape = (sum(_size(kind, column, of) for kind, column in zip(kinds, columns, strict=True)),)
-    else:
-        shape = (-1,) if _is_ragged(kinds[0]) else shape_of(kinds[0])
+    shape = (sum(_size(shape, column, of) for shape, column in zip(shapes, columns, strict=True)),) if is_vector else shapes[0]
+    if -1 in shape and len(shape) > 1:
+        advice = "" if sequence else " Set sequence: true when they are the steps of a sequence."
+        raise BadSpec(f"{of}: the column {columns[0]!r} is {fields[0].type}: records can't hold lists of lists.{advice}")
+    label = isinstance(feature, LabelFeature)
     num_classes = feature.num_classes if isinstance(feature, LabelFeature) else None
     dtype = feature.dtype or _common(own, columns, of)
     if num_classes is not None:
         dtype, num_classes = _class_dtype(dtype, shape, num_classes, chosen=feature.dtype is not None, of=of)
-    if "bytes" in (dtype, *own):
-        if {dtype, *own} != {"bytes"}:
-            advice = "give it encoding: Raw for its bytes" if dtype == "bytes" else "give the column a type of numbers in the source"
-            raise BadSpec(f"{of}: {_listed(columns)} can't become {dtype}; {advice}.")
-        return _Mapping(FeatureSpec(feature.name, "bytes", "bytes", shape, label=isinstance(feature, LabelFeature)), tuple(columns))
-    raw = feature.encoding == "Raw" or (feature.encoding == "Auto" and bool(shape) and _is_small_integer(dtype))
+    if "bytes" in (dtype, *own) and {dtype, *own} != {"bytes"}:
+        advice = "give it encoding: Raw for its bytes" if dtype == "bytes" else "give the column a type of numbers in the source"
+        raise BadSpec(f"{of}: {_listed(columns)} can't become {dtype}; {advice}.")
+    held = encoder_class(output.format).numbers(output)
+    raw = dtype != "bytes" and _is_raw(feature, dtype, shape, held, of=of, format_=output.format)
     if raw and shape == (-1,):
-        raise BadSpec(f"{of}: rows of different lengths can't be stored Raw, because nothing would tell their shape.")
-    if shape == (-1,) and dtype != own[0]:
-        raise BadSpec(f"{of}: the lists of {columns[0]} can't be converted from {own[0]} to {dtype}.")
-    if dtype == "float64" and not raw and shape != (-1,):
+        what = "steps" if sequence else "rows"
+        raise BadSpec(f"{of}: {what} of different lengths can't be stored Raw, because nothing would tell their shape.")
+    if dtype != "bytes" and not raw:
+        dtype = _held(feature, dtype, held, warnings, of=of, format_=output.format)
+    kind = "bytes" if raw or dtype == "bytes" else "float" if dtype.startswith("float") else "int64"
+    whole = (-1, *shape) if sequence else shape
+    return _Mapping(FeatureSpec(feature.name, kind, dtype, whole, raw=raw, label=label, sequence=sequence), tuple(columns), num_classes)
+
+
+def _is_raw(feature: Feature, dtype: str, shape: tuple[int, ...], held: Numbers, *, of: str, format_: str) -> bool:
+    if feature.encoding == "Raw" and not held.raw:
+        raise BadSpec(f"{of}: encoding: Raw is for tfrecord; {format_} keeps type and shape as they are.")
+    return held.raw and (feature.encoding == "Raw" or (feature.encoding == "Auto" and _is_raw_by_default(dtype, shape)))
+
+
+def _held(feature: Feature, dtype: str, held: Numbers, warnings: list[str], *, of: str, format_: str) -> str:
+    """The type in which the format stores numbers of `dtype`."""
+    if held.raw and dtype == "float64":
         warnings.append(
             f"{of[:1].lower()}{of[1:]} is stored as float32, the only float of a list in tf.train.Example; encoding: Raw keeps float64."
         )
-        dtype = "float32"
-    kind = "bytes" if raw else "float" if dtype.startswith("float") else "int64"
-    label = isinstance(feature, LabelFeature)
-    return _Mapping(FeatureSpec(feature.name, kind, dtype, shape, raw=raw, label=label), tuple(columns), num_classes)
+        return "float32"
+    if feature.name in held.as_they_are:
+        return dtype
+    if feature.dtype is None:
+        return held.unasked.get(dtype, dtype)
+    if held.held is not None and dtype not in held.held:
+        raise BadSpec(f"{of}: {format_} can't hold {dtype}; it has {', '.join(sorted(held.held))}.")
+    return dtype
 
 
-def _dtype(kind: pa.DataType, column: str, of: str) -> str:
+def _is_sequence(feature: Feature, fields: Sequence["pa.Field[Any]"], of: str) -> bool:
+    """What the spec says, else what the source says of the columns."""
+    marked = [_says(field, "sequence") for field in fields]
+    if feature.sequence is None and any(marked) and not all(marked):
+        raise BadSpec(
+            f"{of}: {fields[marked.index(False)].name!r} is no sequence, so it can't share a vector with {fields[marked.index(True)].name!r}."
+        )
+    if not (marked[0] if feature.sequence is None else feature.sequence):
+        return False
+    for field in fields:
+        if not row_shape(field.type):
+            raise BadSpec(f"{of}: the column {field.name!r} is {field.type}, but a sequence is a column of lists or tensors.")
+    return True
+
+
+def _dtype(field: "pa.Field[Any]", of: str) -> str:
     """numpy's name of a column's values, or `bytes`."""
-    value: Any = value_type(kind)
-    if isinstance(value, pa.DictionaryType) or _is_ragged(value):
-        value = value.value_type
+    value = item_type(field.type)
     if value in NUMPY_NAMES:
         return NUMPY_NAMES[value]
     types = pa.types
     if any(is_text(value) for is_text in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)):
         return "bytes"
-    raise BadSpec(f"{of}: the column {column!r} is {kind}, which records can't hold.")
+    raise BadSpec(f"{of}: the column {field.name!r} is {field.type}, which records can't hold.")
 
 
-def _is_ragged(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
-
-
-def _size(kind: pa.DataType, column: str, of: str) -> int:
+def _size(shape: tuple[int, ...], column: str, of: str) -> int:
     """How many values of a vector one row of a column gives."""
-    if _is_ragged(kind):
+    if -1 in shape:
         raise BadSpec(f"{of}: the column {column!r} has lists of different lengths, so it can't be one part of a vector.")
-    return int(np.prod(shape_of(kind)))
+    return math.prod(shape)
 
 
 def _common(own: Sequence[str], columns: Sequence[str], of: str) -> str:
@@ -216,20 +259,24 @@ def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen
     return ("int64", num_classes) if dtype.startswith("float") else (dtype, num_classes)
 
 
-def _is_small_integer(dtype: str) -> bool:
-    return np.issubdtype(np.dtype(dtype), np.integer) and np.dtype(dtype).itemsize < 8
+def _is_raw_by_default(dtype: str, shape: tuple[int, ...]) -> bool:
+    """Tensors of small integers, and of float16, which no list holds."""
+    if dtype == "bytes" or not shape or -1 in shape:
+        return False
+    return dtype == "float16" or (np.issubdtype(np.dtype(dtype), np.integer) and np.dtype(dtype).itemsize < 8)
 
 
 # --- doing --------------------------------------------------------------------------------------------------------
 
 
-def _projected(mapping: _Mapping, records: pa.RecordBatch) -> tuple[Array, dict[int, str]]:
+def _projected(mapping: _Mapping, columns: Sequence[Array]) -> tuple[Array, dict[int, str]]:
     """The feature's column and the rows whose values don't fit, with the reason."""
     feature = mapping.feature
-    columns = [records.column(name) for name in mapping.columns]
+    if feature.sequence or feature.shape == (-1,):
+        return _projected_lists(mapping, columns)
     if feature.dtype == "bytes":
         return (columns[0] if len(columns) == 1 else _text_vectors(columns)), {}
-    if len(columns) == 1 and mapping.num_classes is None and (feature.shape == (-1,) or _is_as_wanted(columns[0], feature)):
+    if len(columns) == 1 and mapping.num_classes is None and _is_as_wanted(columns[0], feature):
         return columns[0], {}
     faults: dict[int, str] = {}
     parts: list[npt.NDArray[Any]] = []
@@ -237,7 +284,7 @@ def _projected(mapping: _Mapping, records: pa.RecordBatch) -> tuple[Array, dict[
         values, missing = numbers(column)
         faults |= {int(row): f"{name} has no value" for row in missing}
         parts.append(values)
-    rows = records.num_rows
+    rows = len(columns[0])
     values = np.concatenate([part.reshape(rows, math.prod(part.shape[1:])) for part in parts], axis=1).reshape(rows, *feature.shape)
     converted, wrong = _converted(values, feature.dtype)
     for row, value in _first_of_each_row(values, wrong):
@@ -248,8 +295,52 @@ def _projected(mapping: _Mapping, records: pa.RecordBatch) -> tuple[Array, dict[
     return to_arrow(converted), faults
 
 
+def _projected_lists(mapping: _Mapping, columns: Sequence[Array]) -> tuple[Array, dict[int, str]]:
+    """`_projected` for lists: their items, as rows of their own, are projected and put back."""
+    feature = mapping.feature
+    columns, faults = _of_equal_counts(mapping.columns, columns)
+    lists = [taken_apart(column) for column in columns]
+    whole = lists[0]
+    inner = replace(mapping, feature=replace(feature, shape=feature.shape[1:], sequence=False))
+    made, wrong = _projected(inner, [each.items for each in lists])
+    for each, name in zip(lists, mapping.columns, strict=True):
+        wrong |= dict.fromkeys(_nulls(each.items), f"{name} has a null among its values")
+    if wrong:
+        rows, starts = whole.rows(), np.cumsum(whole.counts) - whole.counts
+        unit = "step" if feature.sequence else "value"
+        for place in sorted(wrong):
+            row = int(rows[place])
+            faults.setdefault(row, f"{wrong[place]} ({unit} {place - starts[row] + 1} of {whole.counts[row]})")
+    if made is whole.items and not is_tensor(columns[0].type):
+        return columns[0], faults
+    for row in _nulls(columns[0]):
+        faults.setdefault(row, f"{mapping.columns[0]} has no value")
+    return put_together(made, whole), faults
+
+
+def _of_equal_counts(names: Sequence[str], columns: Sequence[Array]) -> tuple[Sequence[Array], dict[int, str]]:
+    """The columns with nulls in the rows where the lists that shall become one have different lengths, and these rows."""
+    if len(columns) == 1:
+        return columns, {}
+    counts = [taken_apart(column).counts for column in columns]
+    faults: dict[int, str] = {}
+    for name, other in zip(names[1:], counts[1:], strict=True):
+        for row in np.flatnonzero(other != counts[0]).tolist():
+            faults.setdefault(row, f"{names[0]} has {counts[0][row]} values, but {name} has {other[row]}")
+    if faults:
+        places = np.arange(len(columns[0]))
+        kept: Any = pa.array(places, mask=np.isin(places, list(faults)))
+        columns = [column.take(kept) for column in columns]
+    return columns, faults
+
+
+def _nulls(column: Array) -> list[int]:
+    found: list[int] = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist() if column.null_count else []
+    return found
+
+
 def _is_as_wanted(column: Array, feature: FeatureSpec) -> bool:
-    return NUMPY_NAMES.get(value_type(column.type)) == feature.dtype and shape_of(column.type) == feature.shape
+    return NUMPY_NAMES.get(item_type(column.type)) == feature.dtype and row_shape(column.type) == feature.shape
 
 
 def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
@@ -257,9 +348,8 @@ def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     if not column.null_count:
         return to_numpy(column), np.empty(0, np.int64)
     missing = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
-    if is_tensor(column.type):
-        shape = shape_of(column.type)
-        values = np.zeros((len(column), *shape), NUMPY_NAMES[value_type(column.type)])
+    if is_tensor(column.type) or is_list(column.type):
+        values = np.zeros((len(column), *row_shape(column.type)), NUMPY_NAMES[item_type(column.type)])
         valid = np.setdiff1d(np.arange(len(column)), missing)
         values[valid] = to_numpy(column.drop_null())
         return values, missing

@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dataprep_api import names
 from dataprep_api.report import Manifest
-from dataprep_converter import records
 from dataprep_converter.access import Access, Entry
+from dataprep_converter.decoders import decoder
 from dataprep_converter.errors import NotFound
 from dataprep_converter.output_folder import OutputFolder
 
@@ -41,8 +42,11 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
     # Values are shown as they are: `[/a]` and `:x:` mean something to rich. A file or pipe takes lines of any width.
     console = Console(file=stream, highlight=False, markup=False, emoji=False, width=None if stream.isatty() else _PLAIN_WIDTH)
     console.print(_files(manifest))
-    for label, names in _label_names(manifest).items():
-        console.print(_histogram(manifest, label, names))
+    if manifest.bad:
+        where = f"; all of them are kept in {folder.at(names.quarantine_folder(manifest.run_id))}" if manifest.quarantine else ""
+        console.print(f"{manifest.bad:,} bad records were left out{where}", soft_wrap=True)
+    for label, classes in _label_names(manifest).items():
+        console.print(_histogram(manifest, label, classes))
     for sample in samples:
         _print_record(console, manifest, sample)
 
@@ -52,8 +56,8 @@ def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, c
     for file in manifest.files if count else ():
         uri = folder.at(file.file)
         with access.store(uri).open(uri) as source:
-            payloads = itertools.islice(records.read(source.stream(), compression=manifest.compression), count)
-            found = [records.parse_example(payload) for _, payload in payloads]
+            format_ = decoder(manifest)
+            found = [format_.parse(record) for _, record in itertools.islice(format_.read(source.stream()), count)]
         if found:
             return found
     return []
@@ -136,14 +140,15 @@ def _histogram(manifest: Manifest, label: str, names: list[str]) -> Table:
 
 
 def _print_record(console: Console, manifest: Manifest, sample: dict[str, list[Any]]) -> None:
-    raw = {f["name"]: f for f in manifest.features if f["raw"]}
+    raw = {f["name"]: f for f in manifest.features if f["raw"] and not f.get("sequence")}
     for name, values in sorted(sample.items()):
         if name in raw:
             console.print(Text.assemble((name, "bold"), f": {raw[name]['dtype']}{raw[name]['shape']}"))
             console.print(picture(values[0], raw[name]["dtype"], raw[name]["shape"]), soft_wrap=True)
         else:
             shown = ", ".join(_short(value) for value in values[:_SHOWN_VALUES])
-            more = f", … ({len(values)} values)" if len(values) > _SHOWN_VALUES else ""
+            what = "steps" if any(isinstance(value, list) for value in values) else "values"
+            more = f", … ({len(values)} {what})" if len(values) > _SHOWN_VALUES else ""
             console.print(Text.assemble((name, "bold"), f": {shown}{more}"))
 
 
@@ -156,6 +161,9 @@ def picture(content: bytes, dtype: str, shape: list[int]) -> str:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, list):
+        more = ", …" if len(value) > _SHOWN_VALUES else ""
+        return f"[{', '.join(_short(each) for each in value[:_SHOWN_VALUES])}{more}]"
     if isinstance(value, bytes):
         text = repr(value[:_SHOWN_TEXT])
         return f"{text}… ({len(value)} bytes)" if len(value) > _SHOWN_TEXT else text
@@ -168,6 +176,8 @@ def _jsonable(sample: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def _json_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_json_value(each) for each in value]
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if isinstance(value, float) and not math.isfinite(value):

@@ -1,5 +1,6 @@
 """A job's YAML file with overrides from the command line."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,21 +15,40 @@ from dataprep_api.job import DataPrepJob
 
 def load(file: str, *, overrides: Sequence[str] = ()) -> DataPrepJob:
     """The DataPrepJob in `file` (`-` is standard input). Raises SpecError for a file that can't be read, and for every fault in it."""
-    document = _document(file)
+    documents = _documents(file)
+    document = _job(documents, file)
     for override in overrides:
         _set(document, override)
-    return DataPrepJob.parse(document)
+    job = DataPrepJob.parse(document)
+    if job.spec.code is not None:
+        from dataprep_converter import plugins  # not at the top: Arrow takes a while to load
+
+        if not os.environ.get(plugins.CODE_VARIABLE):
+            plugins.provide(_config_map(documents, job.spec.code.config_map_ref.name))
+    return job
 
 
-def _document(file: str) -> Any:
-    """The one DataPrepJob among the file's documents. Any: YAML."""
+def _config_map(documents: Sequence[Any], name: str) -> dict[str, str]:
+    """The data of a ConfigMap in the job's own file; nothing when there is none: then a module that is missing will be named."""
+    for document in documents:
+        if isinstance(document, dict) and document.get("kind") == "ConfigMap" and document.get("metadata", {}).get("name") == name:
+            return {str(key): str(value) for key, value in (document.get("data") or {}).items()}
+    return {}
+
+
+def _documents(file: str) -> list[Any]:
+    """The file's documents. Any: YAML."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+        return [document for document in yaml.safe_load_all(text) if document is not None]
     except (OSError, UnicodeDecodeError) as exc:
         raise SpecError([Fault("", f"can't read {file}: {exc.strerror if isinstance(exc, OSError) else exc}")]) from exc
     except (yaml.YAMLError, ValueError) as exc:  # ValueError: what looks like a date and is none
         raise SpecError([Fault("", f"{file} is not YAML: {' '.join(str(exc).split())}")]) from exc
+
+
+def _job(documents: list[Any], file: str) -> Any:
+    """The one DataPrepJob among the documents."""
     jobs = [document for document in documents if isinstance(document, dict) and document.get("kind") == KIND]
     if len(jobs) == 1:
         return jobs[0]

@@ -3,7 +3,8 @@
 <output>/train-00000-of-00008.tfrecords     the shards: the only visible names
 <output>/_SUCCESS                           written last; names the manifest and its digest
 <output>/_dataprep/OWNER                    the run that may write here
-<output>/_dataprep/<run id>/plan.json, units.parquet, reports/<shard>.json, manifest.json
+<output>/_dataprep/<run id>/plan.json, units.parquet, splits.parquet, reports/<shard>.json, quarantine/, manifest.json
+<output>/_dataprep/<run id>/made/           what the reader made while planning, until the data set is finished
 """
 
 import contextlib
@@ -16,10 +17,12 @@ from pydantic import ValidationError
 from dataprep_api import canonical, names
 from dataprep_api.plan import Owner, PlanHead, shards
 from dataprep_api.report import Manifest, ShardReport, Success
+from dataprep_api.spec import HdfsOptions
 from dataprep_converter import planning
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import AlreadyExists, NotFound, NotWhole, OutputLost
-from dataprep_converter.planning import Plan
+from dataprep_converter.made_files import MadeFiles
+from dataprep_converter.planning import Plan, Tables
 
 _PARALLEL_READS = 16
 
@@ -30,6 +33,7 @@ class OutputFolder:
     def __init__(self, uri: str, access: Access, run_id: str) -> None:
         self.uri = uri.rstrip("/")
         self.run_id = run_id
+        self._access = access
         self._store = access.store(uri)
 
     def at(self, relative: str) -> str:
@@ -62,17 +66,29 @@ class OutputFolder:
 
     # --- plan ------------------------------------------------------------------------------------------------------
 
-    def put_plan(self, plan: Plan, parquet: bytes) -> None:
+    def put_plan(self, plan: Plan, tables: Tables) -> None:
         """Stores the plan, its head last."""
-        self._store.put(self.at(names.units_file(self.run_id)), parquet)
+        self._store.put(self.at(names.units_file(self.run_id)), tables.units)
+        if tables.codes is not None:
+            self._store.put(self.at(names.codes_file(self.run_id)), tables.codes)
         self._store.put(self.at(names.plan_file(self.run_id)), plan.head.to_bytes())
+
+    def put_made(self, made: MadeFiles) -> None:
+        """Stores what the reader made while planning, where the plan's units have it."""
+        made.put(self.at(names.made_folder(self.run_id)), self._access)
+
+    def remove_made(self) -> None:
+        """Removes it again, once no shard has to be made any more."""
+        for path, _ in list(self._listed(names.made_folder(self.run_id))):
+            self.delete(path)
 
     def plan(self) -> Plan | None:
         """The stored plan of this run, or None."""
         head = self._read(names.plan_file(self.run_id))
         if head is None:
             return None
-        return planning.load(head, self._store.get(self.at(names.units_file(self.run_id))))
+        units = self._store.get(self.at(names.units_file(self.run_id)))
+        return planning.load(head, Tables(units=units, codes=self._read(names.codes_file(self.run_id))))
 
     # --- reports ---------------------------------------------------------------------------------------------------
 
@@ -153,11 +169,22 @@ class OutputFolder:
     def known_files(self) -> set[str]:
         """Paths that some run of dataprep planned here, this one's too: what a replacement may delete."""
         known: set[str] = set()
+        reports: list[str] = []
         for path, _ in self._listed(names.SIDE):
             if path.endswith("/plan.json"):
                 head = PlanHead.model_validate_json(self._store.get(self.at(path)))
                 known |= {shard.file for shard in shards(head)}
+            elif "/reports/" in path and path.endswith(".json"):
+                reports.append(path)
+        if any(path not in known for path, _ in self.visible()):
+            for path in reports:
+                report = ShardReport.model_validate_json(self._store.get(self.at(path)))
+                known |= {companion.file for companion in report.companions}
         return known
+
+    def put_visible(self, relative: str, data: bytes, *, hdfs: HdfsOptions | None) -> None:
+        """Writes a small file that readers see, at once."""
+        self._store.put(self.at(relative), data, hdfs=hdfs)
 
     def delete(self, relative: str) -> None:
         """Removes one file of the folder."""

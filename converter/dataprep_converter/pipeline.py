@@ -12,24 +12,36 @@ from dataprep_converter.encoders import Encoder, FeatureSpec, encoder_class
 from dataprep_converter.features import Projector, resolve
 from dataprep_converter.readers import Batch, reader_class
 from dataprep_converter.selection import Samples
-from dataprep_converter.transforms import step_class
+from dataprep_converter.tensors import tensor_bytes
+from dataprep_converter.transforms import Learns, NamesClasses, Step, step_class
 from dataprep_converter.units import Units
+
+_TENSOR_BYTES = 16 * 2**20
+"""Of all samples of a batch, where they are largest on their way."""
 
 
 class Pipeline:
     """Made once per process and used for every shard. Raises BadSpec when a step can't take what the one before gives."""
 
-    def __init__(self, spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access) -> None:
+    def __init__(self, spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access, learned: Mapping[str, Any] | None = None) -> None:
         reader_type = reader_class(spec.source.kind)
         self.spec = spec
         self.reader = reader_type(spec.source, state, access)
-        self._steps = []
+        self._steps: list[Step] = []
         schema = self.reader.schema()
+        widest = tensor_bytes(schema)
         for transform in spec.transforms or []:
             step = step_class(transform.kind)(transform, schema)
             schema = step.schema()
+            widest = max(widest, tensor_bytes(schema))
             self._steps.append(step)
-        self._projector: Projector = resolve(spec.features, spec.labels, schema=schema, default_label=reader_type.default_label)
+        for number, found in (learned or {}).items():
+            self.take(int(number), found)
+        self.most_records = max(1, _TENSOR_BYTES // max(1, widest))
+        """Samples of a batch at most. What is read of them may be small, but the tensors made of it must fit into memory."""
+        self._projector: Projector = resolve(
+            spec.features, spec.labels, schema=schema, default_label=reader_type.default_label, output=spec.output
+        )
 
     @property
     def features(self) -> list[FeatureSpec]:
@@ -44,7 +56,32 @@ class Pipeline:
     def class_names(self) -> dict[str, list[str]]:
         """Class names by feature, for the features that hold a column with named classes."""
         by_column = self.reader.classes()
+        for step in self._steps:
+            by_column = step.classes(by_column) if isinstance(step, NamesClasses) else by_column
         return {feature: by_column[column] for feature, column in self._projector.sources.items() if column in by_column}
+
+    def unlearned(self) -> list[tuple[int, str]]:
+        """(number of a step, split that it learns from) of the steps that must look at data before they can do anything."""
+        splits = [(number, step.learns_from) for number, step in enumerate(self._steps) if isinstance(step, Learns)]
+        return [(number, split) for number, split in splits if split is not None]
+
+    def learn(self, number: int, units: Units, samples: Iterator[Samples]) -> Any:
+        """What one step learns from these samples, which come to it through the steps before it."""
+        step = self._steps[number]
+
+        def before() -> Iterator[Batch]:
+            for batch in self.reader.read(units, samples):
+                for earlier in self._steps[:number]:
+                    batch = earlier.apply(batch)
+                yield batch
+
+        return step.learn(before()) if isinstance(step, Learns) else None
+
+    def take(self, number: int, learned: Any) -> None:
+        """Gives a step what it, or another process's, has learned."""
+        step = self._steps[number]
+        if isinstance(step, Learns):
+            step.take(learned)
 
     def encoder(self) -> Encoder:
         """A fresh encoder for one shard."""
@@ -71,7 +108,8 @@ class Pipeline:
         """(bytes of the encoded records, number of good ones) of a few samples."""
         encoder = self.encoder()
         size = good = 0
-        for batch in self.batches(units, iter([samples.astype(np.int64)])):
+        parts = (samples[first : first + self.most_records].astype(np.int64) for first in range(0, len(samples), self.most_records))
+        for batch in self.batches(units, parts):
             size += len(encoder.encode(batch.records))
             good += batch.records.num_rows
-        return size, good
+        return size + len(encoder.close()), good

@@ -2,27 +2,37 @@
 
 import hashlib
 import io
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dataprep_api import canonical, run_id
-from dataprep_api.plan import PlanHead
+from dataprep_api import canonical, names, run_id
+from dataprep_api.plan import PlanHead, SplitPlan
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter import assigning, plugins
 from dataprep_converter.access import Access
+from dataprep_converter.codes import Codes
 from dataprep_converter.encoders import encoder_class
 from dataprep_converter.errors import BadSpec, NoInput
+from dataprep_converter.made_files import MadeFiles
 from dataprep_converter.pipeline import Pipeline
-from dataprep_converter.readers import reader_class
-from dataprep_converter.splitting import divide
+from dataprep_converter.readers import SAMPLE, Reader, ReadsColumns, reader_class
+from dataprep_converter.selection import Samples, Selection
+from dataprep_converter.splitting import divide, missed, rules_of
+from dataprep_converter.tensors import to_numpy
 from dataprep_converter.units import Units
 
 TASK_BYTES = 256 * 2**20
 TASKS_PER_WORKER = 4
 MAX_TASKS = 10_000
 _PROBE_RECORDS = 64
+_LOOKED_AT_RECORDS = 8192
+_LEARNED_RECORDS = 4096
+_LOOKED_AT_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True)
@@ -33,61 +43,145 @@ class Plan:
     sha256: str
     """Of `plan.json`."""
     units: Units
+    codes: Codes | None = None
+    """The split of each sample, where it can't be derived."""
 
 
-def make(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, bytes]:
-    """The plan, and the bytes of `units.parquet`. Raises BadSpec, NoInput, or what the source's store says."""
+@dataclass(frozen=True)
+class Tables:
+    """The plan's files beside `plan.json`, as they are stored."""
+
+    units: bytes
+    codes: bytes | None = None
+    made: MadeFiles | None = None
+    """What the reader made, still on this machine."""
+
+
+def make(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
+    """The plan, and its files. Raises BadSpec, NoInput, or what the source's store says."""
     reader_type = reader_class(spec.source.kind)
     discovery = reader_type.discover(spec.source, access)
     units = Units.of(discovery.units)
     if units.samples == 0 and not spec.allow_empty:
         raise NoInput(f"The source {spec.source.kind} holds no records; set allowEmpty: true if that is right.")
 
-    parquet = _parquet(units)
-    inputs_sha256 = _inputs_digest(units)
+    code_sha256 = plugins.digest()
+    inputs_sha256 = _inputs_digest(units, code_sha256)
     state = dict(discovery.state)
     pipeline = Pipeline(spec, state, access)
     bytes_in = int(np.sum(units.table["size"].to_numpy())) if len(units) else 0
-    encoded = _encoded_bytes(pipeline, units, bytes_in)
     extension = encoder_class(spec.output.format).extension(spec.output)
-    splits = divide(spec, units, bytes_per_record=encoded / max(1, units.samples), extension=extension)
+    assigned = None
+    if assigning.needed(spec, units.samples):
+        assigned = assigning.assign(
+            rules_of(spec, units),
+            units,
+            limit=spec.limit,
+            unique=spec.deduplicate.columns if spec.deduplicate else None,
+            schema=pipeline.reader.schema(),
+            read=lambda columns: _columns(pipeline.reader, units, columns, bytes_in=bytes_in),
+        )
+    plans = assigned.plans if assigned else None
+    codes = Codes(assigned.stored) if assigned else None
+    learned: dict[str, Any] = {}
+    for number, wanted in pipeline.unlearned():
+        # Which samples a split has doesn't depend on the size of their records.
+        split = _split(divide(spec, units, bytes_per_record=0, extension=extension, assigned=plans), wanted)
+        chunks = Selection(split, units, shuffle_seed=None, codes=codes).chunks(0, split.records, size=_LEARNED_RECORDS)
+        learned[str(number)] = pipeline.learn(number, units, chunks)
+        pipeline.take(number, learned[str(number)])
+    encoded = _encoded_bytes(pipeline, units, bytes_in)
+    splits = divide(spec, units, bytes_per_record=encoded / max(1, units.samples), extension=extension, assigned=plans)
+    this_run = run_id.run_id(spec, inputs_sha256=inputs_sha256)
+    made = discovery.made
+    stored = made.stored(units, names.join(spec.output.uri, names.made_folder(this_run))) if made else units
+    parquet = _parquet(stored)
     head = PlanHead(
-        run_id=run_id.run_id(spec, inputs_sha256=inputs_sha256),
+        run_id=this_run,
         encoding_version=run_id.ENCODING_VERSION,
         spec_sha256=canonical.sha256(run_id.content(spec)),
         inputs_sha256=inputs_sha256,
         units_sha256=hashlib.sha256(parquet).hexdigest(),
+        codes_sha256=hashlib.sha256(assigned.stored).hexdigest() if assigned else None,
         reader=spec.source.kind,
         reader_state=state,
+        learned=learned,
         samples=units.samples,
         bytes_in=bytes_in,
         ignored=int(state.get("ignored", 0)),
+        code_sha256=code_sha256,
         shuffle_seed=spec.shuffle.seed if spec.shuffle else None,
         splits=splits,
         extension=extension,
         tasks=_tasks(sum(split.shards for split in splits), max(bytes_in, encoded), spec.workers.parallelism),
-        warnings=[*pipeline.warnings, *(f"the split {split.name} is empty" for split in splits if split.records == 0)],
+        warnings=[
+            *state.get("warnings", []),
+            *pipeline.warnings,
+            *_warnings(splits, total=min(units.samples, spec.limit or units.samples), repeated=assigned.repeated if assigned else 0),
+        ],
     )
-    return Plan(head=head, sha256=hashlib.sha256(head.to_bytes()).hexdigest(), units=units), parquet
+    tables = Tables(units=parquet, codes=assigned.stored if assigned else None, made=made)
+    return Plan(head=head, sha256=hashlib.sha256(head.to_bytes()).hexdigest(), units=stored, codes=codes), tables
 
 
-def load(head: bytes, parquet: bytes) -> Plan:
-    """A stored plan. Raises BadSpec when its two files don't belong together."""
+def load(head: bytes, tables: Tables) -> Plan:
+    """A stored plan. Raises BadSpec when its files don't belong together."""
     plan = PlanHead.model_validate_json(head)
-    if hashlib.sha256(parquet).hexdigest() != plan.units_sha256:
-        raise BadSpec("units.parquet is not the one that plan.json names; remove the run's folder below _dataprep and plan again.")
+    for name, content, expected in (("units", tables.units, plan.units_sha256), ("splits", tables.codes, plan.codes_sha256)):
+        if (hashlib.sha256(content).hexdigest() if content is not None else None) != expected:
+            raise BadSpec(f"{name}.parquet is not the one that plan.json names; remove the run's folder below _dataprep and plan again.")
     # Not read_table: it reads on threads of Arrow's own, and a worker that ends while one of them still lets go of the bytes dies with it.
-    table = pq.ParquetFile(pa.BufferReader(parquet)).read(use_threads=False)
-    return Plan(head=plan, sha256=hashlib.sha256(head).hexdigest(), units=Units(table))
+    table = pq.ParquetFile(pa.BufferReader(tables.units)).read(use_threads=False)
+    codes = Codes(tables.codes) if tables.codes is not None else None
+    return Plan(head=plan, sha256=hashlib.sha256(head).hexdigest(), units=Units(table), codes=codes)
+
+
+def _split(splits: Sequence[SplitPlan], name: str) -> SplitPlan:
+    """The split of this name, or the first one that has records. Raises BadSpec naming those that there are."""
+    found = next((split for split in splits if split.name == name or (not name and split.records)), None)
+    if found is None:
+        raise BadSpec(
+            f"The transform vocabulary: there is no split {name!r} with records; the splits are {', '.join(s.name for s in splits)}."
+        )
+    return found
+
+
+def _columns(reader: Reader, units: Units, columns: Sequence[str], *, bytes_in: int) -> Iterator[tuple[Samples, pa.RecordBatch, Samples]]:
+    """These columns of every sample, in order: (numbers asked for, the good ones' records, the good ones' numbers)."""
+    each = max(1, bytes_in // max(1, units.samples))
+    size = max(1, min(_LOOKED_AT_RECORDS, _LOOKED_AT_BYTES // each))
+
+    def chunks() -> Iterator[Samples]:
+        for start in range(0, units.samples, size):
+            yield np.arange(start, min(start + size, units.samples), dtype=np.int64)
+
+    batches = reader.read_columns(units, chunks(), columns) if isinstance(reader, ReadsColumns) else reader.read(units, chunks())
+    for asked, batch in zip(chunks(), batches, strict=True):
+        yield asked, batch.records, to_numpy(batch.records.column(SAMPLE))
+
+
+def _warnings(splits: Sequence[SplitPlan], *, total: int, repeated: int) -> Iterator[str]:
+    """What the user should know about the splits."""
+    for split in splits:
+        if split.records == 0:
+            yield f"the split {split.name} is empty"
+        elif missed(split):
+            within = f" within {split.tolerance:,}" if split.tolerance else ""
+            yield f"the split {split.name} has {split.records:,} records; its rule asks for {split.expected:,}{within}"
+    if repeated:
+        yield f"{repeated:,} of {total:,} records say the same as an earlier one and are left out"
+    left_out = total - repeated - sum(split.records for split in splits)
+    if left_out:
+        yield f"{left_out:,} of {total:,} records are in no split"
 
 
 def _tasks(shards: int, size: int, parallelism: int) -> int:
     return min(shards, MAX_TASKS, max(TASKS_PER_WORKER * parallelism, -(-size // TASK_BYTES)))
 
 
-def _inputs_digest(units: Units) -> str:
+def _inputs_digest(units: Units, code_sha256: str | None) -> str:
     """Over root, path, size and pin of every unit: what was pinned, not where it lies."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256((code_sha256 or "").encode())
     for batch in units.table.select(["root", "path", "offset", "size", "records", "pin", "extra"]).to_batches(max_chunksize=65_536):
         digest.update(canonical.dumps(batch.to_pydict()))
     return digest.hexdigest()

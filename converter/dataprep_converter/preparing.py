@@ -12,6 +12,7 @@ from dataprep_api.spec import Source
 from dataprep_api.status import MAX_LABELS, LabelStatus, SplitStatus
 from dataprep_converter import committing, planning
 from dataprep_converter.access import Access
+from dataprep_converter.archive_uris import archive_of
 from dataprep_converter.errors import OutputExists
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.pipeline import Pipeline
@@ -34,7 +35,7 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = pr
     """Plans the job and takes its output folder. Idempotent: a second call finds the first one's plan."""
     spec = job.spec
     check(access, output_uri=spec.output.uri, source_uris=source_uris(spec.source))
-    fresh, parquet = planning.make(spec, access)
+    fresh, tables = planning.make(spec, access)
     folder = OutputFolder(spec.output.uri, access, fresh.head.run_id)
     success = folder.success()
 
@@ -47,9 +48,11 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = pr
     _refuse_others(folder, success, may_replace=spec.output.overwrite != "Never")
     folder.remove_success()
     folder.claim()
+    if tables.made is not None:
+        folder.put_made(tables.made)
     plan = folder.plan()
     if plan is None:
-        folder.put_plan(fresh, parquet)
+        folder.put_plan(fresh, tables)
         plan = fresh
     return Prepared(plan=plan, result=_result(plan, class_names(job, plan, access), folder))
 
@@ -63,12 +66,12 @@ def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
 
 def class_names(job: DataPrepJob, plan: Plan, access: Access) -> dict[str, list[str]]:
     """Class names by feature."""
-    return Pipeline(job.spec, plan.head.reader_state, access).class_names()
+    return Pipeline(job.spec, plan.head.reader_state, access, plan.head.learned).class_names()
 
 
 def source_uris(source: Source) -> list[str]:
-    """Every URI that the source names."""
-    return [_folder_of_glob(uri) for uri in source.inputs()]
+    """Every URI that the source names; of a file within an archive, the archive."""
+    return [_folder_of_glob(archive_of(uri)) for uri in source.inputs()]
 
 
 def _folder_of_glob(uri: str) -> str:
@@ -117,7 +120,10 @@ def _result(
         shards=head.shards,
         records=sum(split.records for split in head.splits),
         bytes_in=head.bytes_in,
-        splits=[SplitStatus(name=split.name, records=split.records, shards=split.shards) for split in head.splits],
+        splits=[
+            SplitStatus(name=split.name, records=split.records, shards=split.shards, expected=split.expected, tolerance=split.tolerance)
+            for split in head.splits
+        ],
         labels=[
             LabelStatus(feature=feature, num_classes=len(named), classes=[name[:256] for name in named[:MAX_LABELS]])
             for feature, named in sorted(classes.items())[:8]

@@ -16,6 +16,7 @@ from crc32c import crc32c
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from dataprep_converter.decoders import BrokenRecord
 from dataprep_converter.errors import NotWhole
 from dataprep_converter.framing import FOOTER, HEADER, mask, mask_all
 from dataprep_converter.readers.inputs import BrokenGzip, gunzipped
@@ -26,15 +27,6 @@ _ALIKE: Final = 8
 """So many records of one length after another, and the next are looked at together."""
 _LARGEST_RUN: Final = 1024
 """At most so many at a time, because looking ahead in vain costs."""
-
-
-class BrokenRecord(NotWhole):
-    """The first fault of a file. Offsets are those of the uncompressed records."""
-
-    def __init__(self, fault: str, *, offset: int) -> None:
-        super().__init__(f"{fault} at offset {offset}")
-        self.fault = fault
-        self.offset = offset
 
 
 def read(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[tuple[int, bytes]]:
@@ -124,24 +116,30 @@ def _gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def parse_example(payload: bytes) -> dict[str, list[Any]]:
-    """The features of one tf.train.Example by name, sorted: ints, floats or bytes; an empty list for a feature without a value.
+    """The features of one tf.train.Example or SequenceExample by name, sorted: ints, floats or bytes; an empty list for a feature
+    without a value. The feature lists of a SequenceExample are lists of steps, each such a list; its context stands beside them.
 
-    Raises NotWhole when the payload is not an Example.
+    Raises NotWhole when the payload is neither.
     """
     try:
-        features = _example_class().FromString(payload).features.feature
+        # An Example is a SequenceExample with nothing but a context.
+        message = _record_class().FromString(payload)
     except DecodeError as exc:
         raise NotWhole("The record holds no tf.train.Example.") from exc
-    found: dict[str, list[Any]] = {}
-    for name in sorted(features):
-        kind = features[name].WhichOneof("kind")
-        found[name] = list(getattr(features[name], kind).value) if kind else []
-    return found
+    context, lists = message.context.feature, message.feature_lists.feature_list
+    found = {name: _values(context[name]) for name in context}
+    found |= {name: [_values(step) for step in lists[name].feature] for name in lists}
+    return dict(sorted(found.items()))
+
+
+def _values(feature: Any) -> list[Any]:
+    kind = feature.WhichOneof("kind")
+    return list(getattr(feature, kind).value) if kind else []
 
 
 @cache
-def _example_class() -> Any:
-    """The message class of tf.train.Example, from a description of its own pool: TensorFlow's may be loaded beside it."""
+def _record_class() -> Any:
+    """The message class of tf.train.SequenceExample, from a description of its own pool: TensorFlow's may be loaded beside it."""
     file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tensorflow", syntax="proto3")
     kinds = descriptor_pb2.FieldDescriptorProto
     for name, kind in (("BytesList", kinds.TYPE_BYTES), ("FloatList", kinds.TYPE_FLOAT), ("Int64List", kinds.TYPE_INT64)):
@@ -151,16 +149,29 @@ def _example_class() -> Any:
     for number, name in enumerate(("bytes_list", "float_list", "int64_list"), start=1):
         message = f".tensorflow.{name.title().replace('_', '')}"
         feature.field.add(name=name, number=number, type=kinds.TYPE_MESSAGE, type_name=message, label=kinds.LABEL_OPTIONAL, oneof_index=0)
-    features = file.message_type.add(name="Features")
-    entry = features.nested_type.add(name="FeatureEntry")
-    entry.options.map_entry = True
-    entry.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
+    feature_list = file.message_type.add(name="FeatureList")
+    record = file.message_type.add(name="SequenceExample")
     for owner, name, number, message, label in (
-        (entry, "value", 2, ".tensorflow.Feature", kinds.LABEL_OPTIONAL),
-        (features, "feature", 1, ".tensorflow.Features.FeatureEntry", kinds.LABEL_REPEATED),
-        (file.message_type.add(name="Example"), "features", 1, ".tensorflow.Features", kinds.LABEL_OPTIONAL),
+        (feature_list, "feature", 1, ".tensorflow.Feature", kinds.LABEL_REPEATED),
+        (_map(file, "Features", "feature"), "value", 2, ".tensorflow.Feature", kinds.LABEL_OPTIONAL),
+        (_map(file, "FeatureLists", "feature_list"), "value", 2, ".tensorflow.FeatureList", kinds.LABEL_OPTIONAL),
+        (record, "context", 1, ".tensorflow.Features", kinds.LABEL_OPTIONAL),
+        (record, "feature_lists", 2, ".tensorflow.FeatureLists", kinds.LABEL_OPTIONAL),
     ):
         owner.field.add(name=name, number=number, type=kinds.TYPE_MESSAGE, type_name=message, label=label)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.SequenceExample"))
+
+
+def _map(file: Any, message: str, field: str) -> Any:
+    """A message with a map of this name from strings, and the entry of the map, whose value is still to be added."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    owner = file.message_type.add(name=message)
+    entry_name = f"{field.title().replace('_', '')}Entry"
+    entry = owner.nested_type.add(name=entry_name)
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
+    type_name = f".tensorflow.{message}.{entry_name}"
+    owner.field.add(name=field, number=1, type=kinds.TYPE_MESSAGE, type_name=type_name, label=kinds.LABEL_REPEATED)
+    return entry

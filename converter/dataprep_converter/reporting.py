@@ -15,7 +15,6 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from dataprep_api.messages import PROGRESS_PATH, ProgressReply, ProgressReport
-from dataprep_api.status import RecordProgress
 from dataprep_converter.working import TaskProgress
 
 logger = logging.getLogger(__name__)
@@ -71,7 +70,7 @@ class Reporter:
             sequence=self._sequence,
             shards_done=latest.shards_done,
             shards_active=latest.shards_active,
-            records=RecordProgress(in_=latest.records_in, out=latest.records_out, bad=latest.bad),
+            records=latest.records(),
             bytes_in=latest.bytes_in,
             bytes_out=latest.bytes_out,
         )

@@ -1,7 +1,7 @@
-"""Selection: from a rank in a split to a sample's number, without storing anything per sample.
+"""Selection: from a rank in a split to a sample's number.
 
-A split is ranges of sample numbers and, for fractions, the members of a hash interval; a shuffle is a keyed bijection of the
-ranks. All of it is arithmetic on arrays, so any worker derives any part of the order by itself, in constant memory.
+A split is ranges of sample numbers and, for fractions, the members of a hash interval or those with the split's code; a shuffle is a
+keyed bijection of the ranks. All of it is arithmetic on arrays, so any worker derives any part of the order by itself, in constant memory.
 """
 
 from collections import OrderedDict
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dataprep_api.plan import HASH_BLOCK, SplitPlan
+from dataprep_converter.codes import Codes
 from dataprep_converter.units import Units
 
 Samples = npt.NDArray[np.int64]
@@ -31,14 +32,15 @@ def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return x
 
 
-def _mixed(value: int) -> np.uint64:
+def mixed(value: int) -> np.uint64:
+    """The finaliser of one number, of which the lowest 64 bits count."""
     return np.uint64(mix(np.array([value & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64))[0])
 
 
 def hashes(units: Units, samples: Samples, *, seed: int) -> npt.NDArray[np.uint64]:
     """A 64-bit hash of each sample from its file's key and its row: the same on every store and for any number of workers."""
     keys, rows = units.hash_inputs(samples)
-    return mix(keys ^ mix(rows.astype(np.uint64) * np.uint64(_GOLDEN) ^ _mixed(seed + 1)))
+    return mix(keys ^ mix(rows.astype(np.uint64) * np.uint64(_GOLDEN) ^ mixed(seed + 1)))
 
 
 def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int) -> npt.NDArray[np.int64]:
@@ -51,7 +53,7 @@ def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int) -> npt.NDArr
         return ranks.copy()
     half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
     mask = (np.uint64(1) << half) - np.uint64(1)
-    keys = [_mixed(seed * _ROUNDS + number + 1) for number in range(_ROUNDS)]
+    keys = [mixed(seed * _ROUNDS + number + 1) for number in range(_ROUNDS)]
     images = ranks.astype(np.uint64)
     outside = np.arange(len(images))
     while len(outside):
@@ -66,9 +68,10 @@ def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int) -> npt.NDArr
 class Selection:
     """The samples of one split by rank."""
 
-    def __init__(self, split: SplitPlan, units: Units, *, shuffle_seed: int | None) -> None:
+    def __init__(self, split: SplitPlan, units: Units, *, shuffle_seed: int | None, codes: Codes | None = None) -> None:
         self._split = split
         self._units = units
+        self._codes = codes
         self._shuffle_seed = shuffle_seed
         self._starts = np.array([start for start, _ in split.ranges], dtype=np.int64)
         lengths = np.array([stop - start for start, stop in split.ranges], dtype=np.int64)
@@ -88,7 +91,8 @@ class Selection:
 
     def samples(self, ranks: npt.NDArray[np.int64]) -> Samples:
         """The sample number of each rank, in any order of the ranks."""
-        return self._at(ranks if self._split.hash is None else self._positions(ranks))
+        is_whole = self._split.hash is None and self._split.code is None
+        return self._at(ranks if is_whole else self._positions(ranks))
 
     def _at(self, positions: npt.NDArray[np.int64]) -> Samples:
         """Sample numbers of positions in the ranges laid end to end."""
@@ -120,8 +124,10 @@ class Selection:
     def members(self, block: int) -> npt.NDArray[np.uint16]:
         """The same, computed afresh."""
         interval = self._split.hash
+        if self._codes is not None and self._split.code is not None:
+            return np.flatnonzero(self._codes.block(block) == self._split.code).astype(np.uint16)
         if interval is None:
-            raise ValueError("only a split by fraction has hash blocks")
+            raise ValueError("only a split by fraction or by code has blocks")
         stop = min((block + 1) * HASH_BLOCK, int(self._before[-1]))
         samples = self._at(np.arange(block * HASH_BLOCK, stop, dtype=np.int64))
         hashed = hashes(self._units, samples, seed=interval.seed)

@@ -20,15 +20,17 @@ import pyarrow.compute as pc
 from dataprep_api import names
 from dataprep_api.messages import BadRecord
 from dataprep_api.plan import Shard, SplitPlan
-from dataprep_api.report import MAX_BAD_EXAMPLES, ShardReport
+from dataprep_api.report import MAX_BAD_EXAMPLES, Companion, ShardReport
 from dataprep_api.spec import BadRecords
 from dataprep_converter.access import Access, Entry, Store, Upload
-from dataprep_converter.compression import Plain, compressor
+from dataprep_converter.compression import Plain
+from dataprep_converter.encoders import Encoder
 from dataprep_converter.errors import AlreadyExists, BadData
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.planning import Plan
 from dataprep_converter.prefetching import prefetched
+from dataprep_converter.quarantine import Quarantine
 from dataprep_converter.readers import Batch
 from dataprep_converter.selection import Selection
 
@@ -44,6 +46,8 @@ class Counts:
     records_in: int = 0
     records_out: int = 0
     bad: int = 0
+    filtered: int = 0
+    added: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
 
@@ -56,6 +60,7 @@ class _Tally:
     raw_size: int = 0
     labels: dict[str, Counter[str]] = field(default_factory=dict)
     bad_examples: list[BadRecord] = field(default_factory=list)
+    quarantine: Quarantine | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -76,15 +81,24 @@ def make(
     """Makes one shard and its report. Nothing is visible before the file is whole, and the report is written last."""
     uri = names.join(folder.uri, shard.file)
     store = access.store(uri)
-    tally = _Tally()
+    tally = _Tally(quarantine=Quarantine() if pipeline.spec.on_bad_record.policy == "Quarantine" else None)
+    quarantine: str | None = None
     upload = store.create(uri, hdfs=pipeline.spec.output.hdfs)
     try:
-        sha256, raw_sha256 = _write(upload, shard, plan=plan, pipeline=pipeline, tally=tally, watch=watch)
+        encoder = pipeline.encoder()
+        sha256, raw_sha256 = _write(upload, shard, plan=plan, pipeline=pipeline, encoder=encoder, tally=tally, watch=watch)
         folder.check_owner()
+        if tally.quarantine is not None and tally.quarantine.size:
+            quarantine = names.quarantine_file(plan.head.run_id, shard.split, shard.index)
+            tally.quarantine.put(store, folder.at(quarantine), hdfs=pipeline.spec.output.hdfs)
+        companions = [_put(folder, shard, name, data, pipeline) for name, data in sorted(encoder.companions().items())]
         entry = publish(upload, store, uri, size=tally.counts.bytes_out, sha256=sha256)
     except BaseException:
         upload.abort()
         raise
+    finally:
+        if tally.quarantine is not None:
+            tally.quarantine.close()
     report = ShardReport(
         run_id=plan.head.run_id,
         plan_sha256=plan.sha256,
@@ -94,13 +108,17 @@ def make(
         records_in=tally.counts.records_in,
         records_out=tally.counts.records_out,
         bad=tally.counts.bad,
+        filtered=tally.counts.filtered,
+        added=tally.counts.added,
         size=tally.counts.bytes_out,
         raw_size=tally.raw_size,
         sha256=sha256,
         raw_sha256=raw_sha256,
         pin=entry.pin,
+        companions=companions,
         label_counts={name: dict(counter) for name, counter in sorted(tally.labels.items())},
         bad_examples=tally.bad_examples,
+        quarantine=quarantine,
         bytes_in=tally.counts.bytes_in,
         attempt=attempt,
         seconds={stage: round(value, 3) for stage, value in tally.seconds.items()},
@@ -128,6 +146,13 @@ def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -
     return upload.commit(replace=True)
 
 
+def _put(folder: OutputFolder, shard: Shard, name: str, data: bytes, pipeline: Pipeline) -> Companion:
+    """Writes a companion beside its shard, in one piece. Equal bytes at any attempt, so an existing one is replaced."""
+    file = names.join(shard.file.rpartition("/")[0], name) if "/" in shard.file else name
+    folder.put_visible(file, data, hdfs=pipeline.spec.output.hdfs)
+    return Companion(file=file, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+
 def digest_of(store: Store, uri: str) -> str:
     """SHA-256 of an object, read back."""
     digest = hashlib.sha256()
@@ -143,17 +168,17 @@ def _write(
     *,
     plan: Plan,
     pipeline: Pipeline,
+    encoder: Encoder,
     tally: _Tally,
     watch: Watch,
 ) -> tuple[str, str]:
     """Writes the shard's bytes to the upload. Returns the digests of the file and of the uncompressed records."""
-    compress = compressor(pipeline.spec.output)
-    encoder = pipeline.encoder()
+    compress = encoder.compressor(pipeline.spec.output)
     digest = hashlib.sha256()
     raw_digest = digest if isinstance(compress, Plain) else hashlib.sha256()
     seconds = tally.seconds
-    chunks = Selection(_split(plan, shard), plan.units, shuffle_seed=plan.head.shuffle_seed).chunks(
-        shard.first, shard.records, size=_chunk_records(plan)
+    chunks = Selection(_split(plan, shard), plan.units, shuffle_seed=plan.head.shuffle_seed, codes=plan.codes).chunks(
+        shard.first, shard.records, size=min(pipeline.most_records, _chunk_records(plan))
     )
     with ThreadPoolExecutor(1, thread_name_prefix="digest") as hasher:
 
@@ -198,21 +223,36 @@ def _chunk_records(plan: Plan) -> int:
 def _account(batch: Batch, *, plan: Plan, policy: BadRecords, tally: _Tally) -> None:
     """Counts a batch and judges its bad records."""
     counts = tally.counts
-    counts.records_in += batch.records.num_rows + len(batch.bad)
+    counts.records_in += batch.records.num_rows + len(batch.bad) + batch.filtered - batch.added
     counts.records_out += batch.records.num_rows
     counts.bad += len(batch.bad)
+    counts.filtered += batch.filtered
+    counts.added += batch.added
     counts.bytes_in += batch.bytes_in
     for bad in batch.bad:
         uri, row = plan.units.origin(bad.sample)
         if policy.policy == "Fail":
             raise BadData(f"{uri}, record {row}: {bad.reason}. Set onBadRecord.policy: Skip to leave such records out.", uri=uri)
+        record = BadRecord(uri=uri, row=row, reason=bad.reason[:512])
         if len(tally.bad_examples) < MAX_BAD_EXAMPLES:
-            tally.bad_examples.append(BadRecord(uri=uri, row=row, reason=bad.reason[:512]))
-    if policy.max_count is not None and counts.bad > policy.max_count:
+            tally.bad_examples.append(record)
+        if tally.quarantine is not None:
+            tally.quarantine.add(record, bad.raw)
+    # The commit step judges all shards together; a shard that is beyond the bounds by itself need not be finished.
+    total = sum(split.records for split in plan.head.splits)
+    fault = too_many(policy, bad=counts.bad, total=total)
+    if fault is not None:
         first = tally.bad_examples[0]
-        raise BadData(
-            f"{counts.bad} bad records are more than onBadRecord.maxCount {policy.max_count}; the first: {first.uri}, record {first.row}: {first.reason}"
-        )
+        raise BadData(f"{fault}; the first: {first.uri}, record {first.row}: {first.reason}", uri=first.uri)
+
+
+def too_many(policy: BadRecords, *, bad: int, total: int) -> str | None:
+    """Why so many bad records of a data set are more than the policy allows, or None."""
+    if policy.max_count is not None and bad > policy.max_count:
+        return f"{bad} bad records are more than onBadRecord.maxCount {policy.max_count}"
+    if policy.max_fraction is not None and bad > policy.max_fraction * total:
+        return f"{bad} bad records of {total} are more than onBadRecord.maxFraction {policy.max_fraction:g}"
+    return None
 
 
 def _count_labels(records: pa.RecordBatch, pipeline: Pipeline, tally: _Tally) -> None:

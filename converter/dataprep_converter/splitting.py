@@ -1,6 +1,10 @@
-"""Splitting: the splits of a spec over the samples of a source, and their numbers of shards. Pure arithmetic."""
+"""Splitting: the splits of a spec over the samples of a source, and their numbers of shards. Pure arithmetic.
+
+Splits that depend on values or ranks are made sample by sample in `assigning.py`; all others are ranges and hash intervals, made here.
+"""
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 from dataprep_api import names, quantity
@@ -15,17 +19,20 @@ DEFAULT_SHARD_BYTES = 128 * 2**20
 Ranges = list[tuple[int, int]]
 
 
-def divide(spec: DataPrepJobSpec, units: Units, *, bytes_per_record: float, extension: str) -> list[SplitPlan]:
-    """The splits of the spec over the units, with their numbers of shards."""
-    subsets = _subset_ranges(units)
-    rules = spec.splits or Splits(
-        into=[Split(name=name, subset=name) for name in subsets] if set(subsets) - {""} else [Split(name="train")]
-    )
-    for split in rules.into:
-        if units.samples and split.subset is not None and split.subset not in subsets:
-            known = ", ".join(name for name in subsets if name) or "none"
-            raise BadSpec(f"splits: {split.name} takes subset {split.subset!r}, which the source does not have (it has: {known}).")
-    plans = [_members(split, ranges, interval, units) for split, ranges, interval in _assign(rules, subsets)]
+def divide(
+    spec: DataPrepJobSpec,
+    units: Units,
+    *,
+    bytes_per_record: float,
+    extension: str,
+    assigned: Sequence[SplitPlan] | None = None,
+) -> list[SplitPlan]:
+    """The splits of the spec over the units, with their numbers of shards. `assigned` are those that were made sample by sample."""
+    plans = assigned
+    if plans is None:
+        plans = [
+            _members(split, ranges, interval, units) for split, ranges, interval in _assign(rules_of(spec, units), _subset_ranges(units))
+        ]
     several = len(plans) > 1
     divided = []
     for plan in plans:
@@ -37,6 +44,29 @@ def divide(spec: DataPrepJobSpec, units: Units, *, bytes_per_record: float, exte
         divided.append(plan.model_copy(update={"shards": count, "template": template}))
     _check_names(divided, extension)
     return divided
+
+
+def rules_of(spec: DataPrepJobSpec, units: Units) -> Splits:
+    """The spec's rules, or the default ones for the subsets that the source has. Raises BadSpec for a subset that it doesn't have."""
+    subsets = _subset_ranges(units)
+    rules = spec.splits or Splits(
+        into=[Split(name=name, subset=name) for name in subsets] if set(subsets) - {""} else [Split(name="train")]
+    )
+    for split in rules.into:
+        if units.samples and split.subset is not None and split.subset not in subsets:
+            known = ", ".join(name for name in subsets if name) or "none"
+            raise BadSpec(f"splits: {split.name} takes subset {split.subset!r}, which the source does not have (it has: {known}).")
+    return rules
+
+
+def deviations(fraction: float, spread: float) -> int:
+    """Four standard deviations of the size of a split whose members are drawn: `spread` is the sum of the squared sizes of what is drawn as one."""
+    return math.ceil(4 * math.sqrt(max(0.0, fraction * (1 - fraction)) * spread))
+
+
+def missed(split: SplitPlan) -> bool:
+    """Whether a split has more or fewer records than its rule allows."""
+    return split.expected is not None and abs(split.records - split.expected) > (split.tolerance or 0)
 
 
 def _assign(rules: Splits, subsets: Mapping[str, Ranges]) -> list[tuple[Split, Ranges, HashInterval | None]]:
@@ -122,12 +152,14 @@ def _subset_ranges(units: Units) -> dict[str, Ranges]:
 
 
 def _members(split: Split, ranges: Ranges, interval: HashInterval | None, units: Units) -> SplitPlan:
-    plan = SplitPlan(name=split.name, ranges=ranges, hash=interval, records=sum(b - a for a, b in ranges), shards=0, template="")
-    if interval is None:
-        return plan
+    pool = sum(b - a for a, b in ranges)
+    plan = SplitPlan(name=split.name, ranges=ranges, hash=interval, records=pool, shards=0, template="")
+    if interval is None or split.fraction is None:
+        return plan if split.first is None else plan.model_copy(update={"expected": split.first, "tolerance": 0})
     selection = Selection(plan, units, shuffle_seed=None)
-    counts = [len(selection.members(block)) for block in range(-(-plan.records // HASH_BLOCK))]
-    return plan.model_copy(update={"block_counts": counts, "records": sum(counts)})
+    counts = [len(selection.members(block)) for block in range(-(-pool // HASH_BLOCK))]
+    expected = {"expected": round(split.fraction * pool), "tolerance": deviations(split.fraction, pool)}
+    return plan.model_copy(update={"block_counts": counts, "records": sum(counts), **expected})
 
 
 def _shard_count(spec: DataPrepJobSpec, records: int, bytes_per_record: float) -> int:

@@ -50,6 +50,12 @@ def value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if isinstance(kind, pa.FixedShapeTensorType) else kind
 
 
+def tensor_bytes(schema: pa.Schema) -> int:
+    """Bytes of all the tensors of one row."""
+    tensors = [field.type for field in schema if is_tensor(field.type)]
+    return sum(math.prod(shape_of(kind)) * max(1, value_type(kind).bit_width // 8) for kind in tensors)
+
+
 def to_arrow(values: npt.NDArray[Any]) -> Array:
     """A column with one row for each entry of the first dimension: scalars, or tensors of the other dimensions."""
     shape = values.shape[1:]

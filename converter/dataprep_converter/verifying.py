@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 from dataprep_api.report import Manifest, ManifestFile
-from dataprep_converter import committing, records
+from dataprep_converter import committing
 from dataprep_converter.access import Access
+from dataprep_converter.decoders import BrokenRecord, decoder
 from dataprep_converter.errors import NotFound, NotWhole
 from dataprep_converter.output_folder import OutputFolder
 
@@ -57,14 +58,18 @@ def _fault(file: ManifestFile, manifest: Manifest, folder: OutputFolder, access:
     count = 0
     try:
         with access.store(uri).open(uri) as source:
-            for _ in records.read(_hashed(source.stream(), digest, stop), compression=manifest.compression):
+            for _ in decoder(manifest).read(_hashed(source.stream(), digest, stop)):
                 count += 1
-    except records.BrokenRecord as exc:
+    except BrokenRecord as exc:
         return f"{file.file}: {exc}"
     if count != file.records:
         return f"{file.file} has {count} records instead of {file.records}"
     if digest.hexdigest() != file.sha256:
         return f"{file.file} has SHA-256 {digest.hexdigest()} instead of {file.sha256}"
+    for companion in file.companions:
+        found = hashlib.sha256(access.store(uri).get(folder.at(companion.file))).hexdigest()
+        if found != companion.sha256:
+            return f"{companion.file} has SHA-256 {found} instead of {companion.sha256}"
     return None
 
 

@@ -9,9 +9,9 @@ from dataprep_api.plan import Shard, task
 from dataprep_api.report import ShardReport
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import RecordProgress
-from dataprep_converter import shard
+from dataprep_converter import plugins, shard
 from dataprep_converter.access import Access
-from dataprep_converter.errors import BadSpec, NotFound
+from dataprep_converter.errors import BadSpec, InputChanged, NotFound
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.planning import Plan
@@ -33,6 +33,8 @@ class TaskProgress:
     records_in: int = 0
     records_out: int = 0
     bad: int = 0
+    filtered: int = 0
+    added: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
     _base: Counts = field(default_factory=Counts, repr=False)
@@ -42,8 +44,14 @@ class TaskProgress:
         self.records_in = self._base.records_in + counts.records_in
         self.records_out = self._base.records_out + counts.records_out
         self.bad = self._base.bad + counts.bad
+        self.filtered = self._base.filtered + counts.filtered
+        self.added = self._base.added + counts.added
         self.bytes_in = self._base.bytes_in + counts.bytes_in
         self.bytes_out = self._base.bytes_out + counts.bytes_out
+
+    def records(self) -> RecordProgress:
+        """Records by fate."""
+        return RecordProgress(in_=self.records_in, out=self.records_out, bad=self.bad, filtered=self.filtered, added=self.added)
 
     def finish(self, report: ShardReport) -> None:
         """Takes a finished shard, made now or before."""
@@ -51,6 +59,8 @@ class TaskProgress:
         base.records_in += report.records_in
         base.records_out += report.records_out
         base.bad += report.bad
+        base.filtered += report.filtered
+        base.added += report.added
         base.bytes_in += report.bytes_in
         base.bytes_out += report.size
         self.watch(Counts())
@@ -66,6 +76,8 @@ def load_plan(folder: OutputFolder, plan_sha256: str) -> Plan:
         raise NotFound(f"{folder.uri} has no plan of run {folder.run_id}; was it deleted? Plan again.", uri=folder.uri)
     if plan.sha256 != plan_sha256:
         raise BadSpec(f"The plan of run {folder.run_id} has SHA-256 {plan.sha256}, this worker was started for {plan_sha256}.")
+    if plan.head.code_sha256 != plugins.digest():
+        raise InputChanged("The files of spec.code have changed since the job was planned; make a new job for the new code.")
     return plan
 
 
@@ -80,7 +92,7 @@ def work(
 ) -> WorkResult:
     """Makes the missing shards of task `index`. Each shard is tried again when its store fails; what is done stays done."""
     folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
-    pipeline = Pipeline(spec, plan.head.reader_state, access)
+    pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
     progress = TaskProgress()
     skipped = 0
     for one in task(plan.head, index):
@@ -97,7 +109,7 @@ def work(
         index=index,
         shards_done=progress.shards_done,
         shards_skipped=skipped,
-        records=RecordProgress(in_=progress.records_in, out=progress.records_out, bad=progress.bad),
+        records=progress.records(),
         bytes_out=progress.bytes_out,
     )
 

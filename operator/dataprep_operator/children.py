@@ -197,7 +197,7 @@ def _pod(
         "image": workers.image or defaults.image,
         "command": ["dataprep"],
         "args": list(arguments),
-        "env": [*_plain(workers.env), *_environment(seen, attempt=attempt, defaults=defaults)],
+        "env": [*_plain(workers.env), *_environment(seen, spec, attempt=attempt, defaults=defaults)],
         "resources": _resources(spec, gpu=gpu, defaults=defaults),
         "volumeMounts": [*mounts, *_plain(workers.volume_mounts)],
         "terminationMessagePath": "/dev/termination-log",
@@ -243,9 +243,10 @@ def _pod(
     }
 
 
-def _environment(seen: Observed, *, attempt: int, defaults: PodDefaults) -> list[Body]:
+def _environment(seen: Observed, spec: DataPrepJobSpec, *, attempt: int, defaults: PodDefaults) -> list[Body]:
     known = {
         "DATAPREP_MOUNTS": MOUNTS,
+        "DATAPREP_CODE": f"{MOUNTS}/code" if spec.code is not None else "",
         "DATAPREP_JOB_NAME": seen.key.name,
         "DATAPREP_ATTEMPT": str(attempt),
         "DATAPREP_STATUS_URL": defaults.status_url or "",
@@ -268,6 +269,9 @@ def _volumes(seen: Observed, spec: DataPrepJobSpec) -> tuple[list[Body], list[Bo
         {"name": "dataprep-token", "mountPath": TOKEN_FOLDER, "readOnly": True},
         {"name": "dataprep-tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
     ]
+    if spec.code is not None:
+        volumes.append({"name": "dataprep-code", "configMap": {"name": spec.code.config_map_ref.name, "optional": False}})
+        mounts.append({"name": "dataprep-code", "mountPath": f"{MOUNTS}/code", "readOnly": True})
     for i, store in enumerate(spec.stores or []):
         if store.secret_ref is not None:
             volumes.append({"name": f"dataprep-secret-{i}", "secret": {"secretName": store.secret_ref.name, "optional": False}})

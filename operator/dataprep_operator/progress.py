@@ -83,6 +83,7 @@ class Board:
             out=sum(each.records.out for each in everyone),
             bad=sum(each.records.bad for each in everyone),
             filtered=sum(each.records.filtered for each in everyone),
+            added=sum(each.records.added for each in everyone),
         )
         bytes_out = sum(each.bytes_out for each in everyone)
         reports.meter.update(now, records=records.in_, bytes_out=bytes_out)

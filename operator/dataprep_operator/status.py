@@ -388,6 +388,7 @@ def _succeeded(moment: Moment, status: DataPrepJobStatus, result: CommitResult) 
                 uri=_output(moment),
                 manifest_uri=result.manifest_uri,
                 manifest_sha256=result.manifest_sha256,
+                quarantine_uri=result.quarantine_uri,
                 files=result.files,
                 records=result.records.out,
                 bytes=result.bytes_out,
@@ -410,8 +411,9 @@ def _disagreement(status: DataPrepJobStatus, result: CommitResult) -> str | None
     records = result.records
     if result.run_id != status.run_id:
         return f"The commit step reports the run {result.run_id}, expected {status.run_id}."
-    if records.in_ != records.out + records.bad + records.filtered:
-        return f"{records.in_} records went in, but {records.out} out + {records.bad} bad + {records.filtered} filtered are not as many."
+    if records.in_ + records.added != records.out + records.bad + records.filtered:
+        more = f" and {records.added} were added" if records.added else ""
+        return f"{records.in_} records went in{more}, but {records.out} out + {records.bad} bad + {records.filtered} filtered are not as many."
     return None
 
 
@@ -444,6 +446,7 @@ def _progress(moment: Moment, status: DataPrepJobStatus, child: Child | None) ->
         out=max(live.records.out, before.records.out),
         bad=max(live.records.bad, before.records.bad),
         filtered=max(live.records.filtered, before.records.filtered),
+        added=max(live.records.added, before.records.added),
     )
     fraction = max(done / total if total else 0.0, records.in_ / records.total if records.total else 0.0)
     remaining = _remaining_seconds(moment, child, records, live.records_per_second, fraction)

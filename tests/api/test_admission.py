@@ -62,6 +62,14 @@ ACCEPTED: dict[str, dict[str, object]] = {
     "the first records, and the rest": {
         "splits.into": [{"name": "validation", "subset": "train", "first": 5000}, {"name": "train", "subset": "train"}]
     },
+    "a count, and fractions of groups": {
+        "splits": {"groupBy": "user", "into": [{"name": "few", "count": 9}, {"name": "a", "fraction": 0.5}, {"name": "b", "fraction": 0.5}]}
+    },
+    "exact fractions and a limit": {"splits": {"exact": True, "into": [{"name": "a", "fraction": 1}]}, "limit": 1000},
+    "values and times of a column": {
+        "splits": {"column": "c", "into": [{"name": "a", "values": ["x"]}, {"name": "b", "since": "2024-01-01"}, {"name": "c"}]}
+    },
+    "a quarantine": {"onBadRecord": {"policy": "Quarantine", "maxCount": 10, "maxFraction": 0.1}},
     "a target size with a unit": {"output.shards.targetSize": "128Mi"},
     "a target size in bytes": {"output.shards.targetSize": 65536},
     "GPUs": {"workers.accelerator": {"policy": "Required", "count": 2}},
@@ -100,6 +108,46 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"source": {"images": {"uris": ["/a"], "extensions": [".jpg"]}}},
         "spec.source.images.extensions[0] in body should match '^[a-z0-9]{1,8}$'",
     ),
+    "images in two ways": (
+        {"source": {"images": {"uris": ["/a"], "list": {"uri": "/b.csv"}}}},
+        "spec.source.images: Invalid value: set exactly one of uris and list",
+    ),
+    "a class from names without a rule": (
+        {"source": {"images": {"uris": ["/a"], "labelFrom": "FileName"}}},
+        "spec.source.images.labelFrom: Invalid value: labelFrom: FileName and fileName belong together",
+    ),
+    "a rule for names in two ways": (
+        {"source": {"images": {"uris": ["/a"], "labelFrom": "FileName", "fileName": {"split": "_", "pattern": "(?P<label>a)"}}}},
+        "spec.source.images.fileName: Invalid value: set exactly one of split and pattern",
+    ),
+    "a class from a list without a column": (
+        {"source": {"images": {"list": {"uri": "/b.csv"}, "labelFrom": "List"}}},
+        "spec.source.images.labelFrom: Invalid value: labelFrom: List and list.labelColumn belong together",
+    ),
+    "classes of labels that are numbers": (
+        {"source": {"images": {"uris": ["/a"], "labelType": "Number", "classes": ["1"]}}},
+        "spec.source.images.classes: Invalid value: classes need labels that are names",
+    ),
+    "images without as many annotations": (
+        {"source": {"annotatedImages": {"images": ["/a"], "annotations": ["/b", "/c"], "format": "Voc"}}},
+        "spec.source.annotatedImages.annotations: Invalid value: images and annotations must have as many entries as each other",
+    ),
+    "yolo without names": (
+        {"source": {"annotatedImages": {"images": ["/a"], "annotations": ["/b"], "format": "Yolo"}}},
+        "spec.source.annotatedImages: Invalid value: Yolo files hold numbers: give classNames or classes",
+    ),
+    "names that are not for yolo": (
+        {"source": {"annotatedImages": {"images": ["/a"], "annotations": ["/b"], "format": "Voc", "classNames": "/n.txt"}}},
+        "spec.source.annotatedImages.classNames: Invalid value: classNames is for format: Yolo",
+    ),
+    "sequences without as many folders of labels": (
+        {"source": {"csvSequences": {"uris": ["/a", "/b"], "labels": {"uris": ["/c"]}}}},
+        "spec.source.csvSequences.labels.uris: Invalid value: labels.uris must have as many entries as uris",
+    ),
+    "images without as many masks": (
+        {"source": {"masks": {"images": ["/a"], "masks": ["/b", "/c"]}}},
+        "spec.source.masks.masks: Invalid value: images and masks must have as many entries as each other",
+    ),
     "a delimiter of two characters": (
         {"source": {"csv": {"uris": ["/a.csv"], "delimiter": "||"}}},
         "spec.source.csv.delimiter: Too long: may not be more than 1 byte",
@@ -122,6 +170,26 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"transforms": [{"oneHot": {"columns": ["a"], "numClasses": 0}}]},
         "spec.transforms[0].oneHot.numClasses in body should be greater than or equal to 1",
     ),
+    "a size in two ways": (
+        {"transforms": [{"resize": {"height": 3, "width": 3, "shortestSide": 3}}]},
+        "spec.transforms[0].resize: Invalid value: set either height and width, or shortestSide",
+    ),
+    "half a size": (
+        {"transforms": [{"resize": {"height": 3}}]},
+        "spec.transforms[0].resize: Invalid value: set either height and width, or shortestSide",
+    ),
+    "indexes of a palette in three channels": (
+        {"transforms": [{"decode": {"paletteIndexes": True}}]},
+        "spec.transforms[0].decode.paletteIndexes: Invalid value: paletteIndexes needs channels: 1",
+    ),
+    "a mean without a deviation": (
+        {"transforms": [{"standardize": {"mean": [127.5]}}]},
+        "spec.transforms[0].standardize: Invalid value: mean and deviation go together",
+    ),
+    "a deviation of 0": (
+        {"transforms": [{"standardize": {"mean": [127.5], "deviation": [0]}}]},
+        "spec.transforms[0].standardize.deviation: Invalid value: deviations must be above 0",
+    ),
     "fractions of 1.1": (
         {"splits.into": [{"name": "a", "fraction": 0.8}, {"name": "b", "fraction": 0.3}]},
         "spec.splits.into: Invalid value: the fractions of one subset must sum to 1",
@@ -136,8 +204,29 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "first and fraction": (
         {"splits.into": [{"name": "a", "first": 5, "fraction": 1}]},
-        "spec.splits.into[0]: Invalid value: set first or fraction, not both",
+        "spec.splits.into[0]: Invalid value: set only one of first, count, fraction, values, and since with before",
     ),
+    "values and a range": (
+        {"splits": {"column": "c", "into": [{"name": "a", "values": ["x"], "before": "2024-01-01"}]}},
+        "spec.splits.into[0]: Invalid value: set only one of first, count, fraction, values, and since with before",
+    ),
+    "values without a column": (
+        {"splits": {"into": [{"name": "a", "values": ["x"]}]}},
+        "spec.splits: Invalid value: values, since and before need splits.column",
+    ),
+    "a column without values": (
+        {"splits": {"column": "c", "into": [{"name": "a"}]}},
+        "spec.splits.column: Invalid value: column needs an entry with values, since or before",
+    ),
+    "groups without fractions": (
+        {"splits": {"groupBy": "c", "into": [{"name": "a", "count": 3}]}},
+        "spec.splits: Invalid value: groupBy, stratifyBy and exact need entries with a fraction",
+    ),
+    "exact groups": (
+        {"splits": {"groupBy": "c", "exact": True, "into": [{"name": "a", "fraction": 1}]}},
+        "spec.splits: Invalid value: set only one of groupBy, stratifyBy and exact: a group can't be cut, and stratified splits are exact already",
+    ),
+    "a limit of nothing": ({"limit": 0}, "spec.limit in body should be greater than or equal to 1"),
     "a split twice": (
         {"splits.into": [{"name": "a", "first": 5}, {"name": "a"}]},
         "spec.splits.into: Invalid value: the names of the splits must differ",

@@ -144,3 +144,20 @@ def test_what_is_not_ours_is_refused(text: str) -> None:
 def test_nothing_but_a_message_error_ever_comes_out(text: str) -> None:
     with pytest.raises(MessageError):
         messages.parse(text)
+
+
+def test_examples_of_bad_records_are_shortened_before_they_are_dropped() -> None:
+    bad = [messages.BadRecord(uri="hdfs://nn:9000/photos/cat/1.jpg", row=row, reason="x" * 512) for row in range(20)]
+    message = messages.CommitResult(
+        run_id="0" * 16,
+        manifest_uri="hdfs://nn:9000/out/manifest.json",
+        manifest_sha256="0" * 64,
+        files=1,
+        records=RecordProgress(),
+        bytes_in=0,
+        bytes_out=0,
+        bad=bad,
+    )
+    sent = messages.parse(messages.dump(message))
+    assert isinstance(sent, messages.CommitResult)
+    assert [(record.row, record.reason) for record in sent.bad] == [(row, "x" * 100) for row in range(20)]

@@ -17,7 +17,7 @@ from dataprep_api.spec import Feature, LabelFeature, Output, Source
 from dataprep_converter.encoders.tfrecord import TfrecordEncoder
 from dataprep_converter.errors import BadData, BadSpec, NotFound
 from dataprep_converter.features import resolve
-from dataprep_converter.readers import Reader, delimited
+from dataprep_converter.readers import Reader, stretches
 from dataprep_converter.readers.csv_rows import scan
 from dataprep_converter.readers.delimited import CsvReader
 
@@ -54,7 +54,7 @@ class CsvContract(ReaderContract):
 
     @pytest.fixture(autouse=True)
     def small_units(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(delimited, "UNIT_BYTES", 256)
+        monkeypatch.setattr(stretches, "UNIT_BYTES", 256)
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
         # For the test of memory: longer rows, in units that are as large in the small input as in the large one.
@@ -210,6 +210,19 @@ def test_numbers_are_those_of_python(tmp_path_factory: pytest.TempPathFactory, n
     assert values(source) == expected
 
 
+def test_five_columns_with_empty_defaults_are_read_as_tensorflow_does(tmp_path: Path) -> None:
+    text = 'a,b,c,d,e\na,,c,d,\n"x,y",b,c,d,e\na,b,c,d\na,b,c,d,e,f\n1,2,3,4,5\n'
+    source = of_text(tmp_path, text, columns=columns(d1="String", d2="String", d3="String", d4="String", d5="String"))
+    found = batches(CsvReader, source)
+    assert [list(row.values())[:5] for row in rows(found)] == [
+        ["a", "b", "c", "d", "e"],
+        ["a", "", "c", "d", ""],
+        ["x,y", "b", "c", "d", "e"],
+        ["1", "2", "3", "4", "5"],
+    ]
+    assert faults(found) == {3: "line 4: expect 5 fields but have 4", 4: "line 5: expect 5 fields but have 6"}
+
+
 DEFAULTS = [
     {"name": "i", "type": "Int64", "default": "-1"},
     {"name": "f", "type": "Float32", "default": "0.5"},
@@ -283,8 +296,8 @@ def test_many_kinds_of_bad_rows_in_one_unit_are_each_found(tmp_path: Path) -> No
 
 
 def test_a_row_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "UNIT_BYTES", 64)
-    monkeypatch.setattr(delimited, "LONGEST_ROW", 512)
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 64)
+    monkeypatch.setattr(stretches, "LONGEST_RECORD", 512)
     with pytest.raises(BadData, match=r"a\.csv, line 3: a row of more than .*; is a quote never closed"):
         plan(CsvReader, of_text(tmp_path, '1,a\n2,b\n3,"c\n' + "4,d\n" * 500))
 
@@ -302,7 +315,7 @@ def test_the_size_of_a_unit_changes_no_row_and_no_line(tmp_path: Path, monkeypat
     text = "".join(f'{n},"a{n}\n""{n}"""\n{"" if n % 3 else chr(10)}' if n != 37 else "37\n" for n in range(60))
     source = of_text(tmp_path, text)
     whole = batches(CsvReader, source)
-    monkeypatch.setattr(delimited, "UNIT_BYTES", size)
+    monkeypatch.setattr(stretches, "UNIT_BYTES", size)
     assert rows(batches(CsvReader, source)) == rows(whole)
     assert faults(batches(CsvReader, source)) == faults(whole)
     assert len(faults(whole)) == 1
@@ -311,7 +324,7 @@ def test_the_size_of_a_unit_changes_no_row_and_no_line(tmp_path: Path, monkeypat
 def test_a_row_is_known_by_its_number_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = of_text(tmp_path, "".join(f"{n},{n}\n" for n in range(100)))
     whole, _ = plan(CsvReader, source)
-    monkeypatch.setattr(delimited, "UNIT_BYTES", 32)
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 32)
     cut, _ = plan(CsvReader, source)
     samples = np.arange(100)
     assert len(cut) > len(whole) == 1

@@ -11,8 +11,9 @@ from PIL import Image
 from tests.convert.reader_contract import ReaderContract, batches, faults, opened, plan, rows
 
 from dataprep_api.spec import Output, Source
+from dataprep_converter.access import Access
 from dataprep_converter.encoders.tfrecord import TfrecordEncoder
-from dataprep_converter.errors import BadSample, BadSpec, NotFound
+from dataprep_converter.errors import BadSample, BadSpec, InputChanged, NotFound
 from dataprep_converter.features import resolve
 from dataprep_converter.readers import Reader, image_headers
 from dataprep_converter.readers.image_headers import ImageHeader
@@ -162,12 +163,146 @@ def test_the_keys_do_not_depend_on_where_the_folder_lies(tmp_path: Path) -> None
     assert keys[0] == keys[1]
 
 
-def test_a_file_given_as_a_folder_is_refused(tmp_path: Path) -> None:
+def test_a_file_and_a_glob_have_the_class_of_the_folder_they_lie_in(tmp_path: Path) -> None:
     put(tmp_path, CATS_AND_DOGS)
-    with pytest.raises(BadSpec, match=r"b\.jpg is a file; source\.images\.uris are folders"):
-        plan(ImagesReader, a_source(tmp_path / "dog/b.jpg"))
-    with pytest.raises(NotFound, match="holds no files"):
+    found = rows(batches(ImagesReader, a_source(tmp_path / "dog/b.jpg", tmp_path / "cat" / "*.jpg", tmp_path / "c?t/*")))
+    assert [(row["image/filename"], row["image/class/text"]) for row in found] == [
+        ("b.jpg", "dog"),
+        ("img0.jpg", "cat"),
+        ("img1.jpg", "cat"),
+        ("cat/img0.jpg", "cat"),
+        ("cat/img1.jpg", "cat"),
+    ]
+    with pytest.raises(NotFound, match="bird names no file"):
         plan(ImagesReader, a_source(tmp_path / "bird"))
+
+
+def test_a_glob_names_the_class_by_the_folders_it_matches(tmp_path: Path) -> None:
+    put(tmp_path, CATS_AND_DOGS)
+    found = rows(batches(ImagesReader, a_source(tmp_path / "*" / "*.jpg")))
+    assert [row["image/class/text"] for row in found] == ["cat", "cat", "dog"]
+
+
+def test_the_last_part_of_the_uri_names_the_subset(tmp_path: Path) -> None:
+    put(tmp_path, {"train2017/cat/1.jpg": an_image(), "val2017/cat/1.jpg": an_image()})
+    units, _ = plan(ImagesReader, a_source(tmp_path / "train2017", tmp_path / "val2017", subsetFrom="Root"))
+    assert units.table["subset"].to_pylist() == ["train2017", "val2017"]
+
+
+# --- labels -------------------------------------------------------------------------------------------------------
+
+
+NAMED = {"a/cat_img1234.jpg": an_image(), "b/dog_2309.png": an_image("PNG")}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"split": "_", "index": 0},
+        {"split": "_", "index": -2},
+        {"pattern": "^(?P<label>[a-z]+)_"},
+        {"pattern": r"^(?P<label>(?:cat|dog))_(?:img)?\d+\.(?:jpg|png)$"},
+    ],
+    ids=["part", "part from the end", "pattern", "pattern with the extension"],
+)
+def test_the_class_is_a_part_of_the_file_name(tmp_path: Path, rule: dict[str, Any]) -> None:
+    put(tmp_path, NAMED)
+    found = rows(batches(ImagesReader, a_source(tmp_path, labelFrom="FileName", fileName=rule)))
+    assert [(row["image/class/text"], row["image/class/label"]) for row in found] == [("cat", 0), ("dog", 1)]
+
+
+NO_CLASS: dict[str, tuple[dict[str, Any], str]] = {
+    "no such part": (
+        {"split": "_", "index": 2},
+        "cat_img1234.jpg: 'cat_img1234' split by '_' has no part 2 that could be its class (it has 2; source.images.fileName).",
+    ),
+    "an empty part": ({"split": "cat", "index": 0}, "cat_img1234.jpg: the part of its name that is to be the class is empty"),
+    "no match": (
+        {"pattern": "^(?P<label>dog)"},
+        "cat_img1234.jpg: its name doesn't match source.images.fileName.pattern '^(?P<label>dog)'.",
+    ),
+    "an empty match": ({"pattern": "(?P<label>x*)"}, "cat_img1234.jpg: the part of its name that is to be the class is empty"),
+    "a broken pattern": ({"pattern": "(?P<label>a"}, "'(?P<label>a' is no regular expression of RE2 with named groups only: "),
+    "a group without a name": ({"pattern": "(?P<label>a)(b)"}, "is no regular expression of RE2 with named groups only: "),
+    "two groups": ({"pattern": "(?P<label>a)(?P<label>b)"}, "must have one group named label, (?P<label>…)."),
+}
+
+
+@pytest.mark.parametrize(("rule", "message"), NO_CLASS.values(), ids=NO_CLASS.keys())
+def test_a_name_without_a_class_is_named_with_the_rule(tmp_path: Path, rule: dict[str, Any], message: str) -> None:
+    put(tmp_path, NAMED)
+    with pytest.raises(BadSpec) as caught:
+        plan(ImagesReader, a_source(tmp_path, labelFrom="FileName", fileName=rule))
+    assert message in str(caught.value)
+
+
+def test_a_pattern_that_would_hang_a_backtracking_engine_is_quick(tmp_path: Path) -> None:
+    put(tmp_path, {"a" * 200 + "!.jpg": an_image()})
+    with pytest.raises(BadSpec, match="its name doesn't match"):
+        plan(ImagesReader, a_source(tmp_path, labelFrom="FileName", fileName={"pattern": "^(?P<label>(?:a+)+)$"}))
+
+
+def test_labels_that_are_numbers_are_taken_as_they_are(tmp_path: Path) -> None:
+    put(tmp_path, {f"{name}/1.jpg": an_image() for name in ("10", "9", "007", "-1")})
+    source = a_source(tmp_path, labelType="Number")
+    units, state = plan(ImagesReader, source)
+    reader = opened(ImagesReader, source, state)
+    assert [row["image/class/label"] for row in rows(list(reader.read(units, iter([np.arange(4)]))))] == [-1, 7, 10, 9]
+    assert reader.classes() == {}
+    assert "image/class/text" not in reader.schema().names
+    put(tmp_path, {"ten/1.jpg": an_image()})
+    with pytest.raises(BadSpec, match=r"ten/1\.jpg has the label 'ten', which is no whole number \(labelType: Number\)"):
+        plan(ImagesReader, source)
+
+
+def test_what_the_plan_knows_of_a_sample_is_read_without_its_file(tmp_path: Path) -> None:
+    put(tmp_path, CATS_AND_DOGS)
+    source = a_source(tmp_path)
+    units, state = plan(ImagesReader, source)
+    for file in tmp_path.glob("*/*.jpg"):
+        file.unlink()
+    reader = ImagesReader(source, state, Access())
+    (batch,) = reader.read_columns(units, iter([np.array([2, 0])]), ["image/class/label", "image/filename"])
+    assert rows([batch]) == [
+        {"image/class/label": 1, "image/filename": "dog/b.jpg", "_sample": 2},
+        {"image/class/label": 0, "image/filename": "cat/img0.jpg", "_sample": 0},
+    ]
+    with pytest.raises(InputChanged):
+        list(reader.read_columns(units, iter([np.array([2, 0])]), ["image/class/label", "image/width"]))
+
+
+def test_without_a_check_any_bytes_are_an_image(tmp_path: Path) -> None:
+    put(tmp_path, {"cat/1.heic": b"what no header tells", "cat/2.heic": b""})
+    source = a_source(tmp_path, extensions=["heic"], check="None")
+    found = batches(ImagesReader, source)
+    assert [row["image/encoded"] for row in rows(found)] == [b"what no header tells", b""]
+    assert list(rows(found)[0]) == ["image/encoded", "image/class/label", "image/class/text", "image/filename", "_sample"]
+
+
+def test_a_bad_image_is_kept_for_the_quarantine(tmp_path: Path) -> None:
+    put(tmp_path, {"x/1.jpg": b"no image"})
+    ((bad,),) = (batch.bad for batch in batches(ImagesReader, a_source(tmp_path)))
+    assert bad.raw is not None
+    assert (bad.raw.content, bad.raw.size) == (b"no image", 8)
+
+
+INCONSISTENT: dict[str, tuple[dict[str, Any], str]] = {
+    "neither": ({}, "set exactly one of uris and list"),
+    "both": ({"uris": ["a"], "list": {"uri": "b"}}, "set exactly one of uris and list"),
+    "no rule for names": ({"uris": ["a"], "labelFrom": "FileName"}, "labelFrom: FileName and fileName belong together"),
+    "a rule that nobody asks": ({"uris": ["a"], "fileName": {"split": "_"}}, "labelFrom: FileName and fileName belong together"),
+    "two rules": ({"uris": ["a"], "labelFrom": "FileName", "fileName": {}}, "set exactly one of split and pattern"),
+    "no column": ({"list": {"uri": "a"}, "labelFrom": "List"}, "labelFrom: List and list.labelColumn belong together"),
+    "a column that nobody asks": ({"list": {"uri": "a", "labelColumn": "b"}}, "labelFrom: List and list.labelColumn belong together"),
+    "a class twice": ({"uris": ["a"], "classes": ["cat", "dog", "cat"]}, "the class 'cat' is there twice"),
+    "classes of numbers": ({"uris": ["a"], "classes": ["1"], "labelType": "Number"}, "classes need labels that are names"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), INCONSISTENT.values(), ids=INCONSISTENT.keys())
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Source.model_validate({"images": options})
 
 
 def test_a_damaged_file_is_bad_and_the_others_are_read(tmp_path: Path) -> None:
@@ -223,6 +358,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "jpeg of which only the thumbnail is whole": (THUMBNAIL[:-30], "truncated jpeg: no end of image"),
     "jpeg cut in its header": (an_image()[:100], "truncated image"),
     "jpeg without pixels": (b"\xff\xd8\xff\xd9", "it ends before its pixels"),
+    "jpeg of fill bytes": (b"\xff\xd8" + b"\xff" * 100_000, "more than 65,536 markers before its pixels"),
     "jpeg with garbage": (b"\xff\xd8\xff\xe0\0\x04abc" + bytes(20), "no marker at byte"),
     "png without its end": (an_image("PNG")[:-12], "truncated png: no IEND"),
     "png of no size": (a_png(0, 5), "the png image is 0 x 5 pixels"),
@@ -230,6 +366,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "webp cut": (an_image("WEBP")[:-5], "truncated webp"),
     "bmp cut": (an_image("BMP")[:54], "truncated bmp"),
     "tiff without sizes": (b"II*\0\x08\0\0\0\0\0", "its directory has no width and height"),
+    "big tiff whose directory is nowhere": (b"II+\0\x08\0\0\0" + b"\xff" * 20, "truncated image"),
     "tiff cut": (an_image("TIFF")[:9], "truncated image"),
     "gif cut": (b"GIF89a\x01", "truncated image"),
 }  # fmt: skip

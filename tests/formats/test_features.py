@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dataprep_api.spec import Feature, LabelFeature
 from dataprep_converter.encoders import FeatureSpec
 from dataprep_converter.errors import BadSpec
-from dataprep_converter.features import NOT_BY_DEFAULT, Projector, resolve
+from dataprep_converter.features import NOT_BY_DEFAULT, RECORD, SEQUENCE, Projector, resolve
 from dataprep_converter.readers import Bad, Batch
 from dataprep_converter.tensors import to_arrow, to_numpy
 
@@ -113,6 +115,7 @@ def test_a_feature_and_a_label_of_one_name_are_refused() -> None:
         a_projector(a_batch(a=[1], b=[2]), labels=[{"name": "a", "columns": ["b"]}])
 
 
+VECTORS = pa.array([[[1.5, 2.5], [3.5, 4.5]], []], pa.list_(pa.list_(pa.float64(), 2)))
 IMAGE = to_arrow(np.arange(8, dtype=np.uint8).reshape(2, 2, 2))
 SPECS: dict[str, tuple[Any, dict[str, Any], FeatureSpec]] = {
     "scalar": ([1], {}, FeatureSpec("x", "int64", "int64", ())),
@@ -124,7 +127,23 @@ SPECS: dict[str, tuple[Any, dict[str, Any], FeatureSpec]] = {
     "raw float64 tensor": (IMAGE, {"dtype": "float64", "encoding": "Raw"}, FeatureSpec("x", "bytes", "float64", (2, 2), raw=True)),
     "int64 tensor": (IMAGE, {"dtype": "int64"}, FeatureSpec("x", "int64", "int64", (2, 2))),
     "ragged": (pa.array([[1], [2, 3]]), {}, FeatureSpec("x", "int64", "int64", (-1,))),
-}
+    "ragged float64": (pa.array([[1.5]]), {}, FeatureSpec("x", "float", "float32", (-1,))),
+    "ragged small ints": (pa.array([[1]], pa.list_(pa.uint8())), {}, FeatureSpec("x", "int64", "uint8", (-1,))),
+    "lists of one size": (pa.array([[1, 2]], pa.list_(pa.int64(), 2)), {}, FeatureSpec("x", "int64", "int64", (2,))),
+    "float16 scalar": ([1.5], {"dtype": "float16"}, FeatureSpec("x", "float", "float16", ())),
+    "float16 tensor": (IMAGE, {"dtype": "float16"}, FeatureSpec("x", "bytes", "float16", (2, 2), raw=True)),
+    "float16 tensor as values": (IMAGE, {"dtype": "float16", "encoding": "Values"}, FeatureSpec("x", "float", "float16", (2, 2))),
+    "sequence of values": (pa.array([[1]]), {"sequence": True}, FeatureSpec("x", "int64", "int64", (-1,), sequence=True)),
+    "sequence of vectors": (VECTORS, {"sequence": True}, FeatureSpec("x", "float", "float32", (-1, 2), sequence=True)),
+    "sequence of lists": (pa.array([[["a"]]]), {"sequence": True}, FeatureSpec("x", "bytes", "bytes", (-1, -1), sequence=True)),
+    "sequence of a tensor's rows": (
+        to_arrow(np.zeros((1, 3, 2), np.float32)), {"sequence": True}, FeatureSpec("x", "float", "float32", (-1, 2), sequence=True),
+    ),
+    "sequence of frames": (
+        to_arrow(np.zeros((1, 3, 2, 4), np.uint8)), {"sequence": True},
+        FeatureSpec("x", "bytes", "uint8", (-1, 2, 4), raw=True, sequence=True),
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("column", "feature", "expected"), SPECS.values(), ids=SPECS.keys())
@@ -210,3 +229,138 @@ def test_bad_samples_of_before_are_kept() -> None:
 def test_sources_name_the_column_behind_each_feature_of_one() -> None:
     projector = a_projector(CSV, features=[{"name": "x", "columns": ["0..4"]}], labels=[{"name": "y", "columns": ["-1"]}])
     assert projector.sources == {"y": "5"}
+
+
+# --- lists and sequences ------------------------------------------------------------------------------------------
+
+LISTS: dict[str, tuple[Any, str, list[Any], dict[int, str]]] = {
+    "narrowed": (pa.array([[0.5], [], [1e39, 1.0]]), "float32", [[0.5], []], {102: "x 1e+39 does not fit float32 (value 1 of 2)"}),
+    "to int64": (pa.array([[1.0, 2.0], [3.0, 4.5]]), "int64", [[1, 2]], {101: "x 4.5 does not fit int64 (value 2 of 2)"}),
+    "ints to floats": (pa.array([[1], [2, 3]]), "float32", [[1.0], [2.0, 3.0]], {}),
+    "a null inside": (pa.array([["a"], ["b", None]]), "bytes", [["a"]], {101: "x has a null among its values (value 2 of 2)"}),
+    "a null inside, converted": (pa.array([[1, None, 300], [1]]), "uint8", [[1]], {100: "x has a null among its values (value 2 of 3)"}),
+    "no list": (pa.array([None, [1]]), "uint8", [[1]], {100: "x has no value"}),
+}
+
+
+@pytest.mark.parametrize(("column", "dtype", "kept", "bad"), LISTS.values(), ids=LISTS.keys())
+def test_a_list_with_a_value_that_does_not_fit_makes_its_sample_bad(column: Any, dtype: str, kept: list[Any], bad: dict[int, str]) -> None:
+    batch = a_batch(x=column)
+    done = a_projector(batch, features=[{"name": "x", "dtype": dtype}]).project(batch)
+    assert done.records.column("x").to_pylist() == kept
+    assert {fault.sample: fault.reason for fault in done.bad} == bad
+
+
+def test_a_list_that_needs_nothing_is_passed_on_as_it_is() -> None:
+    batch = a_batch(x=pa.array([[1], None, [2, 3]]))
+    assert a_projector(batch).project(batch).records.column("x").to_pylist() == [[1], None, [2, 3]]
+
+
+def a_sequence_batch(**columns: Any) -> Batch:
+    batch = a_batch(**columns)
+    fields: list[pa.Field[Any]] = [
+        pa.field(field.name, field.type, metadata=SEQUENCE if field.name != "_sample" else None) for field in batch.records.schema
+    ]
+    return Batch(records=pa.record_batch(batch.records.columns, schema=pa.schema(fields)), bad=[], bytes_in=0)
+
+
+def test_a_column_that_its_source_calls_a_sequence_is_one_unless_the_spec_says_no() -> None:
+    batch = a_sequence_batch(x=pa.array([[1, 2]]))
+    assert a_projector(batch).features == [FeatureSpec("x", "int64", "int64", (-1,), sequence=True)]
+    assert a_projector(batch, features=[{"name": "x", "sequence": False}]).features == [FeatureSpec("x", "int64", "int64", (-1,))]
+
+
+def test_several_sequences_become_one_of_vectors() -> None:
+    batch = a_sequence_batch(a=pa.array([[1, 2], [], [3]]), b=pa.array([[0.5, 1.5], [], [2.5]]), c=VECTORS.take(pa.array([0, 1, 1])))
+    projector = a_projector(batch, features=[{"name": "x", "columns": ["a", "b"]}])
+    assert projector.features == [FeatureSpec("x", "float", "float32", (-1, 2), sequence=True)]
+    assert projector.project(batch).records.column("x").to_pylist() == [[[1.0, 0.5], [2.0, 1.5]], [], [[3.0, 2.5]]]
+    texts = a_sequence_batch(a=pa.array([["x", "y"]]), b=pa.array([["z", ""]]))
+    done = a_projector(texts, features=[{"name": "t", "columns": ["a", "b"]}]).project(texts)
+    assert done.records.column("t").to_pylist() == [[[b"x", b"z"], [b"y", b""]]]
+
+
+def test_vectors_and_values_share_a_step() -> None:
+    batch = a_sequence_batch(a=pa.array([[1, 2], []]), v=VECTORS)
+    done = a_projector(batch, features=[{"name": "x", "columns": ["v", "a"]}]).project(batch)
+    assert done.records.column("x").to_pylist() == [[[1.5, 2.5, 1.0], [3.5, 4.5, 2.0]], []]
+
+
+def test_sequences_of_different_lengths_in_one_vector_make_the_sample_bad() -> None:
+    batch = a_sequence_batch(a=pa.array([[1], [1, 2], [5]]), b=pa.array([[3], [4], [6]]))
+    done = a_projector(batch, features=[{"name": "x", "columns": ["a", "b"]}]).project(batch)
+    assert done.records.column("x").to_pylist() == [[[1, 3]], [[5, 6]]]
+    assert done.bad == [Bad(101, "a has 2 values, but b has 1")]
+
+
+def test_frames_of_a_tensor_are_steps() -> None:
+    frames = np.arange(24, dtype=np.uint8).reshape(1, 3, 2, 4)
+    batch = a_batch(x=to_arrow(frames))
+    done = a_projector(batch, features=[{"name": "x", "sequence": True}]).project(batch)
+    assert done.records.column("x").to_pylist() == [frames.reshape(3, 8).tolist()]
+
+
+def test_a_step_outside_its_classes_is_named() -> None:
+    batch = a_sequence_batch(label=pa.array([[0, 1], [9, 3, 2], [0]]))
+    done = a_projector(batch, labels=[{"name": "label", "numClasses": 3}]).project(batch)
+    assert done.records.column("label").to_pylist() == [[0, 1], [0]]
+    assert done.bad == [Bad(101, "label 9 is outside 0..2 (step 1 of 3)")]
+
+
+def test_steps_that_are_one_hot_have_no_class_number_to_check() -> None:
+    batch = a_sequence_batch(label=VECTORS)
+    projector = a_projector(batch, labels=[{"name": "label", "numClasses": 2}])
+    assert projector.features == [FeatureSpec("label", "float", "float32", (-1, 2), label=True, sequence=True)]
+    assert projector.project(batch).bad == []
+
+
+def test_classes_in_lists_are_checked() -> None:
+    batch = a_batch(label=pa.array([[1.0], [2.0, 1.5], [0.0, 7.0]]))
+    done = a_projector(batch, labels=[{"name": "label", "numClasses": 3}]).project(batch)
+    assert done.records.column("label").to_pylist() == [[1]]
+    assert done.bad == [Bad(101, "label 1.5 does not fit int64 (value 2 of 2)"), Bad(102, "label 7 is outside 0..2 (value 2 of 2)")]
+
+
+@pytest.mark.parametrize(
+    ("columns", "feature", "message"),
+    [
+        ({"x": [1]}, {"sequence": True}, "the column 'x' is int64, but a sequence is a column of lists or tensors"),
+        ({"x": pa.array([[[1]]])}, {}, "records can't hold lists of lists. Set sequence: true when they are the steps of a sequence"),
+        ({"x": pa.array([[[[1]]]])}, {"sequence": True}, "records can't hold lists of lists."),
+        ({"x": pa.array([[1]])}, {"encoding": "Raw"}, "rows of different lengths can't be stored Raw"),
+        ({"x": pa.array([[[1]]])}, {"encoding": "Raw", "sequence": True}, "steps of different lengths can't be stored Raw"),
+        ({"x": [1], "y": pa.array([[1]])}, {"columns": ["x", "y"]}, "the column 'y' has lists of different lengths"),
+    ],
+)
+def test_lists_that_records_cannot_hold_are_refused(columns: dict[str, Any], feature: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadSpec) as caught:
+        a_projector(a_batch(**columns), features=[{"name": "x", **feature}])
+    assert message in str(caught.value)
+
+
+def test_a_sequence_and_a_plain_column_share_no_vector() -> None:
+    fields: list[pa.Field[Any]] = [pa.field("a", pa.list_(pa.int64()), metadata=SEQUENCE), pa.field("b", pa.list_(pa.int64()))]
+    with pytest.raises(BadSpec, match="'b' is no sequence, so it can't share a vector with 'a'"):
+        resolve([Feature(name="x", columns=["a", "b"])], None, schema=pa.schema(fields), default_label="label")
+
+
+def test_a_column_of_whole_records_is_one_only_while_it_is_alone() -> None:
+    fields: list[pa.Field[Any]] = [pa.field("record", pa.binary(), metadata=RECORD), pa.field("a", pa.int64())]
+    schema = pa.schema(fields)
+    alone = resolve([Feature(name="record")], None, schema=schema, default_label="label").features
+    assert alone == [FeatureSpec("record", "bytes", "bytes", (), record=True)]
+    assert [f.record for f in resolve(None, None, schema=schema, default_label="label").features] == [False, False]
+
+
+STEPS = st.lists(st.none() | st.integers(-3, 300), max_size=4)
+
+
+@given(st.lists(STEPS, min_size=1, max_size=8), st.booleans(), st.integers(0, 3))
+def test_only_lists_that_hold_what_does_not_fit_are_bad(lists: list[list[int | None]], sequence: bool, start: int) -> None:
+    batch = a_batch(x=pa.array(lists, pa.list_(pa.int64())))
+    part = Batch(records=batch.records.slice(start), bad=[], bytes_in=0)
+    feature = {"name": "x", "dtype": "uint8", "sequence": sequence}
+    done = a_projector(part, features=[feature]).project(part)
+    fits = [all(value is not None and 0 <= value < 256 for value in values) for values in lists]
+    assert done.records.column("x").to_pylist() == [values for values, good in zip(lists[start:], fits[start:], strict=True) if good]
+    assert [fault.sample for fault in done.bad] == [100 + row for row in range(start, len(lists)) if not fits[row]]

@@ -194,7 +194,7 @@ def test_a_null_is_a_feature_without_a_value_and_an_empty_list_a_list_without_va
 @pytest.mark.parametrize(
     ("kind", "column", "named"),
     [("int64", pa.array([0.5]), "double"), ("float", pa.array([1]), "int64"), ("bytes", pa.array([1]), "int64"),
-     ("int64", pa.array([1], pa.uint64()), "uint64"), ("int64", pa.array([1], pa.timestamp("s")), "timestamp")],
+     ("int64", pa.array([[[1]]]), "list<item: list"), ("int64", pa.array([1], pa.uint64()), "uint64"), ("int64", pa.array([1], pa.timestamp("s")), "timestamp")],
 )  # fmt: skip
 def test_a_column_that_the_feature_cannot_hold_is_refused_by_name(kind: str, column: Any, named: str) -> None:
     with pytest.raises(BadSpec, match=rf"The feature 'x' is to hold {kind}, but its column is {named}"):

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep_converter import records
+from dataprep_converter.decoders import BrokenRecord
 from dataprep_converter.errors import NotWhole
 from dataprep_converter.framing import frame
 
@@ -29,10 +30,10 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
     return (data[start : start + size] for start in range(0, len(data), size))
 
 
-def broken(data: bytes, *, compression: str = "none") -> tuple[int, records.BrokenRecord]:
+def broken(data: bytes, *, compression: str = "none") -> tuple[int, BrokenRecord]:
     """How many good records come before the fault, and the fault."""
     good: list[bytes] = []
-    with pytest.raises(records.BrokenRecord) as caught:
+    with pytest.raises(BrokenRecord) as caught:
         good.extend(payload for _, payload in records.read(pieces(data, 97), compression=compression))
     return len(good), caught.value
 

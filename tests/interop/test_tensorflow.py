@@ -1,10 +1,7 @@
 """TensorFlow reads what we write: every shard, every field, every record; and what it can't see, `verify` does."""
 
 import csv
-import importlib
-import os
 import re
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,21 +25,6 @@ from workbench import mnist, photos
 pytestmark = pytest.mark.interop
 
 RECORD = 891
-
-
-@pytest.fixture(scope="session")
-def tf() -> Any:
-    """TensorFlow; it has no types that a strict checker accepts."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    try:
-        # Its own imports use what is deprecated elsewhere.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return importlib.import_module("tensorflow")
-    except ModuleNotFoundError as exc:
-        if os.environ.get("CI") == "true":
-            pytest.fail("CI must have TensorFlow: pip install -r requirements/interop.txt", pytrace=False)
-        pytest.skip(f"TensorFlow is not installed ({exc}): pip install -r requirements/interop.txt")
 
 
 def made(job: DataPrepJob) -> Path:
@@ -228,6 +210,39 @@ def test_lists_of_any_length_are_equal(tf: Any, tmp_path: Path) -> None:
     for name, values in lists.items():
         expected = [np.array(row, np.float32).tolist() for row in values] if name == "floats" else values
         assert [record[name].tolist() for record in records] == expected
+
+
+SEQUENCES: dict[str, tuple[str, pa.DataType, list[list[Any]]]] = {
+    "vector": ("float", pa.list_(pa.float32(), 2), [[[0.5, -0.25], [1e-45, 3.0]], [], [[0.0, 1.0]]]),
+    "ints": ("int64", pa.int64(), [[1, -1, 2**63 - 1], [-(2**63)], []]),
+    "texts": ("bytes", pa.binary(), [[b"a", b"\x00\xff", b""], [b"x" * 300], [b"b"]]),
+    "ragged": ("int64", pa.list_(pa.int64()), [[[1, -2], [], [3]], [[300]], []]),
+}
+
+
+def test_sequences_and_their_context_are_equal(tf: Any, tmp_path: Path) -> None:
+    features = [FeatureSpec(name, kind, kind, (-1,), sequence=True) for name, (kind, _, _) in SEQUENCES.items()]
+    features += [FeatureSpec("id", "int64", "int64", ()), FeatureSpec("name", "bytes", "bytes", ())]
+    columns = {name: pa.array(rows, pa.list_(step)) for name, (_, step, rows) in SEQUENCES.items()}
+    batch = pa.record_batch({**columns, "id": [7, -7, 2**40], "name": ["a", "", "é"]})
+    file = tmp_path / "sequences.tfrecords"
+    file.write_bytes(TfrecordEncoder(Output(uri="out"), features).encode(batch))
+    steps = {
+        "vector": tf.io.FixedLenSequenceFeature([2], tf.float32),
+        "ints": tf.io.FixedLenSequenceFeature([], tf.int64),
+        "texts": tf.io.FixedLenSequenceFeature([], tf.string),
+        "ragged": tf.io.RaggedFeature(tf.int64),
+    }
+    alone = {"id": tf.io.FixedLenFeature([], tf.int64), "name": tf.io.FixedLenFeature([], tf.string)}
+
+    found = [tf.io.parse_single_sequence_example(serialized, alone, steps) for serialized in tf.data.TFRecordDataset(str(file))]
+
+    assert [(context["id"].numpy(), context["name"].numpy().decode()) for context, _ in found] == [(7, "a"), (-7, ""), (2**40, "é")]
+    for name, (_, _, rows) in SEQUENCES.items():
+        values = [lists[name] for _, lists in found]
+        read = [value.to_list() if hasattr(value, "to_list") else value.numpy().tolist() for value in values]
+        expected = [np.array(row, np.float32).tolist() for row in rows] if name == "vector" else rows
+        assert read == expected, name
 
 
 def read_until_an_error(tf: Any, file: Path) -> Iterator[int]:

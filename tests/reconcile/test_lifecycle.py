@@ -367,6 +367,19 @@ def test_a_job_goes_from_plan_to_conversion_to_commit(world: World) -> None:
     assert [world.created("jobs"), world.created("configmaps")] == [3, 3]
 
 
+def test_bad_records_are_shown_with_examples_and_where_all_of_them_are(world: World) -> None:
+    world.running()
+    world.converted()
+    world.settle()
+    bad = [{"uri": "s3://in/a.csv", "row": row, "reason": f"line {row + 1}: no number"} for row in range(20)]
+    world.committed(quarantine_uri="s3://out/_dataprep/0123abcd/quarantine", bad=bad)
+    assert world.settle() == "Succeeded"
+    status = world.status()
+    assert status["output"]["quarantineUri"] == "s3://out/_dataprep/0123abcd/quarantine"
+    assert [(example["input"], example["index"]) for example in status["badRecords"]] == [("s3://in/a.csv", row) for row in range(20)]
+    assert status["badRecords"][0]["message"] == "line 1: no number"
+
+
 def test_a_finished_job_stays_as_it_is_without_its_children(world: World) -> None:
     world.running()
     world.converted()

@@ -288,6 +288,13 @@ def test_the_pin_changes_with_the_content_and_only_then(place: Place, store: Sto
     assert store.stat(place.at("file")) == second
 
 
+def test_what_is_opened_tells_its_pin_where_the_store_knows_it(place: Place, store: Store) -> None:
+    entry = store.put(place.at("file"), b"12345")
+
+    with store.open(place.at("file")) as source:
+        assert source.pin == (None if place.root.startswith("hdfs://") else entry.pin)
+
+
 TRICKY = [
     "a-1",
     "a.b",

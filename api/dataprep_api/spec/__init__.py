@@ -9,14 +9,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from dataprep_api.spec.code import Code
 from dataprep_api.spec.features import Dtype, Feature, LabelFeature
+from dataprep_api.spec.formats.tfrecord import TfrecordOptions
 from dataprep_api.spec.model import Model, OneOf, Open, Quantity, ResourceQuantity, Seconds, rule, rules
-from dataprep_api.spec.output import HdfsOptions, Output, Shards, TfrecordOptions
+from dataprep_api.spec.output import HdfsOptions, Output, Shards
 from dataprep_api.spec.sources import Source
 from dataprep_api.spec.sources.csv import CsvColumn, CsvSource
 from dataprep_api.spec.sources.idx import IdxSource, IdxSubset
 from dataprep_api.spec.sources.images import ImagesSource
-from dataprep_api.spec.splits import Shuffle, Split, Splits
+from dataprep_api.spec.splits import Deduplicate, Shuffle, Split, Splits
 from dataprep_api.spec.transforms import Transform
 from dataprep_api.spec.transforms.numbers import OneHot, Scale
 from dataprep_api.spec.workers import Accelerator, EnvVar, LocalObjectReference, Resources, Store, Toleration, Workers
@@ -64,12 +66,12 @@ __all__ = [
 class BadRecords(Model):
     """What happens to a record that can't be read or doesn't fit."""
 
-    policy: Literal["Fail", "Skip"] = "Fail"
-    """`Fail`: the first one fails the job. `Skip`: it is left out, counted and named."""
+    policy: Literal["Fail", "Skip", "Quarantine"] = "Fail"
+    """`Fail`: the first one fails the job. `Skip`: it is left out, counted and named. `Quarantine`: the same, and all of them are kept below the output's `_dataprep` folder."""
     max_count: Annotated[int, Field(ge=0)] | None = None
-    """With Skip: the job fails when more records than this are bad."""
+    """The job fails when more records than this are bad."""
     max_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
-    """With Skip: the job fails when a larger fraction of all records is bad."""
+    """The job fails when a larger fraction of all records is bad."""
 
 
 class CleanupRule(Model):
@@ -97,6 +99,10 @@ class DataPrepJobSpec(Model):
     """Features that training predicts. Default: the column `label` (`image/class/label` of images) when there is one."""
     transforms: Annotated[list[Transform], Field(max_length=32)] | None = None
     """Steps applied in order."""
+    deduplicate: Deduplicate | None = None
+    """Leaves out records that say the same as an earlier one."""
+    limit: Annotated[int, Field(ge=1)] | None = None
+    """Take only this many samples, spread over the whole source: always the same ones for the same input. Splits divide these."""
     splits: Splits | None = None
     """How samples are divided."""
     shuffle: Shuffle | None = None
@@ -107,6 +113,8 @@ class DataPrepJobSpec(Model):
     """What happens to a record that can't be read or doesn't fit."""
     allow_empty: bool = False
     """Whether an input without records makes an empty data set instead of a failure."""
+    code: Code | None = None
+    """Python modules for the plug-ins of source and transforms."""
     stores: Annotated[list[Store], Field(max_length=32)] | None = None
     """How stores are reached: credentials by Secret, endpoints, Hadoop configuration by ConfigMap, each for a URI prefix."""
     workers: Workers = Workers()

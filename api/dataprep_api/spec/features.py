@@ -19,7 +19,9 @@ class Feature(Model):
     dtype: Dtype | None = None
     """Type to convert to. Default: the column's own."""
     encoding: Literal["Auto", "Values", "Raw"] = "Auto"
-    """`Values`: a list of numbers. `Raw`: a tensor's bytes, row-major and little-endian. `Auto`: Raw for integer tensors below 64 bits, Values for all else."""
+    """`Values`: a list of numbers. `Raw`: a tensor's bytes, row-major and little-endian. `Auto`: Raw for tensors of integers below 64 bits and of float16, Values for all else."""
+    sequence: bool | None = None
+    """Whether the column's lists (or its tensors along their first dimension) are the steps of a sequence. Default: what the source says. Records with a sequence are tf.train.SequenceExample, and the other features are their context."""
 
 
 class LabelFeature(Feature):

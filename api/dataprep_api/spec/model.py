@@ -50,11 +50,17 @@ def _a_resource(value: int | str) -> int | str:
     return value
 
 
+BRIEF = "x-dataprep-brief"
+"""Marks a schema whose members are written into the CRD without descriptions."""
+
+
 class OneOf(Model):
     """A union: exactly one member is set. The CEL rule and the message list the members of the class."""
 
     what: ClassVar[str]
     """What it is called in messages: `source`."""
+    described_elsewhere: ClassVar[bool] = False
+    """Whether the members have their descriptions in another place of the spec, so that the CRD need not say everything twice."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -62,7 +68,7 @@ class OneOf(Model):
         names = [field.alias or name for name, field in cls.model_fields.items()]
         count = " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in names)
         written = rules(rule(f"{count} == 1", f"exactly one {cls.what} must be set: {', '.join(names)}"))
-        cls.model_config = ConfigDict(**{**cls.model_config, "json_schema_extra": written})
+        cls.model_config = ConfigDict(**{**cls.model_config, "json_schema_extra": written | {BRIEF: cls.described_elsewhere}})
         cls.model_rebuild(force=True)
 
     @model_validator(mode="after")

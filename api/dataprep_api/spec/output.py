@@ -5,6 +5,8 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from dataprep_api import quantity
+from dataprep_api.spec.formats.recordio_protobuf import RecordioProtobufOptions
+from dataprep_api.spec.formats.tfrecord import TfrecordOptions
 from dataprep_api.spec.model import Model, Quantity, Uri, rule, rules
 
 
@@ -43,15 +45,6 @@ class Shards(Model):
         return self
 
 
-class TfrecordOptions(Model):
-    """Options of the format `tfrecord`."""
-
-    compression: Literal["None", "Gzip"] = "None"
-    """`Gzip` compresses each shard as TensorFlow's `compression_type="GZIP"` reads it."""
-    compression_level: Annotated[int, Field(ge=1, le=9)] = 6
-    """Level of gzip."""
-
-
 class HdfsOptions(Model):
     """How files are created on HDFS."""
 
@@ -78,10 +71,12 @@ class Output(Model):
 
     uri: Uri
     """Folder of the data set: `hdfs://nn:9000/mnist-tfrecord`, `oss://bucket/mnist`, `s3://bucket/mnist`, `/mnt/nas/mnist`."""
-    format: Literal["tfrecord"] = "tfrecord"
+    format: Literal["tfrecord", "recordioProtobuf"] = "tfrecord"
     """Format of the shards."""
     tfrecord: TfrecordOptions = TfrecordOptions()
     """Options of the format `tfrecord`."""
+    recordio_protobuf: RecordioProtobufOptions = RecordioProtobufOptions()
+    """Options of the format `recordioProtobuf`."""
     shards: Shards = Shards()
     """How many files each split has."""
     file_name: Annotated[str, Field(min_length=1, max_length=200)] | None = None

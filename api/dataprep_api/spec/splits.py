@@ -4,16 +4,26 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from dataprep_api.spec.model import Model, Seed, SplitName, rule, rules
+from dataprep_api.spec.model import Column, Model, Seed, SplitName, rule, rules
 
 SUM_TOLERANCE = 1e-6
+
+_ONE = "set only one of first, count, fraction, values, and since with before"
+_Bound = Annotated[str, Field(min_length=1, max_length=64)]
+_Value = Annotated[str, Field(max_length=256)]
 
 
 class Split(Model):
     """One split and the samples that go into it. A sample goes into the first entry that takes it."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(rule("!(has(self.first) && has(self.fraction))", "set first or fraction, not both")),
+        json_schema_extra=rules(
+            rule(
+                "(has(self.first) ? 1 : 0) + (has(self.count) ? 1 : 0) + (has(self.fraction) ? 1 : 0)"
+                " + (has(self.values) ? 1 : 0) + (has(self.since) || has(self.before) ? 1 : 0) <= 1",
+                _ONE,
+            )
+        ),
     )
 
     name: SplitName
@@ -22,20 +32,44 @@ class Split(Model):
     """Take samples of this subset of the source only."""
     first: Annotated[int, Field(ge=0)] | None = None
     """Take this many samples, the first in the source's order."""
+    count: Annotated[int, Field(ge=0)] | None = None
+    """Take this many samples, chosen at random by `seed`."""
     fraction: Annotated[float, Field(ge=0, le=1)] | None = None
     """Take this fraction, by a seeded hash of each sample's path and row: the same on every store and for any number of workers."""
+    values: Annotated[list[_Value], Field(min_length=1, max_length=256)] | None = None
+    """Take the samples whose value in `column`, written as text, is one of these."""
+    since: _Bound | None = None
+    """Take the samples whose value in `column` is this or later: `"2024-01-01"`, `"2024-01-01T12:00:00+02:00"` (UTC without an offset), or a number when the column has numbers."""
+    before: _Bound | None = None
+    """Take the samples whose value in `column` is earlier than this."""
 
     @model_validator(mode="after")
     def _one_rule(self) -> Self:
-        if self.first is not None and self.fraction is not None:
-            raise ValueError("set first or fraction, not both")
+        if sum((self.first is not None, self.count is not None, self.fraction is not None, self.values is not None, self.by_range)) > 1:
+            raise ValueError(_ONE)
         return self
+
+    @property
+    def by_range(self) -> bool:
+        """Whether the entry takes a range of values."""
+        return self.since is not None or self.before is not None
+
+    @property
+    def by_column(self) -> bool:
+        """Whether the entry takes samples by their value in the column."""
+        return self.values is not None or self.by_range
 
 
 _PEERS = (
     "self.into.filter(b, has(b.fraction) && has(a.subset) == has(b.subset)"
     " && (!has(a.subset) || a.subset == b.subset)).map(b, b.fraction).sum()"
 )
+_FRACTIONS = "self.into.exists(a, has(a.fraction))"
+_BY_COLUMN = "self.into.exists(a, has(a.values) || has(a.since) || has(a.before))"
+_NEEDS_COLUMN = "values, since and before need splits.column"
+_NEEDS_VALUES = "column needs an entry with values, since or before"
+_NEEDS_FRACTION = "groupBy, stratifyBy and exact need entries with a fraction"
+_ONE_WAY = "set only one of groupBy, stratifyBy and exact: a group can't be cut, and stratified splits are exact already"
 
 
 class Splits(Model):
@@ -50,13 +84,31 @@ class Splits(Model):
             ),
             # Not a list of type map: their order counts, and for such lists the API server's == and apply don't see it.
             rule("self.into.all(a, self.into.exists_one(b, b.name == a.name))", "the names of the splits must differ", path=".into"),
+            rule(f"has(self.column) || !{_BY_COLUMN}", _NEEDS_COLUMN),
+            rule(f"!has(self.column) || {_BY_COLUMN}", _NEEDS_VALUES, path=".column"),
+            rule(
+                f"!(has(self.groupBy) || has(self.stratifyBy) || (has(self.exact) && self.exact)) || {_FRACTIONS}",
+                _NEEDS_FRACTION,
+            ),
+            rule(
+                "(has(self.groupBy) ? 1 : 0) + (has(self.stratifyBy) ? 1 : 0) + (has(self.exact) && self.exact ? 1 : 0) <= 1",
+                _ONE_WAY,
+            ),
         ),
     )
 
     seed: Seed = 0
-    """Seed of the hash behind `fraction`."""
+    """Seed of the hash behind `fraction` and `count`."""
+    exact: bool = False
+    """Whether fractions hold to within one record. Without it each sample is drawn for itself, and stays where it is when others are added."""
+    group_by: Column | None = None
+    """Column of the source: samples with the same value are in the same split. For fractions."""
+    stratify_by: Column | None = None
+    """Column of the source with a class: the fractions hold within each class. For fractions."""
+    column: Column | None = None
+    """Column of the source that `values`, `since` and `before` look at."""
     into: Annotated[list[Split], Field(min_length=1, max_length=16)]
-    """The splits, in order."""
+    """The splits, in order. By their value in `column` samples are taken before all else, then the `first`, then `count`; then fractions and entries without a rule share out what is left."""
 
     @model_validator(mode="after")
     def _sums(self) -> Self:
@@ -73,6 +125,27 @@ class Splits(Model):
                 of = f" of subset {subset}" if subset else ""
                 raise ValueError(f"the fractions{of} must sum to 1, got {total:g}")
         return self
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        by_column = any(split.by_column for split in self.into)
+        if by_column and self.column is None:
+            raise ValueError(_NEEDS_COLUMN)
+        if self.column is not None and not by_column:
+            raise ValueError(_NEEDS_VALUES)
+        ways = [self.group_by is not None, self.stratify_by is not None, self.exact]
+        if any(ways) and all(split.fraction is None for split in self.into):
+            raise ValueError(_NEEDS_FRACTION)
+        if sum(ways) > 1:
+            raise ValueError(_ONE_WAY)
+        return self
+
+
+class Deduplicate(Model):
+    """Leaves out records that say the same as an earlier one, before they are divided into splits."""
+
+    columns: Annotated[list[Column], Field(min_length=1, max_length=64)]
+    """Columns of the source that are compared, by a 128-bit digest: text, bytes, numbers or tensors. The first record stays."""
 
 
 class Shuffle(Model):

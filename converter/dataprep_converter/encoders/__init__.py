@@ -1,19 +1,35 @@
 """Encoders: a whole Arrow batch at once into the bytes of one format. One file per format."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from dataprep_api.spec import Output
+from dataprep_converter.compression import Compressor, Plain
 from dataprep_converter.errors import BadSpec
 
 ENCODERS: Final[Mapping[str, str]] = {
     "tfrecord": "dataprep_converter.encoders.tfrecord:TfrecordEncoder",
+    "recordioProtobuf": "dataprep_converter.encoders.recordio:RecordioEncoder",
 }
 """`spec.output.format` → class. Adding a format is one line here and one file."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """In which types a format holds numbers. All names are numpy's."""
+
+    unasked: Mapping[str, str] = field(default_factory=dict)
+    """What is stored in another type than its own when the spec names none."""
+    held: frozenset[str] | None = None
+    """All types that it can hold; None for any."""
+    raw: bool = False
+    """Whether a tensor can be stored as its bytes, which is then the default for small integers."""
+    as_they_are: frozenset[str] = frozenset()
+    """Features that keep their types all the same, because they are no values of the records."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +42,14 @@ class FeatureSpec:
     dtype: str
     """numpy name of the values, or `bytes`."""
     shape: tuple[int, ...]
-    """Shape of a tensor, () of a scalar or a bytes value."""
+    """Shape of a tensor, () of a scalar or a bytes value, (-1,) of lists of any length. A sequence's begins with -1 for its steps."""
     raw: bool = False
-    """A tensor stored as its bytes."""
+    """A tensor stored as its bytes; in a sequence, that of each step."""
     label: bool = False
+    sequence: bool = False
+    """A list of steps, each a value, a vector (a fixed_size_list or tensor) or a list of any length."""
+    record: bool = False
+    """Whole records that are serialised already; such a feature is alone."""
 
 
 class Encoder(Protocol):
@@ -42,6 +62,11 @@ class Encoder(Protocol):
         """File extension without a leading dot: `tfrecords`."""
         ...
 
+    @staticmethod
+    def numbers(output: Output) -> Numbers:
+        """In which types numbers are stored."""
+        ...
+
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
         """The framed records of the batch, one after another, before compression. The buffer is valid until the next call."""
         ...
@@ -49,6 +74,33 @@ class Encoder(Protocol):
     def close(self) -> bytes:
         """What ends the file; often nothing."""
         ...
+
+    @staticmethod
+    def compressor(output: Output) -> Compressor:
+        """What the finished bytes go through; `Plain` for a format that compresses inside, or not at all."""
+        ...
+
+    def companions(self) -> Mapping[str, bytes]:
+        """Small visible files that belong to this shard, by name beside it; known after `close`. Often none."""
+        ...
+
+
+class SingleFile:
+    """What most formats say: the encoder's bytes are the file, it is alone, and numbers keep their types."""
+
+    @staticmethod
+    def numbers(_output: Output) -> Numbers:
+        """In their own."""
+        return Numbers()
+
+    @staticmethod
+    def compressor(_output: Output) -> Compressor:
+        """None."""
+        return Plain()
+
+    def companions(self) -> Mapping[str, bytes]:
+        """None."""
+        return {}
 
 
 def encoder_class(name: str) -> type[Encoder]:
@@ -62,4 +114,4 @@ def encoder_class(name: str) -> type[Encoder]:
 
 def describe(features: Sequence[FeatureSpec]) -> list[dict[str, Any]]:
     """The features for the manifest."""
-    return [{"name": f.name, "kind": f.kind, "dtype": f.dtype, "shape": list(f.shape), "raw": f.raw, "label": f.label} for f in features]
+    return [asdict(feature) | {"shape": list(feature.shape)} for feature in features]

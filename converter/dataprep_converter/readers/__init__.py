@@ -4,10 +4,10 @@ A reader is two things in one class: `discover` lists the source and freezes wha
 from the frozen state, reads any samples of the plan by number.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,28 @@ import pyarrow as pa
 from dataprep_api.spec import Source
 from dataprep_converter.access import Access
 from dataprep_converter.errors import BadSpec
+from dataprep_converter.made_files import MadeFiles
 from dataprep_converter.units import Unit, Units
 
 READERS: Final[Mapping[str, str]] = {
     "idx": "dataprep_converter.readers.idx:IdxReader",
     "images": "dataprep_converter.readers.images:ImagesReader",
+    "annotated_images": "dataprep_converter.readers.annotated_images:AnnotatedImagesReader",
+    "masks": "dataprep_converter.readers.masks:MasksReader",
     "csv": "dataprep_converter.readers.delimited:CsvReader",
+    "csv_sequences": "dataprep_converter.readers.csv_sequences:CsvSequencesReader",
+    "jsonl": "dataprep_converter.readers.jsonl:JsonlReader",
+    "text": "dataprep_converter.readers.text:TextReader",
+    "parquet": "dataprep_converter.readers.parquet:ParquetReader",
+    "arrow": "dataprep_converter.readers.arrow:ArrowReader",
+    "fixed_length": "dataprep_converter.readers.fixed_length:FixedLengthReader",
+    "whole_file": "dataprep_converter.readers.whole_file:WholeFileReader",
+    "tfrecord": "dataprep_converter.readers.tfrecord:TfrecordReader",
+    "numpy": "dataprep_converter.readers.npy:NumpyReader",
+    "libsvm": "dataprep_converter.readers.libsvm:LibsvmReader",
+    "join": "dataprep_converter.readers.join:JoinReader",
+    "sql": "dataprep_converter.readers.sql:SqlReader",
+    "plugin": "dataprep_converter.readers.plugin:PluginReader",
 }
 """Member of `spec.source` → class. Adding a source is one line here and one file."""
 
@@ -36,7 +52,26 @@ class Discovery:
     units: Iterator[Unit]
     """In the order of the samples' numbers. May be consumed once; `state` is complete only after that."""
     state: dict[str, Any] = field(default_factory=dict)
-    """What every worker must know: JSON values. May be filled while `units` is consumed."""
+    """What every worker must know: JSON values. May be filled while `units` is consumed. `ignored` and `warnings` go into the plan."""
+    made: MadeFiles | None = None
+    """Files that the units name, made here for the workers."""
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A sample as it stands in the input, or its beginning."""
+
+    content: bytes
+    size: int
+    """Bytes of the whole."""
+
+    MOST: ClassVar[int] = 64 << 10
+    """Bytes that are kept."""
+
+    @classmethod
+    def of(cls, whole: bytes) -> "Raw":
+        """As much of the sample as is kept."""
+        return cls(content=whole[: cls.MOST], size=len(whole))
 
 
 @dataclass(frozen=True)
@@ -45,6 +80,8 @@ class Bad:
 
     sample: int
     reason: str
+    raw: Raw | None = None
+    """For the quarantine, when the reader has it at hand."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +93,10 @@ class Batch:
     bad: list[Bad]
     bytes_in: int
     """Bytes read from the source for it."""
+    filtered: int = 0
+    """Samples that a step left out on purpose."""
+    added: int = 0
+    """Records beyond one for each sample, by a step that makes several of one."""
 
 
 class Reader(Protocol):
@@ -81,6 +122,15 @@ class Reader(Protocol):
 
     def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """One batch for each array of sample numbers, in that order. Raises InputChanged when a unit's pin has changed."""
+        ...
+
+
+@runtime_checkable
+class ReadsColumns(Protocol):
+    """A reader that can read some columns for less than all of them, for splits that look at values. Others are read whole."""
+
+    def read_columns(self, units: Units, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
+        """Like `read`; the batches need only have these columns and `_sample`."""
         ...
 
 

@@ -16,6 +16,8 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND\xaeB\x60\x82"
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD8)})
+_JPEG_MARKERS = 65_536
+"""Far more than any camera writes before the pixels; each costs a turn of a loop."""
 _TIFF_WIDTH = 256
 _TIFF_HEIGHT = 257
 _TIFF_SIZES = {1: "B", 3: "H", 4: "I", 16: "Q"}
@@ -36,7 +38,7 @@ def parse(data: bytes) -> ImageHeader:
         raise BadSample("the file is empty")
     try:
         header = _parsed(data)
-    except (struct.error, IndexError) as exc:
+    except (struct.error, IndexError, OverflowError) as exc:
         raise BadSample(f"truncated image: the header is not whole in {len(data):,} bytes") from exc
     if header.height <= 0 or header.width <= 0:
         raise BadSample(f"the {header.format} image is {header.width} x {header.height} pixels")
@@ -66,7 +68,7 @@ def _jpeg(data: bytes) -> ImageHeader:
     # Segments: ff marker | uint16 length, itself included | content; big-endian. Fill bytes ff may stand before a marker.
     size: tuple[int, int] | None = None
     at = 2
-    while True:
+    for _ in range(_JPEG_MARKERS):
         if data[at] != 0xFF:
             raise BadSample(f"damaged jpeg: no marker at byte {at}")
         marker = data[at + 1]
@@ -85,6 +87,8 @@ def _jpeg(data: bytes) -> ImageHeader:
             height, width = struct.unpack_from(">HH", data, at + 5)
             size = (height, width)
         at += 2 + length
+    else:
+        raise BadSample(f"damaged jpeg: more than {_JPEG_MARKERS:,} markers before its pixels")
     if size is None:
         raise BadSample("damaged jpeg: it has no frame header")
     # In the pixels, ff is followed by 00 or a restart marker: the end marker is the end, whatever was appended behind it.

@@ -82,12 +82,15 @@ def found(store: Store, uri: str) -> Entry:
 
 def open_pinned(store: Store, uri: str, pin: str) -> Input:
     """The file at `uri`, which is still the one that was planned. Raises InputChanged naming it."""
-    entry = store.stat(uri)
-    if entry is None:
-        raise InputChanged(f"{uri} was planned and is gone.", uri=uri)
-    if entry.pin != pin:
-        raise InputChanged(f"{uri} has changed since it was planned: {pin} then, {entry.pin} now. Plan again.", uri=uri)
-    return store.open(uri)
+    try:
+        source = store.open(uri)
+        now = source.pin or found(store, uri).pin
+    except NotFound as exc:
+        raise InputChanged(f"{uri} was planned and is gone.", uri=uri) from exc
+    if now != pin:
+        source.close()
+        raise InputChanged(f"{uri} has changed since it was planned: {pin} then, {now} now. Plan again.", uri=uri)
+    return source
 
 
 class Forward:

@@ -109,6 +109,15 @@ class Input(Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
+class Opened(Input, Protocol):
+    """What a store opens: also knows which version of the object it reads."""
+
+    @property
+    def pin(self) -> str | None:
+        """The object's pin, see `Entry`; None when this store tells it by `stat` only."""
+        ...
+
+
 class Store(Protocol):
     """A client of one store, made for one process (never shared over a fork)."""
 
@@ -125,7 +134,7 @@ class Store(Protocol):
         """The file at `uri`, or None. A folder is None."""
         ...
 
-    def open(self, uri: str) -> Input:
+    def open(self, uri: str) -> Opened:
         """Raises NotFound."""
         ...
 

@@ -198,6 +198,10 @@ class FileInput:
     def size(self) -> int:
         return self._size
 
+    @property
+    def pin(self) -> str:
+        return _pin(self._size, self._modified_ns)
+
     def read_at(self, offset: int, length: int) -> bytes:
         wanted = max(0, min(length, self._size - offset))
         piece = self._pread(offset, wanted)
@@ -307,11 +311,15 @@ def _entry(uri: str, status: os.stat_result) -> Entry:
     return Entry(
         uri=uri,
         size=status.st_size,
-        pin=f"{status.st_size}-{status.st_mtime_ns}",
+        pin=_pin(status.st_size, status.st_mtime_ns),
         details=Details(
             modified=status.st_mtime, mode=status.st_mode & 0o7777, owner=_user_name(status.st_uid), group=_group_name(status.st_gid)
         ),
     )
+
+
+def _pin(size: int, modified_ns: int) -> str:
+    return f"{size}-{modified_ns}"
 
 
 @cache

@@ -319,6 +319,10 @@ class HdfsInput:
     def size(self) -> int:
         return self._size
 
+    @property
+    def pin(self) -> None:
+        """What is opened doesn't tell its modification time."""
+
     def read_at(self, offset: int, length: int) -> bytes:
         wanted = max(0, min(length, self._size - offset))
         if wanted == 0:

@@ -310,6 +310,10 @@ class OssInput:
     def size(self) -> int:
         return self._entry.size
 
+    @property
+    def pin(self) -> str:
+        return self._entry.pin
+
     def read_at(self, offset: int, length: int) -> bytes:
         wanted = max(0, min(length, self.size - offset))
         if wanted == 0:

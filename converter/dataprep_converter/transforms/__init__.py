@@ -1,8 +1,8 @@
 """Transforms: small named steps, each Batch → Batch, applied in the order of the spec. One file per step."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -13,8 +13,49 @@ from dataprep_converter.readers import Batch
 TRANSFORMS: Final[Mapping[str, str]] = {
     "scale": "dataprep_converter.transforms.scale:ScaleStep",
     "one_hot": "dataprep_converter.transforms.one_hot:OneHotStep",
+    "select": "dataprep_converter.transforms.columns:SelectStep",
+    "drop": "dataprep_converter.transforms.columns:DropStep",
+    "rename": "dataprep_converter.transforms.columns:RenameStep",
+    "filter": "dataprep_converter.transforms.filter:FilterStep",
+    "hash": "dataprep_converter.transforms.hash:HashStep",
+    "tokenize_split": "dataprep_converter.transforms.tokenize_split:TokenizeSplitStep",
+    "vocabulary": "dataprep_converter.transforms.vocabulary:VocabularyStep",
+    "map": "dataprep_converter.transforms.map:MapStep",
+    "decode": "dataprep_converter.transforms.decode:DecodeStep",
+    "resize": "dataprep_converter.transforms.resize:ResizeStep",
+    "crop_or_pad": "dataprep_converter.transforms.crop_or_pad:CropOrPadStep",
+    "standardize": "dataprep_converter.transforms.standardize:StandardizeStep",
+    "cast": "dataprep_converter.transforms.cast:CastStep",
+    "encode": "dataprep_converter.transforms.encode:EncodeStep",
 }
 """Member of an entry of `spec.transforms` → class. Adding a step is one line here and one file."""
+
+
+@runtime_checkable
+class NamesClasses(Protocol):
+    """A step that gives class names to columns, or gives columns with class names other names."""
+
+    def classes(self, by_column: Mapping[str, list[str]]) -> dict[str, list[str]]:
+        """Class names by column after the step, from those before it."""
+        ...
+
+
+@runtime_checkable
+class Learns(Protocol):
+    """A step that must look at one split of the data, while planning, before it can do anything."""
+
+    @property
+    def learns_from(self) -> str | None:
+        """The split's name, "" for the first one that has records; None when there is nothing to learn."""
+        ...
+
+    def learn(self, batches: Iterator[Batch]) -> Any:
+        """What was learned, as JSON values, from the split's batches as they come to this step."""
+        ...
+
+    def take(self, learned: Any) -> None:
+        """Works with this from now on."""
+        ...
 
 
 class Step(Protocol):

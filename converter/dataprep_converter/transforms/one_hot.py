@@ -1,5 +1,7 @@
 """`oneHot`: an integer class as a float32 vector with a single 1."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
@@ -11,12 +13,14 @@ from dataprep_converter.tensors import arrow_type, to_arrow
 
 
 class OneHotStep:
-    """Columns of whole numbers. A class outside the range makes the sample bad; no class stands for the unknown."""
+    """Columns of whole numbers. A class outside the range makes the sample bad; a missing one is bad, or background where there is such a place."""
 
     def __init__(self, transform: Transform, schema: pa.Schema) -> None:
         if transform.one_hot is None:
             raise BadSpec("The transform is no oneHot.")
-        self._classes = transform.one_hot.num_classes
+        self._options = transform.one_hot
+        self._classes = self._options.num_classes
+        self._length = self._classes + self._options.background
         self._columns = find_columns(transform.one_hot.columns, schema, of="The transform oneHot")
         self._schema = schema
         for name in self._columns:
@@ -24,7 +28,7 @@ class OneHotStep:
             field = schema.field(position)
             if not pa.types.is_integer(field.type):
                 raise BadSpec(f"The transform oneHot takes whole numbers, but the column {name!r} is {field.type}.")
-            self._schema = self._schema.set(position, field.with_type(arrow_type("float32", (self._classes,))))
+            self._schema = self._schema.set(position, field.with_type(arrow_type("float32", (self._length,))))
 
     def schema(self) -> pa.Schema:
         """The columns named are vectors of float32."""
@@ -37,12 +41,17 @@ class OneHotStep:
         for name in self._columns:
             values, missing = numbers(records.column(name))
             outside = (values < 0) | (values >= self._classes)
-            faults |= {int(row): f"{name} {values[row]} is outside 0..{self._classes - 1}" for row in np.flatnonzero(outside)}
-            faults |= {int(row): f"{name} has no value" for row in missing}
-            vectors = np.zeros((len(values), self._classes), np.float32)
-            vectors[np.arange(len(values)), np.where(outside, 0, values)] = 1
+            if not self._options.unknown_is_background:
+                faults |= {int(row): f"{name} {values[row]} is outside 0..{self._classes - 1}" for row in np.flatnonzero(outside)}
+            places = np.where(outside, self._length - 1, values)
+            if self._options.background:
+                places[missing] = self._length - 1
+            else:
+                faults |= {int(row): f"{name} has no value" for row in missing}
+            vectors = np.zeros((len(values), self._length), np.float32)
+            vectors[np.arange(len(values)), places] = 1
             position = records.schema.get_field_index(name)
             column = to_arrow(vectors)
             records = records.set_column(position, records.schema.field(position).with_type(column.type), column)
-        done = Batch(records=records, bad=batch.bad, bytes_in=batch.bytes_in)
+        done = replace(batch, records=records)
         return without(done, faults, records.column(SAMPLE)) if faults else done

@@ -1,5 +1,7 @@
 """`scale`: a linear map of one range of values onto another, as float32."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -48,7 +50,7 @@ class ScaleStep:
             field = records.schema.field(position)
             column = to_arrow(scaled)
             records = records.set_column(position, field.with_type(column.type), column)
-        done = Batch(records=records, bad=batch.bad, bytes_in=batch.bytes_in)
+        done = replace(batch, records=records)
         return without(done, faults, records.column(SAMPLE)) if faults else done
 
     def _scaled(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:

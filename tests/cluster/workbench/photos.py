@@ -1,6 +1,7 @@
-"""Real photographs: those that scikit-learn and matplotlib ship, whole and as crops, in one folder a class."""
+"""Real photographs: those that scikit-learn and matplotlib ship, whole and as crops, in one folder a class; with boxes, or with masks."""
 
 import importlib.util
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from PIL import Image
@@ -29,3 +30,43 @@ def write(folder: Path) -> Path:
                 left, top = number * width // 40, number * height // 40
                 photo.crop((left, top, left + width // 2, top + height // 2)).save(target / f"crop-{number:02d}.jpg", quality=80 + number)
     return folder
+
+
+def write_annotated(folder: Path) -> Path:
+    """The same files as Data/{train,val}/<class>/*.jpg, each with one box in Annotations/{train,val}/<class>/*.xml, in the form of ImageNet's."""
+    for number, file in enumerate(sorted(write(folder / "plain").glob("*/*.jpg"))):
+        below = Path("val" if number % 5 == 0 else "train", file.parent.name, file.name)
+        with Image.open(file) as photo:
+            annotation = _voc(below, photo.size, file.parent.name)
+        for tree, name, content in (("Data", below, file.read_bytes()), ("Annotations", below.with_suffix(".xml"), annotation)):
+            target = folder / tree / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+    return folder
+
+
+def write_masked(folder: Path) -> Path:
+    """Twelve crops, and beside each a mask of what is brighter than the middle: <name>.jpg, <name>_mask.png."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in sorted(write(folder.parent / f"{folder.name}-plain").glob("*/crop-0[0-3].jpg")):
+        target = folder / f"{file.parent.name}-{file.name}"
+        target.write_bytes(file.read_bytes())
+        with Image.open(file) as photo:
+            photo.convert("L").point(lambda value: value > 127).save(target.with_name(f"{target.stem}_mask.png"))
+    return folder
+
+
+def _voc(path: Path, size: tuple[int, int], name: str) -> bytes:
+    """A file of one object whose box is the middle half of the image."""
+    root = ET.Element("annotation")
+    ET.SubElement(root, "filename").text = path.name
+    sides = ET.SubElement(root, "size")
+    each = ET.SubElement(root, "object")
+    ET.SubElement(each, "name").text = name
+    box = ET.SubElement(each, "bndbox")
+    for side, pixels, low, high in (("width", size[0], "xmin", "xmax"), ("height", size[1], "ymin", "ymax")):
+        ET.SubElement(sides, side).text = str(pixels)
+        ET.SubElement(box, low).text = str(pixels // 4)
+        ET.SubElement(box, high).text = str(pixels * 3 // 4)
+    whole: bytes = ET.tostring(root)
+    return whole

@@ -3,9 +3,24 @@
 from typing import ClassVar
 
 from dataprep_api.spec.model import OneOf
+from dataprep_api.spec.sources.annotated_images import AnnotatedImagesSource
+from dataprep_api.spec.sources.arrow import ArrowSource
 from dataprep_api.spec.sources.csv import CsvSource
+from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
+from dataprep_api.spec.sources.fixed_length import FixedLengthSource
 from dataprep_api.spec.sources.idx import IdxSource
 from dataprep_api.spec.sources.images import ImagesSource
+from dataprep_api.spec.sources.join import JoinSource
+from dataprep_api.spec.sources.jsonl import JsonlSource
+from dataprep_api.spec.sources.libsvm import LibsvmSource
+from dataprep_api.spec.sources.masks import MasksSource
+from dataprep_api.spec.sources.numpy import NumpySource
+from dataprep_api.spec.sources.parquet import ParquetSource
+from dataprep_api.spec.sources.plugin import PluginSource
+from dataprep_api.spec.sources.sql import SqlSource
+from dataprep_api.spec.sources.text import TextSource
+from dataprep_api.spec.sources.tfrecord import TfrecordSource
+from dataprep_api.spec.sources.whole_file import WholeFileSource
 
 
 class Source(OneOf):
@@ -15,7 +30,22 @@ class Source(OneOf):
 
     idx: IdxSource | None = None
     images: ImagesSource | None = None
+    annotated_images: AnnotatedImagesSource | None = None
+    masks: MasksSource | None = None
     csv: CsvSource | None = None
+    csv_sequences: CsvSequencesSource | None = None
+    jsonl: JsonlSource | None = None
+    text: TextSource | None = None
+    parquet: ParquetSource | None = None
+    arrow: ArrowSource | None = None
+    fixed_length: FixedLengthSource | None = None
+    whole_file: WholeFileSource | None = None
+    tfrecord: TfrecordSource | None = None
+    numpy: NumpySource | None = None
+    libsvm: LibsvmSource | None = None
+    join: JoinSource | None = None
+    sql: SqlSource | None = None
+    plugin: PluginSource | None = None
 
     def inputs(self) -> list[str]:
         """Every URI that the source names: each member lists its own."""

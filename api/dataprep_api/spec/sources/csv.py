@@ -16,6 +16,8 @@ class CsvColumn(Model):
     """Type of the values."""
     default: Annotated[str, Field(max_length=1024)] | None = None
     """Value of an empty cell, written as in the file. Without it an empty cell makes the record bad, but a String is then empty."""
+    required: bool = False
+    """Whether an empty cell without a default makes the record bad in a String column too."""
 
 
 class CsvSource(Model):
@@ -33,6 +35,10 @@ class CsvSource(Model):
     """Whether the first line (after `skipLines`) of every file names the columns."""
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None
     """Names and types in file order. When absent they are inferred once, while planning, and then enforced."""
+    null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
+    """Words that mean the same as an empty cell, in every column: `NA`."""
+    select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
+    """Columns to read, in this order: names, places (`3`, `-1`) and ranges of places (`0..4`). The cells of the others are passed over unseen. Default: all."""
 
     def inputs(self) -> list[str]:
         """Every URI that is read."""

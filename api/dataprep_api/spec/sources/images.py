@@ -1,34 +1,133 @@
-"""`source.images`."""
+"""`source.images`, and what the sources of images share."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from dataprep_api.spec.model import Model, Uri
+from dataprep_api.spec.model import Column, Model, Uri, rule, rules
+
+
+def _each_once(names: list[str]) -> list[str]:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"the class {name!r} is there twice")
+        seen.add(name)
+    return names
+
+
+Extensions = Annotated[list[Annotated[str, Field(pattern=r"^[a-z0-9]{1,8}$", max_length=8)]], Field(min_length=1, max_length=16)]
+IMAGE_EXTENSIONS = ["jpg", "jpeg", "png", "bmp", "gif", "tif", "tiff", "webp"]
+ClassNames = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=256)]], Field(min_length=1, max_length=4096), AfterValidator(_each_once)
+]
+
+_ONE_PLACE = "set exactly one of uris and list"
+_FILE_NAME = "labelFrom: FileName and fileName belong together"
+_LIST = "labelFrom: List and list.labelColumn belong together"
+_CLASSES = "classes need labels that are names (labelFrom is None, or labelType is Number)"
+
+
+class FileNameLabel(Model):
+    """How the file's name, without its folders, holds the class."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(rule("has(self.split) != has(self.pattern)", "set exactly one of split and pattern")),
+    )
+
+    split: Annotated[str, Field(min_length=1, max_length=16)] | None = None
+    """Text between the parts of the name without its extension: `_` makes `cat` and `img1234` of `cat_img1234.jpg`."""
+    index: Annotated[int, Field(ge=-64, le=64)] = 0
+    """With `split`: which part is the class, from 0, or from the end: -1 is the last."""
+    pattern: Annotated[str, Field(min_length=1, max_length=512, pattern=r"\(\?P?<label>")] | None = None
+    """Regular expression (RE2) with a group named `label`, searched in the name with its extension: `^(?P<label>[a-z]+)[0-9]+`."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.split is None) == (self.pattern is None):
+            raise ValueError("set exactly one of split and pattern")
+        return self
+
+
+class ImageList(Model):
+    """A file that lists the images, with or without their classes."""
+
+    uri: Uri
+    """The file, plain or gzip."""
+    format: Literal["Csv", "Jsonl", "Text"] | None = None
+    """`Text` has a path a line. When absent: by the extension (`.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.txt`, `.lst`)."""
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    """Of Csv. Default: a comma, or a tabulator when the file is a `.tsv`."""
+    header: bool = True
+    """Whether the first line of a Csv names its columns."""
+    path_column: Column | None = None
+    """Name or position (from 0) of the column with the paths. Default: the first of a Csv, `path` of a Jsonl."""
+    label_column: Column | None = None
+    """Name or position of the column with the classes, for `labelFrom: List`."""
+    root: Uri | None = None
+    """Folder that the paths are relative to. Default: the folder of the list."""
 
 
 class ImagesSource(Model):
-    """Image files in folders; the parent folder is the class.
+    """Image files. The class is the parent folder, a part of the file's name, or stands in a list.
 
     Columns: `image/encoded` (the file's bytes), `image/format`, `image/height`, `image/width`, `image/class/label` (int64),
     `image/class/text`, and on request `image/filename`.
     """
 
-    uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Folders, in order. A sample's path is taken relative to its folder."""
-    extensions: Annotated[list[Annotated[str, Field(pattern=r"^[a-z0-9]{1,8}$", max_length=8)]], Field(min_length=1, max_length=16)] = [
-        "jpg", "jpeg", "png", "bmp", "gif", "tif", "tiff", "webp",
-    ]  # fmt: skip
-    """File extensions to take, in lower case; case is ignored. Other files are counted as ignored."""
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule("has(self.uris) != has(self.list)", _ONE_PLACE),
+            rule("has(self.fileName) == (has(self.labelFrom) && self.labelFrom == 'FileName')", _FILE_NAME, path=".labelFrom"),
+            rule(
+                "(has(self.list) && has(self.list.labelColumn)) == (has(self.labelFrom) && self.labelFrom == 'List')",
+                _LIST,
+                path=".labelFrom",
+            ),
+            rule(
+                "!has(self.classes) || !((has(self.labelFrom) && self.labelFrom == 'None')"
+                " || (has(self.labelType) && self.labelType == 'Number'))",
+                _CLASSES,
+                path=".classes",
+            ),
+        ),
+    )
+
+    uris: Annotated[list[Uri], Field(min_length=1, max_length=64)] | None = None
+    """Folders, globs or files, in order; within one, by name. A sample's path is taken relative to its folder."""
+    listed: Annotated[ImageList | None, Field(alias="list")] = None
+    """The images that a file lists, in its order, instead of `uris`."""
+    extensions: Extensions = IMAGE_EXTENSIONS
+    """File extensions to take, in lower case; case is ignored. Other files are counted as ignored. A list's images are all taken."""
     recursive: bool = True
     """Whether to look into sub-folders."""
-    label_from: Literal["ParentFolder", "None"] = "ParentFolder"
+    label_from: Literal["ParentFolder", "FileName", "List", "None"] = "ParentFolder"
     """Where the class comes from."""
-    classes: Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Field(min_length=1, max_length=4096)] | None = None
-    """The classes in the order of their numbers. When absent: every folder name found, sorted by its UTF-8 bytes. A file of another class is an error."""
-    subset_from: Literal["FirstFolder", "None"] = "None"
-    """`FirstFolder`: the first folder below the root names the subset (train/cat/1.jpg), for `splits`."""
+    file_name: FileNameLabel | None = None
+    """For `labelFrom: FileName`."""
+    label_type: Literal["Name", "Number"] = "Name"
+    """`Name`: the classes are numbered. `Number`: what stands there is the label, a whole number."""
+    classes: ClassNames | None = None
+    """The classes in the order of their numbers. When absent: every class found, sorted by its UTF-8 bytes. A file of another class is an error."""
+    subset_from: Literal["FirstFolder", "Root", "None"] = "None"
+    """What names the subset, for `splits`: the first folder below the URI (train/cat/1.jpg), or the last part of the URI itself."""
+    check: Literal["Header", "None"] = "Header"
+    """`None` takes any bytes unseen: without the columns `image/format`, `image/height` and `image/width`, and without bad images."""
 
     def inputs(self) -> list[str]:
-        """Every URI that is read."""
-        return list(self.uris)
+        """Every URI that is read; what a list names is not known yet."""
+        if self.listed is not None:
+            return [self.listed.uri, *([self.listed.root] if self.listed.root else [])]
+        return [*(self.uris or [])]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.uris is None) == (self.listed is None):
+            raise ValueError(_ONE_PLACE)
+        if (self.file_name is not None) != (self.label_from == "FileName"):
+            raise ValueError(_FILE_NAME)
+        if (self.listed is not None and self.listed.label_column is not None) != (self.label_from == "List"):
+            raise ValueError(_LIST)
+        if self.classes is not None and (self.label_from == "None" or self.label_type == "Number"):
+            raise ValueError(_CLASSES)
+        return self

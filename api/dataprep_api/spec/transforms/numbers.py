@@ -1,6 +1,6 @@
 """Transforms of numbers."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -33,7 +33,36 @@ class Scale(Model):
 class OneHot(Model):
     """An integer class as a float32 vector with a single 1."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "!has(self.unknownIsBackground) || !self.unknownIsBackground || (has(self.background) && self.background)",
+                "unknownIsBackground needs background: true",
+                path=".unknownIsBackground",
+            )
+        ),
+    )
+
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)]
     """Columns to replace by their vectors."""
     num_classes: Annotated[int, Field(ge=1, le=100_000)]
-    """Length of the vector. A class outside 0 … numClasses-1 makes the record bad."""
+    """Number of classes. A class outside 0 … numClasses-1 makes the record bad."""
+    background: bool = False
+    """Whether the vector has one more place at its end, for a record without a class (a missing value)."""
+    unknown_is_background: bool = False
+    """With background: whether a class outside 0 … numClasses-1 is background too, instead of bad."""
+
+    @model_validator(mode="after")
+    def _has_background(self) -> Self:
+        if self.unknown_is_background and not self.background:
+            raise ValueError("unknownIsBackground needs background: true")
+        return self
+
+
+class Cast(Model):
+    """Numbers in another type. A value that the type can't hold makes the record bad; a float is only rounded to a narrower float."""
+
+    columns: Annotated[list[Column], Field(min_length=1, max_length=64)]
+    """Columns of numbers or of tensors of numbers."""
+    dtype: Literal["int64", "int32", "int16", "int8", "uint8", "float64", "float32", "float16", "bool"]
+    """Type to convert to. Records hold tensors of float16 as bytes."""

@@ -1,0 +1,1 @@
+"""Options of the output formats: one file per format."""

@@ -1,0 +1,16 @@
+"""Options of the format `tfrecord`."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dataprep_api.spec.model import Model
+
+
+class TfrecordOptions(Model):
+    """Options of the format `tfrecord`."""
+
+    compression: Literal["None", "Gzip"] = "None"
+    """`Gzip` compresses each shard as TensorFlow's `compression_type="GZIP"` reads it."""
+    compression_level: Annotated[int, Field(ge=1, le=9)] = 6
+    """Level of gzip."""

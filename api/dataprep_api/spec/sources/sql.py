@@ -1,0 +1,49 @@
+"""`source.sql`."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dataprep_api.spec.model import Column, Model
+
+SQLITE = "sqlite:///"
+
+
+class SqlPartitions(Model):
+    """How the rows are divided, so that several workers read at the same time."""
+
+    column: Column
+    """A column of whole numbers of the query's result. Its range is cut into parts of equal width."""
+    count: Annotated[int, Field(ge=1, le=1000)]
+    """Parts. Each is fetched as a whole and must fit into `$TMPDIR`."""
+
+
+class SqlSource(Model):
+    """The rows of a query. Columns: those of its result."""
+
+    url: Annotated[str, Field(max_length=1024, pattern=r"^(sqlite:///[^?]+|postgres(ql)?://([^:@/]*@)?[^@]*)$")]
+    """`postgresql://user@host:5432/database?sslmode=require`, or `sqlite:///` and the path of a file. Never with a password: that comes from a Secret."""
+    query: Annotated[str, Field(min_length=1, max_length=16_384)]
+    """A SELECT, which stands as a table in the statements that are run."""
+    order_by: Annotated[list[Column], Field(min_length=1, max_length=16)]
+    """Columns of the result that together are different in every row: they decide the order."""
+    partition_by: SqlPartitions | None = None
+    """Default: one part."""
+    defaults: (
+        Annotated[dict[Annotated[str, Field(max_length=256)], Annotated[str, Field(max_length=1024)]], Field(max_length=1024)] | None
+    ) = None
+    """Value of a NULL, by column: the text of a string, else JSON (`0`, `true`). Without it a NULL makes its record bad."""
+    pin: Literal["Content", "Count"] = "Content"
+    """How a change of the data is noticed. `Content`: the plan reads all rows and keeps a digest of each part. `Count`: it keeps their number only, which is faster, and a row that was updated is not noticed."""
+
+    @model_validator(mode="after")
+    def _is_one_select(self) -> Self:
+        if ";" in self.query.rstrip().rstrip(";"):
+            raise ValueError(
+                "source.sql.query holds a semicolon; give one SELECT (a semicolon in a text can be written as chr(59), or char(59))"
+            )
+        return self
+
+    def inputs(self) -> list[str]:
+        """The file of a database that is a file; a server has no URI that a store could reach."""
+        return [self.url.removeprefix(SQLITE)] if self.url.startswith(SQLITE) else []

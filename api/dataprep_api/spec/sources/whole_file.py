@@ -1,0 +1,25 @@
+"""`source.wholeFile`."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from dataprep_api.spec.model import Model, Uri
+
+
+class WholeFileSource(Model):
+    """Files of any kind; one file is one record.
+
+    Columns: `content` (the file's bytes), and on request `path` (below the folder) and `size` (int64).
+    """
+
+    uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
+    """Files, folders (every file below whose name doesn't begin with `_` or `.`) or globs, in order; within one, by name."""
+    extensions: (
+        Annotated[list[Annotated[str, Field(pattern=r"^[a-z0-9]{1,16}$", max_length=16)]], Field(min_length=1, max_length=64)] | None
+    ) = None
+    """File extensions to take, in lower case; case is ignored. Other files are counted as ignored. When absent, all files."""
+
+    def inputs(self) -> list[str]:
+        """Every URI that is read."""
+        return list(self.uris)

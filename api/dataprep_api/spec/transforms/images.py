@@ -1,0 +1,135 @@
+"""Transforms of images."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from dataprep_api.spec.model import Column, Model, rule, rules
+
+Pixels = Annotated[int, Field(ge=1, le=65_500)]
+"""Pixels of one side."""
+MOST_PIXELS = 178_956_970
+"""Of one image: twice the limit from which Pillow warns, and its own last word."""
+
+
+class Decode(Model):
+    """Image files to pixels: uint8[height, width, channels]. JPEG, PNG, BMP, GIF (the first frame), WebP and TIFF.
+
+    The column `image/encoded` becomes `image`, and any other keeps its name. `image/height` and `image/width` are kept true, `image/format` goes.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "!has(self.paletteIndexes) || !self.paletteIndexes || (has(self.channels) && self.channels == 1)",
+                "paletteIndexes needs channels: 1",
+                path=".paletteIndexes",
+            ),
+        ),
+    )
+
+    column: Column = "image/encoded"
+    """Column of the files' bytes."""
+    channels: Literal[1, 3, 4] = 3
+    """1: grey. 3: red, green, blue; an alpha channel is dropped. 4: with alpha, 255 where a file has none."""
+    apply_orientation: bool = True
+    """Whether an image is turned as its EXIF orientation says. TensorFlow doesn't; nor are the boxes of annotations turned."""
+    palette_indexes: bool = False
+    """Whether an image with a palette gives its indexes instead of its colours: for masks whose indexes are classes."""
+    max_pixels: Annotated[int, Field(ge=1, le=MOST_PIXELS)] = 89_478_485
+    """An image with more pixels (height times width) is a bad record. The header is asked before anything is decoded."""
+
+    @model_validator(mode="after")
+    def _one_channel_of_indexes(self) -> Self:
+        if self.palette_indexes and self.channels != 1:
+            raise ValueError(f"paletteIndexes needs channels: 1, got {self.channels}")
+        return self
+
+
+class Resize(Model):
+    """Another size: `height` and `width`, or `shortestSide`. Shrinking averages over all pixels (antialiasing)."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "has(self.shortestSide) ? !has(self.height) && !has(self.width) : has(self.height) && has(self.width)",
+                "set either height and width, or shortestSide",
+            ),
+        ),
+    )
+
+    column: Column = "image"
+    """Column of images."""
+    height: Pixels | None = None
+    """Exact height; with `width`, and whatever the image's proportions were."""
+    width: Pixels | None = None
+    """Exact width."""
+    shortest_side: Pixels | None = None
+    """Length of the shorter side. The longer one follows in proportion, rounded down."""
+    method: Literal["Bilinear", "Bicubic", "Area", "Nearest"] = "Bilinear"
+    """`Bilinear` and `Bicubic` as in Pillow and as TensorFlow with `antialias=True`; `Area`: mean of the area covered, as TensorFlow's; `Nearest`: for masks."""
+    fast: bool = False
+    """Whether a JPEG that is more than twice as large is decoded at 1/2, 1/4 or 1/8 first. Much faster for large photographs; the pixels differ a little."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        exact = (self.height is not None, self.width is not None)
+        if exact != ((False, False) if self.shortest_side is not None else (True, True)):
+            raise ValueError("set either height and width, or shortestSide")
+        return self
+
+
+class CropOrPad(Model):
+    """The middle of an image, or zeros around it, as `tf.image.resize_with_crop_or_pad`: an odd pixel more goes to the bottom and to the right."""
+
+    column: Column = "image"
+    """Column of images."""
+    height: Pixels
+    width: Pixels
+
+
+Numbers = Annotated[list[float], Field(min_length=1, max_length=64)]
+
+
+class Standardize(Model):
+    """Mean 0 and deviation 1: of each image by itself, as `tf.image.per_image_standardization`, or by a given mean and deviation.
+
+    Of itself: (x - mean) / max(deviation, 1/√N) over the N numbers of the image; an image of one colour becomes zeros.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule("has(self.mean) == has(self.deviation)", "mean and deviation go together"),
+            rule("!has(self.deviation) || self.deviation.all(d, d > 0.0)", "deviations must be above 0", path=".deviation"),
+        ),
+    )
+
+    column: Column = "image"
+    """Column of tensors."""
+    mean: Numbers | None = None
+    """Subtracted: one number, or one for each channel, on the scale of the values as they come (0 … 255 right after `decode`)."""
+    deviation: Numbers | None = None
+    """Divided by: one number, or one for each channel."""
+    dtype: Literal["float32", "float16"] = "float32"
+    """Type of the results. They are computed in wider numbers and rounded once."""
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.mean is None) != (self.deviation is None):
+            raise ValueError("mean and deviation go together")
+        if any(not each > 0 for each in self.deviation or []):
+            raise ValueError(f"deviations must be above 0, got {self.deviation}")
+        return self
+
+
+class Encode(Model):
+    """Pixels to image files. The column `image` becomes `image/encoded`, and `image/format`, `image/height` and `image/width` are set."""
+
+    column: Column = "image"
+    """Column of images (uint8)."""
+    format: Literal["Jpeg", "Png"] = "Jpeg"
+    """`Png` keeps the pixels as they are."""
+    quality: Annotated[int, Field(ge=1, le=100)] = 95
+    """Quality of a JPEG."""
+    subsampling: Literal["444", "422", "420"] = "420"
+    """Resolution of a JPEG's colours: `444` full, `420` half in both directions."""

@@ -1,0 +1,18 @@
+"""Names of files within archives: `<archive>!/<path>`, where the archive's name ends with .zip, .tar, .tar.gz or .tgz."""
+
+import re
+from typing import Final
+
+_WITHIN: Final = re.compile(r"(.*?\.(?:zip|tar|tar\.gz|tgz))!(?:/(.*))?", re.DOTALL | re.IGNORECASE)
+
+
+def divided(uri: str) -> tuple[str, str] | None:
+    """(archive, path within it) of a URI that names something within an archive, else None."""
+    found = _WITHIN.fullmatch(uri)
+    return (found[1], found[2] or "") if found is not None else None
+
+
+def archive_of(uri: str) -> str:
+    """The archive that `uri` names something within, else `uri` itself."""
+    found = divided(uri)
+    return found[0] if found is not None else uri

@@ -1,0 +1,41 @@
+"""Codes: the split of each sample where it can't be derived: one byte a sample, zstd-compressed (`splits.parquet`).
+
+A row group is a block of HASH_BLOCK samples, so that a worker decompresses only the blocks that its shards touch.
+"""
+
+import io
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_COLUMN: Final = "code"
+_SCHEMA: pa.Schema = pa.schema([(_COLUMN, pa.uint8())])
+_parquet: Any = pq  # the stubs don't know the methods of a ParquetFile
+
+Array = npt.NDArray[np.uint8]
+
+
+class Codes:
+    """0 for a sample in no split, else the number of its split plus one."""
+
+    def __init__(self, stored: bytes) -> None:
+        self._file = _parquet.ParquetFile(pa.BufferReader(stored))
+
+    def block(self, number: int) -> Array:
+        """The codes of one block of samples."""
+        # Not on Arrow's own threads: a worker that ends while one of them still lets go of the bytes dies with it.
+        found: Array = self._file.read_row_group(number, use_threads=False).column(_COLUMN).to_numpy()
+        return found
+
+
+def stored(blocks: Iterable[Array]) -> bytes:
+    """The file for blocks of HASH_BLOCK codes, the last one shorter."""
+    buffer = io.BytesIO()
+    with _parquet.ParquetWriter(buffer, _SCHEMA, compression="zstd", write_statistics=False) as writer:
+        for block in blocks:
+            writer.write_table(pa.table([pa.array(block)], schema=_SCHEMA), row_group_size=max(1, len(block)))
+    return buffer.getvalue()

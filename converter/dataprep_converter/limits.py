@@ -1,0 +1,50 @@
+"""What this process may use: memory and processors, by its control groups (version 1 or 2) or else the machine."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+_GROUPS: Final = Path("/sys/fs/cgroup")
+_MEMBERSHIP: Final = Path("/proc/self/cgroup")
+
+
+def memory_bytes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
+    """The smallest limit of the groups that this process is in, and never more than the machine's memory."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for folder in _folders("memory", groups, membership):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            words = _words(folder / name)
+            if words and words[0].isdigit():
+                limits.append(int(words[0]))
+    return min(limits)
+
+
+def processors(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
+    """Whole processors, at least one."""
+    limits = [float(len(os.sched_getaffinity(0)))]
+    for folder in _folders("cpu", groups, membership):
+        words = _words(folder / "cpu.max") or _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
+        if len(words) == 2 and words[0].isdigit():
+            limits.append(int(words[0]) / int(words[1]))
+    return max(1, int(min(limits)))
+
+
+def _folders(controller: str, groups: Path, membership: Path) -> list[Path]:
+    """Those of this process's groups, each with all above it. In a container, a path of version 1 is the host's, and only the top is there."""
+    found: list[Path] = []
+    for line in membership.read_text().splitlines() if membership.is_file() else []:
+        number, controllers, path = line.split(":", 2)
+        if number != "0" and controller not in controllers.split(","):
+            continue
+        # Version 2 has one tree, version 1 one for each controller, under its own name or those of all that share it.
+        for top in [groups] if number == "0" else [groups / controller, groups / controllers]:
+            parts = [part for part in path.split("/") if part]
+            found += [top.joinpath(*parts[:count]) for count in range(len(parts) + 1)]
+    return found
+
+
+def _words(file: Path) -> list[str]:
+    try:
+        return file.read_text().split()
+    except OSError:
+        return []

@@ -1,0 +1,63 @@
+"""Ranking: which hash bounds the samples of given ranks, class by class, without sorting them all.
+
+Two passes over the hashes: the first counts them by their leading bits, the second keeps only those that share their leading bits
+with a wanted one. So memory depends on the number of classes and bounds, hardly on that of the samples.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+HASH_BITS: Final = 63
+"""One bit less than a hash has, so that a bound above all hashes is a 64-bit number."""
+
+_CELLS = 1 << 20
+_MOST_BINS = 1 << 16
+_FEWEST_BINS = 64
+
+Hashes = npt.NDArray[np.uint64]
+Classes = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int64]
+
+
+def bounds(
+    blocks: Callable[[], Iterable[tuple[Hashes, Classes]]],
+    *,
+    classes: int,
+    ranks: Callable[[Counts], npt.NDArray[np.int64]],
+) -> tuple[Hashes, Counts]:
+    """(bounds, samples of each class). `bounds[c, j]` is above exactly `ranks(counts)[c, j]` hashes of class c.
+
+    `blocks` gives the samples' hashes (HASH_BITS bits) and classes (0 … classes-1), twice the same. `ranks` says how many samples of each
+    class shall lie below each bound, from the number that the class has. Equal hashes fall on one side together.
+    """
+    bins = max(_FEWEST_BINS, min(_MOST_BINS, 1 << (_CELLS // max(1, classes)).bit_length() - 1))
+    shift = np.uint64(HASH_BITS - (bins - 1).bit_length())
+    histogram = np.zeros(classes * bins, np.int64)
+    for hashed, kinds in blocks():
+        histogram += np.bincount(kinds * bins + (hashed >> shift).astype(np.int64), minlength=len(histogram))
+    by_class = histogram.reshape(classes, bins)
+    counts = by_class.sum(axis=1)
+    wanted = ranks(counts)
+    found_bounds = np.full(wanted.shape, np.uint64(1) << np.uint64(HASH_BITS), np.uint64)
+
+    upto = np.cumsum(by_class, axis=1)
+    open_ends = np.argwhere(wanted < counts[:, None])
+    cell_of = {(int(c), int(j)): int(c) * bins + int(np.searchsorted(upto[c], wanted[c, j], side="right")) for c, j in open_ends}
+    is_target = np.zeros(classes * bins, np.bool_)
+    is_target[list(cell_of.values())] = True
+    kept: list[tuple[npt.NDArray[np.int64], Hashes]] = []
+    for hashed, kinds in blocks() if cell_of else ():
+        cells = kinds * bins + (hashed >> shift).astype(np.int64)
+        inside = is_target[cells]
+        kept.append((cells[inside], hashed[inside]))
+    if kept:
+        cells, hashed = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+        order = np.lexsort((hashed, cells))
+        cells, hashed = cells[order], hashed[order]
+        for (c, j), cell in cell_of.items():
+            before = int(upto[c, cell % bins]) - int(by_class[c, cell % bins])
+            found_bounds[c, j] = hashed[int(np.searchsorted(cells, cell)) + int(wanted[c, j]) - before]
+    return found_bounds, counts

@@ -1,0 +1,261 @@
+"""Readers whose units are decoded whole: they say how one unit becomes a `Block`, and are read in any order by what is here.
+
+In order, each unit is decoded once and its rows are slices. In any other order, the units decoded last are kept within a bound, and rows
+are taken from them. Files stay open the same way, and each is pinned.
+"""
+
+import itertools
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter import limits
+from dataprep_converter.access import Access, Input
+from dataprep_converter.errors import InputChanged
+from dataprep_converter.readers import SAMPLE, Bad, Batch, Raw, gathering
+from dataprep_converter.readers.inputs import open_pinned
+from dataprep_converter.tensors import to_arrow
+from dataprep_converter.units import Unit, Units
+
+KEPT_BYTES: Final = 64 << 20
+"""Decoded blocks that are kept for any order, in bytes; the latest one is kept whatever its size."""
+KEPT_BLOCKS: Final = 64
+KEPT_FILES: Final = 16
+
+_SHARE_OF_MEMORY = 8
+_PROBED_ROWS = 1024
+
+_arrow: Any = pa  # the stubs don't know all functions
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some consecutive rows of a unit, decoded."""
+
+    records: pa.RecordBatch
+    """The good rows, in order: columns of the reader's `schema()`."""
+    places: npt.NDArray[np.int64]
+    """For each row of the block its place among the good ones, or -1."""
+    reasons: Mapping[int, str]
+    """Why a row is bad, by its number within the block."""
+    raws: Mapping[int, Raw] = field(default_factory=dict)
+    """Bad rows as they stand in the input, where that is known."""
+    held: int = 0
+    """Bytes that are kept in memory because of it, beside its columns'."""
+
+    @classmethod
+    def of(cls, records: pa.RecordBatch, reasons: Mapping[int, str] | None = None, *, missing: Collection[int] = ()) -> "Block":
+        """The block whose rows are `records` and, between them, those `missing`; the rows in `reasons` are bad, `missing` ones among them."""
+        if not reasons:
+            return cls(records, np.arange(records.num_rows, dtype=np.int64), {})
+        is_good = np.ones(records.num_rows + len(missing), np.bool_)
+        is_read = is_good.copy()
+        is_good[list(reasons)] = False
+        is_read[list(missing)] = False
+        good = records if np.array_equal(is_good, is_read) else records.filter(to_arrow(is_good[is_read]))
+        return cls(good, np.where(is_good, np.cumsum(is_good) - 1, -1), dict(reasons))
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+class BlockReader:
+    """A `Reader` but for `discover`. A subclass gives `schema` and `load`; one whose units are too large to decode whole, `parts`."""
+
+    default_label: ClassVar[str] = "label"
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._count = Count()
+        self._files: Kept[str, Input] = Kept(KEPT_FILES)
+        self._blocks: Kept[tuple[str, int, int], Block] = Kept(KEPT_BLOCKS, KEPT_BYTES, lambda block: block.records.nbytes + block.held)
+
+    def schema(self) -> pa.Schema:
+        """The columns of every block."""
+        raise NotImplementedError
+
+    def load(self, unit: Unit, source: Input) -> Block:
+        """The whole unit, from its pinned file: as many rows as it has records. What is read is counted by `source`."""
+        raise NotImplementedError
+
+    def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:  # noqa: ARG002 - for those who override it
+        """(number of its first row within the unit, block) of blocks that together hold `rows` of the unit, each row once.
+
+        By default a single one from `load`, which is kept. `kept` does so for others.
+        """
+        yield 0, self.kept(unit, unit.offset, unit.row, lambda: self._whole(unit, source))
+
+    def kept(self, unit: Unit, offset: int, row: int, load: Callable[[], Block]) -> Block:
+        """The block of the unit's file at this place: `offset` and `row` tell the blocks of a file apart."""
+        return self._blocks.get((unit.uri, offset, row), load)
+
+    def classes(self) -> dict[str, list[str]]:
+        """None."""
+        return {}
+
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+        """In order, each unit is decoded once; the last ones are kept for any other order, and for one that is too scattered batches are gathered."""
+        first = next(samples, None)
+        if first is None:
+            return
+        samples = itertools.chain([first], samples)
+        row_bytes = self._row_bytes(units, first) if np.any(np.diff(first) < 0) else 0
+        if row_bytes * units.samples <= KEPT_BYTES:
+            for wanted in samples:
+                yield self._batch(units, wanted)
+            return
+        held = min(gathering.MOST_BYTES, limits.memory_bytes() // _SHARE_OF_MEMORY)
+        for window in gathering.windows(samples, rows=max(1, held // row_bytes)):
+            yield from gathering.gathered(lambda wanted: self._batch(units, wanted), window)
+
+    def _row_bytes(self, units: Units, wanted: npt.NDArray[np.int64]) -> int:
+        """About how many bytes a decoded row has, from a unit that is wanted anyway."""
+        index, within = units.locate(wanted[:1])
+        first = int(wanted[0] - within[0])
+        records = self._batch(units, np.arange(first, first + min(_PROBED_ROWS, units.unit(int(index[0])).records))).records
+        return max(1, records.nbytes // max(1, records.num_rows))
+
+    def _batch(self, units: Units, wanted: npt.NDArray[np.int64]) -> Batch:
+        index, rows = units.locate(wanted)
+        pieces: list[pa.RecordBatch] = []
+        order: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
+        bad: dict[int, Bad] = {}
+        for here in _grouped(index):
+            unit = units.unit(int(index[here[0]]))
+            for first, block in self.parts(unit, self._file(unit), rows[here]):
+                within = rows[here] - first
+                inside = (within >= 0) & (within < len(block))
+                asked, within = here[inside], within[inside]
+                places = block.places[within]
+                is_good = places >= 0
+                pieces.append(_rows_of(block.records, places[is_good]))
+                order.append(asked[is_good])
+                for at, row in zip(asked[~is_good].tolist(), within[~is_good].tolist(), strict=True):
+                    bad[at] = Bad(int(wanted[at]), block.reasons[row], block.raws.get(row))
+        asked = np.concatenate(order)
+        records = _in_order(pieces, asked, self.schema())
+        columns: list[Any] = [*records.columns, to_arrow(wanted[np.sort(asked)])]
+        found = pa.RecordBatch.from_arrays(columns, schema=self.schema().append(pa.field(SAMPLE, pa.int64())))
+        return Batch(records=found, bad=[bad[at] for at in sorted(bad)], bytes_in=self._count.taken())
+
+    def _whole(self, unit: Unit, source: Input) -> Block:
+        block = self.load(unit, source)
+        if len(block) != unit.records:
+            raise InputChanged(
+                f"{unit.uri}: {unit.records:,} records were planned from record {unit.row} on, got {len(block):,}.", uri=unit.uri
+            )
+        return block
+
+    def _file(self, unit: Unit) -> Input:
+        return self._files.get(unit.uri, lambda: Counted(open_pinned(self._access.store(unit.uri), unit.uri, unit.pin), self._count))
+
+
+def _grouped(index: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    """The places of each distinct number, by number."""
+    if not len(index):
+        return []
+    order = np.argsort(index, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(index[order])) + 1)
+
+
+def _rows_of(records: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    if len(places) and np.all(np.diff(places) == 1):
+        return records.slice(int(places[0]), len(places))
+    return records.take(to_arrow(places))
+
+
+def _in_order(pieces: Sequence[pa.RecordBatch], order: npt.NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of the pieces as `order` numbers them."""
+    if not pieces:
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    whole: pa.RecordBatch = pieces[0] if len(pieces) == 1 else _arrow.concat_batches(pieces)
+    if np.all(np.diff(order) > 0):
+        return whole
+    return whole.take(to_arrow(np.argsort(order)))
+
+
+class Kept(Generic[K, V]):
+    """The values that were used last: at most so many, and not more than one beyond a bound of their weight."""
+
+    def __init__(self, most: int, most_weight: int = 0, weigh: Callable[[V], int] = lambda _: 0) -> None:
+        self._most = most
+        self._most_weight = most_weight
+        self._weigh = weigh
+        self._weight = 0
+        self._values: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """The value of `key`, made when it isn't there."""
+        if key not in self._values:
+            value = make()
+            self._weight += self._weigh(value)
+            self._values[key] = value
+            while len(self._values) > self._most or (self._weight > self._most_weight and len(self._values) > 1):
+                self._weight -= self._weigh(self._values.popitem(last=False)[1])
+        self._values.move_to_end(key)
+        return self._values[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+
+class Count:
+    """Bytes read from the store since they were last asked for."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def add(self, size: int) -> None:
+        """So much was read."""
+        self._bytes += size
+
+    def taken(self) -> int:
+        """The bytes, which are then counted from 0 again."""
+        taken, self._bytes = self._bytes, 0
+        return taken
+
+
+class Counted:
+    """An Input whose bytes are counted, and which is closed with this object: a reader has no end of its own."""
+
+    def __init__(self, source: Input, count: Count) -> None:
+        self._source = source
+        self._count = count
+        weakref.finalize(self, source.close)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the object."""
+        return self._source.size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, fewer only at the end."""
+        data = self._source.read_at(offset, length)
+        self._count.add(len(data))
+        return data
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The bytes from `offset` in order."""
+        for piece in self._source.stream(offset, length):
+            self._count.add(len(piece))
+            yield piece
+
+    def close(self) -> None:
+        """Ends reading."""
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

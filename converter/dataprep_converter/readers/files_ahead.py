@@ -1,0 +1,183 @@
+"""Samples that are whole files, one unit each: a few threads read them ahead of the batch that is being made, in order, within a bound of
+bytes. What the bytes mean is the readers' own business.
+"""
+
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.access import Access, Store
+from dataprep_converter.errors import BadSample, InputChanged
+from dataprep_converter.readers import SAMPLE, Bad, Batch, Raw
+from dataprep_converter.readers.inputs import open_pinned
+from dataprep_converter.tensors import Array, binary
+from dataprep_converter.units import Units
+
+_THREADS = 8
+_FILES_AHEAD = 64
+_BYTES_AHEAD = 32 << 20
+_FILES_OF_A_TASK = 8
+_BYTES_OF_A_TASK = 1 << 20
+_COLUMNS = ("root", "path", "uri", "size", "pin", "extra")
+
+Row: TypeAlias = Mapping[str, Any]
+"""A unit's `root`, `path`, `uri`, `size`, `pin` and `extra`."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file as it was planned."""
+
+    uri: str
+    size: int
+    pin: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """One sample to read."""
+
+    sample: int
+    row: Row
+    files: Sequence[tuple[Store, File]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read(Generic[T]):
+    """One sample read: either what it is or a reason why it is bad."""
+
+    sample: int
+    size: int
+    found: T | None
+    reason: str = ""
+    raw: Raw | None = None
+
+
+class FilesReader(Generic[T]):
+    """A reader of such samples. A subclass says which files a sample has, what they are, and what columns they make."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def schema(self) -> pa.Schema:
+        """Columns of the batches, see `Reader`."""
+        raise NotImplementedError
+
+    def files(self, row: Row) -> Sequence[File]:
+        """The files of a unit: its own, unless there are others."""
+        return [File(row["uri"], row["size"], row["pin"])]
+
+    def examine(self, row: Row, contents: Sequence[bytes]) -> T:
+        """What the contents of the files are. Raises BadSample. Called in a thread."""
+        raise NotImplementedError
+
+    def columns(self, found: Sequence[T]) -> dict[str, Array]:
+        """The columns of `schema()` and perhaps more."""
+        raise NotImplementedError
+
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+        """Any order costs the same: every sample is files of its own."""
+        lengths: deque[int] = deque()
+        ahead = self._read_ahead(self._tasks(units, samples, lengths))
+        try:
+            while True:
+                # Asking for a sample pulls its batch's sample numbers, so that the length is known afterwards.
+                first = next(ahead, None)
+                while lengths and lengths[0] == 0:
+                    lengths.popleft()
+                    yield self._batch([])
+                if first is None:
+                    return
+                yield self._batch([first, *islice(ahead, lengths.popleft() - 1)])
+        finally:
+            ahead.close()
+
+    def _tasks(self, units: Units, samples: Iterator[npt.NDArray[np.int64]], lengths: deque[int]) -> Iterator[list[_Wanted]]:
+        """Some samples to read one after another. `lengths` gets the number of samples of each array."""
+        for wanted in samples:
+            lengths.append(len(wanted))
+            task: list[_Wanted] = []
+            for each in self._wanted(units, wanted):
+                task.append(each)
+                if len(task) == _FILES_OF_A_TASK or _size(task) >= _BYTES_OF_A_TASK:
+                    yield task
+                    task = []
+            if task:
+                yield task
+
+    def _wanted(self, units: Units, samples: npt.NDArray[np.int64]) -> Iterator[_Wanted]:
+        index, _ = units.locate(samples)
+        rows = units.table.select(_COLUMNS).take(pa.array(index.tolist(), pa.int64())).to_pylist()
+        for sample, row in zip(samples.tolist(), rows, strict=True):
+            # Here and not in the threads: the first look-up of a store makes its client.
+            yield _Wanted(sample, row, [(self._access.store(file.uri), file) for file in self.files(row)])
+
+    def _read_ahead(self, tasks: Iterator[list[_Wanted]]) -> Generator[_Read[T], None, None]:
+        """The samples of the tasks in order; at most _FILES_AHEAD samples and about _BYTES_AHEAD bytes early."""
+        waiting: deque[tuple[Future[list[_Read[T]]], int]] = deque()
+        ahead = 0
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="files") as threads:
+            try:
+                for task in tasks:
+                    size = _size(task)
+                    waiting.append((threads.submit(self._read_task, task), size))
+                    ahead += size
+                    while waiting and (ahead > _BYTES_AHEAD or len(waiting) * _FILES_OF_A_TASK > _FILES_AHEAD):
+                        done, size = waiting.popleft()
+                        ahead -= size
+                        yield from done.result()
+                while waiting:
+                    yield from waiting.popleft()[0].result()
+            finally:
+                for unread, _ in waiting:
+                    unread.cancel()
+
+    def _read_task(self, task: Sequence[_Wanted]) -> list[_Read[T]]:
+        return [self._one(wanted) for wanted in task]
+
+    def _one(self, wanted: _Wanted) -> _Read[T]:
+        contents = [whole(store, file) for store, file in wanted.files]
+        size = sum(map(len, contents))
+        try:
+            return _Read(wanted.sample, size, self.examine(wanted.row, contents))
+        except BadSample as exc:
+            return _Read(wanted.sample, size, None, str(exc), Raw.of(contents[0]) if contents else None)
+
+    def _batch(self, read: Sequence[_Read[T]]) -> Batch:
+        good = [(each.sample, each.found) for each in read if each.found is not None]
+        columns = self.columns([found for _, found in good])
+        columns[SAMPLE] = pa.array([sample for sample, _ in good], pa.int64())
+        schema = self.schema().append(pa.field(SAMPLE, pa.int64()))
+        return Batch(
+            records=pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema),
+            bad=[Bad(each.sample, each.reason, each.raw) for each in read if each.found is None],
+            bytes_in=sum(each.size for each in read),
+        )
+
+
+def whole(store: Store, file: File) -> bytes:
+    """All bytes of a file. Raises InputChanged when it is not the one that was planned."""
+    with open_pinned(store, file.uri, file.pin) as source:
+        content = source.read_at(0, file.size)
+    if len(content) != file.size:
+        raise InputChanged(f"{file.uri} had {file.size:,} bytes when it was planned, and now {len(content):,}.", uri=file.uri)
+    return content
+
+
+def binaries(contents: Sequence[bytes]) -> Array:
+    """A large_binary column: much faster than Arrow's own way from Python objects when they are large."""
+    lengths = np.fromiter(map(len, contents), np.int64, len(contents))
+    return binary(np.frombuffer(b"".join(contents), np.uint8), np.concatenate(([0], np.cumsum(lengths))))
+
+
+def _size(task: Sequence[_Wanted]) -> int:
+    return sum(file.size for wanted in task for _, file in wanted.files)

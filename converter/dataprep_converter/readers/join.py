@@ -1,0 +1,360 @@
+"""`join`: tables that belong together by key.
+
+Planning reads every table once through its own reader, joins them out of core (`joining.py`) and writes the records, in the order of their
+keys, to Arrow files that are stored beside the plan. Working reads these: a unit is one record batch of a few MiB, pinned by its content. A
+row of a table that can't be read is a unit of its own, so that it is judged, counted and named like a bad record of any other source.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.join import JoinSource, JoinTable
+from dataprep_converter.access import Access, Input
+from dataprep_converter.errors import BadData, BadSpec, InputChanged
+from dataprep_converter.features import NOT_BY_DEFAULT, SEQUENCE, find_columns
+from dataprep_converter.made_files import MadeFiles
+from dataprep_converter.readers import SAMPLE, Discovery, Reader, reader_class
+from dataprep_converter.readers.blocks import Block, BlockReader, Counted
+from dataprep_converter.readers.joining import Columns, Count, Join
+from dataprep_converter.units import Unit, Units
+
+UNIT_BYTES: Final = 4 << 20
+UNIT_RECORDS: Final = 8192
+_FILE_BYTES: Final = 1 << 30
+_READ_RECORDS: Final = 4096
+_MOST_BAD: Final = 100_000
+"""Bad rows of the tables, each of which is a unit."""
+_SHOWN: Final = 64
+
+_arrow: Any = pa  # the stubs don't know all functions
+
+
+class JoinReader(BlockReader):
+    """See the module."""
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Makes the join. Raises BadData naming key, table and rows for a key that is doubled or missing where it may not be."""
+        state: dict[str, Any] = {}
+        made = MadeFiles()
+        return Discovery(units=_Planner(_join(source), access, state, made).units(), state=state, made=made)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        super().__init__(access)
+        _join(source)
+        self._schema: pa.Schema = _arrow.ipc.read_schema(pa.py_buffer(base64.b64decode(state["schema"])))
+
+    def schema(self) -> pa.Schema:
+        """The keys, then the other columns of each table."""
+        return self._schema
+
+    def load(self, unit: Unit, source: Input) -> Block:
+        """A record batch of the joined rows, or one bad row of a table."""
+        extra = json.loads(unit.extra)
+        if "bad" in extra:
+            empty = pa.RecordBatch.from_arrays([_arrow.array([], field.type) for field in self._schema], schema=self._schema)
+            return Block(empty, np.full(1, -1, np.int64), {0: extra["bad"]})
+        data = source.read_at(unit.offset, unit.size)
+        if _pin(data) != unit.pin:
+            raise InputChanged(f"{unit.uri} is no longer what the plan step wrote. Plan again.", uri=unit.uri)
+        records: pa.RecordBatch = _arrow.ipc.read_record_batch(_arrow.ipc.read_message(pa.py_buffer(data)), self._schema)
+        return Block.of(records)
+
+    def _file(self, unit: Unit) -> Input:
+        if "bad" in json.loads(unit.extra):
+            return super()._file(unit)
+        return self._files.get(unit.uri, lambda: Counted(self._made(unit.uri), self._count))
+
+    def _made(self, uri: str) -> Input:
+        # Pinned by the content of each unit, because the file was written after the plan was.
+        store = self._access.store(uri)
+        if store.stat(uri) is None:
+            raise InputChanged(f"{uri} was written by the plan step and is gone. Plan again.", uri=uri)
+        return store.open(uri)
+
+
+def _join(source: Source) -> JoinSource:
+    if source.join is None:
+        raise BadSpec("The source has no join.")
+    return source.join
+
+
+def _pin(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Table:
+    """One table, opened."""
+
+    number: int
+    written: JoinTable
+    reader: Reader
+    units: Units
+    keys: list[str]
+    others: list[str]
+    columns: Columns
+
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+        return self.written.name
+
+    def place(self, row: int) -> str:
+        """Where a row is, for messages."""
+        uri, record = self.units.origin(row)
+        return f"{uri}, record {record}"
+
+
+class _Planner:
+    """Reads and joins the tables of a source, and writes the records."""
+
+    def __init__(self, source: JoinSource, access: Access, state: dict[str, Any], made: MadeFiles) -> None:
+        self._source = source
+        self._access = access
+        self._state = state
+        self._made = made
+        self._bad: list[Unit] = []
+
+    def units(self) -> Iterator[Unit]:
+        """The joined records, then the rows that can't be read."""
+        tables = self._opened()
+        schema = _schema(self._source, tables)
+        self._state["schema"] = base64.b64encode(schema.serialize().to_pybytes()).decode()
+        if not any(len(table.units) for table in tables):
+            return
+        with Join([table.columns for table in tables]) as join:
+            for table in tables:
+                self._fill(join, table)
+            join.match()
+            self._refuse_doubled(join, tables)
+            self._judge_missing(join, tables)
+            yield from _written(join.joined(), schema, self._made.folder)
+        yield from self._bad
+
+    def _opened(self) -> list[_Table]:
+        tables: list[_Table] = []
+        for number, written in enumerate(self._source.tables):
+            kind = written.source.kind
+            source = Source.model_validate({kind: getattr(written.source, kind)})
+            reader_type = reader_class(kind)
+            discovery = reader_type.discover(source, self._access)
+            units = Units.of(discovery.units)
+            reader = reader_type(source, dict(discovery.state), self._access)
+            tables.append(_table(number, written, reader, units, self._source))
+        return tables
+
+    def _fill(self, join: Join, table: _Table) -> None:
+        """Gives every row to the join but those that are bad or have no key."""
+        samples = np.arange(table.units.samples, dtype=np.int64)
+        parts = (samples[first : first + _READ_RECORDS] for first in range(0, len(samples), _READ_RECORDS))
+        for batch in table.reader.read(table.units, parts):
+            for bad in batch.bad:
+                self._is_bad(table, bad.sample, bad.reason)
+            if batch.records.num_rows:
+                join.add(
+                    table.number,
+                    batch.records.column(SAMPLE),
+                    [batch.records.column(name) for name in table.keys],
+                    [batch.records.column(name) for name in table.others],
+                )
+
+    def _is_bad(self, table: _Table, row: int, reason: str) -> None:
+        if len(self._bad) >= _MOST_BAD:
+            raise BadData(f"source.join: the tables have more than {_MOST_BAD:,} bad rows; {table.place(row)}: {reason}")
+        index, within = table.units.locate(np.array([row], np.int64))
+        unit = table.units.unit(int(index[0]))
+        self._bad.append(
+            Unit(
+                root=1 + table.number,
+                path=unit.path,
+                uri=unit.uri,
+                records=1,
+                size=0,
+                pin=unit.pin,
+                row=unit.row + int(within[0]),
+                extra=json.dumps({"bad": f"{table.name}: {reason}"}),
+            )
+        )
+
+    def _refuse_doubled(self, join: Join, tables: Sequence[_Table]) -> None:
+        for table in tables:
+            if table.written.duplicates != "Refuse" or table.columns.order_by is not None:
+                continue
+            found = join.doubled(table.number)
+            if found.keys:
+                first, last = (table.place(row) for row in found.rows)
+                raise BadData(
+                    f"source.join: {_counted(found)} of the table {table.name} {_are(found)} there more than once: {self._key(found)} in {first}, and in {last}. "
+                    "Set duplicates: First or Last to take one of them, or orderBy to make sequences of them."
+                )
+
+    def _judge_missing(self, join: Join, tables: Sequence[_Table]) -> None:
+        missing: list[str] = []
+        for table in tables:
+            found = join.missing(table.number)
+            if found.keys:
+                there = tables[found.table]
+                place = f"which is in {there.name} ({there.place(found.rows[0])})"
+                missing.append(f"{_counted(found)} {_are(found)} missing in the table {table.name}: {self._key(found)}, {place}")
+        if missing and self._source.missing == "Refuse":
+            raise BadData(f"source.join: {'; '.join(missing)}. Set missing: Drop to leave such keys out.")
+        self._state["warnings"] = [f"join: left out because {each}" for each in missing]
+        self._state["ignored"] = join.keys_in_any() - join.kept()
+
+    def _key(self, found: Count) -> str:
+        values = [repr(value)[:_SHOWN] for value in found.example]
+        written = (
+            values[0] if len(values) == 1 else ", ".join(f"{key}={value}" for key, value in zip(self._source.keys, values, strict=True))
+        )
+        return written if found.keys == 1 else f"the first is {written}"
+
+
+def _counted(found: Count) -> str:
+    return f"{found.keys:,} key{'s' if found.keys > 1 else ''}"
+
+
+def _are(found: Count) -> str:
+    return "are" if found.keys > 1 else "is"
+
+
+def _table(number: int, written: JoinTable, reader: Reader, units: Units, source: JoinSource) -> _Table:
+    """Raises BadSpec for columns that are not there or can't be keys."""
+    of = f"source.join: the table {written.name}"
+    schema = reader.schema()
+    if not units.samples and not len(schema):
+        empty = Columns(pa.schema([(key, pa.string()) for key in source.keys]), pa.schema([]), None)
+        return _Table(number, written, reader, units, [], [], empty)
+    keys = find_columns(written.keys or source.keys, schema, of=of)
+    if len(keys) != len(source.keys):
+        raise BadSpec(f"{of} has the key columns {', '.join(keys)}; join.keys are {', '.join(source.keys)}.")
+    others = [name for name in schema.names if name not in keys]
+    order_by = None
+    if written.order_by is not None:
+        order_by = [
+            others.index(name) for name in find_columns(written.order_by, pa.schema([schema.field(name) for name in others]), of=of)
+        ]
+    columns = Columns(
+        keys=pa.schema([pa.field(key, _key_type(schema.field(name).type, name, of)) for key, name in zip(source.keys, keys, strict=True)]),
+        others=pa.schema([schema.field(name) for name in others]),
+        order_by=order_by,
+        last=written.duplicates == "Last",
+    )
+    return _Table(number, written, reader, units, keys, others, columns)
+
+
+def _key_type(kind: pa.DataType, name: str, of: str) -> pa.DataType:
+    """The type in which keys are compared: one for all widths of whole numbers, and one for all text."""
+    types = pa.types
+    if isinstance(kind, pa.DictionaryType):
+        return _key_type(kind.value_type, name, of)
+    if types.is_integer(kind):
+        return kind if kind == pa.uint64() else pa.int64()
+    if types.is_string(kind) or types.is_large_string(kind):
+        return pa.string()
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return pa.binary()
+    if types.is_boolean(kind) or types.is_date(kind) or types.is_timestamp(kind):
+        return kind
+    raise BadSpec(f"{of}: the column {name!r} is {kind}, which can't be a key; give it a type of whole numbers or text.")
+
+
+def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
+    """The columns of the records. Raises BadSpec for keys of different types and for names that are there twice."""
+    fields: list[Any] = []
+    owners: dict[str, str] = {}
+    for place, key in enumerate(source.keys):
+        kinds = [(table.columns.keys.field(place).type, table.name) for table in tables if table.keys]
+        for kind, name in kinds[1:]:
+            if kind != kinds[0][0]:
+                raise BadSpec(
+                    f"source.join: the key {key} is {kinds[0][0]} in the table {kinds[0][1]} and {kind} in {name}; give both the same type."
+                )
+        fields.append(pa.field(key, kinds[0][0] if kinds else pa.string(), metadata=NOT_BY_DEFAULT))
+        owners[key] = "the keys"
+    for table in tables:
+        for field in table.columns.others:
+            name = table.written.prefix + field.name
+            if name in owners:
+                raise BadSpec(
+                    f"source.join: the column {name!r} is in {owners[name]} and in the table {table.name}; give one of the tables a prefix."
+                )
+            owners[name] = f"the table {table.name}"
+            if table.columns.order_by is None:
+                fields.append(pa.field(name, field.type, metadata=field.metadata))
+            else:
+                fields.append(pa.field(name, pa.large_list(field.type), metadata=SEQUENCE))
+    return pa.schema(fields)
+
+
+def _written(pieces: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path) -> Iterator[Unit]:
+    """Writes the records, some MiB or thousands a unit."""
+    writer = _Writer(schema, folder)
+    waiting: list[pa.RecordBatch] = []
+    size = records = 0
+    for piece in pieces:
+        waiting.append(pa.RecordBatch.from_arrays(list(piece.columns), schema=schema))
+        size += _arrow.ipc.get_record_batch_size(waiting[-1])
+        records += piece.num_rows
+        if size >= UNIT_BYTES or records >= UNIT_RECORDS:
+            yield writer.write(_arrow.concat_batches(waiting))
+            waiting = []
+            size = records = 0
+    if waiting:
+        yield writer.write(_arrow.concat_batches(waiting))
+    writer.close()
+
+
+class _Writer:
+    """Arrow streams `00000.arrow`, `00001.arrow`, …, each begun when the one before has reached a size. A unit is one message."""
+
+    # A file:  message schema | message record batch … | uint32 0xffffffff | uint32 0
+
+    def __init__(self, schema: pa.Schema, folder: Path) -> None:
+        self._schema = schema
+        self._folder = folder
+        self._file: BinaryIO | None = None
+        self._files = 0
+        self._records = 0
+
+    def write(self, records: pa.RecordBatch) -> Unit:
+        """One unit."""
+        if self._file is not None and self._file.tell() >= _FILE_BYTES:
+            self.close()
+        if self._file is None:
+            self._file = (self._folder / f"{self._files:05d}.arrow").open("wb")
+            self._file.write(self._schema.serialize())
+            self._files += 1
+        offset = self._file.tell()
+        data = records.serialize().to_pybytes()
+        self._file.write(data)
+        first = self._records
+        self._records += records.num_rows
+        # One path for all files, because it decides the splits together with the row.
+        return Unit(
+            root=0,
+            path="joined",
+            uri=self._file.name,
+            records=records.num_rows,
+            size=len(data),
+            pin=_pin(data),
+            offset=offset,
+            row=first,
+            extra="{}",
+        )
+
+    def close(self) -> None:
+        """Ends the last file."""
+        if self._file is not None:
+            self._file.write(b"\xff\xff\xff\xff\0\0\0\0")
+            self._file.close()
+            self._file = None

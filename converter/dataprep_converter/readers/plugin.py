@@ -1,0 +1,252 @@
+"""`plugin`: files in a format of the user's own, read by a function of theirs.
+
+A file is a unit. Planning runs the function over every file, to count records and to freeze their columns. Working runs it once over each file
+as long as the records are asked for in order; for any other order, what it makes is kept in a nameless temporary file in $TMPDIR.
+"""
+
+import io
+import os
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.plugin import PluginSource
+from dataprep_converter import plugins
+from dataprep_converter.access import Access, Input
+from dataprep_converter.errors import BadData, BadSample, BadSpec, InputChanged
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.blocks import Block, BlockReader, Kept
+from dataprep_converter.readers.listing import input_files
+from dataprep_converter.tensors import NUMPY_NAMES, Array, to_arrow
+from dataprep_converter.units import Unit
+
+_GROUP: Final = 512
+"""Dicts that become one batch."""
+_BUFFER: Final = 1 << 20
+_OPEN_FILES: Final = 4
+
+
+class PluginReader(BlockReader):
+    """See the module. The columns are those of the function's records."""
+
+    default_label: ClassVar[str] = "label"
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Runs the function over every file. Raises NotFound for a URI without files, BadData naming the file that it fails on."""
+        written = _plugin(source)
+        state: dict[str, Any] = {}
+        return Discovery(units=_units(written, access, state), state=state)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        super().__init__(access)
+        self._source = _plugin(source)
+        self._schema = _thawed(state.get("schema"))
+        self._running: Kept[str, _Running] = Kept(_OPEN_FILES)
+
+    def schema(self) -> pa.Schema:
+        """As declared, or as found in the first record."""
+        return self._schema
+
+    def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
+        """The batches of the function that hold the rows."""
+        running = self._running.get(unit.uri, lambda: _Running(unit, lambda: _batches(self._source, source, unit.uri, self._schema)))
+        for first, records in running.parts(int(rows.min()), int(rows.max())):
+            yield first, Block.of(records)
+
+
+class _Running:
+    """One file on its way through the function."""
+
+    def __init__(self, unit: Unit, start: Callable[[], Iterator[pa.RecordBatch]]) -> None:
+        self._unit = unit
+        self._start = start
+        self._batches = start()
+        self._latest: tuple[int, pa.RecordBatch] | None = None
+        self._kept: _Kept | None = None
+
+    def parts(self, low: int, high: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """(number of its first record, batch) of every batch with records low … high."""
+        if self._latest is not None and low < self._latest[0] and self._kept is None:
+            self._kept = _Kept(self._start())
+        if self._kept is not None:
+            yield from self._kept.parts(low, high)
+            return
+        while True:
+            if self._latest is not None:
+                first, batch = self._latest
+                if first + batch.num_rows > low:
+                    yield first, batch
+                if first + batch.num_rows > high:
+                    return
+            following = 0 if self._latest is None else self._latest[0] + self._latest[1].num_rows
+            batch_or_end = next(self._batches, None)
+            if batch_or_end is None:
+                raise InputChanged(
+                    f"{self._unit.uri}: the plug-in made {self._unit.records:,} records when the job was planned, and now {following:,}.",
+                    uri=self._unit.uri,
+                )
+            self._latest = (following, batch_or_end)
+
+
+class _Kept:
+    """All batches of a file in a temporary file without a name, in Arrow's IPC format."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        descriptor, path = tempfile.mkstemp(prefix="dataprep-")
+        os.unlink(path)  # noqa: PTH108 - mkstemp gives a string
+        weakref.finalize(self, os.close, descriptor)
+        self._firsts: list[int] = [0]
+        with os.fdopen(os.dup(descriptor), "wb") as out:
+            writer: Any = None
+            for batch in batches:
+                writer = writer or pa.ipc.new_file(out, batch.schema)
+                writer.write_batch(batch)
+                self._firsts.append(self._firsts[-1] + batch.num_rows)
+            if writer is not None:
+                writer.close()
+        self._file: Any = pa.ipc.open_file(pa.PythonFile(os.fdopen(os.dup(descriptor), "rb"), mode="r"))
+
+    def parts(self, low: int, high: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        last = int(np.searchsorted(self._firsts, high, side="right"))
+        for number in range(int(np.searchsorted(self._firsts, low, side="right")) - 1, last):
+            yield self._firsts[number], self._file.get_batch(number)
+
+
+def _plugin(source: Source) -> PluginSource:
+    if source.plugin is None:
+        raise BadSpec("The source has no plugin.")
+    return source.plugin
+
+
+def _frozen(schema: pa.Schema) -> str:
+    return schema.serialize().to_pybytes().hex()
+
+
+def _thawed(frozen: str | None) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(frozen))) if frozen else pa.schema([])
+
+
+def _units(written: PluginSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+    schema = plugins.schema_of(written.columns) if written.columns is not None else None
+    if schema is not None:
+        state["schema"] = _frozen(schema)
+    for root, path, entry in input_files(access, written.uris):
+        records = 0
+        with access.store(entry.uri).open(entry.uri) as source:
+            for batch in _batches(written, source, entry.uri, schema):
+                if schema is None:
+                    schema = batch.schema
+                    state["schema"] = _frozen(schema)
+                records += batch.num_rows
+        if records:
+            yield Unit(root=root, path=path, uri=entry.uri, records=records, size=entry.size, pin=entry.pin)
+
+
+def _batches(written: PluginSource, source: Input, uri: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    """What the function makes of one file, as batches of one schema. Raises BadData naming file and place for all that goes wrong."""
+    of = f"The plug-in {written.callable!r}"
+    function = plugins.load(written.callable, of="source.plugin")
+    made = 0
+    waiting: list[Mapping[str, Any]] = []
+    name = uri.rpartition("/")[2]
+    stream = io.BufferedReader(_Stream(source), _BUFFER)
+
+    def finished(items: list[Mapping[str, Any]]) -> pa.RecordBatch:
+        nonlocal schema, made
+        try:
+            batch = plugins.table(items, schema)
+        except BadSample as exc:
+            raise BadData(f"{uri}: {of}: behind record {made}: {exc}.", uri=uri) from exc
+        schema = batch.schema
+        made += batch.num_rows
+        return batch
+
+    try:
+        items = iter(function(stream, name, **written.options.values()))
+    except Exception as exc:  # whatever the user's code raises
+        raise BadData(f"{uri}: {of} failed: {plugins.describe(exc)}.", uri=uri) from exc
+    while True:
+        try:
+            item = next(items, None)
+        except Exception as exc:  # whatever the user's code raises
+            raise BadData(f"{uri}: {of} failed behind record {made + len(waiting)}: {plugins.describe(exc)}.", uri=uri) from exc
+        if waiting and (item is None or not isinstance(item, Mapping) or len(waiting) >= _GROUP):
+            yield finished(waiting)
+            waiting = []
+        if item is None:
+            return
+        if isinstance(item, Mapping):
+            waiting.append(item)
+            continue
+        for batch in _arrow(item, uri, of):
+            fitting = _fitting(batch, schema, uri, of)
+            schema = fitting.schema
+            made += fitting.num_rows
+            if fitting.num_rows:
+                yield fitting
+
+
+def _arrow(item: Any, uri: str, of: str) -> list[pa.RecordBatch]:
+    if isinstance(item, pa.RecordBatch):
+        return [item]
+    if isinstance(item, pa.Table):
+        return item.to_batches()
+    if isinstance(item, np.ndarray) and item.dtype.names:
+        return [pa.RecordBatch.from_arrays([_from_numpy(item[name], uri, of) for name in item.dtype.names], names=list(item.dtype.names))]
+    if isinstance(item, np.ndarray) and item.ndim:
+        return [pa.RecordBatch.from_arrays([_from_numpy(item, uri, of)], names=["data"])]
+    raise BadData(f"{uri}: {of} made a {type(item).__name__}; expected a dict, an Arrow batch or table, or a numpy array.", uri=uri)
+
+
+def _from_numpy(values: npt.NDArray[Any], uri: str, of: str) -> Array:
+    native = values.astype(values.dtype.newbyteorder("="), copy=False)
+    try:
+        return to_arrow(native) if native.dtype.name in NUMPY_NAMES.values() else pa.array(native)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as exc:
+        raise BadData(f"{uri}: {of} made an array of {values.dtype}{list(values.shape)}, which records can't hold.", uri=uri) from exc
+
+
+def _fitting(batch: pa.RecordBatch, schema: pa.Schema | None, uri: str, of: str) -> pa.RecordBatch:
+    if schema is None or batch.schema.equals(schema):
+        return batch
+    try:
+        return batch.select(schema.names).cast(schema)
+    except (KeyError, pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError) as exc:
+        shown = ", ".join(f"{field.name}: {field.type}" for field in batch.schema)
+        expected = ", ".join(f"{field.name}: {field.type}" for field in schema)
+        raise BadData(f"{uri}: {of} made a batch of {shown}; expected {expected}.", uri=uri) from exc
+
+
+class _Stream(io.RawIOBase):
+    """An Input as Python's binary stream, with seeking."""
+
+    def __init__(self, source: Input) -> None:
+        self._source = source
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._source.read_at(self._position, len(buffer))
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def tell(self) -> int:
+        return self._position

@@ -1,0 +1,84 @@
+"""`wholeFile`: files of any kind, one record each, their bytes kept as they are. They are read ahead by `files_ahead.py`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.whole_file import WholeFileSource
+from dataprep_converter.access import Access
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.features import NOT_BY_DEFAULT
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.files_ahead import FilesReader, Row, binaries
+from dataprep_converter.readers.listing import input_files
+from dataprep_converter.tensors import Array
+from dataprep_converter.units import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFile:
+    """A file that was read."""
+
+    path: str
+    content: bytes
+
+
+class WholeFileReader(FilesReader[WholeFile]):
+    """See the module. Columns `content`, and on request `path` and `size`."""
+
+    default_label: ClassVar[str] = "label"
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Lists files. Raises NotFound for a URI without any."""
+        state: dict[str, Any] = {}
+        return Discovery(units=_units(_whole_file(source), access, state), state=state)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing that a worker must know
+        super().__init__(access)
+
+    def schema(self) -> pa.Schema:
+        """`path` is the one below the folder; it and `size` are written only when a feature names them."""
+        fields: list[pa.Field[Any]] = [
+            pa.field("content", pa.large_binary()),
+            pa.field("path", pa.string(), metadata=NOT_BY_DEFAULT),
+            pa.field("size", pa.int64(), metadata=NOT_BY_DEFAULT),
+        ]
+        return pa.schema(fields)
+
+    def classes(self) -> dict[str, list[str]]:
+        """None."""
+        return {}
+
+    def examine(self, row: Row, contents: Sequence[bytes]) -> WholeFile:
+        """Any file will do."""
+        (content,) = contents
+        return WholeFile(row["path"], content)
+
+    def columns(self, found: Sequence[WholeFile]) -> dict[str, Array]:
+        """Those of the schema."""
+        return {
+            "content": binaries([file.content for file in found]),
+            "path": pa.array([file.path for file in found], pa.string()),
+            "size": pa.array([len(file.content) for file in found], pa.int64()),
+        }
+
+
+def _whole_file(source: Source) -> WholeFileSource:
+    if source.whole_file is None:
+        raise BadSpec("The source has no wholeFile.")
+    return source.whole_file
+
+
+def _units(written: WholeFileSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+    ignored = 0
+    for root, path, entry in input_files(access, written.uris):
+        stem, _, extension = path.rpartition("/")[2].rpartition(".")
+        if written.extensions is not None and (not stem or extension.lower() not in written.extensions):
+            ignored += 1
+            continue
+        yield Unit(root=root, path=path, uri=entry.uri, records=1, size=entry.size, pin=entry.pin)
+    state["ignored"] = ignored

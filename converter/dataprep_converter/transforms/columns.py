@@ -1,0 +1,73 @@
+"""`select`, `drop` and `rename`: which columns there are and what they are called. No value is touched."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from dataprep_api.spec import Transform
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.features import find_columns
+from dataprep_converter.readers import SAMPLE, Batch
+
+
+class _Chosen:
+    """Some of the columns, perhaps under other names."""
+
+    def __init__(self, schema: pa.Schema, old: list[str], new: list[str]) -> None:
+        self._old = old
+        self._new = new
+        self._schema = pa.schema([schema.field(name).with_name(other) for name, other in zip(old, new, strict=True)])
+
+    def schema(self) -> pa.Schema:
+        """The columns that are left."""
+        return self._schema
+
+    def apply(self, batch: Batch) -> Batch:
+        """No copy of a value."""
+        kept = batch.records.select([*self._old, SAMPLE])
+        return replace(batch, records=kept.rename_columns([*self._new, SAMPLE]))
+
+
+class SelectStep(_Chosen):
+    """Keeps the columns named, in that order."""
+
+    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
+        if transform.select is None:
+            raise BadSpec("The transform is no select.")
+        names = find_columns(transform.select.columns, schema, of="The transform select")
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise BadSpec(f"The transform select names the column {twice!r} twice.")
+        super().__init__(schema, names, names)
+
+
+class DropStep(_Chosen):
+    """Leaves out the columns named."""
+
+    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
+        if transform.drop is None:
+            raise BadSpec("The transform is no drop.")
+        gone = find_columns(transform.drop.columns, schema, of="The transform drop")
+        names = [name for name in schema.names if name not in gone]
+        if not names:
+            raise BadSpec("The transform drop leaves no column.")
+        super().__init__(schema, names, names)
+
+
+class RenameStep(_Chosen):
+    """Gives the columns named other names; a name that another column has already is refused."""
+
+    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
+        if transform.rename is None:
+            raise BadSpec("The transform is no rename.")
+        new = {find_columns([old], schema, of="The transform rename")[0]: name for old, name in transform.rename.columns.items()}
+        names = [new.get(name, name) for name in schema.names]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise BadSpec(f"The transform rename makes two columns named {twice!r}.")
+        super().__init__(schema, list(schema.names), names)
+
+    def classes(self, by_column: Mapping[str, list[str]]) -> dict[str, list[str]]:
+        """The class names go with their columns."""
+        return {new: by_column[old] for old, new in zip(self._old, self._new, strict=True) if old in by_column}

@@ -1,0 +1,56 @@
+"""`cropOrPad`: the middle of an image, or zeros around it: the rule of `tf.image.resize_with_crop_or_pad`."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.spec import Transform
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.readers import Batch
+from dataprep_converter.tensors import arrow_type, to_arrow
+from dataprep_converter.transforms.image_files import require_libraries
+from dataprep_converter.transforms.pixels import each, image_column, replaced, size_columns, sizes_of, with_columns
+
+_OF = "The transform cropOrPad"
+
+
+class CropOrPadStep:
+    """Images of one or of different sizes, and tensors of any numbers. All of a batch go into one buffer."""
+
+    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
+        if transform.crop_or_pad is None:
+            raise BadSpec("The transform is no cropOrPad.")
+        self._images = image_column(schema, transform.crop_or_pad.column, of=_OF, only_bytes=False)
+        if self._images.size is None:
+            require_libraries(_OF)
+        self._size = (transform.crop_or_pad.height, transform.crop_or_pad.width)
+        new = arrow_type(self._images.dtype, self._images.shape(*self._size))
+        sizes = dict.fromkeys(size_columns(schema, self._images.name), pa.int64())
+        self._schema = replaced(schema, self._images.name, {self._images.name: new, **sizes})
+
+    def schema(self) -> pa.Schema:
+        """Tensors of one size; `X/height` and `X/width` go with them."""
+        return self._schema
+
+    def apply(self, batch: Batch) -> Batch:
+        """An image that can't be decoded makes its sample bad."""
+        name, column = self._images.name, batch.records.column(self._images.name)
+        height, width = self._size
+        made = np.zeros((len(column), height, width, self._images.channels), self._images.dtype)
+
+        def make(row: int, image: npt.NDArray[Any]) -> None:
+            from_y, to_y, rows = overlap(image.shape[0], height)
+            from_x, to_x, columns = overlap(image.shape[1], width)
+            made[row, to_y : to_y + rows, to_x : to_x + columns] = image[from_y : from_y + rows, from_x : from_x + columns]
+
+        faults = each(column, make)
+        tensors = to_arrow(made.reshape(len(made), *self._images.shape(height, width)))
+        sizes = np.full((len(made), 2), self._size, np.int64)
+        return with_columns(batch, self._schema, {name: tensors, **sizes_of(self._schema, name, sizes)}, faults)
+
+
+def overlap(size: int, target: int) -> tuple[int, int, int]:
+    """(first pixel taken, where it goes, how many) along one side: what is odd goes to the far end."""
+    return max(0, (size - target) // 2), max(0, (target - size) // 2), min(size, target)

@@ -1,0 +1,55 @@
+"""`decode`: image files become images. Sizes are known from the headers at once; pixels are made by the step that needs them (`pixels.py`)."""
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api.spec import Transform
+from dataprep_converter.errors import BadSample, BadSpec
+from dataprep_converter.features import find_columns
+from dataprep_converter.readers import Batch
+from dataprep_converter.tensors import binary_data, kernels
+from dataprep_converter.transforms import image_files
+from dataprep_converter.transforms.pixels import ENCODED, FORMAT, ImagesType, images_array, replaced, size_columns, sizes_of, with_columns
+
+_OF = "The transform decode"
+
+
+class DecodeStep:
+    """`X/encoded` becomes X, `X/height` and `X/width` are the pixels' own, and `X/format` goes, because it is no format any more."""
+
+    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
+        if transform.decode is None:
+            raise BadSpec("The transform is no decode.")
+        image_files.require_libraries(_OF)
+        self._decode = transform.decode
+        (self._from,) = find_columns([transform.decode.column], schema, of=_OF)
+        kind = schema.field(self._from).type
+        if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+            raise BadSpec(f"{_OF} takes the bytes of files, but the column {self._from!r} is {kind}.")
+        self._to = self._from.removesuffix(ENCODED)
+        if self._to != self._from and self._to in schema.names:
+            raise BadSpec(f"{_OF} makes a column {self._to!r} of {self._from!r}, but there is one already; rename it first.")
+        self._type = ImagesType(transform.decode)
+        sizes = dict.fromkeys(size_columns(schema, self._to), pa.int64())
+        kept = [field for field in schema if field.name != self._to + FORMAT]
+        self._schema = replaced(pa.schema(kept), self._from, {self._to: self._type, **sizes})
+
+    def schema(self) -> pa.Schema:
+        """X is a column of images of different sizes."""
+        return self._schema
+
+    def apply(self, batch: Batch) -> Batch:
+        """A file whose header says that it is no image, not whole or too large makes its sample bad."""
+        column = batch.records.column(self._from)
+        faults = {int(row): f"{self._from} has no value" for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))}
+        files = kernels.fill_null(column.cast(pa.large_binary()), b"")
+        data, ends = binary_data(files)
+        sizes = np.zeros((len(files), 2), np.int64)
+        for row in range(len(files)):
+            if row not in faults:
+                try:
+                    sizes[row] = image_files.header(data[ends[row] : ends[row + 1]].tobytes(), self._decode).size
+                except BadSample as exc:
+                    faults[row] = str(exc)
+        columns = {self._to: images_array(files, sizes, self._type), **sizes_of(self._schema, self._to, sizes)}
+        return with_columns(batch, self._schema, columns, faults)

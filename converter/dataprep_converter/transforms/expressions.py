@@ -1,0 +1,182 @@
+"""Expressions over columns: a small part of Python's syntax, computed by Arrow's kernels for a whole batch at once.
+
+Parsed by Python's own `ast`, of which only the node types below are accepted: no attribute, no call but of the functions here, nothing is
+ever evaluated as Python. Types are checked once, on a batch without rows, so a wrong one is refused while planning.
+"""
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_converter.errors import BadData, BadSpec
+from dataprep_converter.features import find_columns
+from dataprep_converter.tensors import Array, kernels
+
+_COMPARISONS: Final[Mapping[type[ast.cmpop], str]] = {
+    ast.Eq: "equal", ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal",
+}  # fmt: skip
+# The checked kernels: an overflow is an error, never a wrong number.
+_ARITHMETIC: Final[Mapping[type[ast.operator], str]] = {
+    ast.Add: "add_checked", ast.Sub: "subtract_checked", ast.Mult: "multiply_checked", ast.Div: "divide",
+}  # fmt: skip
+_FUNCTIONS: Final[Mapping[str, tuple[int, Callable[..., Any]]]] = {
+    "length": (1, lambda value: _length(value)),
+    "lower": (1, kernels.utf8_lower),
+    "upper": (1, kernels.utf8_upper),
+    "abs": (1, kernels.abs_checked),
+    "is_null": (1, kernels.is_null),
+    "is_nan": (1, kernels.is_nan),
+    "starts_with": (2, lambda value, text: kernels.starts_with(value, pattern=text)),
+    "ends_with": (2, lambda value, text: kernels.ends_with(value, pattern=text)),
+    "contains": (2, lambda value, text: kernels.match_substring(value, pattern=text)),
+    # RE2: linear in the length of the text, whatever the pattern.
+    "matches": (2, lambda value, text: kernels.match_substring_regex(value, pattern=text)),
+}
+_DEEPEST: Final = 50
+
+_Value = Callable[[pa.RecordBatch], Any]
+
+
+class Expression:
+    """One expression over the columns of a schema. Raises BadSpec, naming what is not understood or doesn't fit."""
+
+    def __init__(self, text: str, schema: pa.Schema, *, of: str) -> None:
+        self._text = text
+        self._of = of
+        try:
+            parsed = ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
+            reason = exc.msg if isinstance(exc, SyntaxError) else str(exc)
+            raise BadSpec(f"{of}: {text!r} is no expression: {reason}.") from exc
+        self._value = self._compiled(parsed, schema, 0)
+        try:
+            self.type: pa.DataType = self.of(pa.RecordBatch.from_pylist([], schema=schema)).type
+        except BadData as exc:
+            raise BadSpec(str(exc)) from exc
+
+    def of(self, records: pa.RecordBatch) -> Array:
+        """Its value for each record. Raises BadData for an overflow or a division by zero."""
+        try:
+            value = self._value(records)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as exc:
+            reason = str(exc).splitlines()[0].rstrip(".")
+            raise BadData(f"{self._of}: {self._text!r} can't be computed: {reason}.") from exc
+        if isinstance(value, pa.Scalar | bool | int | float | str):
+            scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value)
+            value = pa.array([scalar.as_py()] * records.num_rows, scalar.type)
+        found: Array = value
+        return found
+
+    def _compiled(self, node: ast.expr, schema: pa.Schema, depth: int) -> _Value:
+        if depth > _DEEPEST:
+            raise BadSpec(f"{self._of}: {self._text[:60]!r}… is nested more than {_DEEPEST} deep.")
+
+        def inner(child: ast.expr) -> _Value:
+            return self._compiled(child, schema, depth + 1)
+
+        match node:
+            case ast.Name(id=name):
+                return self._column(name, schema)
+            case ast.Constant(value=bool() | int() | float() | str() as value):
+                return lambda _: value
+            case ast.BoolOp(op=op, values=values):
+                return _folded("and_kleene" if isinstance(op, ast.And) else "or_kleene", [inner(value) for value in values])
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return _called(kernels.invert, [inner(operand)])
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+                return lambda _: -value
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return _called(kernels.negate_checked, [inner(operand)])
+            case ast.BinOp(op=op, left=left, right=right) if type(op) in _ARITHMETIC:
+                return _called(getattr(kernels, _ARITHMETIC[type(op)]), [inner(left), inner(right)])
+            case ast.Compare(left=left, ops=ops, comparators=comparators):
+                return self._comparison([left, *comparators], ops, inner)
+            case ast.Call(func=ast.Name(id="col"), args=[ast.Constant(value=str() as name)], keywords=[]):
+                return self._column(name, schema)
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
+                return self._function(name, args, inner)
+        known = ", ".join(sorted([*_FUNCTIONS, "col"]))
+        shown = ast.unparse(node)[:60]
+        raise BadSpec(
+            f"{self._of}: {shown!r} is not understood; there are columns, numbers, texts, comparisons, + - * /, and, or, not, in, and {known}."
+        )
+
+    def _column(self, name: str, schema: pa.Schema) -> _Value:
+        (found,) = find_columns([name], schema, of=self._of)
+        return operator.methodcaller("column", found)
+
+    def _comparison(self, operands: list[ast.expr], ops: list[ast.cmpop], inner: Callable[[ast.expr], _Value]) -> _Value:
+        parts: list[_Value] = []
+        for left, op, right in zip(operands, ops, operands[1:], strict=False):
+            if isinstance(op, ast.In | ast.NotIn):
+                parts.append(self._membership(inner(left), right, negated=isinstance(op, ast.NotIn)))
+            elif type(op) in _COMPARISONS:
+                parts.append(_called(getattr(kernels, _COMPARISONS[type(op)]), [inner(left), inner(right)]))
+            else:
+                raise BadSpec(f"{self._of}: {self._text!r}: for a missing value write is_null(column).")
+        return parts[0] if len(parts) == 1 else _folded("and_kleene", parts)
+
+    def _membership(self, value: _Value, members: ast.expr, *, negated: bool) -> _Value:
+        values = ast.literal_eval(members) if _is_literal(members) else None
+        if not isinstance(values, list | tuple | set) or not values:
+            raise BadSpec(f"{self._of}: {self._text!r}: behind `in` stands a list of values, such as ['cat', 'dog'].")
+        wanted = pa.array(sorted(values))
+
+        def found(records: pa.RecordBatch) -> Any:
+            column = value(records)
+            inside = kernels.is_in(column, value_set=wanted.cast(column.type))
+            return kernels.invert(inside) if negated else inside
+
+        return found
+
+    def _function(self, name: str, args: list[ast.expr], inner: Callable[[ast.expr], _Value]) -> _Value:
+        count, kernel = _FUNCTIONS[name]
+        if len(args) != count:
+            raise BadSpec(f"{self._of}: {name} takes {count} value{'s' if count > 1 else ''}, got {len(args)} in {self._text!r}.")
+        if count == 1:
+            return _called(kernel, [inner(args[0])])
+        if not (isinstance(args[1], ast.Constant) and isinstance(args[1].value, str)):
+            raise BadSpec(f"{self._of}: the second value of {name} is a text in quotes, in {self._text!r}.")
+        text, first = args[1].value, inner(args[0])
+        try:
+            kernel(pa.array([""]), text)
+        except pa.ArrowInvalid as exc:
+            raise BadSpec(f"{self._of}: {text!r} is no regular expression: {exc}.") from exc
+        return lambda records: kernel(first(records), text)
+
+
+def _is_literal(node: ast.expr) -> bool:
+    if not isinstance(node, ast.List | ast.Tuple | ast.Set):
+        return False
+    return all(isinstance(each, ast.Constant | ast.UnaryOp) for each in node.elts)
+
+
+def _called(kernel: Callable[..., Any], values: list[_Value]) -> _Value:
+    return lambda records: kernel(*[value(records) for value in values])
+
+
+def _folded(kernel: str, values: list[_Value]) -> _Value:
+    combine = getattr(kernels, kernel)
+
+    def folded(records: pa.RecordBatch) -> Any:
+        found = values[0](records)
+        for value in values[1:]:
+            found = combine(found, value(records))
+        return found
+
+    return folded
+
+
+def _length(value: Array) -> Array:
+    """Characters of text, bytes of bytes, values of a list."""
+    kind = value.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        found: Array = kernels.utf8_length(value)
+    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        found = kernels.binary_length(value)
+    else:
+        found = kernels.list_value_length(value)
+    return found.cast(pa.int64())

@@ -1,0 +1,33 @@
+"""`filter`: the records for which an expression is true stay; the others are counted as filtered."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from dataprep_api.spec import Transform
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.readers import Batch
+from dataprep_converter.tensors import kernels
+from dataprep_converter.transforms.expressions import Expression
+
+
+class FilterStep:
+    """An expression whose value is null for a record leaves it out, as in SQL."""
+
+    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
+        if transform.filter is None:
+            raise BadSpec("The transform is no filter.")
+        self._where = Expression(transform.filter.where, schema, of="The transform filter")
+        if self._where.type != pa.bool_():
+            raise BadSpec(f"The transform filter needs a truth value, but {transform.filter.where!r} is {self._where.type}.")
+        self._schema = schema
+
+    def schema(self) -> pa.Schema:
+        """As before."""
+        return self._schema
+
+    def apply(self, batch: Batch) -> Batch:
+        """The records that stay, in their order."""
+        kept = kernels.fill_null(self._where.of(batch.records), False)
+        records = batch.records.filter(kept)
+        return replace(batch, records=records, filtered=batch.filtered + batch.records.num_rows - records.num_rows)

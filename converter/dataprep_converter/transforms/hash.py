@@ -1,0 +1,71 @@
+"""`hash`: a keyed digest in place of a personal value (BLAKE2b, RFC 7693), as hexadecimal text."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from dataprep_api.spec import Transform
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.features import find_columns
+from dataprep_converter.readers import Batch
+from dataprep_converter.tensors import Array
+
+
+class HashStep:
+    """Whole numbers are hashed as their decimal text, text as UTF-8. A missing value stays missing."""
+
+    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
+        if transform.hash is None:
+            raise BadSpec("The transform is no hash.")
+        self._size = transform.hash.bits // 8
+        self._key = _key(transform.hash.key_env)
+        self._columns = find_columns(transform.hash.columns, schema, of="The transform hash")
+        self._schema = schema
+        for name in self._columns:
+            position = schema.get_field_index(name)
+            kind = schema.field(position).type
+            if not (pa.types.is_integer(kind) or _is_text(kind)):
+                raise BadSpec(f"The transform hash takes text, bytes or whole numbers, but the column {name!r} is {kind}.")
+            self._schema = self._schema.set(position, schema.field(position).with_type(pa.string()))
+
+    def schema(self) -> pa.Schema:
+        """The columns named are text."""
+        return self._schema
+
+    def apply(self, batch: Batch) -> Batch:
+        """Each distinct value of the batch is hashed once."""
+        records = batch.records
+        for name in self._columns:
+            position = records.schema.get_field_index(name)
+            field = records.schema.field(position).with_type(pa.string())
+            records = records.set_column(position, field, _mapped(records.column(name), self._digest))
+        return replace(batch, records=records)
+
+    def _digest(self, value: bytes) -> str:
+        return hashlib.blake2b(value, digest_size=self._size, key=self._key).hexdigest()
+
+
+def _key(variable: str | None) -> bytes:
+    if variable is None:
+        return b""
+    key = os.environ.get(variable, "").encode()
+    if not 1 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
+        raise BadSpec(f"The transform hash needs a key of 1 to 64 bytes in the environment variable {variable}; it has {len(key)} bytes.")
+    return key
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+
+
+def _mapped(column: Array, change: Callable[[bytes], str]) -> Array:
+    text = column.cast(pa.string()) if pa.types.is_integer(column.type) else column
+    coded = text.cast(pa.large_binary()).dictionary_encode()
+    values: Any = coded.dictionary.to_pylist()
+    changed: Array = pa.array([change(value) for value in values], pa.string())
+    return changed.take(coded.indices)

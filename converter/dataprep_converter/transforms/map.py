@@ -1,0 +1,79 @@
+"""`map`: each record through a function of the user's. A record in; a record, several, or none out."""
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from dataprep_api.spec import Transform
+from dataprep_converter import plugins
+from dataprep_converter.errors import BadSample, BadSpec
+from dataprep_converter.readers import SAMPLE, Bad, Batch
+
+
+class MapStep:
+    """An exception, or a result that doesn't fit, makes that sample bad. Records of one sample stay together, in the function's order."""
+
+    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
+        if transform.map is None:
+            raise BadSpec("The transform is no map.")
+        self._name = transform.map.callable
+        self._function = plugins.load(self._name, of="The transform map")
+        self._options = transform.map.options.values()
+        self._schema = pa.schema([field for field in schema if field.name != SAMPLE])
+        for field in plugins.schema_of(transform.map.columns or []):
+            position = self._schema.get_field_index(field.name)
+            self._schema = self._schema.append(field) if position < 0 else self._schema.set(position, field)
+
+    def schema(self) -> pa.Schema:
+        """The columns that went in, with the declared ones in their places or behind them."""
+        return self._schema
+
+    def apply(self, batch: Batch) -> Batch:
+        """One call for each record; what comes back becomes columns all at once."""
+        results: list[tuple[int, list[Any]]] = []
+        bad: list[Bad] = []
+        rows = plugins.rows_of(batch.records.drop_columns([SAMPLE]))
+        numbers: Any = batch.records.column(SAMPLE).to_pylist()
+        for sample, row in zip(numbers, rows, strict=True):
+            try:
+                results.append((sample, self._called(row)))
+            except BadSample as exc:
+                bad.append(Bad(sample, str(exc)))
+        try:
+            records = self._table([record for _, made in results for record in made])
+        except BadSample:
+            results, wrong = self._parted(results)
+            bad += wrong
+            records = self._table([record for _, made in results for record in made])
+        filtered = sum(not made for _, made in results)
+        added = sum(max(0, len(made) - 1) for _, made in results)
+        samples = pa.array([sample for sample, made in results for _ in made], pa.int64())
+        records = records.append_column(pa.field(SAMPLE, pa.int64()), samples)
+        return replace(batch, records=records, bad=[*batch.bad, *bad], filtered=batch.filtered + filtered, added=batch.added + added)
+
+    def _parted(self, results: list[tuple[int, list[Any]]]) -> tuple[list[tuple[int, list[Any]]], list[Bad]]:
+        """The results that fit, and the samples of the others."""
+        good: list[tuple[int, list[Any]]] = []
+        bad: list[Bad] = []
+        for sample, made in results:
+            try:
+                self._table(made)
+            except BadSample as exc:
+                bad.append(Bad(sample, str(exc)))
+            else:
+                good.append((sample, made))
+        return good, bad
+
+    def _called(self, row: dict[str, Any]) -> list[Any]:
+        try:
+            found = self._function(row, **self._options)
+        except Exception as exc:  # whatever the user's code raises
+            raise BadSample(f"the plug-in {self._name!r} failed: {plugins.describe(exc)}") from exc
+        return [] if found is None else found if isinstance(found, list) else [found]
+
+    def _table(self, records: list[Any]) -> pa.RecordBatch:
+        try:
+            return plugins.table(records, self._schema)
+        except BadSample as exc:
+            raise BadSample(f"the plug-in {self._name!r} returned what doesn't fit: {exc}") from exc

@@ -1,0 +1,114 @@
+"""EXIF orientation: finding it in a file without decoding, and turning pixels by it.
+
+1 as it is   2 mirrored   3 by 180°   4 upside down   5 transposed   6 by 90° clockwise   7 transposed over the other diagonal   8 by 90° back
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Pixels = npt.NDArray[np.uint8]
+"""uint8[height, width, channels]."""
+
+_TAG: Final = 0x0112
+_SHORT: Final = 3
+_EXIF: Final = b"Exif\0\0"
+_MOST_ENTRIES: Final = 4096
+
+_TURNS: Final[Mapping[int, Callable[[Pixels], Pixels]]] = {
+    2: lambda image: image[:, ::-1],
+    3: lambda image: image[::-1, ::-1],
+    4: lambda image: image[::-1],
+    5: lambda image: image.swapaxes(0, 1),
+    6: lambda image: image[::-1].swapaxes(0, 1),
+    7: lambda image: image[::-1, ::-1].swapaxes(0, 1),
+    8: lambda image: image.swapaxes(0, 1)[::-1],
+}
+_BACK: Final = {6: 8, 8: 6}
+
+
+def turned(image: Pixels, orientation: int) -> Pixels:
+    """The image upright, as a view."""
+    return _TURNS[orientation](image) if orientation in _TURNS else image
+
+
+def turned_back(image: Pixels, orientation: int) -> Pixels:
+    """An upright image as it is stored, as a view."""
+    return turned(image, _BACK.get(orientation, orientation))
+
+
+def swaps_sides(orientation: int) -> bool:
+    """Whether height and width change places."""
+    return orientation >= 5
+
+
+def of(data: bytes, kind: str) -> int:
+    """Orientation of a whole file of the format `kind`: 1 … 8, and 1 where it doesn't say, or says it in a broken way."""
+    try:
+        block = _BLOCKS[kind](data) if kind in _BLOCKS else None
+        found = 1 if block is None else _orientation(block)
+    except (struct.error, IndexError):
+        return 1
+    return found if found in _TURNS else 1
+
+
+def _jpeg(data: bytes) -> bytes | None:
+    at = 2
+    while data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker == 0xFF:
+            at += 1
+            continue
+        if marker == 0xDA:
+            return None
+        (length,) = struct.unpack_from(">H", data, at + 2)
+        if marker == 0xE1 and data.startswith(_EXIF, at + 4):
+            return data[at + 4 + len(_EXIF) : at + 2 + length]
+        at += 2 + length
+    return None
+
+
+def _png(data: bytes) -> bytes | None:
+    # Chunks: uint32 length | type | content | uint32 CRC; big-endian.
+    at = 8
+    while at + 8 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, at)
+        if kind == b"eXIf":
+            return data[at + 8 : at + 8 + length]
+        at += 12 + length
+    return None
+
+
+def _webp(data: bytes) -> bytes | None:
+    # Chunks: type | uint32 length | content, to an even length; little-endian.
+    at = 12
+    while at + 8 <= len(data):
+        kind, length = struct.unpack_from("<4sI", data, at)
+        if kind == b"EXIF":
+            return data[at + 8 : at + 8 + length].removeprefix(_EXIF)
+        at += 8 + length + length % 2
+    return None
+
+
+_BLOCKS: Final[Mapping[str, Callable[[bytes], bytes | None]]] = {"jpeg": _jpeg, "png": _png, "webp": _webp, "tiff": lambda data: data}
+
+
+def _orientation(block: bytes) -> int:
+    """The tag in the first directory of a TIFF structure."""
+    order = {b"II": "<", b"MM": ">"}.get(block[:2])
+    if order is None:
+        return 1
+    (version,) = struct.unpack_from(f"{order}H", block, 2)
+    big = version == 43
+    (at,) = struct.unpack_from(f"{order}Q", block, 8) if big else struct.unpack_from(f"{order}I", block, 4)
+    (count,) = struct.unpack_from(f"{order}Q" if big else f"{order}H", block, at)
+    first, step, value = (at + 8, 20, 12) if big else (at + 2, 12, 8)
+    for entry in range(first, first + min(count, _MOST_ENTRIES) * step, step):
+        tag, kind = struct.unpack_from(f"{order}HH", block, entry)
+        if tag == _TAG and kind == _SHORT:
+            found: tuple[Any, ...] = struct.unpack_from(f"{order}H", block, entry + value)
+            return int(found[0])
+    return 1

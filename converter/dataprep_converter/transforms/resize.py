@@ -1,0 +1,69 @@
+"""`resize`: images of another size. To an exact size: one tensor each; by the shortest side they keep their proportions."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.spec import Transform
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.readers import Batch
+from dataprep_converter.tensors import arrow_type, to_arrow
+from dataprep_converter.transforms.image_files import require_libraries
+from dataprep_converter.transforms.pixels import (
+    ImagesType,
+    each,
+    image_column,
+    images_array,
+    parts,
+    replaced,
+    size_columns,
+    sizes_of,
+    with_columns,
+)
+from dataprep_converter.transforms.resampling import resized, size_after
+
+_OF = "The transform resize"
+
+
+class ResizeStep:
+    """Of different sizes and by the shortest side: nothing is done yet but arithmetic. In every other case tensors come out."""
+
+    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
+        if transform.resize is None:
+            raise BadSpec("The transform is no resize.")
+        require_libraries(_OF)
+        self._resize = transform.resize
+        self._images = image_column(schema, transform.resize.column, of=_OF)
+        exact = (self._resize.height or 0, self._resize.width or 0) if self._resize.shortest_side is None else None
+        self._size = exact if self._images.size is None else size_after(self._resize, *self._images.size)
+        kind = self._images.type
+        self._later = ImagesType(kind.decode, [*kind.resizes, self._resize]) if isinstance(kind, ImagesType) else None
+        new = arrow_type("uint8", self._images.shape(*self._size)) if self._size is not None else (self._later or kind)
+        sizes = dict.fromkeys(size_columns(schema, self._images.name), pa.int64())
+        self._schema = replaced(schema, self._images.name, {self._images.name: new, **sizes})
+
+    def schema(self) -> pa.Schema:
+        """Tensors of one size, or images of different sizes; `X/height` and `X/width` go with them."""
+        return self._schema
+
+    def apply(self, batch: Batch) -> Batch:
+        """An image that can't be decoded makes its sample bad."""
+        name, column = self._images.name, batch.records.column(self._images.name)
+        if self._later is not None:
+            files, before = parts(column)
+            sizes = np.array([size_after(self._resize, *size) for size in before.tolist()], np.int64).reshape(-1, 2)
+            column = images_array(files, sizes, self._later)
+        if self._size is None:
+            return with_columns(batch, self._schema, {name: column, **sizes_of(self._schema, name, sizes)}, {})
+        height, width = self._size
+        made = np.zeros((len(column), height, width, self._images.channels), np.uint8)
+
+        def make(row: int, image: npt.NDArray[Any]) -> None:
+            made[row] = resized(image, height, width, self._resize.method)
+
+        faults = each(column, make)
+        tensors = to_arrow(made.reshape(len(made), *self._images.shape(height, width)))
+        sizes = np.full((len(made), 2), self._size, np.int64)
+        return with_columns(batch, self._schema, {name: tensors, **sizes_of(self._schema, name, sizes)}, faults)

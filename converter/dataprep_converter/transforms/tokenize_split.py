@@ -1,0 +1,56 @@
+"""`tokenizeSplit`: text to a list of words, by Arrow's kernels."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from dataprep_api.spec import Transform
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.features import find_columns
+from dataprep_converter.readers import Batch
+from dataprep_converter.tensors import Array, kernels
+
+
+class TokenizeSplitStep:
+    """Without a separator, text without words has an empty list; with one, empty words are words."""
+
+    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
+        if transform.tokenize_split is None:
+            raise BadSpec("The transform is no tokenizeSplit.")
+        self._options = transform.tokenize_split
+        self._columns = find_columns(self._options.columns, schema, of="The transform tokenizeSplit")
+        self._schema = schema
+        for name in self._columns:
+            position = schema.get_field_index(name)
+            kind = schema.field(position).type
+            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+                raise BadSpec(f"The transform tokenizeSplit takes text, but the column {name!r} is {kind}.")
+            self._schema = self._schema.set(position, schema.field(position).with_type(pa.list_(pa.string())))
+
+    def schema(self) -> pa.Schema:
+        """The columns named are lists of strings."""
+        return self._schema
+
+    def apply(self, batch: Batch) -> Batch:
+        """A missing text stays missing."""
+        records = batch.records
+        for name in self._columns:
+            position = records.schema.get_field_index(name)
+            field = records.schema.field(position).with_type(pa.list_(pa.string()))
+            records = records.set_column(position, field, self._words(records.column(name).cast(pa.string())))
+        return replace(batch, records=records)
+
+    def _words(self, text: Array) -> Array:
+        if self._options.lower:
+            text = kernels.utf8_lower(text)
+        if self._options.separator is not None:
+            words = kernels.split_pattern(text, pattern=self._options.separator)
+        else:
+            trimmed = kernels.utf8_trim_whitespace(text)
+            words = kernels.utf8_split_whitespace(trimmed)
+            nothing = pa.array([[]], pa.list_(pa.string())).take(pa.array([0] * len(text), pa.int64()))
+            words = kernels.if_else(kernels.equal(trimmed, ""), nothing, words)
+        if self._options.max_words is not None:
+            words = kernels.list_slice(words, 0, self._options.max_words)
+        found: Array = words.cast(pa.list_(pa.string()))
+        return found

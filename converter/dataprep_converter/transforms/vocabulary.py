@@ -1,0 +1,140 @@
+"""`vocabulary`: text to the number of its term, by one look-up of a whole batch in the sorted terms."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api.spec import Transform
+from dataprep_api.spec.transforms.vocabulary import MOST_TERMS
+from dataprep_converter.errors import BadData, BadSpec
+from dataprep_converter.features import find_columns, without
+from dataprep_converter.readers import SAMPLE, Batch
+from dataprep_converter.tensors import Array, kernels
+
+_MOST_COUNTED = 10_000_000
+
+
+class VocabularyStep:
+    """Numbers are those of `terms`, or of the terms that `learn` found while planning. A missing text stays missing."""
+
+    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
+        if transform.vocabulary is None:
+            raise BadSpec("The transform is no vocabulary.")
+        self._options = transform.vocabulary
+        self._columns = find_columns(self._options.columns, schema, of="The transform vocabulary")
+        self._schema = schema
+        for name in self._columns:
+            position = schema.get_field_index(name)
+            kind = schema.field(position).type
+            if not _is_text(kind.value_type if _is_list(kind) else kind):
+                raise BadSpec(f"The transform vocabulary takes text or lists of text, but the column {name!r} is {kind}.")
+            if not _is_list(kind) and self._options.unknown == "Drop":
+                raise BadSpec(f"The transform vocabulary: unknown: Drop is for lists, but the column {name!r} is {kind}.")
+            made = pa.list_(pa.int64()) if _is_list(kind) else pa.int64()
+            self._schema = self._schema.set(position, schema.field(position).with_type(made))
+        self.terms: list[str] = []
+        """In the order of their numbers; empty as long as the vocabulary is not built."""
+        self._values: Array = pa.array([], pa.string())
+        if self._options.terms is not None:
+            self.take(list(self._options.terms))
+
+    def schema(self) -> pa.Schema:
+        """The columns named are int64, or lists of int64."""
+        return self._schema
+
+    # --- learning, while planning ----------------------------------------------------------------------------------
+
+    @property
+    def learns_from(self) -> str | None:
+        """The split that is looked at, "" for the first one with records; None when the terms are given."""
+        return None if self._options.terms is not None else self._options.split or ""
+
+    def learn(self, batches: Iterator[Batch]) -> list[str]:
+        """The terms of the batches, in the order of their numbers. Raises BadData when there are more than a plan can hold."""
+        counts: Counter[str] = Counter()
+        for batch in batches:
+            for name in self._columns:
+                column: Any = batch.records.column(name)
+                found: Any = kernels.value_counts(column.flatten() if _is_list(column.type) else column)
+                for term, count in zip(found.field(0).to_pylist(), found.field(1).to_pylist(), strict=True):
+                    if term is not None:
+                        counts[term] += count
+            if len(counts) > _MOST_COUNTED:
+                raise BadData(f"The transform vocabulary: {self._shown()} has more than {_MOST_COUNTED:,} different terms.")
+        kept = [term for term, count in counts.items() if count >= (self._options.min_count or 1)]
+        most_frequent = sorted(kept, key=lambda term: (-counts[term], term.encode()))
+        if self._options.max_terms is None and len(kept) > MOST_TERMS:
+            raise BadData(
+                f"The transform vocabulary: {self._shown()} has {len(kept):,} different terms; set maxTerms (at most {MOST_TERMS:,}) or minCount."
+            )
+        chosen = most_frequent[: self._options.max_terms]
+        return chosen if self._options.order == "Count" else sorted(chosen, key=str.encode)
+
+    def take(self, terms: list[str]) -> None:
+        """Uses these terms from now on."""
+        self.terms = terms
+        self._values = pa.array(terms, pa.string())
+
+    def classes(self, by_column: Mapping[str, list[str]]) -> dict[str, list[str]]:
+        """The terms by column, for the columns that have one term a record."""
+        return {**by_column, **{name: self.terms for name in self._columns if not _is_list(self._schema.field(name).type)}}
+
+    # --- doing -----------------------------------------------------------------------------------------------------
+
+    def apply(self, batch: Batch) -> Batch:
+        """A term that is not there makes its record bad, unless the spec says otherwise."""
+        records = batch.records
+        faults: dict[int, str] = {}
+        for name in self._columns:
+            column, unknown = self._numbers(records.column(name))
+            faults |= {row: f"{name}: {term!r} is not in the vocabulary" for row, term in reversed(unknown)}
+            position = records.schema.get_field_index(name)
+            records = records.set_column(position, records.schema.field(position).with_type(column.type), column)
+        done = replace(batch, records=records)
+        return without(done, faults, records.column(SAMPLE)) if faults else done
+
+    def _numbers(self, column: Array) -> tuple[Array, list[tuple[int, str]]]:
+        """The column as numbers, and (row, term) of the unknown ones when they make a record bad."""
+        if not _is_list(column.type):
+            numbers = kernels.index_in(column.cast(pa.string()), value_set=self._values).cast(pa.int64())
+            is_unknown = kernels.and_(kernels.is_null(numbers), kernels.is_valid(column))
+            if self._options.unknown == "Last":
+                return kernels.if_else(is_unknown, len(self.terms), numbers), []
+            return numbers, [(int(row), column[int(row)].as_py()) for row in _true(is_unknown)]
+        flat: Array = kernels.list_flatten(column).cast(pa.string())
+        rows = kernels.list_parent_indices(column).to_numpy()
+        numbers = kernels.index_in(flat, value_set=self._values).cast(pa.int64())
+        is_unknown = kernels.is_null(numbers)
+        bad: list[tuple[int, str]] = []
+        if self._options.unknown == "Last":
+            numbers = kernels.fill_null(numbers, len(self.terms))
+        elif self._options.unknown == "Drop":
+            kept = ~is_unknown.to_numpy(zero_copy_only=False)
+            rows, numbers = rows[kept], numbers.drop_null()
+        else:
+            bad = [(int(rows[place]), str(flat[int(place)].as_py())) for place in _true(is_unknown)]
+            numbers = kernels.fill_null(numbers, 0)
+        counts = np.bincount(rows, minlength=len(column))
+        offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+        lists: Any = pa.ListArray
+        made: Array = lists.from_arrays(pa.array(offsets), numbers, mask=kernels.is_null(column))
+        return made, bad
+
+    def _shown(self) -> str:
+        return ", ".join(repr(name) for name in self._columns)
+
+
+def _true(values: Array) -> Any:
+    return np.flatnonzero(values.to_numpy(zero_copy_only=False))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)

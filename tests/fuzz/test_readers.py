@@ -1,0 +1,139 @@
+"""Every reader on damaged files: an error that names the file or counted bad records; never a crash, a hang or an odd record.
+
+The inputs are those of the readers' contract tests, so a reader that has these is here without another line. `make fuzz FUZZ=1000`
+makes more rounds of each; a failure names the round, and ROUND=<number> runs it alone.
+"""
+
+import os
+import resource
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from tests.convert.reader_contract import ReaderContract, batches, plan, rows
+from tests.fuzz.damage import damaged
+
+from dataprep_api.spec import Source
+from dataprep_converter import plugins
+from dataprep_converter.errors import ConvertError
+from dataprep_converter.readers import READERS, SAMPLE, Batch, join, joining, parquet, reader_class, sql, stretches, tfrecord
+
+ROUNDS: Final = int(os.environ.get("FUZZ", "12"))
+ONLY: Final = os.environ.get("ROUND")
+_MOST_MEMORY: Final = 4 << 30
+"""Of address space, beyond what there was: no header of a small file may ask for more."""
+_CONVERT: Final = Path(__file__).resolve().parent.parent / "convert"
+
+
+def contracts() -> dict[str, type[ReaderContract]]:
+    """The contract tests of all readers, by module and class."""
+    found: dict[str, type[ReaderContract]] = {}
+    for file in sorted(_CONVERT.glob("test_reader_*.py")):
+        module = import_module(f"tests.convert.{file.stem}")
+        for name, value in vars(module).items():
+            if name.startswith("Test") and isinstance(value, type) and issubclass(value, ReaderContract):
+                found[f"{file.stem.removeprefix('test_reader_')}-{name.removeprefix('Test')}"] = value
+    return found
+
+
+CONTRACTS: Final = contracts()
+
+
+@pytest.fixture(autouse=True)
+def small_units(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Parts so small that a few dozen samples make several."""
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 512)
+    monkeypatch.setattr(parquet, "PART_BYTES", 1500)
+    monkeypatch.setattr(sql, "BLOCK_ROWS", 25)
+    monkeypatch.setattr(tfrecord, "_UNIT_BYTES", 2000)
+    monkeypatch.setattr(join, "UNIT_RECORDS", 8)
+    monkeypatch.setattr(joining, "PIECE_RECORDS", 4)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))
+    code = tmp_path_factory.mktemp("code")
+    (code / "mine.py").write_text(import_module("tests.convert.test_reader_plugin").CODE)
+    monkeypatch.setenv(plugins.CODE_VARIABLE, str(code))
+
+
+@pytest.fixture(autouse=True)
+def little_memory() -> Iterator[None]:
+    """What asks for more than this gets a MemoryError, which is a failure."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + _MOST_MEMORY, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def is_checked(name: str, original: bytes, damage: bytes) -> bool:
+    """Whether the format has checksums over all contents, which are still looked at. Gzip is known by its first bytes."""
+    if name.startswith("tfrecord"):
+        return original[:2] == damage[:2] or original[:2] != b"\x1f\x8b"
+    return name.startswith("numpy") and original[:4] == b"PK\3\4"
+
+
+def records(found: list[Batch]) -> list[str]:
+    """The good samples without their numbers, as text, for NaN is unequal to itself."""
+    return [repr({key: value for key, value in row.items() if key != SAMPLE}) for row in rows(found)]
+
+
+def test_every_reader_is_here() -> None:
+    assert {contract.reader for contract in CONTRACTS.values()} >= {reader_class(name) for name in READERS}
+
+
+@pytest.mark.timeout(60 + 2 * ROUNDS)
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_damage_is_an_error_that_names_the_file_or_counted_bad_records(name: str, tmp_path: Path) -> None:
+    contract = CONTRACTS[name]()
+    folder = tmp_path / "in"
+    folder.mkdir()
+    source = contract.a_source(folder)
+    whole = set(records(batches(contract.reader, source)))
+    assert whole
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    outcomes = {
+        number: outcome_of_round(number, name, source, files, whole)
+        for number in ([int(ONLY)] if ONLY else range(ROUNDS))
+    }
+    assert ONLY or len(outcomes) == ROUNDS
+
+
+def outcome_of_round(number: int, name: str, source: Source, files: list[Path], whole: set[str]) -> str:
+    """One file damaged, planned, read and put back."""
+    rng = np.random.default_rng([number, zlib.crc32(name.encode())])
+    file = files[int(rng.integers(len(files)))]
+    original = file.read_bytes()
+    damage = damaged(original, rng)
+    file.write_bytes(damage)
+    where = f"round {number} of {name}: {file.name}, {len(original)} bytes, then {len(damage)}"
+    try:
+        return outcome(CONTRACTS[name], source, file, whole if is_checked(name, original, damage) else None)
+    except Exception as exc:
+        if keep := os.environ.get("KEEP"):
+            shutil.copy(file, Path(keep) / f"{name}-{number}-{file.name}")
+        raise AssertionError(where) from exc
+    finally:
+        file.write_bytes(original)
+
+
+def outcome(contract: type[ReaderContract], source: Source, file: Path, allowed: set[str] | None) -> str:
+    """How it ended. Raises AssertionError, or what a reader should not have raised."""
+    try:
+        units, _ = plan(contract.reader, source)
+        found = batches(contract.reader, source, size=16)
+    except ConvertError as exc:
+        assert str(file) in str(exc), f"names no file: {type(exc).__name__}: {exc}"
+        return type(exc).__name__
+    for batch in found:
+        batch.records.validate(full=True)
+    read, bad = sum(batch.records.num_rows for batch in found), sum(len(batch.bad) for batch in found)
+    assert read + bad == units.samples
+    reasons: list[Any] = [each.reason for batch in found for each in batch.bad]
+    assert all(reasons)
+    assert allowed is None or allowed.issuperset(records(found)), "a record that was never written"
+    return "bad" if bad else "good"

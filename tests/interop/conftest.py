@@ -1,0 +1,23 @@
+"""What tests with TensorFlow share."""
+
+import importlib
+import os
+import warnings
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def tf() -> Any:
+    """TensorFlow; it has no types that a strict checker accepts."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        # Its own imports use what is deprecated elsewhere.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return importlib.import_module("tensorflow")
+    except ModuleNotFoundError as exc:
+        if os.environ.get("CI") == "true":
+            pytest.fail("CI must have TensorFlow: pip install -r requirements/interop.txt", pytrace=False)
+        pytest.skip(f"TensorFlow is not installed ({exc}): pip install -r requirements/interop.txt")
