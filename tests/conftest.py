@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.availability import unavailable
+
+from workbench import mnist
 
 if TYPE_CHECKING:
     from kubecluster import Cluster
@@ -16,7 +19,6 @@ settings.register_profile("shared", deadline=None, suppress_health_check=[Health
 settings.load_profile("shared")
 
 ROOT = Path(__file__).resolve().parent.parent
-IN_CI = os.environ.get("CI") == "true"
 
 _LAST = ("store", "interop", "cluster")
 
@@ -30,11 +32,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=weight)
 
 
-def unavailable(what: str) -> None:
-    """Skips loudly; in CI a missing server is a failure."""
-    if IN_CI:
-        pytest.fail(f"CI must have it: {what}", pytrace=False)
-    pytest.skip(what)
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Synthetic MNIST, 70,000 images."""
+    return mnist.write(tmp_path_factory.mktemp("digits"))
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +51,5 @@ def cluster() -> Iterator["Cluster"]:
         started = up()
     except ClusterUnavailable as exc:
         unavailable(str(exc))
-        raise
     yield started
     started.down()

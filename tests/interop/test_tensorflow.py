@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.availability import unavailable
 
 from dataprep_api.job import DataPrepJob
 from dataprep_api.spec import Output
@@ -40,9 +41,7 @@ def tf() -> Any:
             warnings.simplefilter("ignore")
             return importlib.import_module("tensorflow")
     except ModuleNotFoundError as exc:
-        if os.environ.get("CI") == "true":
-            pytest.fail("CI must have TensorFlow: pip install -r requirements/interop.txt", pytrace=False)
-        pytest.skip(f"TensorFlow is not installed ({exc}): pip install -r requirements/interop.txt")
+        unavailable(f"TensorFlow is not installed ({exc}): pip install -r requirements/interop.txt")
 
 
 def made(job: DataPrepJob) -> Path:
