@@ -76,7 +76,7 @@ test-unit: $(STAMP) ## only what needs no server and no cluster
 
 .PHONY: e2e
 e2e: $(STAMP) ## only the tests on the cluster
-	$(BIN)/pytest -q -m cluster
+	$(BIN)/python -m workbench test
 
 # --- image, cluster, locks ---------------------------------------------------------------------------------------
 

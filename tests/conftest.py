@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from tests.availability import unavailable
 
 from workbench import mnist
+from workbench.sharing import is_shared
 
 if TYPE_CHECKING:
     from kubecluster import Cluster
@@ -30,6 +31,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return max((number + 1 for number, name in enumerate(_LAST) if item.get_closest_marker(name)), default=0)
 
     items.sort(key=weight)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Says at once what would end as a riddle."""
+    if "PYTEST_XDIST_WORKER" not in os.environ or not item.get_closest_marker("cluster"):
+        return
+    if "cluster" in getattr(item, "fixturenames", ()) and not is_shared():
+        pytest.fail("Several processes need one cluster: run `python -m workbench test -k …`, or pytest without -n.", pytrace=False)
+    if item.get_closest_marker("exclusive"):
+        pytest.fail("This test needs the cluster for itself: run it without -n.", pytrace=False)
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,18 @@ from collections.abc import Iterator
 import pytest
 
 from kubecluster import Cluster
+from kubecluster.state import marking_nodes
 from workbench.jobs import Document, Namespace, condition
 from workbench.stores import Stores, a_job
 
 GPU = "nvidia.com/gpu"
+
+
+@pytest.fixture(autouse=True)
+def one_at_a_time() -> Iterator[None]:
+    """Each of these tests looks at all nodes for GPUs."""
+    with marking_nodes():
+        yield
 
 
 @pytest.fixture

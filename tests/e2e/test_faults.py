@@ -101,6 +101,7 @@ def test_a_killed_worker_costs_only_its_own_shard(
     assert {file: reports[file] for file in done} == done
 
 
+@pytest.mark.exclusive
 @pytest.mark.parametrize("phase", ["Planning", "Running", "Committing"])
 def test_the_operator_may_die_in_any_phase(
     namespace: Namespace, stores: Stores, operator: Installation, digits_on_hdfs: str, phase: str
@@ -115,6 +116,7 @@ def test_the_operator_may_die_in_any_phase(
     assert len(jobs) == 3, jobs
 
 
+@pytest.mark.long
 def test_a_dead_node_does_not_stop_the_job(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str) -> None:
     cluster.add_node("doomed", labels={"test": "doomed"}, taints=["test=doomed:NoSchedule"])
     try:

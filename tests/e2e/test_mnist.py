@@ -92,6 +92,7 @@ TRAIN_SHARD_BYTES = {
 }
 
 
+@pytest.mark.long
 def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, stores: Stores, digits: Path, tmp_path: Path) -> None:
     """Every shard count at parallelism 1 or 4 on the cluster, and the same counts on this machine: equal files."""
     volume = mount(namespace, stores)
@@ -101,6 +102,8 @@ def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, store
             "output__shards": shards,
             "output__fileName": "{split}-{shard}-of-{shards}.{ext}",
             "workers__parallelism": (1, 4)[number % 2],
+            # One pod a node at a time, so that its dozens of pods leave room for those of other tests.
+            "workers__resources__requests__cpu": "1",
         }
         namespace.apply(a_job(stores, name=name, source=f"/data/{digits.name}", output=f"/data/{namespace.name}-{name}", **changes))
     for name in wanted:

@@ -1,15 +1,19 @@
 """DataPrepJobs on the cluster: apply, watch, read what became of them."""
 
 import copy
+import functools
 import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
+from kubernetes.client import CustomObjectsApi
+from kubernetes.config import new_client_from_config
 
+from dataprep_api import GROUP, VERSION
 from kubecluster import Cluster
 
 Document = dict[str, Any]
@@ -49,7 +53,8 @@ class Namespace:
 
     def job(self, name: str) -> Document:
         """One DataPrepJob."""
-        return self.get("dataprepjob", name)
+        api = _api(self.cluster.kubeconfig)
+        return cast("Document", api.get_namespaced_custom_object(GROUP, VERSION, self.name, plural="dataprepjobs", name=name))
 
     def status(self, name: str) -> Document:
         """A DataPrepJob's status, empty before the first."""
@@ -98,6 +103,13 @@ class Namespace:
             parts.append(f"pod {pod['metadata']['name']} {pod.get('status', {}).get('phase')} {json.dumps(state)}")
         parts += [f"event {reason}: {message}" for reason, message in self.events(name)]
         return "\n".join(parts)
+
+
+@functools.cache
+def _api(kubeconfig: Path) -> CustomObjectsApi:
+    # A connection that stays: a test that waits asks several times a second, and a kubectl for each would take more of the machine
+    # than what the test waits for.
+    return CustomObjectsApi(new_client_from_config(str(kubeconfig)))  # type: ignore[no-untyped-call]  # it has no types
 
 
 def condition(status: Document, kind: str) -> Document:
