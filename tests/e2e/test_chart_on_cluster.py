@@ -53,7 +53,7 @@ def test_a_release_can_be_tested_upgraded_and_removed_and_the_jobs_stay(
         release.install({"replicas": 1})
         assert len(release.pods()) == 1
         space.kubectl("patch", "dpj", "before", "--type=merge", '--patch={"spec": {"suspend": false}}')
-        space.wait_phase("before", "Succeeded", seconds=180)
+        space.wait_phase("before", "Succeeded")
     finally:
         release.uninstall()
     assert space.status("before")["phase"] == "Succeeded"
@@ -75,7 +75,7 @@ def test_namespaced_mode_needs_no_cluster_role_and_sees_nothing_else(
         assert roles["items"] == []
         for space in (inside, outside):
             space.apply(a_job(stores, name="job", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{space.name}"))
-        inside.wait_phase("job", "Succeeded", seconds=180)
+        inside.wait_phase("job", "Succeeded")
         assert outside.status("job") == {}
         assert outside.all("jobs") == []
     finally:

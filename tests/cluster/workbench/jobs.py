@@ -21,6 +21,10 @@ Documents = list[Document]
 Events = list[tuple[str, str]]
 
 
+# Not the product's time-outs: how long a machine that others use as well may take until a test gives up.
+PATIENCE_SECONDS = 300
+
+
 class JobNotAsExpected(AssertionError):
     """A job did not reach the awaited state; the message holds its status, its pods and the operator's last words."""
 
@@ -73,7 +77,7 @@ class Namespace:
         items = sorted(found["items"], key=lambda item: item["metadata"]["creationTimestamp"])
         return [(item["reason"], item["message"]) for item in items]
 
-    def wait(self, name: str, until: Callable[[Document], bool], *, what: str, seconds: float = 120) -> Document:
+    def wait(self, name: str, until: Callable[[Document], bool], *, what: str, seconds: float = PATIENCE_SECONDS) -> Document:
         """Polls the status until it is as awaited. Raises JobNotAsExpected with all that helps to see why not."""
         deadline = time.monotonic() + seconds
         while True:
@@ -84,7 +88,7 @@ class Namespace:
                 raise JobNotAsExpected(f"{name} was not {what} within {seconds:.0f} s.\n{self.story(name)}")
             time.sleep(0.3)
 
-    def wait_phase(self, name: str, phase: str, *, seconds: float = 120) -> Document:
+    def wait_phase(self, name: str, phase: str, *, seconds: float = PATIENCE_SECONDS) -> Document:
         """Polls until the phase; a terminal phase that is another one ends the waiting at once."""
 
         def reached(status: Document) -> bool:
