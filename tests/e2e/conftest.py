@@ -36,16 +36,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Long ones first, so that none is alone at the end; then the first test of each file, the second of each, and so on.
+    """The first test of each file, the second of each, and so on; and long ones at the beginning, so that none is alone at the end.
 
     Tests of one file are the ones that want the same thing at the same time.
     """
     taken: Counter[Path] = Counter()
-    places: dict[pytest.Item, tuple[bool, int]] = {}
+    places: dict[pytest.Item, int] = {}
     for item in items:
         taken[item.path] += 1
-        places[item] = (item.get_closest_marker("long") is None, taken[item.path])
-    return sorted(items, key=places.__getitem__)
+        places[item] = taken[item.path]
+    spread = sorted((item for item in items if item.get_closest_marker("long") is None), key=places.__getitem__)
+    for number, item in enumerate(item for item in items if item.get_closest_marker("long")):
+        # Each process begins with two tests: a long one, and one that follows it.
+        spread.insert(2 * number, item)
+    return spread
 
 
 @pytest.fixture(scope="session")

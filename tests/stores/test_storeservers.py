@@ -18,7 +18,7 @@ from obstore.store import S3Store
 from tests.stores.oss_clients import BUCKET, MIB, some_bytes
 
 from storeservers import HdfsCluster, Lifetime, S3Server
-from storeservers.processes import ProcessIdentity, ServerFailed, ServerProcess, wait_until
+from storeservers.processes import ProcessIdentity, ServerFailed, ServerProcess, free_ports, wait_until
 
 pytestmark = pytest.mark.store
 
@@ -74,6 +74,19 @@ def test_a_server_dies_with_the_tests_that_started_it(tmp_path: Path) -> None:
 def test_a_server_is_not_started_by_a_thread_that_may_end_before_it(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool, pytest.raises(ServerFailed, match="main thread"):
         pool.submit(a_sleeper, tmp_path).result()
+
+
+def test_a_port_is_given_to_one_process_as_long_as_it_lives() -> None:
+    ports = free_ports("127.0.0.1", count=3)
+
+    asked = f"from storeservers import processes; print([processes._claimed(port) for port in {ports}])"
+    sources = str(Path(sys.modules["storeservers"].__path__[0]).parent)
+    answer = subprocess.run(  # this interpreter, this module's text
+        [sys.executable, "-c", asked], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": sources}
+    )
+
+    assert len(set(ports)) == 3
+    assert answer.stdout == "[False, False, False]\n"
 
 
 def test_an_identity_tells_a_process_from_a_later_one_with_its_id(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
 import kubecluster
+from kubecluster import ClusterUnavailable
 from workbench import sharing
 from workbench.installation import Installation, install_operator
 
@@ -28,8 +29,11 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _exit)
     try:
         with _cluster_and_operator():
-            together = _pytest("-n", str(PROCESSES), "--maxschedchunk=1", "-m", "cluster and not exclusive", *arguments)
-            alone = _pytest("-m", "cluster and exclusive", *arguments)
+            together = _pytest("-n", str(PROCESSES), "--maxschedchunk=1", "-m", "cluster and not exclusive", *arguments, shared=True)
+            alone = _pytest("-m", "cluster and exclusive", *arguments, shared=True)
+    except ClusterUnavailable:
+        # Each test says so itself, as it does without us: by a skip, or in CI by a failure.
+        return _pytest("-m", "cluster", *arguments, shared=False)
     except KeyboardInterrupt:
         return _INTERRUPTED
     # Arguments such as a file's name may well select no exclusive test, or none but those.
@@ -53,14 +57,15 @@ def _cluster_and_operator() -> Iterator[None]:
             Installation(running).uninstall()
 
 
-def _pytest(*words: str) -> int:
+def _pytest(*words: str, shared: bool) -> int:
     command = [sys.executable, "-m", "pytest", "-q", "--durations=15", *words]
-    with subprocess.Popen(command, env=os.environ | {sharing.VARIABLE: "yes"}) as process:
+    with subprocess.Popen(command, env=os.environ | ({sharing.VARIABLE: "yes"} if shared else {})) as process:
         try:
             return process.wait()
         except KeyboardInterrupt:
             # The terminal has told pytest as well, which now ends what its tests have started.
-            process.wait(timeout=_GOODBYE_SECONDS)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_GOODBYE_SECONDS)
             raise
         finally:
             if process.poll() is None:
