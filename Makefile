@@ -80,7 +80,7 @@ memory-join: $(STAMP) ## join 2 x 5 million rows in a memory cgroup of 512 MiB (
 
 .PHONY: e2e
 e2e: $(STAMP) ## only the tests on the cluster
-	$(BIN)/pytest -q -m cluster
+	$(BIN)/python -m workbench test
 
 # --- image, cluster, locks ---------------------------------------------------------------------------------------
 

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.availability import unavailable
+
+from workbench import mnist
+from workbench.sharing import is_shared
 
 if TYPE_CHECKING:
     from kubecluster import Cluster
@@ -16,7 +20,6 @@ settings.register_profile("shared", deadline=None, suppress_health_check=[Health
 settings.load_profile("shared")
 
 ROOT = Path(__file__).resolve().parent.parent
-IN_CI = os.environ.get("CI") == "true"
 
 _LAST = ("store", "interop", "cluster")
 
@@ -30,11 +33,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=weight)
 
 
-def unavailable(what: str) -> None:
-    """Skips loudly; in CI a missing server is a failure."""
-    if IN_CI:
-        pytest.fail(f"CI must have it: {what}", pytrace=False)
-    pytest.skip(what)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Says at once what would end as a riddle."""
+    if "PYTEST_XDIST_WORKER" not in os.environ or not item.get_closest_marker("cluster"):
+        return
+    if "cluster" in getattr(item, "fixturenames", ()) and not is_shared():
+        pytest.fail("Several processes need one cluster: run `python -m workbench test -k …`, or pytest without -n.", pytrace=False)
+    if item.get_closest_marker("exclusive"):
+        pytest.fail("This test needs the cluster for itself: run it without -n.", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Synthetic MNIST, 70,000 images."""
+    return mnist.write(tmp_path_factory.mktemp("digits"))
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +62,5 @@ def cluster() -> Iterator["Cluster"]:
         started = up()
     except ClusterUnavailable as exc:
         unavailable(str(exc))
-        raise
     yield started
     started.down()

@@ -10,14 +10,8 @@ from workbench import mnist
 
 
 @pytest.fixture(scope="session")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Synthetic MNIST, 70,000 images."""
-    return mnist.write(tmp_path_factory.mktemp("digits"))
-
-
-@pytest.fixture(scope="session")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its first 6,000 and 200 images."""
+    """The first 6,000 and 200 images of the synthetic MNIST."""
     return mnist.write(tmp_path_factory.mktemp("few"), train=6000, test=200)
 
 

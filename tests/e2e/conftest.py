@@ -1,10 +1,16 @@
-"""The cluster with the operator installed and the stores beside it, all real but the OSS fake."""
+"""The cluster with the operator installed and the stores beside it, all real but the OSS fake.
+
+Test processes share the cluster and the operator. Each has its own stores, so a test may kill a data node, stall every write and
+forbid what it likes.
+"""
 
 import json
+import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,17 +19,37 @@ from kubecluster import Cluster
 from storeservers.hdfs import HdfsCluster
 from storeservers.oss import FakeOss
 from storeservers.s3 import S3Server
-from workbench import installation, mnist
-from workbench.installation import Installation
+from workbench import mnist
+from workbench.installation import Installation, install_operator
 from workbench.jobs import Namespace
+from workbench.sharing import is_shared
 from workbench.stores import BUCKET, Stores
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test of this folder is on the cluster."""
+    """Every test of this folder is on the cluster. Several processes take them in an order in which none waits for another."""
+    here = [item for item in items if Path(__file__).parent in item.path.parents]
+    for item in here:
+        item.add_marker(pytest.mark.cluster)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items[:] = [*_spread(here), *(item for item in items if item not in here)]
+
+
+def _spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """The first test of each file, the second of each, and so on; and long ones at the beginning, so that none is alone at the end.
+
+    Tests of one file are the ones that want the same thing at the same time.
+    """
+    taken: Counter[Path] = Counter()
+    places: dict[pytest.Item, int] = {}
     for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.cluster)
+        taken[item.path] += 1
+        places[item] = taken[item.path]
+    spread = sorted((item for item in items if item.get_closest_marker("long") is None), key=places.__getitem__)
+    for number, item in enumerate(item for item in items if item.get_closest_marker("long")):
+        # Each process begins with two tests: a long one, and one that follows it.
+        spread.insert(2 * number, item)
+    return spread
 
 
 @pytest.fixture(scope="session")
@@ -51,12 +77,13 @@ def stores(cluster: Cluster) -> Iterator[Stores]:
 
 @pytest.fixture(scope="session")
 def operator(cluster: Cluster) -> Iterator[Installation]:
-    """The operator, cluster-wide, with two replicas so that the tests run what production runs."""
-    installation.build_and_load(cluster)
-    installed = Installation(cluster)
-    installed.install()
-    yield installed
-    installed.uninstall()
+    """The operator; the one that `python -m workbench test` has installed for all test processes, if there is one."""
+    if is_shared():
+        yield Installation(cluster)
+        return
+    installation = install_operator(cluster)
+    yield installation
+    installation.uninstall()
 
 
 @pytest.fixture

@@ -5,10 +5,18 @@ from collections.abc import Iterator
 import pytest
 
 from kubecluster import Cluster
+from kubecluster.state import marking_nodes
 from workbench.jobs import Document, Namespace, condition
 from workbench.stores import Stores, a_job
 
 GPU = "nvidia.com/gpu"
+
+
+@pytest.fixture(autouse=True)
+def one_at_a_time() -> Iterator[None]:
+    """Each of these tests looks at all nodes for GPUs."""
+    with marking_nodes():
+        yield
 
 
 @pytest.fixture
@@ -40,7 +48,7 @@ def limits(pod: Document) -> Document:
 
 def test_required_lands_on_the_gpu_node(namespace: Namespace, stores: Stores, digits_on_hdfs: str, gpu_node: str) -> None:
     namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Required", count=1))
-    status = namespace.wait_phase("gpu", "Succeeded", seconds=180)
+    status = namespace.wait_phase("gpu", "Succeeded")
     assert status["effective"]["accelerator"] == "GPU"
     for pod in workers(namespace):
         assert pod["spec"]["nodeName"] == gpu_node
@@ -53,12 +61,12 @@ def test_required_waits_and_says_so_until_a_gpu_appears(
     namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str
 ) -> None:
     namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Required", count=1))
-    waiting = namespace.wait("gpu", lambda s: condition(s, "Running").get("reason") == "NoGPUNodes", what="waiting for a GPU", seconds=60)
+    waiting = namespace.wait("gpu", lambda s: condition(s, "Running").get("reason") == "NoGPUNodes", what="waiting for a GPU")
     assert waiting["phase"] == "Pending"
     cluster.kubectl("label", "node", "node0", "accelerator=gpu", "--overwrite")
     cluster.set_capacity("node0", {GPU: 1})
     try:
-        namespace.wait_phase("gpu", "Succeeded", seconds=180)
+        namespace.wait_phase("gpu", "Succeeded")
     finally:
         cluster.remove_capacity("node0", GPU)
         cluster.kubectl("label", "node", "node0", "accelerator-")
@@ -66,14 +74,14 @@ def test_required_waits_and_says_so_until_a_gpu_appears(
 
 def test_preferred_falls_back_to_cpu_with_an_event(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Preferred", count=1, fallbackAfterSeconds=3))
-    status = namespace.wait_phase("gpu", "Succeeded", seconds=180)
+    status = namespace.wait_phase("gpu", "Succeeded")
     assert status["effective"]["accelerator"] == "CPU"
     assert "FellBackToCPU" in [reason for reason, _ in namespace.events("gpu")]
 
 
 def test_none_never_asks_for_a_gpu(namespace: Namespace, stores: Stores, digits_on_hdfs: str, gpu_node: str) -> None:
     namespace.apply(job(namespace, stores, digits_on_hdfs, policy="None"))
-    namespace.wait_phase("gpu", "Succeeded", seconds=180)
+    namespace.wait_phase("gpu", "Succeeded")
     for pod in workers(namespace):
         assert GPU not in limits(pod)
         assert pod["spec"]["nodeName"] != gpu_node

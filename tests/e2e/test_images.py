@@ -30,7 +30,7 @@ def test_photographs_keep_their_bytes(namespace: Namespace, stores: Stores, phot
         **volume,
     )
     namespace.apply(job)
-    status = namespace.wait_phase("photos", "Succeeded", seconds=180)
+    status = namespace.wait_phase("photos", "Succeeded")
 
     files = {hashlib.sha256(file.read_bytes()).hexdigest(): file for file in photos.rglob("*.jpg")}
     classes = sorted(folder.name for folder in photos.iterdir())

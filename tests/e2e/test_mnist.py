@@ -28,7 +28,7 @@ def assert_is_the_data_set(status: Document) -> None:
 def test_mnist_on_hdfs_has_the_sizes_hashes_replication_and_permission(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     output = "/mnist-tfrecord"
     namespace.apply(a_job(stores, name="mnist", source=digits_on_hdfs, output=f"{stores.hdfs.uri}{output}"))
-    status = namespace.wait_phase("mnist", "Succeeded", seconds=180)
+    status = namespace.wait_phase("mnist", "Succeeded")
 
     assert_is_the_data_set(status)
     visible = {Path(entry.path).name: entry for entry in stores.hdfs.ls(output) if not Path(entry.path).name.startswith("_")}
@@ -56,7 +56,7 @@ def test_mnist_on_an_object_store_has_the_same_hashes(
     namespace: Namespace, stores: Stores, digits_on_hdfs: str, scheme: str, reader: Callable[[Stores], Callable[[str], bytes]]
 ) -> None:
     namespace.apply(a_job(stores, name="mnist", source=digits_on_hdfs, output=f"{scheme}://{BUCKET}/mnist"))
-    assert_is_the_data_set(namespace.wait_phase("mnist", "Succeeded", seconds=180))
+    assert_is_the_data_set(namespace.wait_phase("mnist", "Succeeded"))
     for name, file in mnist.FILES.items():
         assert hashlib.sha256(reader(stores)(name)).hexdigest() == file.sha256
 
@@ -65,7 +65,7 @@ def test_mnist_on_a_mounted_volume_has_the_same_hashes(namespace: Namespace, sto
     volume = mount(namespace, stores)
     job = a_job(stores, name="mnist", source=f"/data/{digits.name}", output=f"/data/{namespace.name}", **volume)
     namespace.apply(job)
-    assert_is_the_data_set(namespace.wait_phase("mnist", "Succeeded", seconds=180))
+    assert_is_the_data_set(namespace.wait_phase("mnist", "Succeeded"))
     for name, file in mnist.FILES.items():
         assert hashlib.sha256((stores.volume / namespace.name / name).read_bytes()).hexdigest() == file.sha256
 
@@ -76,7 +76,7 @@ def test_fashion_mnist_from_debian_has_the_sizes(namespace: Namespace, stores: S
     for file in sorted(FASHION.glob("*.gz")):
         stores.hdfs.write(f"/fashion/{file.name}", file.read_bytes())
     namespace.apply(a_job(stores, name="fashion", source=f"{stores.hdfs.uri}/fashion", output=f"{stores.hdfs.uri}/fashion-tfrecord"))
-    status = namespace.wait_phase("fashion", "Succeeded", seconds=180)
+    status = namespace.wait_phase("fashion", "Succeeded")
     assert {Path(o["uri"]).name: o["bytes"] for o in status["outputs"]} == {name: file.size for name, file in mnist.FILES.items()}
 
 
@@ -92,6 +92,7 @@ TRAIN_SHARD_BYTES = {
 }
 
 
+@pytest.mark.long
 def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, stores: Stores, digits: Path, tmp_path: Path) -> None:
     """Every shard count at parallelism 1 or 4 on the cluster, and the same counts on this machine: equal files."""
     volume = mount(namespace, stores)
@@ -101,10 +102,12 @@ def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, store
             "output__shards": shards,
             "output__fileName": "{split}-{shard}-of-{shards}.{ext}",
             "workers__parallelism": (1, 4)[number % 2],
+            # One pod a node at a time, so that its dozens of pods leave room for those of other tests.
+            "workers__resources__requests__cpu": "1",
         }
         namespace.apply(a_job(stores, name=name, source=f"/data/{digits.name}", output=f"/data/{namespace.name}-{name}", **changes))
     for name in wanted:
-        namespace.wait_phase(name, "Succeeded", seconds=400)
+        namespace.wait_phase(name, "Succeeded", seconds=900)
     for name, shards in wanted.items():
         made = stores.volume / f"{namespace.name}-{name}"
         on_cluster = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in made.glob("*.tfrecords")}

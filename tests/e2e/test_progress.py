@@ -8,7 +8,7 @@ import time
 
 from kubecluster import Cluster
 from storeservers.oss.controls import Fault
-from workbench.jobs import Document, Namespace, condition
+from workbench.jobs import PATIENCE_SECONDS, Document, Namespace, condition
 from workbench.stores import BUCKET, Stores, a_job
 
 
@@ -29,7 +29,7 @@ def a_slow_job(namespace: Namespace, stores: Stores, source: str, *, seconds: fl
 def test_progress_rises_and_ends_exact(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs, seconds=1.0))
     seen: list[tuple[int, int]] = []
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + PATIENCE_SECONDS
     try:
         while time.monotonic() < deadline:
             status = namespace.status("slow")
@@ -69,7 +69,7 @@ def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, sto
         namespace.wait("slow", lambda s: (s.get("progress") or {}).get("shards", {}).get("done", 0) >= 2, what="two shards far")
         namespace.kubectl("patch", "dpj", "slow", "--type=merge", '--patch={"spec": {"suspend": true}}')
         namespace.wait_phase("slow", "Suspended")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while any(pod.get("status", {}).get("phase") not in ("Succeeded", "Failed") for pod in namespace.pods("slow", step="convert")):
             assert time.monotonic() < deadline
             time.sleep(0.3)
@@ -79,7 +79,7 @@ def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, sto
         namespace.kubectl("scale", "dpj", "slow", "--replicas=4")
     finally:
         stores.oss.clear_faults()
-    status = namespace.wait_phase("slow", "Succeeded", seconds=180)
+    status = namespace.wait_phase("slow", "Succeeded")
     assert {k: stores.oss.read(BUCKET, k) for k in done} == done
     assert status["effective"]["parallelism"] == 4
     assert status.get("failures", []) == []
@@ -91,7 +91,7 @@ def test_a_retry_makes_only_what_is_missing(namespace: Namespace, stores: Stores
     try:
         namespace.wait("slow", lambda s: (s.get("progress") or {}).get("shards", {}).get("done", 0) >= 2, what="two shards far")
         stores.oss.deny("oss:PutObject")
-        status = namespace.wait_phase("slow", "Failed", seconds=120)
+        status = namespace.wait_phase("slow", "Failed")
         assert condition(status, "Failed")["reason"] == "NotPermitted", status
         assert "oss:PutObject" in condition(status, "Failed")["message"]
         failed_logs = subprocess.run(
@@ -107,7 +107,7 @@ def test_a_retry_makes_only_what_is_missing(namespace: Namespace, stores: Stores
         stores.oss.clear_faults()
     done = {k: stores.oss.read(BUCKET, k) for k in stores.oss.keys(BUCKET, f"{namespace.name}/") if "/reports/" in k}
     namespace.kubectl("annotate", "dpj", "slow", "dataprep.io/retry=once")
-    status = namespace.wait("slow", lambda s: s.get("phase") == "Succeeded", what="Succeeded after the retry", seconds=180)
+    status = namespace.wait("slow", lambda s: s.get("phase") == "Succeeded", what="Succeeded after the retry")
     assert status["attempt"] == 2
     assert {k: stores.oss.read(BUCKET, k) for k in done} == done
 
@@ -118,7 +118,7 @@ def test_deleting_the_job_removes_its_pods_and_keeps_its_output(namespace: Names
         namespace.wait("slow", lambda s: (s.get("progress") or {}).get("shards", {}).get("done", 0) >= 2, what="two shards far")
         shards = [key for key in stores.oss.keys(BUCKET, f"{namespace.name}/") if key.endswith(".tfrecords")]
         namespace.kubectl("delete", "dpj", "slow")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while namespace.all("pods") or namespace.all("jobs"):
             assert time.monotonic() < deadline, namespace.kubectl("get", "pods,jobs")
             time.sleep(0.3)
@@ -138,7 +138,7 @@ def test_explain_reads_well(cluster: Cluster, namespace: Namespace) -> None:
 
 def test_old_children_are_not_remade(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     namespace.apply(a_job(stores, name="done", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}"))
-    before = namespace.wait_phase("done", "Succeeded", seconds=180)
+    before = namespace.wait_phase("done", "Succeeded")
     namespace.kubectl("delete", "jobs", "--all")
     time.sleep(5)
     assert namespace.all("jobs") == []

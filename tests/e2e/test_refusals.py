@@ -85,7 +85,7 @@ def test_a_source_can_not_change_while_the_job_runs(namespace: Namespace, stores
 def test_never_refuses_an_output_that_holds_a_finished_data_set(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     output = f"{stores.hdfs.uri}/{namespace.name}"
     namespace.apply(a_job(stores, name="first", source=digits_on_hdfs, output=output))
-    namespace.wait_phase("first", "Succeeded", seconds=180)
+    namespace.wait_phase("first", "Succeeded")
     job = a_job(stores, name="second", source=digits_on_hdfs, output=output, output__overwrite="Never")
     fails(namespace, job, reason="OutputExists", words=[output])
 
@@ -94,12 +94,12 @@ def test_the_same_finished_spec_is_reused(namespace: Namespace, stores: Stores, 
     path = f"/{namespace.name}"
     output = f"{stores.hdfs.uri}{path}"
     namespace.apply(a_job(stores, name="first", source=digits_on_hdfs, output=output))
-    first = namespace.wait_phase("first", "Succeeded", seconds=180)
+    first = namespace.wait_phase("first", "Succeeded")
     before = {entry.path: entry for entry in stores.hdfs.files(path)}
     times = {p: stores.hdfs.stat(p) for p in before}
 
     namespace.apply(a_job(stores, name="second", source=digits_on_hdfs, output=output))
-    second = namespace.wait_phase("second", "Succeeded", seconds=60)
+    second = namespace.wait_phase("second", "Succeeded")
     assert second["reused"] is True
     assert condition(second, "Complete")["reason"] == "Reused"
     assert second["output"] == first["output"]

@@ -12,7 +12,7 @@ from workbench.stores import BUCKET, Stores, a_job
 
 def test_worker_pods_are_restricted_and_hold_no_right(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str) -> None:
     namespace.apply(a_job(stores, name="plain", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}"))
-    namespace.wait_phase("plain", "Succeeded", seconds=180)
+    namespace.wait_phase("plain", "Succeeded")
     pods = namespace.pods("plain")
     assert {pod["metadata"]["labels"]["dataprep.io/step"] for pod in pods} == {"plan", "convert", "commit"}
     for pod in pods:
@@ -39,7 +39,7 @@ def test_worker_pods_are_restricted_and_hold_no_right(namespace: Namespace, stor
 def test_a_key_is_nowhere_to_be_read(namespace: Namespace, stores: Stores, operator: Installation, digits_on_hdfs: str) -> None:
     """Not in the resource, the children, the events, the logs, the status, the reports or the manifest, in no encoding."""
     namespace.apply(a_job(stores, name="keyed", source=digits_on_hdfs, output=f"oss://{BUCKET}/{namespace.name}"))
-    namespace.wait_phase("keyed", "Succeeded", seconds=180)
+    namespace.wait_phase("keyed", "Succeeded")
     places = {
         "objects": namespace.kubectl("get", "dataprepjobs,jobs,pods,configmaps,events", "--output=json"),
         "logs": "\n".join(namespace.kubectl("logs", pod["metadata"]["name"]) for pod in namespace.pods("keyed")),

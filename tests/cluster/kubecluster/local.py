@@ -236,7 +236,7 @@ def _stop_all(*, keep_logs: bool) -> None:
     mounts.detach_below(folders.run)
     for made in written.made_folders:
         shutil.rmtree(made, ignore_errors=True)
-    kept = {"cluster.lock", "state.lock", "images.lock", *(["logs"] if keep_logs else [])}
+    kept = {"cluster.lock", "state.lock", "images.lock", "nodes.lock", *(["logs"] if keep_logs else [])}
     for path in folders.run.iterdir():
         if path.name not in kept and path.name != "state.json":
             shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -19,6 +19,9 @@ BRIDGE_RANGE = "198.18.0.0/16"
 SERVICE_RANGE = "198.19.0.0/16"
 # Where the API server, the name server and the servers of the tests listen; pods and the host both reach it.
 BRIDGE_IP = "198.18.0.1"
+# Without one of its own a bridge takes the lowest of its ports': it would change as pods come and go, and the pods that know the old one
+# would reach nothing for half a minute.
+BRIDGE_MAC = "0a:58:c6:12:00:01"
 FIRST_SERVICE_IP = "198.19.0.1"
 FIRST_POD_IP, LAST_POD_IP = "198.18.1.0", "198.18.191.255"
 # Addresses that kwok writes into the status of its pods; nobody answers there, but they are on the bridge like all others.
@@ -71,7 +74,7 @@ def refuse_overlaps() -> None:
 def create() -> None:
     """Make the firewall, then the bridge, then the routes."""
     run(["nft", "-f", "-"], stdin=FIREWALL)
-    run(["ip", "link", "add", BRIDGE, "type", "bridge"])
+    run(["ip", "link", "add", BRIDGE, "address", BRIDGE_MAC, "type", "bridge"])
     write_sysctl(f"net.ipv6.conf.{BRIDGE}.disable_ipv6", "1")
     # For this bridge only; forwarding of the machine's other interfaces stays as it was.
     write_sysctl(f"net.ipv4.conf.{BRIDGE}.forwarding", "1")

@@ -101,6 +101,13 @@ def loading_images() -> Iterator[None]:
 
 
 @contextmanager
+def marking_nodes() -> Iterator[None]:
+    """Let one test give nodes labels, taints and resources while the others that look at these wait."""
+    with _locked("nodes.lock"):
+        yield
+
+
+@contextmanager
 def _locked(name: str) -> Iterator[None]:
     run_dir().mkdir(parents=True, exist_ok=True)
     with (run_dir() / name).open("w") as lock:

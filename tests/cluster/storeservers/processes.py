@@ -172,25 +172,40 @@ def wait_until(condition: Callable[[], bool], *, seconds: float, what: str) -> N
 
 
 def free_ports(host: str, *, count: int) -> list[int]:
-    """Return ports of this address that nobody uses now."""
-    held: list[socket.socket] = []
+    """Return ports of this address that nobody uses now, and that nobody else is given as long as this process lives.
+
+    Test processes start their servers at the same time, and a server that is killed and comes back needs its old port.
+    """
+    found: list[int] = []
+    for port in random.SystemRandom().sample(range(_FIRST_PORT, _LAST_PORT), k=1000):
+        if len(found) == count:
+            break
+        if _is_unused(host, port) and _claimed(port):
+            found.append(port)
+    if len(found) < count:
+        raise ServerFailed(f"Found only {len(found)} free ports on {host}, wanted {count}.")
+    return found
+
+
+def _is_unused(host: str, port: int) -> bool:
+    with socket.socket() as candidate:
+        try:
+            candidate.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def _claimed(port: int) -> bool:
+    # An address that begins with a zero byte is a name in the kernel and no file: it is free again when this process ends, however it ends.
+    claim = socket.socket(socket.AF_UNIX)
     try:
-        for port in random.SystemRandom().sample(range(_FIRST_PORT, _LAST_PORT), k=1000):
-            if len(held) == count:
-                break
-            candidate = socket.socket()
-            held.append(candidate)
-            try:
-                candidate.bind((host, port))
-            except OSError:
-                held.remove(candidate)
-                candidate.close()
-        if len(held) < count:
-            raise ServerFailed(f"Found only {len(held)} free ports on {host}, wanted {count}.")
-        return [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()
+        claim.bind(f"\0dataprep-test-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    claim.detach()
+    return True
 
 
 def accepts_connections(host: str, port: int) -> bool:

@@ -1,4 +1,4 @@
-"""For people: the cluster with the operator and the stores, up and down (`make cluster-up`, `make cluster-down`, `make image`)."""
+"""The cluster with the operator and the stores, up and down (`make cluster-up`, `make cluster-down`, `make image`), and the tests on it."""
 
 import argparse
 import subprocess
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import kubecluster
 from kubecluster import packages
-from workbench.installation import CONVERTER_IMAGE, OPERATOR_IMAGE, TAG, Installation, build, build_and_load
+from workbench import testing
+from workbench.installation import CONVERTER_IMAGE, OPERATOR_IMAGE, TAG, build, install_operator
 
 STORES = Path("/var/tmp/dataprep-test-stores")  # noqa: S108  # one place for one machine, as the cluster has
 
@@ -15,9 +16,13 @@ STORES = Path("/var/tmp/dataprep-test-stores")  # noqa: S108  # one place for on
 def main() -> int:
     """Runs one command."""
     parser = argparse.ArgumentParser(prog="python -m workbench", description=__doc__)
-    parser.add_argument("command", choices=["packages", "prepare", "images", "up", "down"])
-    command = parser.parse_args().command
-    return {"packages": _packages, "prepare": _prepare, "images": _images, "up": _up, "down": _down}[command]()
+    parser.add_argument("command", choices=["packages", "prepare", "images", "up", "down", "test"])
+    options, arguments = parser.parse_known_args()
+    if options.command == "test":
+        return testing.run_on_cluster(arguments)
+    if arguments:
+        parser.error(f"unknown arguments: {' '.join(arguments)}")
+    return {"packages": _packages, "prepare": _prepare, "images": _images, "up": _up, "down": _down}[options.command]()
 
 
 def _packages() -> int:
@@ -41,8 +46,7 @@ def _images() -> int:
 
 def _up() -> int:
     cluster = kubecluster.up()
-    build_and_load(cluster)
-    Installation(cluster).install()
+    install_operator(cluster)
     host = cluster.bridge_ip or "127.0.0.1"
     subprocess.run([sys.executable, "-m", "storeservers", "up", "--host", host, "--dir", str(STORES)], check=True)
     sys.stdout.write(

@@ -103,6 +103,14 @@ class Installation:
             time.sleep(0.2)
 
 
+def install_operator(cluster: Cluster) -> Installation:
+    """The operator as it is in this working copy, cluster-wide, with two replicas so that the tests run what production runs."""
+    build_and_load(cluster)
+    installation = Installation(cluster)
+    installation.install()
+    return installation
+
+
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():

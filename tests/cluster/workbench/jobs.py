@@ -1,20 +1,28 @@
 """DataPrepJobs on the cluster: apply, watch, read what became of them."""
 
 import copy
+import functools
 import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
+from kubernetes.client import CustomObjectsApi
+from kubernetes.config import new_client_from_config
 
+from dataprep_api import GROUP, VERSION
 from kubecluster import Cluster
 
 Document = dict[str, Any]
 Documents = list[Document]
 Events = list[tuple[str, str]]
+
+
+# Not the product's time-outs: how long a machine that others use as well may take until a test gives up.
+PATIENCE_SECONDS = 300
 
 
 class JobNotAsExpected(AssertionError):
@@ -49,7 +57,8 @@ class Namespace:
 
     def job(self, name: str) -> Document:
         """One DataPrepJob."""
-        return self.get("dataprepjob", name)
+        api = _api(self.cluster.kubeconfig)
+        return cast("Document", api.get_namespaced_custom_object(GROUP, VERSION, self.name, plural="dataprepjobs", name=name))
 
     def status(self, name: str) -> Document:
         """A DataPrepJob's status, empty before the first."""
@@ -68,7 +77,7 @@ class Namespace:
         items = sorted(found["items"], key=lambda item: item["metadata"]["creationTimestamp"])
         return [(item["reason"], item["message"]) for item in items]
 
-    def wait(self, name: str, until: Callable[[Document], bool], *, what: str, seconds: float = 120) -> Document:
+    def wait(self, name: str, until: Callable[[Document], bool], *, what: str, seconds: float = PATIENCE_SECONDS) -> Document:
         """Polls the status until it is as awaited. Raises JobNotAsExpected with all that helps to see why not."""
         deadline = time.monotonic() + seconds
         while True:
@@ -79,7 +88,7 @@ class Namespace:
                 raise JobNotAsExpected(f"{name} was not {what} within {seconds:.0f} s.\n{self.story(name)}")
             time.sleep(0.3)
 
-    def wait_phase(self, name: str, phase: str, *, seconds: float = 120) -> Document:
+    def wait_phase(self, name: str, phase: str, *, seconds: float = PATIENCE_SECONDS) -> Document:
         """Polls until the phase; a terminal phase that is another one ends the waiting at once."""
 
         def reached(status: Document) -> bool:
@@ -98,6 +107,13 @@ class Namespace:
             parts.append(f"pod {pod['metadata']['name']} {pod.get('status', {}).get('phase')} {json.dumps(state)}")
         parts += [f"event {reason}: {message}" for reason, message in self.events(name)]
         return "\n".join(parts)
+
+
+@functools.cache
+def _api(kubeconfig: Path) -> CustomObjectsApi:
+    # A connection that stays: a test that waits asks several times a second, and a kubectl for each would take more of the machine
+    # than what the test waits for.
+    return CustomObjectsApi(new_client_from_config(str(kubeconfig)))  # type: ignore[no-untyped-call]  # it has no types
 
 
 def condition(status: Document, kind: str) -> Document:

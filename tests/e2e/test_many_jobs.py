@@ -1,0 +1,39 @@
+"""Many jobs at once: none is forgotten, none is begun twice. It takes all of the machine, and has a time limit: hence for itself."""
+
+import time
+
+import pytest
+
+from kubecluster import Cluster
+from workbench.jobs import Namespace
+from workbench.stores import Stores, a_job
+
+
+@pytest.mark.exclusive
+def test_three_hundred_jobs_at_once_have_one_plan_job_each(
+    namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str
+) -> None:
+    """Their pods stay Pending: no node has the label."""
+    count = 300
+    jobs = [
+        a_job(
+            stores,
+            name=f"many-{n:03d}",
+            source=digits_on_hdfs,
+            output=f"{stores.hdfs.uri}/{namespace.name}/{n}",
+            workers__nodeSelector={"no": "where"},
+        )
+        for n in range(count)
+    ]
+    namespace.apply(*jobs)
+    deadline = time.monotonic() + 120
+    while (made := len(namespace.kubectl("get", "jobs", "--output=name").split())) < count:
+        assert time.monotonic() < deadline, f"{made} of {count} plan Jobs after 120 s"
+        time.sleep(1)
+    time.sleep(5)
+    children = namespace.all("jobs")
+    owners = [child["metadata"]["ownerReferences"][0]["name"] for child in children]
+    assert sorted(owners) == sorted(f"many-{n:03d}" for n in range(count))
+    assert {child["metadata"]["labels"]["dataprep.io/step"] for child in children} == {"plan"}
+    assert len([c for c in namespace.all("configmaps") if c["metadata"]["name"] != "kube-root-ca.crt"]) == count
+    cluster.kubectl("--namespace", namespace.name, "delete", "dataprepjobs", "--all", "--wait=false")
