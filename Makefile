@@ -78,6 +78,14 @@ test-unit: $(STAMP) ## only what needs no server and no cluster
 memory-join: $(STAMP) ## join 2 x 5 million rows in a memory cgroup of 512 MiB (root, minutes; no part of the tests)
 	$(BIN)/python tests/memory/join.py
 
+.PHONY: fuzz
+fuzz: $(STAMP) ## damaged files for every reader: FUZZ rounds of each (300)
+	FUZZ=$${FUZZ:-300} $(BIN)/pytest -q tests/fuzz
+
+.PHONY: memory
+memory: $(STAMP) ## SIZE (2G) of each of KINDS (all) converted in a memory cgroup of 512 MiB (root, many minutes; no part of the tests)
+	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python tests/scale/memory.py --size $(or $(SIZE),2G) $(KINDS)
+
 .PHONY: e2e
 e2e: $(STAMP) ## only the tests on the cluster
 	$(BIN)/python -m workbench test

@@ -65,7 +65,7 @@ def make(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
     if units.samples == 0 and not spec.allow_empty:
         raise NoInput(f"The source {spec.source.kind} holds no records; set allowEmpty: true if that is right.")
 
-    code_sha256 = plugins.digest()
+    code_sha256 = plugins.digest() if spec.code is not None else None
     inputs_sha256 = _inputs_digest(units, code_sha256)
     state = dict(discovery.state)
     pipeline = Pipeline(spec, state, access)

@@ -76,7 +76,7 @@ def load_plan(folder: OutputFolder, plan_sha256: str) -> Plan:
         raise NotFound(f"{folder.uri} has no plan of run {folder.run_id}; was it deleted? Plan again.", uri=folder.uri)
     if plan.sha256 != plan_sha256:
         raise BadSpec(f"The plan of run {folder.run_id} has SHA-256 {plan.sha256}, this worker was started for {plan_sha256}.")
-    if plan.head.code_sha256 != plugins.digest():
+    if plan.head.code_sha256 is not None and plan.head.code_sha256 != plugins.digest():
         raise InputChanged("The files of spec.code have changed since the job was planned; make a new job for the new code.")
     return plan
 

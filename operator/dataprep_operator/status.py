@@ -413,7 +413,9 @@ def _disagreement(status: DataPrepJobStatus, result: CommitResult) -> str | None
         return f"The commit step reports the run {result.run_id}, expected {status.run_id}."
     if records.in_ + records.added != records.out + records.bad + records.filtered:
         more = f" and {records.added} were added" if records.added else ""
-        return f"{records.in_} records went in{more}, but {records.out} out + {records.bad} bad + {records.filtered} filtered are not as many."
+        return (
+            f"{records.in_} records went in{more}, but {records.out} out + {records.bad} bad + {records.filtered} filtered are not as many."
+        )
     return None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dataprep_api import crd, status
+from dataprep_api.spec import Source, Transform
 from dataprep_api.status import DataPrepJobStatus
 from kubecluster.cluster import Cluster
 from kubecluster.errors import StartFailed
@@ -18,6 +19,8 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 NAMESPACE = f"dataprep-admission-{secrets.token_hex(3)}"
 """New each time: the last run's may still be going away."""
 STARTED = "started"
+SOURCES = ", ".join(Source.members())
+TRANSFORMS = ", ".join(Transform.members())
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("namespace")]
 Builder = Callable[[Mapping[str, object]], dict[str, Any]]
@@ -99,8 +102,8 @@ def test_an_example_is_accepted(cluster: Cluster, namespace: str, example: Path)
 
 
 REFUSED: dict[str, tuple[dict[str, object], str]] = {
-    "no source": ({"source.idx": None}, "spec.source: Invalid value: exactly one source must be set: idx, images, csv"),
-    "two sources": ({"source.csv": {"uris": ["/a.csv"]}}, "spec.source: Invalid value: exactly one source must be set: idx, images, csv"),
+    "no source": ({"source.idx": None}, f"spec.source: Invalid value: exactly one source must be set: {SOURCES}"),
+    "two sources": ({"source.csv": {"uris": ["/a.csv"]}}, f"spec.source: Invalid value: exactly one source must be set: {SOURCES}"),
     "source left out": ({"source": None}, "spec.source: Required value"),
     "output left out": ({"output": None}, "spec.output: Required value"),
     "no files": ({"source.idx.subsets": []}, "spec.source.idx.subsets in body should have at least 1 items"),
@@ -157,10 +160,10 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         'spec.source.csv.columns[0].type: Unsupported value: "int": supported values: "Int64", "Float32", "Float64", "String", "Bool"',
     ),
     "a param that no ${NAME} can name": ({"params": {"1st": "x"}}, "spec.params: Invalid value: every key must"),
-    "no transform": ({"transforms": [{}]}, "spec.transforms[0]: Invalid value: exactly one transform must be set: scale, oneHot"),
+    "no transform": ({"transforms": [{}]}, f"spec.transforms[0]: Invalid value: exactly one transform must be set: {TRANSFORMS}"),
     "two transforms in one step": (
         {"transforms": [{"scale": {"columns": ["a"]}, "oneHot": {"columns": ["a"], "numClasses": 2}}]},
-        "spec.transforms[0]: Invalid value: exactly one transform must be set: scale, oneHot",
+        f"spec.transforms[0]: Invalid value: exactly one transform must be set: {TRANSFORMS}",
     ),
     "an empty range": (
         {"transforms": [{"scale": {"columns": ["a"], "fromMin": 255}}]},

@@ -8,6 +8,9 @@ import pytest
 from dataprep_api.errors import SpecError
 from dataprep_api.job import DataPrepJob
 from dataprep_api.params import fill
+from dataprep_api.spec import Source
+
+SOURCES = ", ".join(Source.members())
 
 Builder = Callable[[Mapping[str, object]], dict[str, Any]]
 
@@ -81,10 +84,8 @@ def test_params_don_t_reach_the_pods(a_job: Builder, where: str) -> None:
         pytest.param({"workers.zzz": 1}, "spec.workers.zzz: unknown field (known: accelerator, ", id="nothing like it"),
         pytest.param({"output.uri": None}, "spec.output.uri: is required", id="missing"),
         pytest.param({"workers.parallelism": 0}, "spec.workers.parallelism: Input should be greater than or equal to 1, got 0", id="range"),
-        pytest.param({"source.idx": None}, "spec.source: exactly one source must be set (idx, images, csv), got none", id="no source"),
-        pytest.param(
-            {"source.csv": {"uris": ["a"]}}, "spec.source: exactly one source must be set (idx, images, csv), got idx, csv", id="two"
-        ),
+        pytest.param({"source.idx": None}, f"spec.source: exactly one source must be set ({SOURCES}), got none", id="no source"),
+        pytest.param({"source.csv": {"uris": ["a"]}}, f"spec.source: exactly one source must be set ({SOURCES}), got idx, csv", id="two"),
         pytest.param(
             {"splits.into": [{"name": "a", "fraction": 0.8}, {"name": "b", "fraction": 0.3}]},
             "spec.splits: the fractions must sum to 1, got 1.1",

@@ -13,16 +13,19 @@ import numpy as np
 import pytest
 from tests.convert.reader_contract import ReaderContract, batches, opened, plan, rows
 
+from dataprep_api.job import DataPrepJob
 from dataprep_api.spec import Source
 from dataprep_converter import archive_index, archives
 from dataprep_converter.access import Access
 from dataprep_converter.archive_uris import archive_of, divided
+from dataprep_converter.display import Display
 from dataprep_converter.errors import BadData, BadSpec, InputChanged, NotFound
 from dataprep_converter.preparing import source_uris
 from dataprep_converter.readers import Reader, streamed
 from dataprep_converter.readers.delimited import CsvReader
 from dataprep_converter.readers.fixed_length import FixedLengthReader
 from dataprep_converter.readers.whole_file import WholeFileReader
+from dataprep_converter.run import run
 
 SUFFIXES = ["zip", "stored.zip", "tar", "tar.gz", "tgz"]
 
@@ -223,6 +226,33 @@ def test_a_gzipped_tar_file_is_inflated_once_in_order_and_once_more_in_any_other
     for name in ("05", "01", "11", "03"):
         assert store.get(f"{archive}!/{name}") == files[name]
     assert inflated - once <= 14 << 20
+
+
+def test_a_data_set_from_an_archive_is_that_from_the_folder(tmp_path: Path) -> None:
+    files = {f"{n % 3}/{n}.bin": os.urandom(n * 50) for n in range(40)}
+    for path, content in files.items():
+        (tmp_path / "in" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / path).write_bytes(content)
+    inputs = {"folder": str(tmp_path / "in")} | {suffix: f"{put(tmp_path / f'in.{suffix}', files)}!/" for suffix in ("zip", "tar.gz")}
+    made = {}
+    for name, uri in inputs.items():
+        splits = {"seed": 1, "into": [{"name": "train", "fraction": 0.7}, {"name": "test", "fraction": 0.3}]}
+        document = {
+            "apiVersion": "dataprep.io/v1alpha1",
+            "kind": "DataPrepJob",
+            "metadata": {"name": "x"},
+            "spec": {
+                "source": {"wholeFile": {"uris": [uri]}},
+                "features": [{"name": "content"}, {"name": "path"}],
+                "splits": splits,
+                "shuffle": {"seed": 2},
+                "output": {"uri": str(tmp_path / "out" / name), "shards": {"count": 2}},
+            },
+        }
+        run(DataPrepJob.parse(document), access=Access(), workers=1, display=Display(quiet=True))
+        made[name] = {file.name: file.read_bytes() for file in (tmp_path / "out" / name).glob("*.tfrecords")}
+    assert len(made["folder"]) == 4
+    assert made["zip"] == made["tar.gz"] == made["folder"]
 
 
 def test_the_archive_of_a_uri_is_what_stands_before_the_sign() -> None:

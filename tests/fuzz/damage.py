@@ -5,7 +5,20 @@ import gzip
 import numpy as np
 
 _GZIP = b"\x1f\x8b"
-_WORDS = (b"\xff" * 4, b"\0" * 4, b"\x7f\xff\xff\xff", b"\xff\xff\xff\x7f", b"\x80", b"\r", b"\n", b'"', b"\0", b"-1", b"1e999", b"\xed\xa0\x80")
+_WORDS = (
+    b"\xff" * 4,
+    b"\0" * 4,
+    b"\x7f\xff\xff\xff",
+    b"\xff\xff\xff\x7f",
+    b"\x80",
+    b"\r",
+    b"\n",
+    b'"',
+    b"\0",
+    b"-1",
+    b"1e999",
+    b"\xed\xa0\x80",
+)
 
 
 def damaged(data: bytes, rng: np.random.Generator) -> bytes:

@@ -23,6 +23,7 @@ from dataprep_api.spec import Source
 from dataprep_converter import plugins
 from dataprep_converter.errors import ConvertError
 from dataprep_converter.readers import READERS, SAMPLE, Batch, join, joining, parquet, reader_class, sql, stretches, tfrecord
+from dataprep_converter.readers.join import JoinReader
 
 ROUNDS: Final = int(os.environ.get("FUZZ", "12"))
 ONLY: Final = os.environ.get("ROUND")
@@ -71,10 +72,9 @@ def little_memory() -> Iterator[None]:
 
 
 def is_checked(name: str, original: bytes, damage: bytes) -> bool:
-    """Whether the format has checksums over all contents, which are still looked at. Gzip is known by its first bytes."""
-    if name.startswith("tfrecord"):
-        return original[:2] == damage[:2] or original[:2] != b"\x1f\x8b"
-    return name.startswith("numpy") and original[:4] == b"PK\3\4"
+    """Whether all contents have checksums that are looked at. Gzip is known by its first bytes; arrays stored as they are are read by places."""
+    is_known = damage.startswith(original[:2]) or not original.startswith(b"\x1f\x8b")
+    return is_known and name.startswith(("tfrecord", "numpy-DeflatedNpz"))
 
 
 def records(found: list[Batch]) -> list[str]:
@@ -96,14 +96,11 @@ def test_damage_is_an_error_that_names_the_file_or_counted_bad_records(name: str
     whole = set(records(batches(contract.reader, source)))
     assert whole
     files = sorted(file for file in folder.rglob("*") if file.is_file())
-    outcomes = {
-        number: outcome_of_round(number, name, source, files, whole)
-        for number in ([int(ONLY)] if ONLY else range(ROUNDS))
-    }
-    assert ONLY or len(outcomes) == ROUNDS
+    for number in [int(ONLY)] if ONLY else range(ROUNDS):
+        a_round(number, name, source, files, whole)
 
 
-def outcome_of_round(number: int, name: str, source: Source, files: list[Path], whole: set[str]) -> str:
+def a_round(number: int, name: str, source: Source, files: list[Path], whole: set[str]) -> None:
     """One file damaged, planned, read and put back."""
     rng = np.random.default_rng([number, zlib.crc32(name.encode())])
     file = files[int(rng.integers(len(files)))]
@@ -112,7 +109,7 @@ def outcome_of_round(number: int, name: str, source: Source, files: list[Path], 
     file.write_bytes(damage)
     where = f"round {number} of {name}: {file.name}, {len(original)} bytes, then {len(damage)}"
     try:
-        return outcome(CONTRACTS[name], source, file, whole if is_checked(name, original, damage) else None)
+        check(CONTRACTS[name], source, file, whole if is_checked(name, original, damage) else None)
     except Exception as exc:
         if keep := os.environ.get("KEEP"):
             shutil.copy(file, Path(keep) / f"{name}-{number}-{file.name}")
@@ -121,14 +118,14 @@ def outcome_of_round(number: int, name: str, source: Source, files: list[Path], 
         file.write_bytes(original)
 
 
-def outcome(contract: type[ReaderContract], source: Source, file: Path, allowed: set[str] | None) -> str:
-    """How it ended. Raises AssertionError, or what a reader should not have raised."""
+def check(contract: type[ReaderContract], source: Source, file: Path, allowed: set[str] | None) -> None:
+    """Raises AssertionError, or what a reader should not have raised."""
     try:
         units, _ = plan(contract.reader, source)
         found = batches(contract.reader, source, size=16)
     except ConvertError as exc:
-        assert str(file) in str(exc), f"names no file: {type(exc).__name__}: {exc}"
-        return type(exc).__name__
+        check_text(str(exc), contract, file)
+        return
     for batch in found:
         batch.records.validate(full=True)
     read, bad = sum(batch.records.num_rows for batch in found), sum(len(batch.bad) for batch in found)
@@ -136,4 +133,10 @@ def outcome(contract: type[ReaderContract], source: Source, file: Path, allowed:
     reasons: list[Any] = [each.reason for batch in found for each in batch.bad]
     assert all(reasons)
     assert allowed is None or allowed.issuperset(records(found)), "a record that was never written"
-    return "bad" if bad else "good"
+
+
+def check_text(text: str, contract: type[ReaderContract], file: Path) -> None:
+    """Raises AssertionError for an error that doesn't name the file."""
+    # A join names a table where a row is missing, which may have many files; here it has the name of its only one.
+    names = [str(file), f"the table {file.stem}", f" {file.stem} ("] if contract.reader is JoinReader else [str(file)]
+    assert any(name in text for name in names), f"it doesn't name the file: {text}"

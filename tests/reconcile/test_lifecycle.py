@@ -36,7 +36,7 @@ def test_a_job_goes_from_plan_to_conversion_to_commit(world: World) -> None:
     assert world.condition("Complete") == ("True", "Completed")
     assert world.condition("OutputCommitted") == ("True", "Completed")
     assert status["progress"]["percent"] == 100
-    assert status["progress"]["records"] == {"total": 1000, "in": 1000, "out": 990, "bad": 10, "filtered": 0}
+    assert status["progress"]["records"] == {"total": 1000, "in": 1000, "out": 990, "bad": 10, "filtered": 0, "added": 0}
     assert status["output"]["manifestSha256"] == SHA
     assert status["runId"] == "0123abcd"
     assert [world.created("jobs"), world.created("configmaps")] == [3, 3]

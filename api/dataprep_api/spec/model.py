@@ -65,11 +65,16 @@ class OneOf(Model):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """Writes the CEL rule for the members that the class has."""
-        names = [field.alias or name for name, field in cls.model_fields.items()]
+        names = cls.members()
         count = " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in names)
         written = rules(rule(f"{count} == 1", f"exactly one {cls.what} must be set: {', '.join(names)}"))
         cls.model_config = ConfigDict(**{**cls.model_config, "json_schema_extra": written | {BRIEF: cls.described_elsewhere}})
         cls.model_rebuild(force=True)
+
+    @classmethod
+    def members(cls) -> list[str]:
+        """The members' names, as they are written in YAML."""
+        return [field.alias or name for name, field in cls.model_fields.items()]
 
     @model_validator(mode="after")
     def _one(self) -> Self:

@@ -29,7 +29,9 @@ KEPT_BYTES: Final = 64 << 20
 KEPT_BLOCKS: Final = 64
 KEPT_FILES: Final = 16
 
-_SHARE_OF_MEMORY = 8
+_SHARE_GATHERED = 16
+_SHARE_KEPT = 32
+"""Of the memory, for each of some processes that share it."""
 _PROBED_ROWS = 1024
 
 _arrow: Any = pa  # the stubs don't know all functions
@@ -78,7 +80,10 @@ class BlockReader:
         self._access = access
         self._count = Count()
         self._files: Kept[str, Input] = Kept(KEPT_FILES)
-        self._blocks: Kept[tuple[str, int, int], Block] = Kept(KEPT_BLOCKS, KEPT_BYTES, lambda block: block.records.nbytes + block.held)
+        self._kept_bytes = min(KEPT_BYTES, limits.memory_bytes() // _SHARE_KEPT)
+        self._blocks: Kept[tuple[str, int, int], Block] = Kept(
+            KEPT_BLOCKS, self._kept_bytes, lambda block: block.records.nbytes + block.held
+        )
 
     def schema(self) -> pa.Schema:
         """The columns of every block."""
@@ -110,11 +115,11 @@ class BlockReader:
             return
         samples = itertools.chain([first], samples)
         row_bytes = self._row_bytes(units, first) if np.any(np.diff(first) < 0) else 0
-        if row_bytes * units.samples <= KEPT_BYTES:
+        if row_bytes * units.samples <= self._kept_bytes:
             for wanted in samples:
                 yield self._batch(units, wanted)
             return
-        held = min(gathering.MOST_BYTES, limits.memory_bytes() // _SHARE_OF_MEMORY)
+        held = min(gathering.MOST_BYTES, limits.memory_bytes() // _SHARE_GATHERED)
         for window in gathering.windows(samples, rows=max(1, held // row_bytes)):
             yield from gathering.gathered(lambda wanted: self._batch(units, wanted), window)
 

@@ -190,7 +190,7 @@ def _is_utf8(data: bytes) -> bool:
     """Without a copy of the data, which decoding would make."""
     if data.isascii():
         return True
-    ends = pa.py_buffer(np.array([0, len(data)], np.int64))
+    ends = pa.py_buffer(np.array([0, len(data)], np.int64).tobytes())
     text = pa.Array.from_buffers(pa.large_string(), 1, [None, ends, pa.py_buffer(data)])
     try:
         text.validate(full=True)

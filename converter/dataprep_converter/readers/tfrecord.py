@@ -22,10 +22,11 @@ from dataprep_converter.framing import HEADER
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.readers import Discovery, Raw
 from dataprep_converter.readers.blocks import KEPT_FILES, Block, BlockReader, Count, Counted, Kept
-from dataprep_converter.readers.examples import BYTES, FLOATS, INTS, Expected, example, parse
+from dataprep_converter.readers.examples import Expected, parse
 from dataprep_converter.readers.frames import Stretch, payloads, stretches
 from dataprep_converter.readers.inputs import GZIP_MAGIC
 from dataprep_converter.readers.listing import input_files
+from dataprep_converter.readers.lockstep import BYTES, FLOATS, INTS, example
 from dataprep_converter.readers.streamed import Streamed, gunzipped
 from dataprep_converter.stores import scheme_of
 from dataprep_converter.tensors import Array, binary
@@ -114,7 +115,7 @@ class _Planner:
         self._source = source
         self._access = access
         self._state = state
-        self._folders: dict[int, Manifest | None] = {}
+        self._splits: dict[int, dict[str, str]] = {}
         self._features = source.features
         self._sampled: list[tuple[str, dict[str, list[Any]]]] = []
         self._files = 0
@@ -129,7 +130,7 @@ class _Planner:
 
     def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
         count = Count()
-        subset = self._subset(root, path)
+        subset = self._subset(root, path, entry)
         with Counted(self._access.store(entry.uri).open(entry.uri), count) as file:
             is_zipped = file.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
             source: Input = gunzipped(file, entry.uri, size=-1, kept_bytes=2 * _UNIT_BYTES) if is_zipped else file
@@ -166,14 +167,14 @@ class _Planner:
             share = entry.size * (unit.offset + unit.size) // contents - entry.size * unit.offset // contents
             yield _zipped(unit, share, contents)
 
-    def _subset(self, root: int, path: str) -> str:
+    def _subset(self, root: int, path: str, entry: Entry) -> str:
         """The split of a file of a folder that we wrote; its manifest also tells the features."""
-        if root not in self._folders:
-            self._folders[root] = self._manifest(self._source.uris[root])
-        manifest = self._folders[root]
-        if manifest is None:
-            return ""
-        return next((file.split for file in manifest.files if file.file == path), "")
+        if root not in self._splits:
+            uri = self._source.uris[root]
+            # Only below a folder: HDFS refuses to look for anything below a file.
+            manifest = self._manifest(uri) if entry.uri.startswith(uri.rstrip("/") + "/") else None
+            self._splits[root] = {file.file: file.split for file in manifest.files} if manifest is not None else {}
+        return self._splits[root].get(path, "")
 
     def _manifest(self, uri: str) -> Manifest | None:
         folder = OutputFolder(uri, self._access, "")

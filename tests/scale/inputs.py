@@ -1,0 +1,155 @@
+"""Large inputs, the jobs that convert them, and the checks of what was made: every record, against what it was made from."""
+
+import gzip
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv
+
+from dataprep_converter import records
+from workbench import photos
+
+Record = dict[str, list[Any]]
+_NUMBERS = 32
+_JOIN_ROWS = 5_000_000
+
+
+@dataclass(frozen=True)
+class Made:
+    """An input of `size` bytes."""
+
+    spec: dict[str, Any]
+    records: int
+    size: int
+    check: Callable[[Record], int]
+    """Number of a record, 0..`records`. Raises AssertionError for one that isn't as it should be."""
+
+
+def _table(first: int, count: int) -> pa.Table:
+    """Rows of about 400 bytes: a number, others that follow from it, and a text."""
+    ids = np.arange(first, first + count)
+    numbers = {f"x{n}": ids * 0.125 + n for n in range(_NUMBERS)}
+    texts = pa.array([f"text of the row {n:012d}, with a comma" for n in ids.tolist()])
+    return pa.table({"id": ids, **numbers, "text": texts})
+
+
+def _check_row(record: Record) -> int:
+    number = int(record["id"][0])
+    expected = (number * 0.125 + np.arange(_NUMBERS)).astype(np.float32)
+    assert np.array_equal(np.array(record["x"], np.float32), expected), number
+    assert record["text"] == [f"text of the row {number:012d}, with a comma".encode()]
+    return number
+
+
+def _write_rows(out: BinaryIO, size: int) -> tuple[int, int]:
+    """Rows and bytes."""
+    options = csv.WriteOptions(include_header=False)
+    rows = written = 0
+    while written < size:
+        piece = pa.BufferOutputStream()
+        csv.write_csv(_table(rows, 20_000), piece, options)
+        data = memoryview(piece.getvalue())
+        out.write(data)
+        rows, written = rows + 20_000, written + len(data)
+    return rows, written
+
+
+def _rows_spec(file: Path) -> dict[str, Any]:
+    features = [
+        {"name": "id", "columns": ["0"]},
+        {"name": "x", "columns": [f"1..{_NUMBERS}"]},
+        {"name": "text", "columns": [f"{_NUMBERS + 1}"]},
+    ]
+    return {"source": {"csv": {"uris": [str(file)]}}, "features": features}
+
+
+def a_csv(folder: Path, size: int) -> Made:
+    """One CSV file."""
+    file = folder / "rows.csv"
+    with file.open("wb") as out:
+        rows, written = _write_rows(out, size)
+    return Made(_rows_spec(file), rows, written, _check_row)
+
+
+def a_gzip(folder: Path, size: int) -> Made:
+    """One gzip file whose contents are `size` bytes of CSV."""
+    file = folder / "rows.csv.gz"
+    with file.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=1, mtime=0) as out:
+        rows, written = _write_rows(out, size)  # type: ignore[arg-type]  # a GzipFile is one in all but its type
+    return Made(_rows_spec(file), rows, written, _check_row)
+
+
+def images(folder: Path, size: int) -> Made:
+    """Photographs again and again under other names."""
+    originals = sorted(photos.write(folder / "photos").glob("*/*.jpg"))
+    count = written = 0
+    for count in range(1 << 30):
+        if written >= size:
+            break
+        original = originals[count % len(originals)]
+        target = folder / "images" / original.parent.name / f"{count:08d}.jpg"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(original, target)
+        written += original.stat().st_size
+
+    contents = [original.read_bytes() for original in originals]
+
+    def check(record: Record) -> int:
+        number = int(Path(record["image/filename"][0].decode()).stem)
+        assert record["image/encoded"] == [contents[number % len(contents)]], number
+        assert record["image/class/text"] == [originals[number % len(originals)].parent.name.encode()]
+        return number
+
+    source = {"images": {"uris": [str(folder / "images")]}}
+    features = [{"name": f"image/{name}"} for name in ("encoded", "filename", "class/text")]
+    return Made({"source": source, "features": features}, count, written, check)
+
+
+def a_join(folder: Path, size: int) -> Made:
+    """Two tables of 5 million rows in no order, whatever `size` is; nine in ten keys are in both."""
+    del size
+    apart = _JOIN_ROWS // 10
+    tables = []
+    written = 0
+    for name, first, seed in (("left", 0, 1), ("right", apart, 2)):
+        ids = np.random.default_rng(seed).permutation(_JOIN_ROWS) + first
+        file = folder / f"{name}.csv"
+        csv.write_csv(pa.table({"id": ids, name: ids * 2, f"{name}_text": pa.array(ids).cast(pa.string())}), file)
+        written += file.stat().st_size
+        tables.append({"name": name, "source": {"csv": {"uris": [str(file)], "header": True}}})
+
+    def check(record: Record) -> int:
+        number = int(record["id"][0])
+        assert (record["left"], record["right"]) == ([2 * number], [2 * number])
+        return number - apart
+
+    spec = {
+        "source": {"join": {"keys": ["id"], "missing": "Drop", "tables": tables}},
+        "features": [{"name": "id"}, {"name": "left"}, {"name": "right"}],
+    }
+    return Made(spec, _JOIN_ROWS - apart, written, check)
+
+
+KINDS: Mapping[str, Callable[[Path, int], Made]] = {"csv": a_csv, "gzip": a_gzip, "images": images, "join": a_join}
+
+
+def check(output: Path, made: Made) -> None:
+    """Raises AssertionError unless each record is there once and as it should be."""
+    seen = np.zeros(made.records, np.bool_)
+    for payload in _payloads(output):
+        number = made.check(records.parse_example(payload))
+        assert not seen[number], f"record {number} is there twice"
+        seen[number] = True
+    assert seen.all(), f"{int((~seen).sum()):,} of {made.records:,} records are missing"
+
+
+def _payloads(output: Path) -> Iterator[bytes]:
+    for file in sorted(output.glob("*.tfrecords")):
+        with file.open("rb") as source:
+            for _, payload in records.read(iter(lambda: source.read(1 << 20), b"")):
+                yield payload
