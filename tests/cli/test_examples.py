@@ -1,177 +1,18 @@
 """Every example is valid, those for this machine run, and the demo does what the README says."""
 
 import hashlib
-import importlib.util
-import json
-import shutil
-import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyarrow import feather
 from tests.cli.commandline import EXAMPLES, ROOT, code_of, environment, settings, visible
 
 from dataprep_converter import records
 from dataprep_converter.access import Access
-from dataprep_converter.framing import frame
 from dataprep_converter.verifying import verify
 from workbench import mnist, photos
-
-
-def iris(folder: Path) -> Path:
-    """The 150 flowers of scikit-learn's iris.csv: a line of counts and names, then four measurements and a class."""
-    package = importlib.util.find_spec("sklearn")
-    assert package is not None
-    assert package.submodule_search_locations
-    file = folder / "iris.csv"
-    file.write_bytes(Path(package.submodule_search_locations[0], "datasets/data/iris.csv").read_bytes())
-    return file
-
-
-def iris_table(folder: Path) -> pa.Table:
-    """The same flowers: a struct for the petals, and the species in words."""
-    rows = [line.split(",") for line in iris(folder).read_text().splitlines()[1:]]
-    petals = [{"length": float(row[2]), "width": float(row[3])} for row in rows]
-    species = ["setosa", "versicolor", "virginica"]
-    sepals = [[float(cell) for cell in row[:2]] for row in rows]
-    return pa.table({"sepal": sepals, "petal": petals, "species": [species[int(row[4])] for row in rows]})
-
-
-def iris_parquet(folder: Path) -> Path:
-    pq.write_table(iris_table(folder), folder / "iris.parquet", row_group_size=64)
-    return folder / "iris.parquet"
-
-
-def iris_arrow(folder: Path) -> Path:
-    feather.write_feather(iris_table(folder), str(folder / "iris.arrow"), chunksize=64)
-    return folder / "iris.arrow"
-
-
-def documents(folder: Path) -> Path:
-    """Four documents, of which one has no tags and no stars."""
-    made = [{"text": f"Document {n}", "tags": ["a", "b"][: n % 3], "scores": [n / 2] * n, "meta": {"stars": n}} for n in range(3)]
-    file = folder / "documents.jsonl"
-    file.write_text("".join(json.dumps(document) + "\n" for document in [*made, {"text": "The last", "scores": []}]))
-    return file
-
-
-def few_lines(folder: Path) -> Path:
-    (folder / "lines.txt").write_text("one\n\ntwo\r\n  \nthree")
-    return folder / "lines.txt"
-
-
-def few_digits(folder: Path) -> Path:
-    return mnist.write(folder / "digits", train=6000, test=100)
-
-
-def trips(folder: Path) -> Path:
-    """Five trips of the format that the example makes up, of which one has a single point and one doesn't move."""
-    made = folder / "trips"
-    made.mkdir()
-    for number, points in enumerate((["0;1;2", "1;2;3"], ["0;1;2"], ["0;1;2", "1;1;2"], ["0;1;2", "9;1;3"], ["0;0;0", "1;3;4", "2;6;8"])):
-        (made / f"t{number}.gps").write_text("\n".join(["seconds;latitude;longitude", *points]) + "\n")
-    return made
-
-
-def patients(folder: Path) -> Path:
-    """Three patients, their visits in no order, and the outcomes of two of them."""
-    made = folder / "patients"
-    made.mkdir()
-    (made / "patients.csv").write_text("id,age\np2,40\np1,30\np3,50\n")
-    (made / "visits.csv").write_text("id,day,pulse\np1,9,80\np2,1,70\np1,2,60\np3,4,90\n")
-    (made / "outcomes.csv").write_text("patient,outcome\np1,0\np2,1\n")
-    return made
-
-
-def walks(folder: Path) -> Path:
-    """Four walks of two to five steps, the class in the last column of every row."""
-    made = folder / "walks"
-    made.mkdir()
-    for number in range(4):
-        steps = [f"{step / 2},{number * step},{number % 2}" for step in range(2 + number)]
-        (made / f"{number}.csv").write_text("\n".join(["speed,height,kind", *steps]) + "\n")
-    return made
-
-
-def shop(folder: Path) -> Path:
-    """A database of 200 customers, of whom every tenth has no order."""
-    made = folder / "shop.db"
-    with sqlite3.connect(made) as database:
-        database.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, age INTEGER, churned INTEGER)")
-        database.execute("CREATE TABLE orders (customer INTEGER, amount REAL)")
-        database.executemany("INSERT INTO customers VALUES (?, ?, ?)", [(n, 20 + n % 50, n % 2) for n in range(200)])
-        database.executemany("INSERT INTO orders VALUES (?, ?)", [(n % 200, n / 4) for n in range(1000) if n % 10])
-    database.close()
-    return made
-
-
-def photos_in_a_zip(folder: Path) -> Path:
-    return Path(shutil.make_archive(str(folder / "photos"), "zip", photos.write(folder / "photos")))
-
-
-def cifar(folder: Path) -> Path:
-    """Forty records of a label and 3 x 1,024 pixels in two files, as CIFAR-10 has them."""
-    made = folder / "cifar"
-    made.mkdir()
-    for number in (1, 2):
-        (made / f"data_batch_{number}.bin").write_bytes(b"".join(bytes([n % 10]) + bytes([n]) * 3072 for n in range(20)))
-    return made
-
-
-def arrays(folder: Path) -> Path:
-    made = folder / "arrays"
-    made.mkdir()
-    np.save(made / "images.npy", np.arange(60 * 8 * 8, dtype=np.uint8).reshape(60, 8, 8))
-    np.save(made / "labels.npy", np.arange(60) % 10)
-    return made
-
-
-def few_records(folder: Path) -> Path:
-    """Three files of five examples: {n: <number>}."""
-    made = folder / "records"
-    made.mkdir()
-    for number in range(3):
-        payloads = [b"\x0a\x0c\x0a\x0a\x0a\x01n\x12\x05\x1a\x03\x0a\x01" + bytes([5 * number + n]) for n in range(5)]
-        (made / f"{number}.tfrecords").write_bytes(b"".join(map(frame, payloads)))
-    return made
-
-
-def iris_libsvm(folder: Path) -> Path:
-    rows = [line.split(",") for line in iris(folder).read_text().splitlines()[1:]]
-    lines = [f"{row[4]} " + " ".join(f"{index}:{cell}" for index, cell in enumerate(row[:4], start=1)) for row in rows]
-    (folder / "iris.svm").write_text("\n".join(lines))
-    return folder / "iris.svm"
-
-
-INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
-    "archive-local.yaml": (photos_in_a_zip, 39),
-    "fixed-length-local.yaml": (cifar, 40),
-    "libsvm-local.yaml": (iris_libsvm, 150),
-    "numpy-local.yaml": (arrays, 60),
-    "tfrecord-local.yaml": (few_records, 15),
-    "whole-file-local.yaml": (lambda folder: photos.write(folder / "photos"), 39),
-    "arrow-local.yaml": (iris_arrow, 150),
-    "annotated-images-local.yaml": (lambda folder: photos.write_annotated(folder / "annotated"), 39),
-    "csv-local.yaml": (iris, 150),
-    "csv-sequences-local.yaml": (walks, 4),
-    "images-decoded-local.yaml": (lambda folder: photos.write(folder / "photos"), 39),
-    "images-local.yaml": (lambda folder: photos.write(folder / "photos"), 39),
-    "join-local.yaml": (patients, 2),
-    "jsonl-local.yaml": (documents, 4),
-    "masks-local.yaml": (lambda folder: photos.write_masked(folder / "masked"), 12),
-    "mnist-local.yaml": (few_digits, 6100),
-    "parquet-local.yaml": (iris_parquet, 150),
-    "plugin-local.yaml": (trips, 3),
-    "sql-local.yaml": (shop, 200),
-    "text-local.yaml": (few_lines, 3),
-}
-"""For each example its input and the number of its records."""
+from workbench.example_inputs import INPUTS
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.name)

@@ -55,7 +55,7 @@ def is_within(kind: str, more: Mapping[str, Any], *, size: int, limit: int, work
             "spec": {**made.spec, **more, "output": {"uri": str(output), "shards": {"count": 16}}},
         }
         (folder / "job.yaml").write_text(yaml.safe_dump(job))
-        command = [sys.executable, "-m", "dataprep_converter", "run", folder / "job.yaml", "--workers", str(workers)]
+        command: list[str | Path] = [sys.executable, "-m", "dataprep_converter", "run", folder / "job.yaml", "--workers", str(workers)]
         used = groups.run(command, inside, {**os.environ, "TMPDIR": str(folder / "tmp")})
         if inside is None:
             print(f"{kind}: no control group can be made here, so nothing holds it to the limit; its processes were watched instead")

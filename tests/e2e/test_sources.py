@@ -1,0 +1,56 @@
+"""One example of each family of sources on the cluster, all at once: the bytes are those of a laptop."""
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.cli.commandline import code_of, settings
+
+from workbench.example_inputs import INPUTS
+from workbench.jobs import Document, Namespace, example
+from workbench.stores import EXAMPLES, Stores, mount
+
+FAMILIES = ("annotated-images", "archive", "csv-sequences", "images-decoded", "join", "parquet", "plugin", "sql", "tfrecord")
+
+
+def sha256_of(folder: Path) -> dict[str, str]:
+    """Digest by name of the visible files."""
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.iterdir() if file.name[0] not in "_."}
+
+
+def config_maps(file: Path) -> list[Document]:
+    with file.open(encoding="utf-8") as text:
+        return [document for document in yaml.safe_load_all(text) if document["kind"] == "ConfigMap"]
+
+
+@pytest.mark.long
+def test_a_cluster_makes_the_bytes_of_a_laptop(namespace: Namespace, stores: Stores, tmp_path: Path) -> None:
+    inputs = stores.volume / f"{namespace.name}-in"
+    volume: dict[str, Any] = mount(namespace, stores)
+    for family in FAMILIES:
+        file = EXAMPLES / f"{family}-local.yaml"
+        make, _ = INPUTS[file.name]
+        (inputs / family).mkdir(parents=True)
+        source = make(inputs / family)
+        for made in (inputs, *inputs.rglob("*")):
+            made.chmod(0o755 if made.is_dir() else 0o644)
+        in_pods = f"/data/{source.relative_to(stores.volume)}"
+        job = example(
+            str(file),
+            name=family,
+            params={"input": in_pods},
+            output__uri=f"/data/{namespace.name}-out/{family}",
+            workers__parallelism=2,
+            **volume,
+        )
+        namespace.apply(*config_maps(file), job)
+        changes = settings({"params.input": source, "output.uri": tmp_path / family})
+        assert code_of("run", file, "--workers", "1", *changes) == 0
+    for family in FAMILIES:
+        status = namespace.wait_phase(family, "Succeeded", seconds=600)
+        assert status["output"]["records"] == INPUTS[f"{family}-local.yaml"][1]
+        assert sha256_of(stores.volume / f"{namespace.name}-out" / family) == sha256_of(tmp_path / family), family
+    shutil.rmtree(inputs)
