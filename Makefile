@@ -74,10 +74,6 @@ test: $(STAMP) ## all tests; the cluster's parts are built in the background whi
 test-unit: $(STAMP) ## only what needs no server and no cluster
 	$(BIN)/pytest -q -m "not store and not cluster and not interop"
 
-.PHONY: memory-join
-memory-join: $(STAMP) ## join 2 x 5 million rows in a memory cgroup of 512 MiB (root, minutes; no part of the tests)
-	$(BIN)/python tests/memory/join.py
-
 .PHONY: fuzz
 fuzz: $(STAMP) ## damaged files for every reader: FUZZ rounds of each (300)
 	FUZZ=$${FUZZ:-300} $(BIN)/pytest -q tests/fuzz
