@@ -337,6 +337,8 @@ FROZEN: dict[str, tuple[str, dict[str, Any]]] = {
     "features": ("features", {"features": None}),
     "labels": ("labels", {"labels": [{"name": "other"}]}),
     "transforms": ("transforms", {"transforms": [{"scale": {"columns": ["image"]}}]}),
+    "limit": ("limit", {"limit": 5}),
+    "deduplicate": ("deduplicate", {"deduplicate": {"columns": ["image"]}}),
     "splits": ("splits", {"splits": None}),
     "the order of the splits": (
         "splits",
@@ -346,6 +348,7 @@ FROZEN: dict[str, tuple[str, dict[str, Any]]] = {
     "output": ("output", {"output": {"uri": "/elsewhere"}}),
     "onBadRecord": ("onBadRecord", {"onBadRecord": {"policy": "Skip"}}),
     "allowEmpty": ("allowEmpty", {"allowEmpty": True}),
+    "code": ("code", {"code": {"configMapRef": {"name": "a"}}}),
     "stores": ("stores", {"stores": [{"uriPrefix": "hdfs://nn"}]}),
     "startDeadlineSeconds": ("startDeadlineSeconds", {"startDeadlineSeconds": 5}),
     "backoffLimit": ("backoffLimit", {"backoffLimit": 0}),
