@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cli.test_examples import iris
 
 from dataprep_api.job import DataPrepJob
 from dataprep_converter import records
@@ -13,6 +12,7 @@ from dataprep_converter.access import Access
 from dataprep_converter.display import Display
 from dataprep_converter.errors import BadData, BadSpec
 from dataprep_converter.run import run
+from workbench.example_inputs import iris
 
 ROWS = "1.0,3.2,4.5,1.1,6.3,0\n1.6,2.4,5.9,0.2,2.2,1\n"
 # Checked against protobuf's own code, and read by TensorFlow.
