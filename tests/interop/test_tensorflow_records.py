@@ -1,8 +1,5 @@
 """What TensorFlow writes is read by the source `tfrecord`, value for value."""
 
-import importlib
-import os
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +13,6 @@ from dataprep_converter.readers.tfrecord import TfrecordReader
 pytestmark = pytest.mark.interop
 
 COUNT = 500
-
-
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    """TensorFlow; it has no types that a strict checker accepts."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    try:
-        # Its own imports use what is deprecated elsewhere.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return importlib.import_module("tensorflow")
-    except ImportError:
-        pytest.skip("TensorFlow is not installed")
 
 
 def record(number: int) -> dict[str, Any]:
