@@ -286,11 +286,11 @@ def _projected(mapping: _Mapping, columns: Sequence[Array]) -> tuple[Array, dict
         parts.append(values)
     rows = len(columns[0])
     values = np.concatenate([part.reshape(rows, math.prod(part.shape[1:])) for part in parts], axis=1).reshape(rows, *feature.shape)
-    converted, wrong = _converted(values, feature.dtype)
-    for row, value in _first_of_each_row(values, wrong):
+    converted, wrong = as_type(values, feature.dtype)
+    for row, value in first_of_each_row(values, wrong):
         faults.setdefault(row, f"{feature.name} {value} does not fit {feature.dtype}")
     if mapping.num_classes is not None:
-        for row, value in _first_of_each_row(converted, (converted < 0) | (converted >= mapping.num_classes)):
+        for row, value in first_of_each_row(converted, (converted < 0) | (converted >= mapping.num_classes)):
             faults.setdefault(row, f"{feature.name} {value} is outside 0..{mapping.num_classes - 1}")
     return to_arrow(converted), faults
 
@@ -356,7 +356,7 @@ def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     return to_numpy(kernels.fill_null(column, pa.scalar(0).cast(column.type))), missing
 
 
-def _converted(values: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+def as_type(values: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """The values in another type, and which of them it can't hold. Rounding to a narrower float is no fault, becoming infinite is."""
     target = np.dtype(dtype)
     if np.can_cast(values.dtype, target, "safe"):
@@ -378,7 +378,8 @@ def _converted(values: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], 
     return np.where(wrong, 0, values).astype(target), wrong
 
 
-def _first_of_each_row(values: npt.NDArray[Any], wrong: npt.NDArray[np.bool_]) -> list[tuple[int, Any]]:
+def first_of_each_row(values: npt.NDArray[Any], wrong: npt.NDArray[np.bool_]) -> list[tuple[int, Any]]:
+    """(row, value) of the first wrong value in each row that has one."""
     if not wrong.any():
         return []
     flat = wrong.reshape(len(wrong), -1)

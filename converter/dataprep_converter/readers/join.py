@@ -5,7 +5,6 @@ keys, to Arrow files that are stored beside the plan. Working reads these: a uni
 row of a table that can't be read is a unit of its own, so that it is judged, counted and named like a bad record of any other source.
 """
 
-import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from dataprep_converter.made_files import MadeFiles
 from dataprep_converter.readers import SAMPLE, Discovery, Reader, reader_class
 from dataprep_converter.readers.blocks import Block, BlockReader, Counted
 from dataprep_converter.readers.joining import Columns, Count, Join
+from dataprep_converter.readers.schemas import frozen, thawed
 from dataprep_converter.units import Unit, Units
 
 UNIT_BYTES: Final = 4 << 20
@@ -51,7 +51,7 @@ class JoinReader(BlockReader):
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
         _join(source)
-        self._schema: pa.Schema = _arrow.ipc.read_schema(pa.py_buffer(base64.b64decode(state["schema"])))
+        self._schema: pa.Schema = thawed(state["schema"])
 
     def schema(self) -> pa.Schema:
         """The keys, then the other columns of each table."""
@@ -129,7 +129,7 @@ class _Planner:
         """The joined records, then the rows that can't be read."""
         tables = self._opened()
         schema = _schema(self._source, tables)
-        self._state["schema"] = base64.b64encode(schema.serialize().to_pybytes()).decode()
+        self._state["schema"] = frozen(schema)
         if not any(len(table.units) for table in tables):
             return
         with Join([table.columns for table in tables]) as join:

@@ -23,6 +23,7 @@ from dataprep_converter.errors import BadData, BadSample, BadSpec, InputChanged
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.blocks import Block, BlockReader, Kept
 from dataprep_converter.readers.listing import input_files
+from dataprep_converter.readers.schemas import frozen, thawed
 from dataprep_converter.tensors import NUMPY_NAMES, Array, to_arrow
 from dataprep_converter.units import Unit
 
@@ -47,7 +48,7 @@ class PluginReader(BlockReader):
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
         self._source = _plugin(source)
-        self._schema = _thawed(state.get("schema"))
+        self._schema = thawed(state["schema"]) if "schema" in state else pa.schema([])
         self._running: Kept[str, _Running] = Kept(_OPEN_FILES)
 
     def schema(self) -> pa.Schema:
@@ -125,25 +126,17 @@ def _plugin(source: Source) -> PluginSource:
     return source.plugin
 
 
-def _frozen(schema: pa.Schema) -> str:
-    return schema.serialize().to_pybytes().hex()
-
-
-def _thawed(frozen: str | None) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(frozen))) if frozen else pa.schema([])
-
-
 def _units(written: PluginSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
     schema = plugins.schema_of(written.columns) if written.columns is not None else None
     if schema is not None:
-        state["schema"] = _frozen(schema)
+        state["schema"] = frozen(schema)
     for root, path, entry in input_files(access, written.uris):
         records = 0
         with access.store(entry.uri).open(entry.uri) as source:
             for batch in _batches(written, source, entry.uri, schema):
                 if schema is None:
                     schema = batch.schema
-                    state["schema"] = _frozen(schema)
+                    state["schema"] = frozen(schema)
                 records += batch.num_rows
         if records:
             yield Unit(root=root, path=path, uri=entry.uri, records=records, size=entry.size, pin=entry.pin)

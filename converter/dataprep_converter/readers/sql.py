@@ -30,6 +30,7 @@ from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.blocks import KEPT_FILES, Block, BlockReader, Kept
 from dataprep_converter.readers.columns import Column, columns_of, default_of, settled, taken
 from dataprep_converter.readers.databases import Database, connect, quoted
+from dataprep_converter.readers.schemas import frozen, thawed
 from dataprep_converter.tensors import kernels
 from dataprep_converter.units import Unit
 
@@ -51,7 +52,7 @@ class SqlReader(BlockReader):
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
         self._source = _sql(source)
-        self._rows = _Rows.of(self._source, pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(state["schema"]))))
+        self._rows = _Rows.of(self._source, thawed(state["schema"]))
         self._parts: Kept[int, _Part] = Kept(KEPT_FILES)
 
     def schema(self) -> pa.Schema:
@@ -268,7 +269,7 @@ def _units(source: SqlSource, access: Access, state: dict[str, Any]) -> Iterator
     """A unit for each part that has rows."""
     with connect(source.url, access) as database:
         result = database.columns(_query(source))
-        state["schema"] = result.serialize().to_pybytes().hex()
+        state["schema"] = frozen(result)
         rows = _Rows.of(source, result)
         parts = _cut(database, source, result)
         counts = _counts(database, source, parts) if source.pin == "Count" else [None] * len(parts)

@@ -10,6 +10,7 @@ from dataprep_api.spec.sources.parquet import ParquetSource
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.readers.blocks import Block
 from dataprep_converter.readers.columns import Column, columns_of, default_of, settled, taken
+from dataprep_converter.readers.schemas import frozen, thawed
 
 TableSource: TypeAlias = ParquetSource | ArrowSource
 
@@ -49,14 +50,14 @@ class Settler:
     def state(self) -> dict[str, Any]:
         """What workers need to know of the columns, as JSON."""
         schema = pa.schema([(column.name, column.type) for column in self.columns or []])
-        return {"schema": schema.serialize().to_pybytes().hex(), "paths": [list(column.path) for column in self.columns or []]}
+        return {"schema": frozen(schema), "paths": [list(column.path) for column in self.columns or []]}
 
 
 def columns_from(state: Mapping[str, Any]) -> list[Column]:
     """The columns that `Settler.state` told of."""
     if "schema" not in state:
         return []
-    schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(state["schema"])))
+    schema = thawed(state["schema"])
     return [Column(field.name, tuple(path), field.type) for field, path in zip(schema, state["paths"], strict=True)]
 
 
