@@ -61,6 +61,15 @@ class ShardReport(Model):
         return canonical.dumps(self.model_dump(mode="json", by_alias=True)) + b"\n"
 
 
+class MetadataFile(Model):
+    """A file around the data set: statistics, an index, a loader. No part of the records."""
+
+    file: str
+    """Path relative to the output; hidden, so a part of it begins with `_`."""
+    size: int
+    sha256: str
+
+
 class ManifestFile(Model):
     """One shard."""
 
@@ -113,6 +122,8 @@ class Manifest(Model):
     bad_examples: list[BadRecord] = []
     quarantine: list[str] = []
     """Files of bad records, relative to the output."""
+    metadata: list[MetadataFile] = []
+    """Files for the data set's readers."""
     tools: dict[str, str] = {}
     """Versions that may change compressed bytes: dataprep, zlib, pyarrow, numpy."""
 

@@ -13,13 +13,14 @@ import pyarrow as pa
 from dataprep_api import names, run_id
 from dataprep_api.messages import BadRecord, CommitResult
 from dataprep_api.plan import shards
-from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, ShardReport, Success
+from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, MetadataFile, ShardReport, Success
 from dataprep_api.spec import BadRecords, DataPrepJobSpec
 from dataprep_api.status import MAX_OUTPUTS, OutputFile, RecordProgress, SplitStatus
-from dataprep_converter import __version__
+from dataprep_converter import __version__, metadata
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.encoders import describe, encoder_class
 from dataprep_converter.errors import BadData, Missing, NotWhole
+from dataprep_converter.metadata import Finished
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.planning import Plan
@@ -39,8 +40,10 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
     _remove_what_is_stale(folder, keep=set(_sizes(reports)))
     _check_listing(reports, folder)
 
-    manifest = _manifest(spec, plan, reports, Pipeline(spec, plan.head.reader_state, access, plan.head.learned))
+    pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
+    manifest = _manifest(spec, plan, reports, pipeline)
     folder.check_owner()
+    manifest = _with_metadata(Finished(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=pipeline.features), folder)
     success = folder.put_manifest(manifest)
     folder.put_success(success)
     folder.remove_made()
@@ -197,6 +200,15 @@ def _manifest(spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport],
         quarantine=[report.quarantine for report in reports if report.quarantine is not None],
         tools=tools(),
     )
+
+
+def _with_metadata(finished: Finished, folder: OutputFolder) -> Manifest:
+    """The manifest with the files around the data set, which are written."""
+    written: list[MetadataFile] = []
+    for path, content in metadata.files(finished):
+        folder.put_hidden(path, content)
+        written.append(MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()))
+    return finished.manifest.model_copy(update={"metadata": written})
 
 
 def tools() -> dict[str, str]:

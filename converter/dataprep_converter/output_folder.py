@@ -186,6 +186,10 @@ class OutputFolder:
         """Writes a small file that readers see, at once."""
         self._store.put(self.at(relative), data, hdfs=hdfs)
 
+    def put_hidden(self, relative: str, data: bytes) -> None:
+        """Writes a small file that stands beside the data."""
+        self._store.put(self.at(relative), data)
+
     def delete(self, relative: str) -> None:
         """Removes one file of the folder."""
         self._store.delete(self.at(relative))

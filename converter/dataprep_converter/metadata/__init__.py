@@ -1,0 +1,43 @@
+"""Metadata: the small files around a finished data set that its readers expect. One file per kind.
+
+Nothing of it has a visible name: a reader that takes every visible file of the folder finds data and nothing else. The commit step writes
+these files before the manifest, which has their sizes and digests.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Final, TypeAlias
+
+from dataprep_api.report import Manifest, ShardReport
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.encoders import FeatureSpec
+
+METADATA: Final[Mapping[str, str]] = {}
+"""Kind → function. Adding a kind is one line here and one file."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """All that is known of a data set when its last shard is there."""
+
+    spec: DataPrepJobSpec
+    uri: str
+    """Where it lies. Not for the files' contents: a copy of the folder must stay right."""
+    manifest: Manifest
+    """Without the metadata files themselves."""
+    reports: Sequence[ShardReport]
+    """In the order of `manifest.files`."""
+    features: Sequence[FeatureSpec]
+
+
+Made: TypeAlias = Iterator[tuple[str, bytes]]
+"""(path relative to the output, content) of each file; a part of each path begins with `_`."""
+
+
+def files(finished: Finished) -> Made:
+    """All files of all kinds, in the registry's order. Deterministic: equal data sets have equal metadata."""
+    for place in METADATA.values():
+        module, _, name = place.partition(":")
+        make: Callable[[Finished], Made] = getattr(import_module(module), name)
+        yield from make(finished)
