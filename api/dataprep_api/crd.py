@@ -297,7 +297,7 @@ def _without_defaults(schema: Schema) -> Schema:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Block style for texts of several lines, no anchors."""
+    """Block style for texts of several lines, short leaves on one line, no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # Any: whatever is dumped
         """Equal parts are written twice: the API server refuses nothing, and people read on without a jump."""
@@ -313,7 +313,7 @@ _Dumper.add_representer(str, _text)
 
 
 def _yaml(value: Schema) -> str:
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=140)
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=140, default_flow_style=None)
 
 
 def crd_text() -> str:
