@@ -47,6 +47,8 @@ JOBS: Final = Resource("apis/batch/v1", "jobs")
 PODS: Final = Resource("api/v1", "pods")
 CONFIG_MAPS: Final = Resource("api/v1", "configmaps")
 EVENTS: Final = Resource("api/v1", "events")
+NAMESPACES: Final = Resource("api/v1", "")
+"""A namespace itself: it is its own namespace and has no name within."""
 LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases")
 
 

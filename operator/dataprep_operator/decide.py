@@ -15,7 +15,7 @@ from dataprep_operator import children, steps, times
 from dataprep_operator.children import Body
 from dataprep_operator.events import Note
 from dataprep_operator.observed import Child, Observed
-from dataprep_operator.pods import STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
+from dataprep_operator.pods import LINGERING_SECONDS, STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
 from dataprep_operator.settings import PodDefaults
 from dataprep_operator.status import FATAL_GRACE_SECONDS, accelerator, deadline
 from dataprep_operator.steps import Held, Queued, Through
@@ -82,6 +82,8 @@ def actions(seen: Observed, status: DataPrepJobStatus, *, now: datetime, default
     """What brings the cluster to what the status says, in order."""
     if seen.deleting:
         return []
+    if seen.doomed:
+        return [DeleteJob(child) for child in seen.children if not child.deleting]
     lost: list[Action] = [FailPod(pod) for own in seen.pods.values() for pod in own if pod.stuck_terminating(now)]
     if status.phase in TERMINAL_PHASES:
         return [*lost, *_stops(seen, keep=None), *_cleanups(seen, status, now=now)]
@@ -208,8 +210,8 @@ def _cleanup_times(seen: Observed, status: DataPrepJobStatus) -> list[tuple[str,
 
 
 def _pod_due(pod: Pod, now: datetime) -> datetime | None:
-    if pod.deletion_due is not None and not pod.finished:
-        return pod.deletion_due + timedelta(seconds=STUCK_TERMINATING_SECONDS)
+    if pod.deletion_due is not None:
+        return pod.deletion_due + timedelta(seconds=LINGERING_SECONDS if pod.finished else STUCK_TERMINATING_SECONDS)
     if pod.creating and pod.scheduled_at is not None:
         checked = pod.scheduled_at + timedelta(seconds=STUCK_CREATING_SECONDS + 1)
         return checked if checked > now else now + timedelta(seconds=STUCK_CREATING_SECONDS)

@@ -93,6 +93,8 @@ class Observed:
     raw_spec: Mapping[str, Any]
     faults: str = ""
     deleting: bool = False
+    doomed: bool = False
+    """Whether its namespace is being deleted, and waits for pods that only the end of their Job lets go."""
     retry: str | None = None
     queue: str | None = None
     # Labels of a queue (kueue.x-k8s.io/…), carried over to the convert Job.

@@ -16,8 +16,8 @@ from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus
 from dataprep_operator import children, observed, pods, times
 from dataprep_operator.cache import Cache, Kind, Raw
-from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, EVENTS, PODS, Cluster
-from dataprep_operator.errors import NotFound, OperatorError
+from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, EVENTS, NAMESPACES, PODS, Cluster
+from dataprep_operator.errors import NotFound, OperatorError, Refused
 from dataprep_operator.observed import QUEUE_LABEL, Child, Key, Observed
 from dataprep_operator.pods import STUCK_CREATING_SECONDS, Blockage
 from dataprep_operator.progress import Board
@@ -68,6 +68,8 @@ class Observer:
             rival=str(rival) if rival is not None else None,
             refusal=self._refusals.get(seen.uid),
         )
+        if any(pod.lingering(now) for own_pods in seen.pods.values() for pod in own_pods):
+            seen = replace(seen, doomed=await self._doomed(key.namespace))
         if not seen.finished:
             seen = await self._with_last_message(seen)
             seen = replace(seen, missing=await self._missing(seen, now=now))
@@ -137,6 +139,15 @@ class Observer:
         for raw in await self._cluster.list(PODS, seen.key.namespace, labels=f"{names.LABEL_JOB_UID}={seen.uid},{names.LABEL_STEP}={step}"):
             self._cache.put(Kind.PODS, raw)
         return replace(seen, pods={**seen.pods, child.uid: self._cache.pods_of(child.uid)})
+
+    async def _doomed(self, namespace: str) -> bool:
+        """Whether the namespace is being deleted. It waits for its pods first, and a Job with a back-off for each index keeps an ended pod
+        until it has made the next one, which is no longer allowed there: only without the Job can both end."""
+        try:
+            found = await self._cluster.get(NAMESPACES, namespace, "")
+        except (NotFound, Refused):  # without the right to ask, as before this right was needed
+            return False
+        return (found.get("status") or {}).get("phase") == "Terminating"
 
     async def _missing(self, seen: Observed, *, now: datetime) -> Blockage | None:
         """Why pods can't be made or started, where only Events tell."""

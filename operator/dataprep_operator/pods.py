@@ -21,6 +21,7 @@ CONTAINER: Final = "dataprep"
 INDEX_ANNOTATION: Final = "batch.kubernetes.io/job-completion-index"
 STUCK_CREATING_SECONDS: Final = 10.0
 STUCK_TERMINATING_SECONDS: Final = 60.0
+LINGERING_SECONDS: Final = 10.0
 
 _IMAGE: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}
@@ -93,6 +94,11 @@ class Pod:
         """Whether its node never confirmed the end: it is gone, or out of reach."""
         overdue = times.seconds_between(self.deletion_due, now)
         return not self.finished and overdue is not None and overdue >= STUCK_TERMINATING_SECONDS
+
+    def lingering(self, now: datetime) -> bool:
+        """Whether it has ended and was deleted, and a finalizer holds it: its Job waits to make another first."""
+        overdue = times.seconds_between(self.deletion_due, now)
+        return self.finished and overdue is not None and overdue >= LINGERING_SECONDS
 
     @cached_property
     def result(self) -> PlanResult | CommitResult | WorkResult | FailureResult | None:

@@ -35,6 +35,7 @@ from dataprep_operator.steps import Absent, Broken, Held, Queued, Through, Worki
 FATAL_GRACE_SECONDS: Final = 30.0
 ETA_AFTER_FRACTION: Final = 0.05
 ETA_AFTER_SECONDS: Final = 5.0
+LONGEST_ETA_SECONDS: Final = 100 * 86_400
 _RUN_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 _BEGIN_AGAIN_WITH_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED})
 # The plan step alone takes the output folder, so it is also what takes it back.
@@ -471,7 +472,9 @@ def _remaining_seconds(moment: Moment, child: Child, records: RecordProgress, ra
     worked = times.seconds_between(child.started_at, moment.now) or 0.0
     if rate is None or rate <= 0 or not records.total or fraction < ETA_AFTER_FRACTION or worked < ETA_AFTER_SECONDS:
         return None
-    return round(max(0, records.total - records.in_) / rate)
+    # The rate of a job that stands still sinks towards zero; then nobody knows.
+    remaining = max(0, records.total - records.in_) / rate
+    return round(remaining) if remaining <= LONGEST_ETA_SECONDS else None
 
 
 def _final_progress(moment: Moment, status: DataPrepJobStatus, result: CommitResult) -> Progress:

@@ -84,4 +84,7 @@ seccompProfile:
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch, list]
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get]
 {{- end -}}
