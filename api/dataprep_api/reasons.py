@@ -34,9 +34,11 @@ class Reason(StrEnum):
     RESUMED = "Resumed"
     RETRYING = "Retrying"
     RESCALED = "Rescaled"
+    MEMORY_RAISED = "MemoryRaised"
     WAITING = "Waiting"
     FELL_BACK_TO_CPU = "FellBackToCPU"
     CLEANED_UP = "CleanedUp"
+    NOT_HANDED_OVER = "NotHandedOver"
     # The user must act
     INVALID_SPEC = "InvalidSpec"
     OUTPUT_EXISTS = "OutputExists"
@@ -78,9 +80,11 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.RESUMED: "spec.suspend is false again.",
     Reason.RETRYING: "The annotation dataprep.io/retry asked for another attempt; only what is missing is made.",
     Reason.RESCALED: "workers.parallelism was changed.",
+    Reason.MEMORY_RAISED: "Tasks ran out of memory; they run again with more, as spec.retry says.",
     Reason.WAITING: "The step is not due yet.",
     Reason.FELL_BACK_TO_CPU: "accelerator.policy is Preferred and no GPU was free: the job runs on CPU nodes.",
     Reason.CLEANED_UP: "A cleanup rule removed pods or Jobs.",
+    Reason.NOT_HANDED_OVER: "The data set is whole, but the ConfigMap with the job's name could not be made: the Event says why.",
     Reason.INVALID_SPEC: "The spec can't be accepted; the message names the field.",
     Reason.OUTPUT_EXISTS: "The output holds another run's data and overwrite is Never.",
     Reason.OUTPUT_IN_USE: "Another unfinished DataPrepJob writes to the same URI.",

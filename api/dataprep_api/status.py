@@ -15,6 +15,7 @@ SIZE_LIMIT = 60_000
 """Bytes of a status as JSON: metadata and a usual spec fit beside it in 64 KiB."""
 MAX_OUTPUTS = 50
 MAX_FAILURES = 20
+MAX_RUNS = 5
 MAX_SPLITS = 16
 MAX_LABELS = 200
 
@@ -131,6 +132,19 @@ class Failure(Model):
     at: Time | None = None
 
 
+class Run(Model):
+    """One attempt that has ended."""
+
+    attempt: Count
+    phase: Literal["Succeeded", "Failed"]
+    reason: Annotated[str, Field(max_length=128)]
+    message: Annotated[str, Field(max_length=256)]
+    run_id: Annotated[str, Field(max_length=64)] | None = None
+    """The run that it worked on, once it was planned."""
+    started_at: Time
+    ended_at: Time
+
+
 class Effective(Model):
     """Values in force, after defaults and fallbacks."""
 
@@ -139,6 +153,8 @@ class Effective(Model):
     image: Annotated[str, Field(max_length=512)] | None = None
     accelerator: Annotated[str, Field(max_length=64)] | None = None
     """`CPU` or `GPU`."""
+    memory: Annotated[str, Field(max_length=32)] | None = None
+    """Memory limit of the converter pods, when `spec.retry` has raised it."""
 
 
 class Timings(Model):
@@ -198,6 +214,8 @@ class DataPrepJobStatus(Model):
     warnings: Annotated[list[Message], Field(max_length=10)] = []
     effective: Effective | None = None
     timings: Timings | None = None
+    runs: Annotated[list[Run], Field(max_length=MAX_RUNS)] = []
+    """The last attempts that ended, the newest first."""
     handled_retry: Annotated[str, Field(max_length=256)] | None = None
     """The last value of the annotation `dataprep.io/retry` that was acted on."""
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dataprep_api import API_VERSION, KIND, names
+from dataprep_api import API_VERSION, KIND, names, quantity
 from dataprep_api.exits import Exit
 from dataprep_api.messages import TOKEN_AUDIENCE
 from dataprep_api.spec import DataPrepJobSpec, Model
@@ -47,7 +47,7 @@ def spec_map(seen: Observed) -> Body:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": _metadata(seen, spec_map_name(seen), labels=_labels(seen)),
+        "metadata": owned_metadata(seen, spec_map_name(seen), labels=owned_labels(seen)),
         "immutable": True,
         "data": {JOB_FILE: json.dumps(document, separators=(",", ":"), sort_keys=True)},
     }
@@ -85,6 +85,7 @@ def convert_job(
     only: Sequence[int],
     attempt: int,
     gpu: bool,
+    memory: str | None,
     defaults: PodDefaults,
 ) -> Body:
     """The conversion: an Indexed Job with one index for each task, or for each of `only` these tasks when it isn't empty."""
@@ -99,6 +100,7 @@ def convert_job(
         attempt=attempt,
         arguments=arguments + (["--tasks", listed] if listed else []),
         gpu=gpu,
+        memory=memory,
         defaults=defaults,
     )
     annotations = {ANNOTATION_PLAN: plan_sha256} | ({ANNOTATION_TASKS: listed} if listed else {})
@@ -125,8 +127,8 @@ def convert_job(
         most_failed = MOST_FAILED_INDEXES
     if most_failed is not None:
         body["maxFailedIndexes"] = min(most_failed, completions)
-    labels = _labels(seen, step="convert", attempt=attempt) | dict(seen.queue_labels)
-    return _job(_metadata(seen, name(seen, "convert", attempt), labels=labels, annotations=annotations), body)
+    labelled = owned_labels(seen, step="convert", attempt=attempt) | dict(seen.queue_labels)
+    return _job(owned_metadata(seen, name(seen, "convert", attempt), labels=labelled, annotations=annotations), body)
 
 
 def parallelism(spec: DataPrepJobSpec, completions: int) -> int:
@@ -157,14 +159,15 @@ def _single(seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int, p
         "podReplacementPolicy": "Failed",
         "template": pod,
     }
-    return _job(_metadata(seen, name(seen, step, attempt), labels=_labels(seen, step=step, attempt=attempt)), body)
+    return _job(owned_metadata(seen, name(seen, step, attempt), labels=owned_labels(seen, step=step, attempt=attempt)), body)
 
 
 def _job(metadata: Body, spec: Body) -> Body:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-def _metadata(seen: Observed, own_name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> Body:
+def owned_metadata(seen: Observed, own_name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> Body:
+    """Metadata of an object that belongs to the job and goes with it."""
     return {
         "name": own_name,
         "namespace": seen.key.namespace,
@@ -175,7 +178,8 @@ def _metadata(seen: Observed, own_name: str, *, labels: Mapping[str, str], annot
     }
 
 
-def _labels(seen: Observed, *, step: str | None = None, attempt: int = 0) -> dict[str, str]:
+def owned_labels(seen: Observed, *, step: str | None = None, attempt: int = 0) -> dict[str, str]:
+    """Labels of everything that belongs to the job."""
     common = {
         names.LABEL_MANAGED_BY: names.MANAGED_BY,
         names.LABEL_JOB: names.label_value(seen.key.name),
@@ -188,9 +192,17 @@ def _labels(seen: Observed, *, step: str | None = None, attempt: int = 0) -> dic
 
 
 def _pod(
-    seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int, arguments: Sequence[str], gpu: bool, defaults: PodDefaults
+    seen: Observed,
+    spec: DataPrepJobSpec,
+    *,
+    step: str,
+    attempt: int,
+    arguments: Sequence[str],
+    gpu: bool,
+    memory: str | None = None,
+    defaults: PodDefaults,
 ) -> Body:
-    workers = spec.workers
+    workers, template = spec.workers, spec.workers.pod_template
     volumes, mounts = _volumes(seen, spec)
     container = {
         "name": CONTAINER,
@@ -198,7 +210,7 @@ def _pod(
         "command": ["dataprep"],
         "args": list(arguments),
         "env": [*_plain(workers.env), *_environment(seen, spec, attempt=attempt, defaults=defaults)],
-        "resources": _resources(spec, gpu=gpu, defaults=defaults),
+        "resources": _resources(spec, gpu=gpu, memory=memory, defaults=defaults),
         "volumeMounts": [*mounts, *_plain(workers.volume_mounts)],
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -216,12 +228,19 @@ def _pod(
         "imagePullSecrets": _plain(workers.image_pull_secrets),
         "serviceAccountName": workers.service_account_name,
         "priorityClassName": workers.priority_class_name,
+        "initContainers": _plain(template.init_containers),
+        "topologySpreadConstraints": _plain(template.topology_spread_constraints),
+        "hostAliases": _plain(template.host_aliases),
+        "runtimeClassName": template.runtime_class_name,
+        "schedulerName": template.scheduler_name,
+        "dnsConfig": template.dns_config and _plain([template.dns_config])[0],
+        "terminationGracePeriodSeconds": template.termination_grace_period_seconds,
     }
     user = defaults.run_as_user
     return {
         "metadata": {
-            "labels": _labels(seen, step=step, attempt=attempt),
-            "annotations": {"kubectl.kubernetes.io/default-container": CONTAINER},
+            "labels": dict(template.labels or {}) | owned_labels(seen, step=step, attempt=attempt),
+            "annotations": {"kubectl.kubernetes.io/default-container": CONTAINER} | dict(template.annotations or {}),
         },
         "spec": {
             "restartPolicy": "Never",
@@ -238,7 +257,7 @@ def _pod(
             },
             "containers": [container | ({"imagePullPolicy": pull_policy} if pull_policy else {})],
             "volumes": [*volumes, *_plain(workers.volumes)],
-            **{key: value for key, value in optional.items() if value},
+            **{key: value for key, value in optional.items() if value not in (None, [], {})},
         },
     }
 
@@ -282,11 +301,26 @@ def _volumes(seen: Observed, spec: DataPrepJobSpec) -> tuple[list[Body], list[Bo
     return volumes, mounts
 
 
-def _resources(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> Body:
+def memory_limit(spec: DataPrepJobSpec, defaults: PodDefaults) -> int | None:
+    """Bytes that a converter pod may use by its spec or the chart's defaults; None without a limit."""
+    limit = (_asked_for(spec, defaults).get("limits") or {}).get("memory")
+    return quantity.to_bytes(limit) if limit is not None else None
+
+
+def _asked_for(spec: DataPrepJobSpec, defaults: PodDefaults) -> Body:
     wanted = spec.workers.resources
-    resources: Body = (
+    found: Body = (
         wanted.model_dump(mode="json", by_alias=True, exclude_none=True) if wanted else json.loads(json.dumps(dict(defaults.resources)))
     )
+    return found
+
+
+def _resources(spec: DataPrepJobSpec, *, gpu: bool, memory: str | None, defaults: PodDefaults) -> Body:
+    resources = _asked_for(spec, defaults)
+    if memory is not None:
+        # The request too: a pod that needs more shall be put where more is free.
+        for kind in ("requests", "limits"):
+            resources[kind] = resources.get(kind, {}) | {"memory": memory}
     accelerator = spec.workers.accelerator
     if gpu and accelerator.count:
         resources["limits"] = resources.get("limits", {}) | {accelerator.resource_name: str(accelerator.count)}

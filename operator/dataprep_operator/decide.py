@@ -137,6 +137,7 @@ def _body(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, d
                 only=steps.unfinished_tasks(seen, attempt=status.attempt, plan_sha256=plan_sha256, tasks=tasks),
                 attempt=status.attempt,
                 gpu=accelerator(spec, status) == "GPU",
+                memory=status.effective.memory if status.effective else None,
                 defaults=defaults,
             )
         case "Commit":

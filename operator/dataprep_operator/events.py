@@ -77,6 +77,9 @@ def body(note: Note, *, key: Key, uid: str, attempt: int, count: int, first: dat
 def _new_attempt(before: DataPrepJobStatus, after: DataPrepJobStatus) -> Note:
     if after.handled_retry != before.handled_retry:
         return Note("Normal", Reason.RETRYING, f"Attempt {after.attempt} begins with the step {after.step}.")
+    memory = after.effective.memory if after.effective else None
+    if memory is not None and (before.effective is None or memory != before.effective.memory):
+        return Note("Normal", Reason.MEMORY_RAISED, f"Tasks ran out of memory: attempt {after.attempt} gives them {memory}.")
     return Note("Warning", Reason.FELL_BACK_TO_CPU, "No GPU was free in time: the conversion moves to CPU nodes.")
 
 

@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from dataprep_api.reasons import Reason
+from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus
-from dataprep_operator import events, observed, times
+from dataprep_operator import events, handover, observed, times
 from dataprep_operator.cache import Cache, Kind, Raw
 from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, EVENTS, JOBS, PODS, Body, Cluster
 from dataprep_operator.decide import Action, CreateJob, DeleteJob, DeletePod, DeleteSelf, FailPod, PatchJob, Tell
@@ -54,6 +55,13 @@ class Hands:
         self._cache.put(Kind.DATAPREPJOBS, written)
         if desired.phase != seen.status.phase:
             logger.info("%s: %s → %s", seen.key, seen.status.phase or "new", desired.phase)
+
+    async def hand_over(self, seen: Observed, spec: DataPrepJobSpec, desired: DataPrepJobStatus) -> None:
+        """Make the ConfigMap that tells a training Job what was made. A refusal is told; the data set is whole without it."""
+        try:
+            await self._ensure(CONFIG_MAPS, handover.config_map(seen, spec, desired), seen)
+        except (Refused, ForeignChild) as exc:
+            await self.tell(seen, desired, [Note("Warning", Reason.NOT_HANDED_OVER, f"No ConfigMap for training was made: {exc}")])
 
     async def _refresh(self, seen: Observed) -> None:
         try:

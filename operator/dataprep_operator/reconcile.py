@@ -33,8 +33,11 @@ class Reconciler:
         seen = await self._observer.look(key, now=now)
         if seen is None:
             return None
-        desired = status.following(seen, now=now, image=self._settings.pods.image)
+        desired = status.following(seen, now=now, defaults=self._settings.pods)
         wait = self._too_soon(seen, desired, now=now)
+        if desired.phase == "Succeeded" and seen.status.phase != "Succeeded" and seen.spec is not None:
+            # Before the status says Complete: who waits for that may start at once.
+            await self._hands.hand_over(seen, seen.spec, desired)
         if wait is None and desired != seen.status:
             await self._hands.write_status(seen, desired)
             await self._hands.tell(seen, desired, events.about(seen.status, desired))

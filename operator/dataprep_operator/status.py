@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
+from dataprep_api import quantity
 from dataprep_api.messages import CommitResult, PlanResult
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import (
     MAX_FAILURES,
+    MAX_RUNS,
     Condition,
     DataPrepJobStatus,
     Effective,
@@ -22,14 +24,16 @@ from dataprep_api.status import (
     Phase,
     Progress,
     RecordProgress,
+    Run,
     ShardProgress,
     Timings,
     bounded,
 )
 from dataprep_operator import conditions, ranges, steps, times
-from dataprep_operator.children import parallelism
+from dataprep_operator.children import memory_limit, parallelism
 from dataprep_operator.observed import Child, Observed
 from dataprep_operator.pods import Blockage
+from dataprep_operator.settings import PodDefaults
 from dataprep_operator.steps import Absent, Broken, Held, Queued, Through, Working
 
 FATAL_GRACE_SECONDS: Final = 30.0
@@ -48,8 +52,8 @@ class Moment:
 
     seen: Observed
     now: datetime
-    image: str
-    """The image of a job that names none."""
+    defaults: PodDefaults
+    """What holds for a job that doesn't say otherwise."""
 
     @property
     def spec(self) -> DataPrepJobSpec:
@@ -58,9 +62,9 @@ class Moment:
         return self.seen.spec
 
 
-def following(seen: Observed, *, now: datetime, image: str) -> DataPrepJobStatus:
+def following(seen: Observed, *, now: datetime, defaults: PodDefaults) -> DataPrepJobStatus:
     """The status that follows from what is there."""
-    return bounded(_steady(seen.status, _following(Moment(seen, now, image))))
+    return bounded(_steady(seen.status, _following(Moment(seen, now, defaults))))
 
 
 def _following(moment: Moment) -> DataPrepJobStatus:
@@ -150,7 +154,8 @@ def _retried(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
             "completion_time": None,
             "failures": [],
             "failed_indexes": None,
-            "effective": None,
+            # What was learned about the memory stays; GPUs may be free again.
+            "effective": Effective(memory=status.effective.memory) if status.effective and status.effective.memory else None,
         }
         | ({"run_id": None, "plan_sha256": None, "tasks": None, "progress": None} if step == "Plan" else {})
     )
@@ -187,7 +192,26 @@ def _failed(moment: Moment, status: DataPrepJobStatus, reason: Reason, message: 
 def _ended(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
     total = times.seconds_between(times.parse(status.start_time), moment.now)
     timings = (status.timings or Timings()).model_copy(update={"total_seconds": _rounded(total)})
-    return status.model_copy(update={"completion_time": times.text(moment.now), "timings": timings})
+    ended = times.text(moment.now)
+    return status.model_copy(
+        update={"completion_time": ended, "timings": timings, "runs": [_run(moment, status, ended), *status.runs][:MAX_RUNS]}
+    )
+
+
+def _run(moment: Moment, status: DataPrepJobStatus, ended: str) -> Run:
+    """What the history keeps of the attempt that ends now. It began when the job did, or when a retry was asked for."""
+    retried = conditions.find(moment.seen.status.conditions, ConditionType.FAILED)
+    began = retried.last_transition_time if retried is not None and retried.status == "False" else status.start_time
+    running = conditions.find(status.conditions, ConditionType.RUNNING)
+    return Run(
+        attempt=status.attempt,
+        phase="Succeeded" if status.phase == "Succeeded" else "Failed",
+        reason=running.reason if running is not None else Reason.INTERNAL_ERROR,
+        message=running.message[:256] if running is not None else "",
+        run_id=status.run_id,
+        started_at=began or ended,
+        ended_at=ended,
+    )
 
 
 def _overdue(moment: Moment, status: DataPrepJobStatus) -> tuple[Reason, str] | None:
@@ -283,6 +307,10 @@ def _converting(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
     judgement = steps.judge(moment.seen, moment.spec, step="convert", attempt=status.attempt)
     if isinstance(judgement, Through):
         return status.model_copy(update={"step": "Commit", "timings": _timed(status, "running_seconds", child), "failed_indexes": None})
+    if isinstance(judgement, Broken) and judgement.reason is Reason.OUT_OF_MEMORY:
+        roomier = _with_more_memory(moment, status)
+        if roomier is not None:
+            return _phase(moment, roomier, "Running", "True", Reason.CONVERTING, _MESSAGES[Reason.CONVERTING])
     return _unfinished(moment, status, judgement, step="convert", phase="Running", reason=Reason.CONVERTING)
 
 
@@ -367,10 +395,26 @@ def _with_effective_values(moment: Moment, status: DataPrepJobStatus, child: Chi
     completions = child.completions if child is not None else status.tasks or 1
     effective = Effective(
         parallelism=child.parallelism if child is not None and child.queued else parallelism(moment.spec, completions),
-        image=moment.spec.workers.image or moment.image,
+        image=moment.spec.workers.image or moment.defaults.image,
         accelerator=accelerator(moment.spec, status),
+        memory=status.effective.memory if status.effective else None,
     )
     return status.model_copy(update={"effective": effective})
+
+
+def _with_more_memory(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus | None:
+    """Another attempt of what is left, with more memory; None when the spec doesn't ask for it, or allows no more."""
+    retry, effective = moment.spec.retry, status.effective or Effective()
+    had = quantity.to_bytes(effective.memory) if effective.memory else memory_limit(moment.spec, moment.defaults)
+    if retry is None or had is None:
+        return None
+    # Whole mebibytes, rounded down so that the bound holds.
+    wanted = min(quantity.to_bytes(retry.max_memory), int(had * retry.memory_growth)) >> 20
+    if wanted << 20 <= had:
+        return None
+    return status.model_copy(
+        update={"attempt": status.attempt + 1, "effective": effective.model_copy(update={"memory": f"{wanted}Mi"}), "failed_indexes": None}
+    )
 
 
 def _succeeded(moment: Moment, status: DataPrepJobStatus, result: CommitResult) -> DataPrepJobStatus:

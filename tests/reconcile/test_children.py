@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from dataprep_api import names
 from dataprep_api.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus
@@ -45,6 +46,7 @@ def a_convert_job(spec: DataPrepJobSpec | None = None, *, seen: Observed | None 
         "only": [],
         "attempt": 1,
         "gpu": False,
+        "memory": None,
         "defaults": DEFAULTS,
     }
     return children.convert_job(seen or a_job(), spec or a_spec(), **(given | rest))
@@ -237,3 +239,29 @@ def test_a_host_path_is_found_by_its_field() -> None:
 
 def test_a_job_can_be_made_for_100_000_tasks_and_more() -> None:
     assert a_convert_job(tasks=150_000)["spec"]["maxFailedIndexes"] == 10_000
+
+
+# --- the user's own additions to the pods ---------------------------------------------------------------------------------
+
+
+def test_pods_take_what_the_template_adds_and_keep_what_the_operator_needs() -> None:
+    added = {
+        "labels": {"team": "vision", names.LABEL_STEP: "forged"},
+        "annotations": {"sidecar.istio.io/inject": "false"},
+        "initContainers": [{"name": "proxy", "image": "proxy:1", "restartPolicy": "Always"}],
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+        "hostAliases": [{"ip": "10.0.0.7", "hostnames": ["nn1"]}],
+        "runtimeClassName": "gvisor",
+        "terminationGracePeriodSeconds": 0,
+    }
+    template = a_convert_job(a_spec(workers={"podTemplate": added}))["spec"]["template"]
+
+    assert template["metadata"]["labels"]["team"] == "vision"
+    assert template["metadata"]["labels"][names.LABEL_STEP] == "convert"
+    assert template["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false"
+    assert template["spec"]["initContainers"] == added["initContainers"]
+    assert template["spec"]["topologySpreadConstraints"] == added["topologySpreadConstraints"]
+    assert template["spec"]["hostAliases"] == added["hostAliases"]
+    assert template["spec"]["runtimeClassName"] == "gvisor"
+    assert template["spec"]["terminationGracePeriodSeconds"] == 0
+    assert "schedulerName" not in template["spec"]

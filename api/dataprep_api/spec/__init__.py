@@ -47,6 +47,7 @@ __all__ = [
     "Quantity",
     "ResourceQuantity",
     "Resources",
+    "Retry",
     "Scale",
     "Shards",
     "Shuffle",
@@ -81,6 +82,15 @@ class CleanupRule(Model):
     action: Literal["DeletePods", "DeleteJobs", "DeleteSelf"]
     """`DeletePods` and `DeleteJobs` remove finished pods (and their Jobs), `DeleteSelf` the DataPrepJob with all of them."""
     after_seconds: Seconds = 0
+
+
+class Retry(Model):
+    """What is different when the conversion is tried again."""
+
+    memory_growth: Annotated[float, Field(ge=1.1, le=4)]
+    """Tasks that ran out of memory run again with so many times the memory, until they get through or `maxMemory` is reached."""
+    max_memory: Quantity
+    """The most memory that a converter pod may get: `8Gi`."""
 
 
 ParamName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=63)]
@@ -129,6 +139,8 @@ class DataPrepJobSpec(Model):
     """Retries of the plan and of the commit step."""
     backoff_limit_per_index: Annotated[int, Field(ge=0, le=100)] = 3
     """Retries of each task of the conversion."""
+    retry: Retry | None = None
+    """More memory for tasks that ran out of it. Default: they fail after their retries."""
     max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None
     """Tasks that may fail for good before the conversion is stopped. A job with a failed task never succeeds; this bounds the work until then. Default: all tasks are tried."""
     ttl_seconds_after_finished: Seconds | None = None

@@ -76,6 +76,24 @@ class Accelerator(Model):
     """With Preferred: how long pods may stay unschedulable before the job moves to CPU nodes."""
 
 
+class PodTemplate(Model):
+    """What a pod of the job has beyond what its other fields say. Field names and shapes are those of a pod."""
+
+    labels: StringMap | None = None
+    """Labels of the pods. Those of the operator stay."""
+    annotations: StringMap | None = None
+    """Annotations of the pods."""
+    init_containers: Annotated[list[Open], Field(max_length=8)] | None = None
+    """Run before the converter. One with `restartPolicy: Always` is a sidecar: it runs beside the converter and ends with it."""
+    topology_spread_constraints: Annotated[list[Open], Field(max_length=8)] | None = None
+    host_aliases: Annotated[list[Open], Field(max_length=32)] | None = None
+    """Names for the pods' hosts file: name nodes that no DNS knows."""
+    runtime_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    scheduler_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    dns_config: Open | None = None
+    termination_grace_period_seconds: Annotated[int, Field(ge=0, le=3600)] | None = None
+
+
 class Workers(Model):
     """The converter pods. Field names and shapes are those of a pod."""
 
@@ -98,3 +116,5 @@ class Workers(Model):
     volume_mounts: Annotated[list[Open], Field(max_length=32)] | None = None
     service_account_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     priority_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    pod_template: PodTemplate = PodTemplate()
+    """What else the pods have: labels, sidecars, topology spread, host aliases."""

@@ -1,0 +1,105 @@
+"""What a finished job leaves for training: the ConfigMap with its name, and the history of its attempts."""
+
+import json
+from typing import Any
+
+from tests.reconcile.world import NAMESPACE, SHA, World, a_failure, retry
+
+from dataprep_api.reasons import Reason
+from dataprep_operator.errors import Refused
+
+SPLITS = [{"name": "train", "records": 900, "shards": 7, "bytes": 3600}, {"name": "hold-out", "records": 90, "shards": 1, "bytes": 400}]
+
+
+def committed(world: World, **changes: Any) -> str:  # Any: fields of CommitResult
+    world.running()
+    world.converted()
+    world.settle()
+    world.committed(splits=SPLITS, **changes)
+    return world.settle()
+
+
+def test_a_finished_job_leaves_a_config_map_with_its_name(world: World) -> None:
+    assert committed(world) == "Succeeded"
+    made = world.cluster.objects[("configmaps", NAMESPACE, "mnist")]
+
+    assert made["immutable"] is True
+    assert made["metadata"]["ownerReferences"][0]["name"] == "mnist"
+    assert {name: value for name, value in made["data"].items() if name != "dataset.json"} == {
+        "DATAPREP_OUTPUT_URI": "s3://out/mnist",
+        "DATAPREP_FORMAT": "tfrecord",
+        "DATAPREP_RUN_ID": "0123abcd",
+        "DATAPREP_MANIFEST_URI": "s3://out/manifest.json",
+        "DATAPREP_MANIFEST_SHA256": SHA,
+        "DATAPREP_FILES": "8",
+        "DATAPREP_RECORDS": "990",
+        "DATAPREP_SPLITS": "train,hold-out",
+        "DATAPREP_RECORDS_TRAIN": "900",
+        "DATAPREP_RECORDS_HOLD_OUT": "90",
+    }
+    document = json.loads(made["data"]["dataset.json"])
+    assert document["output"]["uri"] == "s3://out/mnist"
+    assert [split["records"] for split in document["splits"]] == [900, 90]
+
+
+def test_it_is_there_before_the_job_is_complete(world: World) -> None:
+    committed(world)
+    made = world.cluster.calls.index(("create", "configmaps", "mnist"))
+    statuses = [number for number, call in enumerate(world.cluster.calls) if call[0] == "status"]
+    assert made < statuses[-1]
+
+
+def test_a_map_of_someone_else_is_left_alone_and_told(world: World) -> None:
+    world.cluster.add("configmaps", NAMESPACE, {"metadata": {"name": "mnist"}, "data": {"mine": "yes"}})
+    assert committed(world) == "Succeeded"
+    assert world.cluster.objects[("configmaps", NAMESPACE, "mnist")]["data"] == {"mine": "yes"}
+    assert "NotHandedOver" in world.events()
+
+
+def test_a_refused_map_does_not_fail_the_job(world: World) -> None:
+    world.running()
+    world.converted()
+    world.settle()
+    world.committed()
+    world.cluster.refusals[("create", "configmaps")] = Refused("exceeded quota: configmaps=10")
+    assert world.settle() == "Succeeded"
+    assert "NotHandedOver" in world.events()
+
+
+def test_a_deleted_map_is_not_made_again(world: World) -> None:
+    committed(world)
+    world.cluster.remove("configmaps", NAMESPACE, "mnist")
+    world.restart()
+    world.settle()
+    assert ("configmaps", NAMESPACE, "mnist") not in world.cluster.objects
+
+
+def test_the_history_keeps_the_last_five_attempts(world: World) -> None:
+    world.apply()
+    world.settle()
+    world.plan_fails(a_failure(Reason.INPUT_NOT_FOUND, "s3://in/images was not found."))
+    assert world.settle() == "Failed"
+    for attempt in range(2, 8):
+        world.cluster.now = world.cluster.now.replace(minute=attempt)
+        retry(world, str(attempt))
+        world.plan_fails(a_failure(Reason.INPUT_NOT_FOUND, f"still missing, {attempt}"), suffix=f"plan-{attempt}")
+        assert world.settle() == "Failed"
+
+    runs = world.status()["runs"]
+    assert [run["attempt"] for run in runs] == [7, 6, 5, 4, 3]
+    assert [run["message"] for run in runs] == [f"still missing, {attempt}" for attempt in (7, 6, 5, 4, 3)]
+    assert runs[0] == {
+        "attempt": 7,
+        "phase": "Failed",
+        "reason": "InputNotFound",
+        "message": "still missing, 7",
+        "startedAt": "2026-01-31T12:07:00Z",
+        "endedAt": "2026-01-31T12:07:00Z",
+    }
+
+
+def test_a_success_ends_the_history(world: World) -> None:
+    committed(world)
+    run = world.status()["runs"][0]
+    assert (run["attempt"], run["phase"], run["reason"], run["runId"]) == (1, "Succeeded", "Completed", "0123abcd")
+    assert run["startedAt"] == world.status()["startTime"]
