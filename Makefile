@@ -72,11 +72,15 @@ test: $(STAMP) ## all tests; the cluster's parts are built in the background whi
 
 .PHONY: test-unit
 test-unit: $(STAMP) ## only what needs no server and no cluster
-	$(BIN)/pytest -q -m "not store and not cluster and not interop"
+	$(BIN)/pytest -q -m "not store and not cluster and not interop and not heavy"
 
 .PHONY: fuzz
-fuzz: $(STAMP) ## damaged files for every reader: FUZZ rounds of each (300)
-	FUZZ=$${FUZZ:-300} $(BIN)/pytest -q tests/fuzz
+fuzz: $(STAMP) ## damaged files for every reader, and random lives of jobs: FUZZ rounds of each (300)
+	FUZZ=$${FUZZ:-300} $(BIN)/pytest -q tests/fuzz tests/reconcile/test_model.py
+
+.PHONY: interop
+interop: $(STAMP) ## every foreign reader, those too large for CI as well (9 GB, kept in the cache), and their report: docs/interop.md
+	CI=true INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "interop or heavy"
 
 .PHONY: memory
 memory: $(STAMP) ## SIZE (2G) of each of KINDS (all) converted in a memory cgroup of 512 MiB (root, many minutes; no part of the tests)
