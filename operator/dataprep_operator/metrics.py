@@ -13,6 +13,12 @@ JOBS: Final = Gauge("dataprep_jobs", "DataPrepJobs by phase.", ["phase"], regist
 JOB_DURATION: Final = Histogram(
     "dataprep_job_duration_seconds", "Time from start to end of a job.", ["phase"], buckets=_MINUTES, registry=REGISTRY
 )
+FIRST_RECORD: Final = Histogram(
+    "dataprep_job_first_record_seconds",
+    "Time from the start of a job to the first record that a worker reports.",
+    buckets=_MINUTES,
+    registry=REGISTRY,
+)
 RECORDS: Final = Counter("dataprep_records_total", "Records of finished jobs by fate.", ["fate"], registry=REGISTRY)
 BYTES: Final = Counter("dataprep_bytes_total", "Bytes written by finished jobs.", registry=REGISTRY)
 FAILURES: Final = Counter("dataprep_job_failures_total", "Failed jobs by reason.", ["reason"], registry=REGISTRY)
@@ -21,6 +27,9 @@ RECONCILE_DURATION: Final = Histogram(
 )
 RECONCILE_ERRORS: Final = Counter("dataprep_reconcile_errors_total", "Looks that ended in an error and are tried again.", registry=REGISTRY)
 QUEUE_DEPTH: Final = Gauge("dataprep_workqueue_depth", "Jobs that wait for a look.", registry=REGISTRY)
+QUEUE_WAIT: Final = Histogram(
+    "dataprep_workqueue_wait_seconds", "Time that a job waited for a look that was due.", buckets=_SECONDS, registry=REGISTRY
+)
 API_REQUESTS: Final = Counter("dataprep_api_requests_total", "Requests to the API server.", ["method", "code"], registry=REGISTRY)
 WATCH_AGE: Final = Gauge("dataprep_watch_last_event_age_seconds", "Time since the most silent watch heard anything.", registry=REGISTRY)
 REPORTS: Final = Counter("dataprep_progress_reports_total", "Progress reports of workers by answer.", ["code"], registry=REGISTRY)

@@ -41,7 +41,7 @@ class Reconciler:
         if wait is None and desired != seen.status:
             await self._hands.write_status(seen, desired)
             await self._hands.tell(seen, desired, events.about(seen.status, desired))
-            _count(seen.status, desired)
+            _count(seen.status, desired, now=now)
         for action in decide.actions(seen, desired, now=now, defaults=self._settings.pods):
             await self._hands.perform(action, seen=seen, status=desired)
         if desired.phase in TERMINAL_PHASES:
@@ -58,12 +58,18 @@ class Reconciler:
         return left if desired != seen.status and left > 0 else None
 
 
+def _records_seen(status: DataPrepJobStatus) -> bool:
+    return status.progress is not None and status.progress.records.in_ > 0
+
+
 def _sooner(*waits: float | None) -> float | None:
     known = [wait for wait in waits if wait is not None]
     return min(known) if known else None
 
 
-def _count(before: DataPrepJobStatus, after: DataPrepJobStatus) -> None:
+def _count(before: DataPrepJobStatus, after: DataPrepJobStatus, *, now: datetime) -> None:
+    if _records_seen(after) and not _records_seen(before) and not after.reused:
+        metrics.FIRST_RECORD.observe(times.seconds_between(times.parse(after.start_time), now) or 0.0)
     if after.phase not in TERMINAL_PHASES or before.phase in TERMINAL_PHASES:
         return
     if after.timings is not None and after.timings.total_seconds is not None:

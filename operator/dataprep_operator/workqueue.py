@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+from dataprep_operator import metrics
 from dataprep_operator.errors import OperatorError
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,8 @@ class WorkQueue(Generic[K]):
 
     def __init__(self) -> None:
         self._ready: deque[K] = deque()
-        self._waiting: set[K] = set()
+        self._waiting: dict[K, float] = {}
+        """Since when, by the loop's clock."""
         self._working: set[K] = set()
         self._again: set[K] = set()
         self._failures: dict[K, int] = {}
@@ -47,7 +49,7 @@ class WorkQueue(Generic[K]):
         if key in self._working:
             self._again.add(key)
         elif key not in self._waiting:
-            self._waiting.add(key)
+            self._waiting[key] = asyncio.get_running_loop().time()
             self._ready.append(key)
             self._news.set()
 
@@ -88,7 +90,7 @@ class WorkQueue(Generic[K]):
             self._news.clear()
             await self._news.wait()
         key = self._ready.popleft()
-        self._waiting.discard(key)
+        metrics.QUEUE_WAIT.observe(asyncio.get_running_loop().time() - self._waiting.pop(key))
         self._working.add(key)
         return key
 

@@ -265,6 +265,13 @@ def test_converter_pods_have_a_policy_in_each_listed_namespace_on_request(render
     assert "ingress" not in policies[0]["spec"]
 
 
+def test_alerts_and_dashboard_are_the_charts_files(render: Render) -> None:
+    rendered = render({"prometheusRule": {"enabled": True}, "grafanaDashboard": {"enabled": True}})
+    assert the(rendered, "PrometheusRule")["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+    maps = [each for each in of_kind(rendered, "ConfigMap") if each["metadata"]["labels"].get("grafana_dashboard") == "1"]
+    assert json.loads(maps[0]["data"]["dataprep-operator.json"]) == json.loads((CHART / "files" / "dashboard.json").read_text())
+
+
 def test_the_service_monitor_is_off_by_default(render: Render) -> None:
     assert of_kind(render(), "ServiceMonitor") == []
     (endpoint,) = the(render({"serviceMonitor": {"enabled": True}}), "ServiceMonitor")["spec"]["endpoints"]
@@ -272,7 +279,8 @@ def test_the_service_monitor_is_off_by_default(render: Render) -> None:
 
 
 def test_every_object_has_the_usual_labels(render: Render) -> None:
-    for each in render({"commonLabels": {"team": "data"}, "serviceMonitor": {"enabled": True}}, hooks=True):
+    monitored = {name: {"enabled": True} for name in ("serviceMonitor", "prometheusRule", "grafanaDashboard")}
+    for each in render({"commonLabels": {"team": "data"}, **monitored}, hooks=True):
         labels = each["metadata"]["labels"]
         assert labels["app.kubernetes.io/instance"] == "dp", each["kind"]
         assert labels["team"] == "data", each["kind"]
