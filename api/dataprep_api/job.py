@@ -40,7 +40,7 @@ class DataPrepJob(Model):
             raise SpecError([_fault(cls, error) for error in exc.errors()]) from exc
 
 
-_FILLED = ("source", "features", "labels", "transforms", "splits", "output", "stores")
+_FILLED = ("source", "script", "code", "features", "labels", "transforms", "splits", "output", "stores")
 
 
 def _with_params(document: dict[str, Any]) -> dict[str, Any]:

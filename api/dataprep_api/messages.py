@@ -41,6 +41,8 @@ class PlanResult(Model):
     bytes_in: Count
     splits: Annotated[list[SplitStatus], Field(max_length=16)] = []
     labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
+    code_commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")] | None = None
+    """The commit that `spec.code.git` was resolved to."""
     reused: bool = False
     """A finished data set of the same run id was found: there is nothing to convert or commit, and `commit` holds it."""
     commit: "CommitResult | None" = None

@@ -1,6 +1,7 @@
 """Names: children on the cluster, files beside the output, shards."""
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -35,6 +36,8 @@ def label_value(name: str) -> str:
 SIDE: Final = "_dataprep"
 SUCCESS: Final = "_SUCCESS"
 OWNER: Final = f"{SIDE}/OWNER"
+INDEX: Final = f"{SIDE}/index"
+TFDS: Final = "_tfds"
 
 
 def run_folder(run_id: str) -> str:
@@ -70,6 +73,11 @@ def quarantine_folder(run_id: str) -> str:
 def quarantine_file(run_id: str, split: str, shard: int) -> str:
     """The bad records of one shard: `<split>-<number within the split>.jsonl`."""
     return f"{quarantine_folder(run_id)}/{split}-{shard:05d}.jsonl"
+
+
+def index_file(file: str) -> str:
+    """The index of one shard's records. No run has a folder of this name: a run id is of 16 hex digits."""
+    return f"{INDEX}/{file}.idx"
 
 
 def report_file(run_id: str, shard: int) -> str:
@@ -111,22 +119,54 @@ _FIELD = re.compile(r"\{([^{}]*)\}")
 _KNOWN = ("split", "shard", "shards", "ext")
 
 
-def file_name_template(template: str | None, *, shards: int) -> str:
-    """The given template, or the default for that number of shards."""
-    if template is not None:
-        return template
-    return "{split}.{ext}" if shards <= 1 else "{split}-{shard}-of-{shards}.{ext}"
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "sequenceFile": "part-r-{shard}",
+    "mapFile": "part-r-{shard}",
+    "webdataset": "{split}-{shard:06}.{ext}",
+    "mds": "{split}/shard.{shard}.{ext}",
+    "dl4jDataset": "dataset_{shard}.{ext}",
+}
+"""File names that a format's users expect instead of ours; in a folder for each split where there are several."""
+INDEX_JSON: Final = "index.json"
+_INNER: Final[Mapping[str, str]] = {"mapFile": "data"}
+"""In formats whose shards are folders: the file in it that has the records. The template names the folder."""
+
+
+def file_name_template(template: str | None, *, shards: int, format_: str = "tfrecord", several_splits: bool = False) -> str:
+    """The given template, or the format's default, for that number of shards."""
+    if template is None:
+        template = _DEFAULTS.get(format_, "{split}.{ext}" if shards <= 1 else "{split}-{shard}-of-{shards}.{ext}")
+        template = f"{{split}}/{template}" if several_splits and "{split}" not in template else template
+    return f"{template}/{_INNER[format_]}" if format_ in _INNER else template
 
 
 def file_name(template: str, *, split: str, shard: int, shards: int, ext: str) -> str:
-    """One shard's file name. Numbers have five digits, more when there are more than 99,999 shards."""
-    width = max(5, len(str(shards)))
-    return template.format(split=split, shard=f"{shard:0{width}d}", shards=f"{shards:0{width}d}", ext=ext)
+    """One shard's file name. Numbers have five digits, or those that `{shard:06}` asks for, and more when there are too many shards."""
+
+    def value(found: re.Match[str]) -> str:
+        name, _, digits = found[1].partition(":0")
+        if name in ("split", "ext"):
+            return split if name == "split" else ext
+        return f"{shard if name == 'shard' else shards:0{max(int(digits or 5), len(str(shards)))}d}"
+
+    return _FIELD.sub(value, template)
+
+
+def split_files(extension: str, files: Iterable[str]) -> set[str]:
+    """Visible files that the commit step writes beside these shards: the index.json without which the reader of `mds` finds nothing."""
+    folders = {file.rpartition("/")[0] for file in files} if extension == "mds" else set()
+    return {f"{folder}/{INDEX_JSON}" if folder else INDEX_JSON for folder in folders}
+
+
+def is_hidden(path: str) -> bool:
+    """Whether readers of a folder pass this file by: a part of its path begins with `_` or `.`."""
+    return any(part[0] in "_." for part in path.split("/"))
 
 
 def template_fault(template: str, *, several_splits: bool, several_shards: bool) -> str | None:
     """What is wrong with a file name template, or None."""
-    unknown = [name for name in _FIELD.findall(template) if name not in _KNOWN]
+    fields = [re.sub(r"^(shards?):0[1-9]$", r"\1", field) for field in _FIELD.findall(template)]
+    unknown = [name for name in fields if name not in _KNOWN]
     if unknown:
         return f"unknown field {{{unknown[0]}}} in the file name; known: {', '.join('{' + name + '}' for name in _KNOWN)}"
     if "{" in _FIELD.sub("", template) or "}" in _FIELD.sub("", template):
@@ -136,8 +176,8 @@ def template_fault(template: str, *, several_splits: bool, several_shards: bool)
         return "the file name must be a relative path without empty, . or .. segments"
     if any(segment[0] in "_." for segment in segments):
         return "no part of the file name may begin with _ or . (such files are hidden from Spark and Hadoop)"
-    if several_splits and "{split}" not in template:
+    if several_splits and "split" not in fields:
         return "the file name must contain {split} when there are several splits"
-    if several_shards and "{shard}" not in template:
+    if several_shards and "shard" not in fields:
         return "the file name must contain {shard} when a split has several shards"
     return None

@@ -41,6 +41,8 @@ class SplitPlan(Model):
     block_counts: list[int] | None = None
     """With `hash` or `code`: members of each block of HASH_BLOCK samples of the ranges laid end to end."""
     records: int
+    batch: int = 1
+    """Samples of a minibatch, which no shard divides; 1 where records stand alone."""
     expected: int | None = None
     """Records that the rule asks for, when it names a number or a fraction."""
     tolerance: int | None = None
@@ -107,11 +109,12 @@ class Shard:
 
 
 def shards(plan: PlanHead) -> Iterator[Shard]:
-    """All shards in order: sizes within a split differ by at most one record."""
+    """All shards in order: sizes within a split differ by at most one record, or minibatch."""
     number = 0
     for split in plan.splits:
+        batches = -(-split.records // split.batch)
         for index in range(split.shards):
-            first, after = (split.records * k // split.shards for k in (index, index + 1))
+            first, after = (min(split.records, split.batch * (batches * k // split.shards)) for k in (index, index + 1))
             file = names.file_name(split.template, split=split.name, shard=index, shards=split.shards, ext=plan.extension)
             yield Shard(number=number, split=split.name, index=index, file=file, first=first, records=after - first)
             number += 1

@@ -18,6 +18,22 @@ class Companion(Model):
     sha256: str
 
 
+class MetadataFile(Model):
+    """A file around the data set: statistics, an index, a loader. No part of the records."""
+
+    file: str
+    """Path relative to the output; hidden, so a part of it begins with `_`."""
+    size: int
+    sha256: str
+
+
+class IndexFile(MetadataFile):
+    """Where each record of a shard lies in it."""
+
+    pin: str
+    """The store's own word for this very object."""
+
+
 class ShardReport(Model):
     """`reports/<number>.json`, written after the shard has its final name. Its presence commits the shard."""
 
@@ -43,31 +59,36 @@ class ShardReport(Model):
     pin: str
     """The store's own word for this very object: etag, or size and time."""
     companions: list[Companion] = []
-    label_counts: dict[str, dict[str, int]] = {}
-    """Records of each class, by label feature."""
+    index: IndexFile | None = None
+    statistics: str = ""
+    """Of the records' features, and the classes of the labels: Base85 of a zlib stream of JSON, for the commit step alone."""
     bad_examples: list[BadRecord] = []
     quarantine: str | None = None
     """Path of the file of bad records relative to the output, when there are any and they are kept."""
+    quarantine_sha256: str | None = None
     bytes_in: int = 0
     # What happened, not what was made: never copied into the manifest.
     attempt: str = ""
     """The pod or process that wrote it."""
     seconds: dict[str, float] = {}
-    """Time by stage: read, transform, encode, sink."""
+    """Time by stage: read, transform, encode, statistics, sink."""
     finished_at: str = ""
+    checksum: str = ""
+    """SHA-256 of all the rest, because nothing else says whether a report is the one that was written."""
 
     def to_bytes(self) -> bytes:
-        """The file's bytes."""
-        return canonical.dumps(self.model_dump(mode="json", by_alias=True)) + b"\n"
+        """The file's bytes, with their checksum."""
+        return canonical.dumps(self._content() | {"checksum": self._checksum()}) + b"\n"
 
+    def is_intact(self) -> bool:
+        """Whether a report that was read is still as it was written."""
+        return self.checksum == self._checksum()
 
-class MetadataFile(Model):
-    """A file around the data set: statistics, an index, a loader. No part of the records."""
+    def _content(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", by_alias=True, exclude={"checksum"})
 
-    file: str
-    """Path relative to the output; hidden, so a part of it begins with `_`."""
-    size: int
-    sha256: str
+    def _checksum(self) -> str:
+        return canonical.sha256(self._content())
 
 
 class ManifestFile(Model):
@@ -90,6 +111,7 @@ class ManifestSplit(Model):
     size: int
     shards: int
     label_counts: dict[str, dict[str, int]] = {}
+    """How often each class is there, by label feature."""
 
 
 class Manifest(Model):
@@ -140,3 +162,7 @@ class Success(Model):
     """Path of the manifest relative to the output."""
     sha256: str
     """Of the manifest."""
+
+    def to_bytes(self) -> bytes:
+        """The file's bytes, canonical."""
+        return canonical.dumps(self.model_dump(by_alias=True)) + b"\n"

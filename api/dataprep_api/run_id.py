@@ -8,7 +8,7 @@ from dataprep_api.spec import DataPrepJobSpec
 ENCODING_VERSION: Final = 1
 """Raised only when the same spec and inputs give other bytes than before."""
 
-_BYTES: Final = ("source", "features", "labels", "transforms", "limit", "deduplicate", "splits", "shuffle", "on_bad_record")
+_BYTES: Final = ("source", "script", "features", "labels", "transforms", "limit", "deduplicate", "splits", "shuffle", "on_bad_record")
 
 
 def content(spec: DataPrepJobSpec) -> dict[str, Any]:

@@ -157,6 +157,13 @@ class Effective(Model):
     """Memory limit of the converter pods, when `spec.retry` has raised it."""
 
 
+class CodeStatus(Model):
+    """The code of `spec.code`."""
+
+    commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")]
+    """What the reference was resolved to when the job was planned."""
+
+
 class Timings(Model):
     """Seconds of each step."""
 
@@ -214,6 +221,7 @@ class DataPrepJobStatus(Model):
     warnings: Annotated[list[Message], Field(max_length=10)] = []
     effective: Effective | None = None
     timings: Timings | None = None
+    code: CodeStatus | None = None
     runs: Annotated[list[Run], Field(max_length=MAX_RUNS)] = []
     """The last attempts that ended, the newest first."""
     handled_retry: Annotated[str, Field(max_length=256)] | None = None

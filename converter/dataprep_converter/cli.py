@@ -1,4 +1,4 @@
-"""The command line: `dataprep run|plan|validate|infer|verify|inspect|ls|work|commit|logs`.
+"""The command line: `dataprep run|plan|validate|infer|verify|repair|convert|inspect|ls|work|commit|logs|retry`.
 
 Heavy modules are imported by the command that needs them, so that `dataprep --help` is quick.
 """
@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
+from dataprep_converter import checking_commands, converting_command
+from dataprep_converter.arguments import access_of, access_to, job_command, job_of, uri_command
 
 if TYPE_CHECKING:
-    from dataprep_api.job import DataPrepJob
     from dataprep_api.messages import CommitResult, PlanResult, WorkResult
     from dataprep_api.reasons import Reason
-    from dataprep_converter.access import Access
 
 logger = logging.getLogger(__name__)
 
@@ -177,10 +177,10 @@ def _run(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.display import Display
     from dataprep_converter.run import run
 
-    job = _job(arguments)
+    job = job_of(arguments)
     display = Display(quiet=arguments.quiet)
     try:
-        _, made = run(job, access=_access(job), workers=arguments.workers, display=display)
+        _, made = run(job, access=access_of(job), workers=arguments.workers, display=display)
     finally:
         display.close()
     sys.stdout.write(f"{made.manifest_uri}\n")
@@ -190,12 +190,12 @@ def _run(arguments: argparse.Namespace) -> Exit:
 def _plan(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter import preparing
 
-    job = _job(arguments)
+    job = job_of(arguments)
     if arguments.dry_run:
-        planned = preparing.dry_run(job, _access(job))
+        planned = preparing.dry_run(job, access_of(job))
         sys.stdout.write(json.dumps(json.loads(planned.model_dump_json(by_alias=True, exclude_none=True)), indent=2) + "\n")
     else:
-        planned = preparing.prepare(job, _access(job)).result
+        planned = preparing.prepare(job, access_of(job)).result
         found = "reused: a finished data set of the same spec and inputs is there" if planned.reused else f"{planned.tasks} tasks"
         logger.info("run %s: %d records in %d shards, %s", planned.run_id, planned.records, planned.shards, found)
         _leave(planned)
@@ -208,9 +208,9 @@ def _work(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.output_folder import OutputFolder
     from dataprep_converter.reporting import Reporter
 
-    job = _job(arguments)
+    job = job_of(arguments)
     arguments.task = task = _task_number(arguments)
-    access = _access(job)
+    access = access_of(job)
     with Reporter(index=task) as reporter:
         plan = working.load_plan(OutputFolder(job.spec.output.uri, access, arguments.run), arguments.plan_sha256)
         if task >= plan.head.tasks:
@@ -225,8 +225,8 @@ def _commit(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter import committing, working
     from dataprep_converter.output_folder import OutputFolder
 
-    job = _job(arguments)
-    access = _access(job)
+    job = job_of(arguments)
+    access = access_of(job)
     plan = working.load_plan(OutputFolder(job.spec.output.uri, access, arguments.run), arguments.plan_sha256)
     made = committing.commit(job.spec, plan=plan, access=access)
     logger.info("committed %d records in %d files, %d bytes; manifest %s", made.records.out, made.files, made.bytes_out, made.manifest_uri)
@@ -235,48 +235,45 @@ def _commit(arguments: argparse.Namespace) -> Exit:
 
 
 def _validate(arguments: argparse.Namespace) -> Exit:
-    job = _job(arguments)
-    sys.stdout.write(f"{job.metadata.name} is valid: {job.spec.source.kind} to {job.spec.output.format} at {job.spec.output.uri}\n")
-    return Exit.DONE
-
-
-def _verify(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter import verifying
-
-    verified = verifying.verify(arguments.uri, _access_to(arguments), expect=arguments.expect)
-    sys.stdout.write(
-        f"{arguments.uri} is whole: {verified.records_out:,} records in {len(verified.files)} files, {verified.size:,} bytes; digest {verified.digest}\n"
-    )
+    job = job_of(arguments)
+    sys.stdout.write(f"{job.metadata.name} is valid: {job.spec.data.kind} to {job.spec.output.format} at {job.spec.output.uri}\n")
     return Exit.DONE
 
 
 def _inspect(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter import inspecting
 
-    inspecting.show(arguments.uri, _access_to(arguments), records=arguments.records, as_json=arguments.json, stream=sys.stdout)
+    if arguments.html is not None:
+        _write(arguments.html, inspecting.html(arguments.uri, access_to(arguments), records=max(arguments.records, 3)), option="--html")
+        return Exit.DONE
+    inspecting.show(arguments.uri, access_to(arguments), records=arguments.records, as_json=arguments.json, stream=sys.stdout)
     return Exit.DONE
 
 
 def _infer(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter import inferring
 
-    stores = (_job(arguments).spec.stores or []) if arguments.job else []
+    stores = (job_of(arguments).spec.stores or []) if arguments.job else []
     written = [store.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True) for store in stores]
-    text = inferring.infer(arguments.uri, _access_to(arguments), output=arguments.to, stores=written)
+    text = inferring.infer(arguments.uri, access_to(arguments), output=arguments.to, stores=written)
     if arguments.output is None:
         sys.stdout.write(text)
     else:
-        try:
-            Path(arguments.output).write_text(text, encoding="utf-8")
-        except OSError as exc:
-            raise SpecError([Fault("--output", f"can't write {arguments.output}: {exc.strerror}")]) from exc
+        _write(arguments.output, text, option="--output")
     return Exit.DONE
+
+
+def _write(file: str, text: str, *, option: str) -> None:
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as exc:
+        raise SpecError([Fault(option, f"can't write {file}: {exc.strerror}")]) from exc
 
 
 def _ls(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter import inspecting
 
-    inspecting.listing(arguments.uri, _access_to(arguments), stream=sys.stdout)
+    inspecting.listing(arguments.uri, access_to(arguments), stream=sys.stdout)
     return Exit.DONE
 
 
@@ -286,31 +283,14 @@ def _logs(arguments: argparse.Namespace) -> Exit:
     return pod_logs.show(arguments.job, namespace=arguments.namespace, failed=arguments.failed, follow=arguments.follow)
 
 
+def _retry(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter import job_retry
+
+    sys.stdout.write(job_retry.retry(arguments.job, namespace=arguments.namespace))
+    return Exit.DONE
+
+
 # --- what commands share ---------------------------------------------------------------------------------------------
-
-
-def _job(arguments: argparse.Namespace) -> "DataPrepJob":
-    from dataprep_converter import job_file
-
-    file = arguments.job or getattr(arguments, "job_option", None)
-    if file is None:
-        raise SpecError([Fault("", "which job? Give its YAML file")])
-    limit = getattr(arguments, "limit", None)
-    return job_file.load(file, overrides=[*arguments.set, *([f"limit={limit}"] if limit is not None else [])])
-
-
-def _access(job: "DataPrepJob") -> "Access":
-    from dataprep_converter.access import Access
-    from dataprep_converter.store_settings import settings_for
-
-    return Access(settings_for(job.spec.stores, os.environ.get("DATAPREP_MOUNTS")))
-
-
-def _access_to(arguments: argparse.Namespace) -> "Access":
-    """Stores as a job file sets them up (`--job`), else by the environment."""
-    from dataprep_converter.access import Access
-
-    return _access(_job(arguments)) if arguments.job else Access()
 
 
 def _task_number(arguments: argparse.Namespace) -> int:
@@ -350,35 +330,34 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="log in detail and show tracebacks")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    run = _job_command(commands, "run", "plan, convert and commit on this machine")
+    run = job_command(commands, "run", "plan, convert and commit on this machine")
     run.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: one a core)")
     _limited(run)
     run.add_argument("--quiet", action="store_true", help="no progress")
     run.set_defaults(command=_run)
 
-    plan = _job_command(commands, "plan", "list the input and divide it into shards")
+    plan = job_command(commands, "plan", "list the input and divide it into shards")
     _limited(plan)
     plan.add_argument("--dry-run", action="store_true", help="print the plan's figures and write nothing")
     plan.set_defaults(command=_plan)
 
-    validate = _job_command(commands, "validate", "check a job file without touching any store")
+    validate = job_command(commands, "validate", "check a job file without touching any store")
     validate.set_defaults(command=_validate)
 
-    work = _job_command(commands, "work", "convert one task of a plan (a converter pod runs this)")
+    work = job_command(commands, "work", "convert one task of a plan (a converter pod runs this)")
     work.add_argument("--index", type=int, metavar="N", help="number of the task (default: JOB_COMPLETION_INDEX)")
     work.add_argument("--tasks", metavar="LIST", help="the tasks behind the indexes, as 0-3,7 (a retry's)")
     work.add_argument("--attempt", default="1", help="for the report")
     work.set_defaults(command=_work, task=None)
 
-    commit = _job_command(commands, "commit", "check every shard, write the manifest and _SUCCESS")
+    commit = job_command(commands, "commit", "check every shard, write the manifest and _SUCCESS")
     commit.set_defaults(command=_commit)
     for step in (work, commit):
         step.add_argument("--run", required=True, metavar="ID", help="run id, as printed by plan")
         step.add_argument("--plan-sha256", required=True, metavar="HEX", help="digest of the plan, as printed by plan")
 
-    verify = _uri_command(commands, "verify", "read a finished data set again and check every byte")
-    verify.add_argument("--expect", metavar="HEX", help="the manifest's SHA-256 or the digest that it must have")
-    verify.set_defaults(command=_verify)
+    checking_commands.add(commands)
+    converting_command.add(commands)
 
     infer = commands.add_parser("infer", help="print a job for what a URI holds, as a start")
     infer.add_argument("uri", help="a file, folder or glob")
@@ -387,12 +366,16 @@ def _parser() -> argparse.ArgumentParser:
     infer.add_argument("--job", metavar="FILE", help="a job file whose spec.stores says how to reach the store; they are taken over")
     infer.set_defaults(command=_infer, set=[])
 
-    inspect = _uri_command(commands, "inspect", "show what a finished data set holds")
+    inspect = uri_command(commands, "inspect", "show what a finished data set holds")
     inspect.add_argument("--records", type=_count, default=1, metavar="N", help="records to show (default: 1)")
-    inspect.add_argument("--json", action="store_true", help="manifest and records as JSON; bytes as one character each (Latin-1)")
+    inspect_form = inspect.add_mutually_exclusive_group()
+    inspect_form.add_argument(
+        "--json", action="store_true", help="manifest, statistics and records as JSON; bytes as one character each (Latin-1)"
+    )
+    inspect_form.add_argument("--html", metavar="FILE", help="write a report with histograms and a contact sheet of images there instead")
     inspect.set_defaults(command=_inspect)
 
-    ls = _uri_command(commands, "ls", "list a folder in the columns of hdfs dfs -ls")
+    ls = uri_command(commands, "ls", "list a folder in the columns of hdfs dfs -ls")
     ls.set_defaults(command=_ls)
 
     logs = commands.add_parser("logs", help="logs of a DataPrepJob's pods (needs kubectl)")
@@ -401,6 +384,10 @@ def _parser() -> argparse.ArgumentParser:
     logs.add_argument("--failed", action="store_true", help="only pods that failed")
     logs.add_argument("-f", "--follow", action="store_true", help="go on while the pods run")
     logs.set_defaults(command=_logs)
+    retry = commands.add_parser("retry", help="try a failed DataPrepJob again; only what is missing is made (needs kubectl)")
+    retry.add_argument("job", help="name of the DataPrepJob")
+    retry.add_argument("-n", "--namespace", help="its namespace")
+    retry.set_defaults(command=_retry)
     for command in commands.choices.values():
         # After the command too; SUPPRESS, because a default would undo what stands before it.
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -416,21 +403,3 @@ def _count(text: str) -> int:
 
 def _limited(command: argparse.ArgumentParser) -> None:
     command.add_argument("--limit", type=int, metavar="N", help="only a sample of N records of the whole source (spec.limit)")
-
-
-def _job_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, help_text: str) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=help_text)
-    command.add_argument("job", nargs="?", metavar="FILE", help="the job's YAML file, - for standard input")
-    command.add_argument("--job", dest="job_option", metavar="FILE", help="the same, as an option")
-    command.add_argument(
-        "--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of the spec: output.uri=out, params.input=DIR"
-    )
-    return command
-
-
-def _uri_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, help_text: str) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=help_text)
-    command.add_argument("uri", help="folder of the data set")
-    command.add_argument("--job", metavar="FILE", help="a job file whose spec.stores says how to reach the store")
-    command.add_argument("--set", action="append", default=[], help=argparse.SUPPRESS)
-    return command

@@ -4,8 +4,7 @@ import hashlib
 import logging
 import platform
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +15,9 @@ from dataprep_api.plan import shards
 from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, MetadataFile, ShardReport, Success
 from dataprep_api.spec import BadRecords, DataPrepJobSpec
 from dataprep_api.status import MAX_OUTPUTS, OutputFile, RecordProgress, SplitStatus
-from dataprep_converter import __version__, metadata
+from dataprep_converter import __version__, comparing, metadata, statistics
 from dataprep_converter.access import Access, Entry
+from dataprep_converter.class_counts import as_texts
 from dataprep_converter.encoders import describe, encoder_class
 from dataprep_converter.errors import BadData, Missing, NotWhole
 from dataprep_converter.metadata import Finished
@@ -25,46 +25,56 @@ from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.planning import Plan
 from dataprep_converter.shard import too_many
+from dataprep_converter.statistics import SplitStatistics
 
 logger = logging.getLogger(__name__)
 
 _SHOWN = 5
+MAX_WARNINGS = 10
 
 
-def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
-    """Finishes the data set. Idempotent: run again it finds its own result. Raises NotWhole naming what is missing or differs."""
+def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest | None = None) -> CommitResult:
+    """Finishes the data set. Idempotent: run again it finds its own result. Raises NotWhole naming what is missing or differs.
+
+    `again` is the manifest that a repair must come back to; what then differs is named as well.
+    """
     folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
     folder.check_owner()
     reports = _complete(plan, folder.reports(plan.head.shards))
     _judge_bad_records(spec.on_bad_record, reports)
-    _remove_what_is_stale(folder, keep=set(_sizes(reports)))
-    _check_listing(reports, folder)
+    _remove_what_is_stale(folder, keep=set(_sizes(reports)) | names.split_files(plan.head.extension, _sizes(reports)))
+    _check_listing(reports, folder, ours=names.split_files(plan.head.extension, _sizes(reports)))
 
     pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
-    manifest = _manifest(spec, plan, reports, pipeline)
+    found = statistics.merged(reports)
+    manifest = _manifest(spec, plan, reports, pipeline, found)
     folder.check_owner()
-    manifest = _with_metadata(Finished(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=pipeline.features), folder)
+    manifest = _with_metadata(Finished(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=pipeline.features, statistics=found), folder)
+    if again is not None:
+        manifest = _as_before(manifest, again)
     success = folder.put_manifest(manifest)
     folder.put_success(success)
     folder.remove_made()
-    return result_of(manifest, success, folder, reports=reports)
+    return result_of(manifest, success, folder, reports=reports, warnings=comparing.warnings(manifest, found))
 
 
 def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
     """How the store's listing differs from the manifest, or None."""
-    return _difference(_sizes(manifest.files), dict(folder.visible()))
+    return _difference(_visible_sizes(manifest), dict(folder.visible()))
 
 
 def is_untouched(plan: Plan, manifest: Manifest, folder: OutputFolder) -> bool:
     """Whether a finished data set is still, file for file, the objects that the run wrote."""
     listed = dict(folder.visible())
-    if _difference(_sizes(manifest.files), listed) is not None:
+    if _difference(_visible_sizes(manifest), listed) is not None:
         return False
     pins = {report.file: report.pin for report in folder.reports(plan.head.shards) if report is not None}
     return all(pins.get(file.file) == listed[file.file].pin for file in manifest.files)
 
 
-def result_of(manifest: Manifest, success: Success, folder: OutputFolder, *, reports: Sequence[ShardReport] = ()) -> CommitResult:
+def result_of(
+    manifest: Manifest, success: Success, folder: OutputFolder, *, reports: Sequence[ShardReport] = (), warnings: Sequence[str] = ()
+) -> CommitResult:
     """The finished data set in a few words, for the operator and the command line."""
     outputs = [
         OutputFile(uri=folder.at(file.file), split=file.split, bytes=file.size, records=file.records, sha256=file.sha256)
@@ -91,6 +101,7 @@ def result_of(manifest: Manifest, success: Success, folder: OutputFolder, *, rep
         ],
         outputs=outputs if len(outputs) <= MAX_OUTPUTS else [],
         bad=manifest.bad_examples[:20],
+        warnings=[warning[:512] for warning in warnings[:MAX_WARNINGS]],
     )
 
 
@@ -124,20 +135,18 @@ def _judge_bad_records(policy: BadRecords, reports: Sequence[ShardReport]) -> No
 
 
 def _remove_what_is_stale(folder: OutputFolder, *, keep: set[str]) -> None:
-    """Files that only an earlier run planned, that run's side files, and leftovers of uploads."""
+    """Visible files that only an earlier run planned, and leftovers of uploads. The plans that say so are removed later, with the metadata."""
     known = folder.known_files()
     for path in [path for path, _ in folder.visible() if path in known and path not in keep]:
-        folder.delete(path)
-    for path in list(folder.other_runs()):
         folder.delete(path)
     swept = folder.sweep()
     if swept:
         logger.info("removed %d leftovers of uploads that never ended", swept)
 
 
-def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder) -> None:
-    """Every shard is there as it was written, and nothing else is."""
-    listed = dict(folder.visible())
+def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder, *, ours: set[str]) -> None:
+    """Every shard is there as it was written, and nothing else is but what this step writes itself."""
+    listed = {path: entry for path, entry in folder.visible() if path not in ours}
     absent = [report.file for report in reports if report.file not in listed]
     if absent:
         raise Missing(f"{folder.uri}: {len(absent)} files are missing: {_some(absent)}.")
@@ -145,13 +154,21 @@ def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder) -> None
     if fault is not None:
         raise NotWhole(f"{folder.uri}: {fault}.")
     changed = [report.file for report in reports if listed[report.file].pin != report.pin]
+    indexes = folder.indexes()
+    expected = [report.index for report in reports if report.index is not None]
+    changed += [index.file for index in expected if index.file not in indexes or indexes[index.file].pin != index.pin]
     if changed:
-        raise NotWhole(f"{folder.uri}: {len(changed)} shards were changed after they were written: {_some(changed)}.")
+        raise NotWhole(f"{folder.uri}: {len(changed)} files were changed after they were written: {_some(changed)}.")
 
 
 def _sizes(files: Iterable[ManifestFile | ShardReport]) -> dict[str, int]:
     """Size of every visible file: the shards and what belongs to them."""
     return {each.file: each.size for file in files for each in (file, *file.companions)}
+
+
+def _visible_sizes(manifest: Manifest) -> dict[str, int]:
+    """Size of every visible file of a finished data set."""
+    return _sizes(manifest.files) | {file.file: file.size for file in manifest.metadata if not names.is_hidden(file.file)}
 
 
 def _difference(expected: dict[str, int], listed: dict[str, Entry]) -> str | None:
@@ -165,7 +182,9 @@ def _difference(expected: dict[str, int], listed: dict[str, Entry]) -> str | Non
     return f"{len(foreign)} files are not of this data set: {_some(foreign)}" if foreign else None
 
 
-def _manifest(spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport], pipeline: Pipeline) -> Manifest:
+def _manifest(
+    spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport], pipeline: Pipeline, found: Mapping[str, SplitStatistics]
+) -> Manifest:
     return Manifest(
         run_id=plan.head.run_id,
         encoding_version=plan.head.encoding_version,
@@ -181,7 +200,7 @@ def _manifest(spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport],
         filtered=sum(report.filtered for report in reports),
         added=sum(report.added for report in reports),
         size=sum(report.size for report in reports),
-        splits=[_split(name, [r for r in reports if r.split == name]) for name in (split.name for split in plan.head.splits)],
+        splits=[_split(split.name, [r for r in reports if r.split == split.name], found.get(split.name)) for split in plan.head.splits],
         files=[
             ManifestFile(
                 file=r.file,
@@ -203,12 +222,31 @@ def _manifest(spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport],
 
 
 def _with_metadata(finished: Finished, folder: OutputFolder) -> Manifest:
-    """The manifest with the files around the data set, which are written."""
-    written: list[MetadataFile] = []
+    """The manifest with the files around the data set, which are written; what earlier runs left beside the data is removed."""
+    indexes = [report.index for report in finished.reports if report.index is not None]
+    written = [MetadataFile(file=index.file, size=index.size, sha256=index.sha256) for index in indexes]
     for path, content in metadata.files(finished):
-        folder.put_hidden(path, content)
+        if names.is_hidden(path):
+            folder.put_hidden(path, content)
+        else:
+            folder.put_visible(path, content, hdfs=finished.spec.output.hdfs)
         written.append(MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()))
+    kept = {file.file for file in written}
+    for path in [path for path in folder.side_files() if path not in kept]:
+        folder.delete(path)
     return finished.manifest.model_copy(update={"metadata": written})
+
+
+def _as_before(manifest: Manifest, again: Manifest) -> Manifest:
+    """`again`, when nothing but the versions of the tools is different now. Raises NotWhole naming what is."""
+    for now, before in zip(manifest.files, again.files, strict=False):
+        if now != before:
+            packed = f", in which zlib {again.tools.get('zlib')} packed it and now {manifest.tools['zlib']}" if now.raw_sha256 == before.raw_sha256 else ""
+            raise NotWhole(f"{now.file} was made again with other bytes than before: SHA-256 {now.sha256} instead of {before.sha256}{packed}.")
+    fields = [name for name in Manifest.model_fields if name != "tools" and getattr(manifest, name) != getattr(again, name)]
+    if fields:
+        raise NotWhole(f"What was made again is not the data set that was there: the manifests differ in {', '.join(fields)}.")
+    return again
 
 
 def tools() -> dict[str, str]:
@@ -222,17 +260,15 @@ def tools() -> dict[str, str]:
     }
 
 
-def _split(name: str, reports: Sequence[ShardReport]) -> ManifestSplit:
-    counts: dict[str, Counter[str]] = {}
-    for report in reports:
-        for feature, by_class in report.label_counts.items():
-            counts.setdefault(feature, Counter()).update(by_class)
+def _split(name: str, reports: Sequence[ShardReport], found: SplitStatistics | None) -> ManifestSplit:
+    classes = found.classes if found is not None else {}
+    counted = {feature: as_texts(of.counts) for feature, of in sorted(classes.items())}
     return ManifestSplit(
         name=name,
         records=sum(report.records_out for report in reports),
         size=sum(report.size for report in reports),
         shards=len(reports),
-        label_counts={feature: dict(counter) for feature, counter in sorted(counts.items())},
+        label_counts={feature: counts for feature, counts in counted.items() if counts},
     )
 
 

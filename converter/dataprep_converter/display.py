@@ -84,6 +84,8 @@ class Display:
                 self._console.print(f"  {bad.uri}, record {bad.row}: {bad.reason}", soft_wrap=True)
         if result.quarantine_uri is not None:
             self._console.print(f"all of them are kept in {result.quarantine_uri}", soft_wrap=True)
+        for warning in result.warnings:
+            self._console.print(f"warning: {warning}", soft_wrap=True)
 
     def close(self) -> None:
         """Ends the bar."""

@@ -102,7 +102,7 @@ def resolve(
         taken = {column for mapping in targets for column in mapping.columns}
         wanted = [name for name in names if name not in taken and not _left_out(schema.field(name))]
         given = [_mapping(Feature(name=name), schema, output, warnings) for name in wanted]
-    mappings = [*given, *targets]
+    mappings = [replace(m, feature=replace(m.feature, place=place)) for place, m in enumerate([*given, *targets])]
     if not mappings:
         raise BadSpec(f"There is nothing to write: the source has {_listed(names)}, and none is a feature or a label.")
     if len(mappings) == 1 and len(mappings[0].columns) == 1 and _says(schema.field(mappings[0].columns[0]), "record"):
@@ -183,7 +183,9 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output, warnings: list
         dtype = _held(feature, dtype, held, warnings, of=of, format_=output.format)
     kind = "bytes" if raw or dtype == "bytes" else "float" if dtype.startswith("float") else "int64"
     whole = (-1, *shape) if sequence else shape
-    return _Mapping(FeatureSpec(feature.name, kind, dtype, whole, raw=raw, label=label, sequence=sequence), tuple(columns), num_classes)
+    text = all(_is_text(item_type(field.type)) for field in fields)
+    spec = FeatureSpec(feature.name, kind, dtype, whole, raw=raw, label=label, sequence=sequence, text=text)
+    return _Mapping(spec, tuple(columns), num_classes)
 
 
 def _is_raw(feature: Feature, dtype: str, shape: tuple[int, ...], held: Numbers, *, of: str, format_: str) -> bool:
@@ -228,10 +230,13 @@ def _dtype(field: "pa.Field[Any]", of: str) -> str:
     value = item_type(field.type)
     if value in NUMPY_NAMES:
         return NUMPY_NAMES[value]
-    types = pa.types
-    if any(is_text(value) for is_text in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)):
+    if _is_text(value) or pa.types.is_binary(value) or pa.types.is_large_binary(value):
         return "bytes"
     raise BadSpec(f"{of}: the column {field.name!r} is {field.type}, which records can't hold.")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _size(shape: tuple[int, ...], column: str, of: str) -> int:

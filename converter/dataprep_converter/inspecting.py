@@ -14,10 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from dataprep_api import names
-from dataprep_api.report import Manifest
+from dataprep_api.report import Manifest, Success
+from dataprep_converter import html_pictures, html_report, statistics_table
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.decoders import decoder
 from dataprep_converter.errors import NotFound
+from dataprep_converter.metadata.statistics import stored as stored_statistics
 from dataprep_converter.output_folder import OutputFolder
 
 _BAR = 30
@@ -28,15 +30,17 @@ _PLAIN_WIDTH = 1000
 
 
 def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextIO) -> None:
-    """Prints files, class histogram and the first records. Raises NotFound when there is no finished data set."""
-    folder = OutputFolder(uri, access, run_id="")
-    success = folder.success()
-    if success is None:
-        raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set.", uri=uri)
+    """Prints files, class histogram, statistics and the first records. Raises NotFound when there is no finished data set."""
+    folder, success = _finished(uri, access)
     manifest = folder.manifest(success)
+    statistics = stored_statistics(manifest, folder)
     samples = first_records(manifest, folder, access, count=records)
     if as_json:
-        shown = {"manifest": json.loads(manifest.to_bytes()), "records": [_jsonable(sample) for sample in samples]}
+        shown = {
+            "manifest": json.loads(manifest.to_bytes()),
+            "statistics": statistics,
+            "records": [_jsonable(sample) for sample in samples],
+        }
         stream.write(json.dumps(shown, indent=2) + "\n")
         return
     # Values are shown as they are: `[/a]` and `:x:` mean something to rich. A file or pipe takes lines of any width.
@@ -47,8 +51,32 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
         console.print(f"{manifest.bad:,} bad records were left out{where}", soft_wrap=True)
     for label, classes in _label_names(manifest).items():
         console.print(_histogram(manifest, label, classes))
+    if statistics is not None:
+        statistics_table.show(console, statistics)
     for sample in samples:
         _print_record(console, manifest, sample)
+
+
+def html(uri: str, access: Access, *, records: int) -> str:
+    """The report as a page of its own. Raises NotFound when there is no finished data set."""
+    folder, success = _finished(uri, access)
+    manifest = folder.manifest(success)
+    return html_report.report(
+        folder.uri,
+        manifest=manifest,
+        success=success,
+        statistics=stored_statistics(manifest, folder),
+        records=first_records(manifest, folder, access, count=records),
+        sheet=html_pictures.sheet(manifest, folder, access),
+    )
+
+
+def _finished(uri: str, access: Access) -> tuple[OutputFolder, Success]:
+    folder = OutputFolder(uri, access, run_id="")
+    success = folder.success()
+    if success is None:
+        raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set.", uri=uri)
+    return folder, success
 
 
 def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, count: int) -> list[dict[str, list[Any]]]:

@@ -18,9 +18,9 @@ def load(file: str, *, overrides: Sequence[str] = ()) -> DataPrepJob:
     documents = _documents(file)
     document = _job(documents, file)
     for override in overrides:
-        _set(document, override)
+        set_field(document, override)
     job = DataPrepJob.parse(document)
-    if job.spec.code is not None:
+    if job.spec.code is not None and job.spec.code.config_map_ref is not None:
         from dataprep_converter import plugins  # not at the top: Arrow takes a while to load
 
         if not os.environ.get(plugins.CODE_VARIABLE):
@@ -57,8 +57,8 @@ def _job(documents: list[Any], file: str) -> Any:
     raise SpecError([Fault("", f"{file} must hold one {KIND} of {API_VERSION}, it has {len(jobs)} in {len(documents)} documents")])
 
 
-def _set(document: Any, override: str) -> None:
-    """`output.shards.count=8` below `spec`. The value is YAML; what is no YAML, and every param, is text."""
+def set_field(document: Any, override: str) -> None:
+    """Overrides a field of a job's document. `output.shards.count=8` below `spec`. The value is YAML; what is no YAML, and every param, is text."""
     path, equals, value = override.partition("=")
     parts = path.removeprefix("spec.").split(".")
     if not equals or not all(parts):

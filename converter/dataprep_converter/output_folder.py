@@ -5,6 +5,8 @@
 <output>/_dataprep/OWNER                    the run that may write here
 <output>/_dataprep/<run id>/plan.json, units.parquet, splits.parquet, reports/<shard>.json, quarantine/, manifest.json
 <output>/_dataprep/<run id>/made/           what the reader made while planning, until the data set is finished
+<output>/_dataprep/index/<shard>.idx        where each record lies, of shards that have such an index
+<output>/_dataprep/…, _tfds/…               files for readers (`metadata/`), written by the commit step
 """
 
 import contextlib
@@ -44,7 +46,7 @@ class OutputFolder:
 
     def owner(self) -> Owner | None:
         """The run that may write here."""
-        found = self._read(names.OWNER)
+        found = self.read(names.OWNER)
         return Owner.model_validate_json(found) if found is not None else None
 
     def claim(self) -> None:
@@ -84,11 +86,11 @@ class OutputFolder:
 
     def plan(self) -> Plan | None:
         """The stored plan of this run, or None."""
-        head = self._read(names.plan_file(self.run_id))
+        head = self.read(names.plan_file(self.run_id))
         if head is None:
             return None
         units = self._store.get(self.at(names.units_file(self.run_id)))
-        return planning.load(head, Tables(units=units, codes=self._read(names.codes_file(self.run_id))))
+        return planning.load(head, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
 
     # --- reports ---------------------------------------------------------------------------------------------------
 
@@ -98,13 +100,14 @@ class OutputFolder:
 
     def report(self, shard: int) -> ShardReport | None:
         """The report of one shard, or None. A damaged one counts as absent: the shard is made again."""
-        found = self._read(names.report_file(self.run_id, shard))
+        found = self.read(names.report_file(self.run_id, shard))
         if found is None:
             return None
         try:
-            return ShardReport.model_validate_json(found)
+            report = ShardReport.model_validate_json(found)
         except ValidationError:
             return None
+        return report if report.is_intact() else None
 
     def reports(self, count: int) -> list[ShardReport | None]:
         """All reports, in the order of the shards' numbers."""
@@ -115,14 +118,16 @@ class OutputFolder:
         """Whether a report belongs to this plan and its file is still the one that was written."""
         if report is None or report.plan_sha256 != plan.sha256:
             return False
-        entry = self._store.stat(self.at(report.file))
-        return entry is not None and entry.size == report.size and entry.pin == report.pin
+        written = [(report.file, report.size, report.pin)]
+        written += [(report.index.file, report.index.size, report.index.pin)] if report.index is not None else []
+        entries = [(self._store.stat(self.at(file)), size, pin) for file, size, pin in written]
+        return all(entry is not None and (entry.size, entry.pin) == (size, pin) for entry, size, pin in entries)
 
     # --- the finished data set -------------------------------------------------------------------------------------
 
     def success(self) -> Success | None:
         """What `_SUCCESS` says, or None."""
-        found = self._read(names.SUCCESS)
+        found = self.read(names.SUCCESS)
         if found is None:
             return None
         try:
@@ -135,7 +140,7 @@ class OutputFolder:
     def manifest(self, success: Success) -> Manifest:
         """The manifest that `_SUCCESS` names. Raises NotWhole when it is missing or has another digest."""
         uri = self.at(success.manifest)
-        found = self._read(success.manifest)
+        found = self.read(success.manifest)
         if found is None:
             raise NotWhole(f"{uri} is missing, and _SUCCESS names it.")
         sha256 = hashlib.sha256(found).hexdigest()
@@ -152,7 +157,7 @@ class OutputFolder:
 
     def put_success(self, success: Success) -> None:
         """Makes the data set visible as finished."""
-        self._store.put(self.at(names.SUCCESS), canonical.dumps(success.model_dump(by_alias=True)) + b"\n")
+        self._store.put(self.at(names.SUCCESS), success.to_bytes())
 
     def remove_success(self) -> None:
         """Takes the mark away before anything visible changes."""
@@ -173,7 +178,8 @@ class OutputFolder:
         for path, _ in self._listed(names.SIDE):
             if path.endswith("/plan.json"):
                 head = PlanHead.model_validate_json(self._store.get(self.at(path)))
-                known |= {shard.file for shard in shards(head)}
+                files = {shard.file for shard in shards(head)}
+                known |= files | names.split_files(head.extension, files)
             elif "/reports/" in path and path.endswith(".json"):
                 reports.append(path)
         if any(path not in known for path, _ in self.visible()):
@@ -194,12 +200,22 @@ class OutputFolder:
         """Removes one file of the folder."""
         self._store.delete(self.at(relative))
 
-    def other_runs(self) -> Iterator[str]:
-        """Side files of earlier runs."""
+    def indexes(self) -> dict[str, Entry]:
+        """The indexes of shards, by relative path."""
+        return dict(self._listed(names.INDEX))
+
+    def side_files(self) -> Iterator[str]:
+        """What stands beside the data, but for this run's own files and OWNER: earlier runs' files, and metadata."""
         for path, _ in self._listed(names.SIDE):
-            parts = path.split("/")
-            if len(parts) > 2 and parts[1] != self.run_id:
+            if path != names.OWNER and path.split("/")[1] != self.run_id:
                 yield path
+        for path, _ in self._listed(names.TFDS):
+            yield path
+
+    def runs(self) -> list[str]:
+        """Ids of the runs that have a plan or a manifest here."""
+        found = {path.split("/")[1] for path, _ in self._listed(names.SIDE) if path.endswith(("/plan.json", "/manifest.json"))}
+        return sorted(found)
 
     def sweep(self) -> int:
         """Removes leftovers of uploads that never ended."""
@@ -209,7 +225,8 @@ class OutputFolder:
         for entry in self._store.list(self.at(below) if below else self.uri):
             yield entry.uri.removeprefix(self.uri).lstrip("/"), entry
 
-    def _read(self, relative: str) -> bytes | None:
+    def read(self, relative: str) -> bytes | None:
+        """A small file of the folder, or None."""
         try:
             return self._store.get(self.at(relative))
         except NotFound:

@@ -24,9 +24,9 @@ class Pipeline:
     """Made once per process and used for every shard. Raises BadSpec when a step can't take what the one before gives."""
 
     def __init__(self, spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access, learned: Mapping[str, Any] | None = None) -> None:
-        reader_type = reader_class(spec.source.kind)
+        reader_type = reader_class(spec.data.kind)
         self.spec = spec
-        self.reader = reader_type(spec.source, state, access)
+        self.reader = reader_type(spec.data, state, access)
         self._steps: list[Step] = []
         schema = self.reader.schema()
         widest = tensor_bytes(schema)
@@ -112,4 +112,4 @@ class Pipeline:
         for batch in self.batches(units, parts):
             size += len(encoder.encode(batch.records))
             good += batch.records.num_rows
-        return size + len(encoder.close()), good
+        return size + len(encoder.close()) + sum(map(len, encoder.rest())), good

@@ -59,11 +59,11 @@ class Tables:
 
 def make(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
     """The plan, and its files. Raises BadSpec, NoInput, or what the source's store says."""
-    reader_type = reader_class(spec.source.kind)
-    discovery = reader_type.discover(spec.source, access)
+    reader_type = reader_class(spec.data.kind)
+    discovery = reader_type.discover(spec.data, access)
     units = Units.of(discovery.units)
     if units.samples == 0 and not spec.allow_empty:
-        raise NoInput(f"The source {spec.source.kind} holds no records; set allowEmpty: true if that is right.")
+        raise NoInput(f"The source {spec.data.kind} holds no records; set allowEmpty: true if that is right.")
 
     code_sha256 = plugins.digest() if spec.code is not None else None
     inputs_sha256 = _inputs_digest(units, code_sha256)
@@ -103,7 +103,7 @@ def make(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
         inputs_sha256=inputs_sha256,
         units_sha256=hashlib.sha256(parquet).hexdigest(),
         codes_sha256=hashlib.sha256(assigned.stored).hexdigest() if assigned else None,
-        reader=spec.source.kind,
+        reader=spec.data.kind,
         reader_state=state,
         learned=learned,
         samples=units.samples,

@@ -34,7 +34,7 @@ class Prepared:
 def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = preflight) -> Prepared:
     """Plans the job and takes its output folder. Idempotent: a second call finds the first one's plan."""
     spec = job.spec
-    check(access, output_uri=spec.output.uri, source_uris=source_uris(spec.source))
+    check(access, output_uri=spec.output.uri, source_uris=source_uris(spec.data))
     fresh, tables = planning.make(spec, access)
     folder = OutputFolder(spec.output.uri, access, fresh.head.run_id)
     success = folder.success()

@@ -5,6 +5,7 @@ With `size`, the record has that many bytes and raw is its beginning.
 """
 
 import base64
+import hashlib
 import tempfile
 from typing import Any, Final
 
@@ -37,17 +38,20 @@ class Quarantine:
         self._file.write(written)
         self.size += len(written)
 
-    def put(self, store: Store, uri: str, *, hdfs: HdfsOptions) -> None:
-        """Writes the lines to `uri`, streaming; equal bytes at any attempt, so an existing file is replaced."""
+    def put(self, store: Store, uri: str, *, hdfs: HdfsOptions) -> str:
+        """Writes the lines to `uri`, streaming; equal bytes at any attempt, so an existing file is replaced. Returns their SHA-256."""
+        digest = hashlib.sha256()
         upload = store.create(uri, hdfs=hdfs)
         try:
             self._file.seek(0)
             while piece := self._file.read(_PIECE):
+                digest.update(piece)
                 upload.write(piece)
             upload.commit(replace=True)
         except BaseException:
             upload.abort()
             raise
+        return digest.hexdigest()
 
     def close(self) -> None:
         """Drops the lines."""

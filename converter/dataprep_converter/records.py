@@ -16,17 +16,17 @@ from crc32c import crc32c
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from dataprep_converter.decoders import BrokenRecord
+from dataprep_converter.decoders import BrokenRecord, Checked, Places
 from dataprep_converter.errors import NotWhole
 from dataprep_converter.framing import FOOTER, HEADER, mask, mask_all
 from dataprep_converter.readers.inputs import BrokenGzip, gunzipped
 
 _LENGTH: Final = struct.Struct("<QI")
-_CRC: Final = struct.Struct("<I")
 _ALIKE: Final = 8
-"""So many records of one length after another, and the next are looked at together."""
-_LARGEST_RUN: Final = 1024
-"""At most so many at a time, because looking ahead in vain costs."""
+"""More records than this of one length in a piece, and their headers are compared together."""
+_KNOWN_HEADERS: Final = 1 << 16
+_COPIED_PAYLOAD: Final = 4096
+"""Up to this size, copying a payload out is cheaper than a view of it."""
 
 
 def read(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[tuple[int, bytes]]:
@@ -34,45 +34,34 @@ def read(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[tupl
 
     `compression` is the manifest's: `none` or `gzip`. Raises BrokenRecord at the first fault, after all good records before it.
     """
-    offset = 0
+    for block in blocks(pieces, compression=compression):
+        data, before = block.data, block.offset - HEADER
+        for start, end in zip(block.starts.tolist(), block.ends.tolist(), strict=True):
+            yield before + start, data[start:end]
+
+
+def blocks(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[Checked]:
+    """`read`, with the records of a piece together: nothing is done for each but its CRC."""
+    offset = size = 0
     waiting: list[bytes] = []
-    size = 0
     wanted = HEADER
-    stream = _gunzipped(pieces) if compression == "gzip" else pieces
-    for piece in stream:
+    sizes: dict[bytes, int] = {}
+    for piece in _gunzipped(pieces) if compression == "gzip" else pieces:
         waiting.append(piece)
         size += len(piece)
         if size < wanted:
             continue
         data = b"".join(waiting)
-        at = 0
-        alike = 0
-        wanted = HEADER
-        before = b""
-        while size - at >= HEADER:
-            head = data[at : at + HEADER]
-            length, length_crc = _LENGTH.unpack(head)
-            if head != before:
-                alike = 0
-                if mask(crc32c(head[:8])) != length_crc:
-                    raise BrokenRecord("bad length CRC", offset=offset + at)
-            before = head
-            whole = HEADER + length + FOOTER
-            if size - at < whole:
-                wanted = whole
-                break
-            alike += 1
-            run = _run(data, at, whole, at_most=min((size - at) // whole, _LARGEST_RUN)) if alike > _ALIKE else 1
-            if run > 1:
-                yield from _checked(data, at, offset, length, run)
-                at += run * whole
-                continue
-            start = at + HEADER
-            payload = data[start : start + length]
-            if mask(crc32c(payload)) != _CRC.unpack_from(data, start + length)[0]:
-                raise BrokenRecord("bad data CRC", offset=offset + at)
-            yield offset + at, payload
-            at += whole
+        bounds, fault = _bounds(data, sizes)
+        block = _checked(data, offset, bounds)
+        if len(block):
+            yield block
+        if len(block) < len(bounds) - 1:
+            raise BrokenRecord("bad data CRC", offset=offset + int(bounds[len(block)]))
+        at = int(bounds[-1])
+        if fault:
+            raise BrokenRecord(fault, offset=offset + at)
+        wanted = sizes[data[at : at + HEADER]] if size - at >= HEADER else HEADER
         offset += at
         waiting = [data[at:]]
         size -= at
@@ -82,24 +71,59 @@ def read(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[tupl
         raise BrokenRecord(f"truncated length ({size} of {HEADER} bytes)", offset=offset)
 
 
-def _run(data: bytes, at: int, whole: int, *, at_most: int) -> int:
-    """How many records from `at` on have the same header, at most `at_most`."""
-    headers = np.frombuffer(data, np.uint8, at_most * whole, at).reshape(at_most, whole)[:, :HEADER]
+def _bounds(data: bytes, sizes: dict[bytes, int]) -> tuple[Places, str]:
+    """Where each whole record begins and the last one ends; and the fault that stands there, if any. `sizes` has the headers seen so far."""
+    alike = _alike(data, sizes)
+    begins = list(alike)
+    at = alike.stop
+    last = len(data) - HEADER
+    fault = ""
+    while at <= last:
+        # One step a record, so the steps are short: bytes of a header → bytes of the whole record.
+        head = data[at : at + HEADER]
+        whole = sizes.get(head) or _whole(head, sizes)
+        if not whole:
+            fault = "bad length CRC"
+            break
+        if at + whole > len(data):
+            break
+        begins.append(at)
+        at += whole
+    return np.array([*begins, at], np.int64), fault
+
+
+def _whole(head: bytes, sizes: dict[bytes, int]) -> int:
+    """Bytes of the record with this header, or 0 when its CRC is wrong."""
+    length, crc = _LENGTH.unpack(head)
+    if mask(crc32c(head[:8])) != crc:
+        return 0
+    if len(sizes) >= _KNOWN_HEADERS:
+        sizes.clear()
+    sizes[head] = HEADER + int(length) + FOOTER
+    return sizes[head]
+
+
+def _alike(data: bytes, sizes: dict[bytes, int]) -> range:
+    """Where the first records begin, as long as all have one header; its `stop` is where they end. Empty for a few only."""
+    whole = sizes.get(data[:HEADER]) or _whole(data[:HEADER], sizes)
+    count = len(data) // whole if whole else 0
+    if count <= _ALIKE:
+        return range(0)
+    headers = np.frombuffer(data, np.uint8, count * whole).reshape(count, whole)[:, :HEADER]
     same = (headers == headers[0]).all(axis=1)
-    return at_most if same.all() else int(same.argmin())
+    run = count if same.all() else int(same.argmin())
+    return range(0, run * whole, whole)
 
 
-def _checked(data: bytes, at: int, offset: int, length: int, run: int) -> Iterator[tuple[int, bytes]]:
-    """The records of a run, as far as their data is whole."""
-    whole = HEADER + length + FOOTER
-    payloads = [payload for (payload,) in struct.iter_unpack(f"{HEADER}x{length}s{FOOTER}x", memoryview(data)[at : at + run * whole])]
-    crcs = mask_all(np.fromiter(map(crc32c, payloads), np.uint32, run))
-    footers = np.frombuffer(data, np.uint8, run * whole, at).reshape(run, whole)[:, -FOOTER:]
-    wrong = np.flatnonzero(crcs != np.ascontiguousarray(footers).view("<u4")[:, 0])
-    good = int(wrong[0]) if len(wrong) else run
-    yield from zip(range(offset + at, offset + at + good * whole, whole), payloads, strict=False)
-    if good < run:
-        raise BrokenRecord("bad data CRC", offset=offset + at + good * whole)
+def _checked(data: bytes, offset: int, bounds: Places) -> Checked:
+    """The records between the bounds, as far as their data is whole."""
+    starts, ends = bounds[:-1] + HEADER, bounds[1:] - FOOTER
+    sliced: Any = data if len(data) <= len(starts) * _COPIED_PAYLOAD else memoryview(data)
+    crcs = np.fromiter(map(crc32c, map(sliced.__getitem__, map(slice, starts.tolist(), ends.tolist()))), np.uint32, len(starts))
+    footers = np.frombuffer(data, np.uint8)[ends[:, None] + np.arange(FOOTER)].view("<u4")[:, 0]
+    wrong = np.flatnonzero(mask_all(crcs) != footers)
+    good = int(wrong[0]) if len(wrong) else len(starts)
+    return Checked(data, offset, starts[:good], ends[:good])
 
 
 def _gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:

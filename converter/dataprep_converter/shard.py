@@ -6,26 +6,23 @@ Reading is one thread ahead; the digest is taken on its own thread while the sin
 """
 
 import hashlib
-from collections import Counter
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from dataprep_api import names
 from dataprep_api.messages import BadRecord
 from dataprep_api.plan import Shard, SplitPlan
-from dataprep_api.report import MAX_BAD_EXAMPLES, Companion, ShardReport
+from dataprep_api.report import MAX_BAD_EXAMPLES, Companion, IndexFile, ShardReport
 from dataprep_api.spec import BadRecords
 from dataprep_converter.access import Access, Entry, Store, Upload
 from dataprep_converter.compression import Plain
 from dataprep_converter.encoders import Encoder
 from dataprep_converter.errors import AlreadyExists, BadData
+from dataprep_converter.indexing import RecordIndex, has_index
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.planning import Plan
@@ -33,6 +30,7 @@ from dataprep_converter.prefetching import prefetched
 from dataprep_converter.quarantine import Quarantine
 from dataprep_converter.readers import Batch
 from dataprep_converter.selection import Selection
+from dataprep_converter.statistics import ShardStatistics
 
 BATCH_BYTES = 4 * 2**20
 MOST_RECORDS = 8192
@@ -56,11 +54,12 @@ class Counts:
 class _Tally:
     """What the report says beyond the counts."""
 
+    statistics: ShardStatistics
     counts: Counts = field(default_factory=Counts)
     raw_size: int = 0
-    labels: dict[str, Counter[str]] = field(default_factory=dict)
     bad_examples: list[BadRecord] = field(default_factory=list)
     quarantine: Quarantine | None = None
+    index: RecordIndex | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -81,24 +80,34 @@ def make(
     """Makes one shard and its report. Nothing is visible before the file is whole, and the report is written last."""
     uri = names.join(folder.uri, shard.file)
     store = access.store(uri)
-    tally = _Tally(quarantine=Quarantine() if pipeline.spec.on_bad_record.policy == "Quarantine" else None)
+    tally = _Tally(
+        statistics=ShardStatistics(
+            pipeline.features, extent=pipeline.spec.output.statistics, records=shard.records, shards=plan.head.shards
+        ),
+        quarantine=Quarantine() if pipeline.spec.on_bad_record.policy == "Quarantine" else None,
+        index=RecordIndex(pipeline.spec.output.format) if has_index(pipeline.spec.output) else None,
+    )
     quarantine: str | None = None
+    quarantine_sha256: str | None = None
     upload = store.create(uri, hdfs=pipeline.spec.output.hdfs)
     try:
         encoder = pipeline.encoder()
+        encoder.begin(shard, seed=plan.head.shuffle_seed or 0)
         sha256, raw_sha256 = _write(upload, shard, plan=plan, pipeline=pipeline, encoder=encoder, tally=tally, watch=watch)
         folder.check_owner()
+        index = _put_index(tally.index, store, folder, shard, pipeline)
         if tally.quarantine is not None and tally.quarantine.size:
             quarantine = names.quarantine_file(plan.head.run_id, shard.split, shard.index)
-            tally.quarantine.put(store, folder.at(quarantine), hdfs=pipeline.spec.output.hdfs)
+            quarantine_sha256 = tally.quarantine.put(store, folder.at(quarantine), hdfs=pipeline.spec.output.hdfs)
         companions = [_put(folder, shard, name, data, pipeline) for name, data in sorted(encoder.companions().items())]
         entry = publish(upload, store, uri, size=tally.counts.bytes_out, sha256=sha256)
     except BaseException:
         upload.abort()
         raise
     finally:
-        if tally.quarantine is not None:
-            tally.quarantine.close()
+        for kept in (tally.quarantine, tally.index):
+            if kept is not None:
+                kept.close()
     report = ShardReport(
         run_id=plan.head.run_id,
         plan_sha256=plan.sha256,
@@ -116,9 +125,11 @@ def make(
         raw_sha256=raw_sha256,
         pin=entry.pin,
         companions=companions,
-        label_counts={name: dict(counter) for name, counter in sorted(tally.labels.items())},
+        index=index,
+        statistics=tally.statistics.packed(),
         bad_examples=tally.bad_examples,
         quarantine=quarantine,
+        quarantine_sha256=quarantine_sha256,
         bytes_in=tally.counts.bytes_in,
         attempt=attempt,
         seconds={stage: round(value, 3) for stage, value in tally.seconds.items()},
@@ -151,6 +162,13 @@ def _put(folder: OutputFolder, shard: Shard, name: str, data: bytes, pipeline: P
     file = names.join(shard.file.rpartition("/")[0], name) if "/" in shard.file else name
     folder.put_visible(file, data, hdfs=pipeline.spec.output.hdfs)
     return Companion(file=file, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+
+def _put_index(index: RecordIndex | None, store: Store, folder: OutputFolder, shard: Shard, pipeline: Pipeline) -> IndexFile | None:
+    if index is None:
+        return None
+    file = names.index_file(shard.file)
+    return index.put(store, folder.at(file), file=file, hdfs=pipeline.spec.output.hdfs)
 
 
 def digest_of(store: Store, uri: str) -> str:
@@ -200,12 +218,16 @@ def _write(
             packed = compress.compress(raw)
             seconds["encode"] = seconds.get("encode", 0.0) + perf_counter() - started
             tally.raw_size += len(raw)
-            _count_labels(batch.records, pipeline, tally)
+            if tally.index is not None and (sizes := encoder.sizes()) is not None:
+                tally.index.add(sizes)
+            started = perf_counter()
+            tally.statistics.add(batch.records)
+            seconds["statistics"] = seconds.get("statistics", 0.0) + perf_counter() - started
             send(raw, packed)
             watch(tally.counts)
-        closing = encoder.close()
-        tally.raw_size += len(closing)
-        send(closing, compress.compress(closing))
+        for closing in itertools.chain((encoder.close(),), encoder.rest()):
+            tally.raw_size += len(closing)
+            send(closing, compress.compress(closing))
         send(b"", compress.finish())
     return digest.hexdigest(), raw_digest.hexdigest()
 
@@ -253,13 +275,3 @@ def too_many(policy: BadRecords, *, bad: int, total: int) -> str | None:
     if policy.max_fraction is not None and bad > policy.max_fraction * total:
         return f"{bad} bad records of {total} are more than onBadRecord.maxFraction {policy.max_fraction:g}"
     return None
-
-
-def _count_labels(records: pa.RecordBatch, pipeline: Pipeline, tally: _Tally) -> None:
-    """Adds the classes of the scalar integer labels."""
-    for feature in pipeline.features:
-        if feature.label and feature.kind == "int64" and feature.shape == ():
-            counted = pc.value_counts(records.column(feature.name))
-            counter = tally.labels.setdefault(feature.name, Counter())
-            for value, count in zip(counted.field(0).to_pylist(), np.asarray(counted.field(1)).tolist(), strict=True):
-                counter[str(value)] += count

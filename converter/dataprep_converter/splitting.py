@@ -37,11 +37,11 @@ def divide(
     divided = []
     for plan in plans:
         count = _shard_count(spec, plan.records, bytes_per_record)
-        template = names.file_name_template(spec.output.file_name, shards=count)
+        template = names.file_name_template(spec.output.file_name, shards=count, format_=spec.output.format, several_splits=several)
         fault = names.template_fault(template, several_splits=several, several_shards=count > 1)
         if fault:
             raise BadSpec(f"output.fileName {template!r}: {fault}.")
-        divided.append(plan.model_copy(update={"shards": count, "template": template}))
+        divided.append(plan.model_copy(update={"batch": spec.output.batch, "shards": count, "template": template}))
     _check_names(divided, extension)
     return divided
 
@@ -164,15 +164,24 @@ def _members(split: Split, ranges: Ranges, interval: HashInterval | None, units:
 
 def _shard_count(spec: DataPrepJobSpec, records: int, bytes_per_record: float) -> int:
     wanted = spec.output.shards
+    batches = -(-records // spec.output.batch)
     if wanted.count is not None:
-        return min(wanted.count, records)
+        return min(wanted.count, batches)
     if wanted.records is not None:
-        return -(-records // wanted.records)
+        return -(-batches // (wanted.records // spec.output.batch))
+    if wanted.target_size is None and spec.output.granularity == "Minibatch":
+        return batches
     target = quantity.to_bytes(wanted.target_size) if wanted.target_size is not None else DEFAULT_SHARD_BYTES
-    return min(records, max(1, -(-int(records * bytes_per_record) // target)))
+    return min(batches, max(1, -(-int(records * bytes_per_record) // target)))
 
 
 def _check_names(splits: Sequence[SplitPlan], extension: str) -> None:
     firsts = [names.file_name(s.template, split=s.name, shard=0, shards=s.shards, ext=extension) for s in splits if s.shards]
     if len(set(firsts)) != len(firsts):
         raise BadSpec(f"output.fileName gives two splits the same file: {', '.join(firsts)}.")
+    of_splits: dict[str, str] = {}
+    for split in splits:
+        some = (names.file_name(split.template, split=split.name, shard=n, shards=split.shards, ext=extension) for n in range(min(2, split.shards)))
+        for file in names.split_files(extension, some):
+            if of_splits.setdefault(split.name, file) != file or list(of_splits.values()).count(file) > 1:
+                raise BadSpec(f"output.fileName {split.template!r}: {extension} needs a folder for each split, with all its shards in it.")

@@ -288,7 +288,7 @@ def _volumes(seen: Observed, spec: DataPrepJobSpec) -> tuple[list[Body], list[Bo
         {"name": "dataprep-token", "mountPath": TOKEN_FOLDER, "readOnly": True},
         {"name": "dataprep-tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
     ]
-    if spec.code is not None:
+    if spec.code is not None and spec.code.config_map_ref is not None:
         volumes.append({"name": "dataprep-code", "configMap": {"name": spec.code.config_map_ref.name, "optional": False}})
         mounts.append({"name": "dataprep-code", "mountPath": f"{MOUNTS}/code", "readOnly": True})
     for i, store in enumerate(spec.stores or []):

@@ -75,6 +75,7 @@ ACCEPTED: dict[str, dict[str, object]] = {
     "a quarantine": {"onBadRecord": {"policy": "Quarantine", "maxCount": 10, "maxFraction": 0.1}},
     "a target size with a unit": {"output.shards.targetSize": "128Mi"},
     "a target size in bytes": {"output.shards.targetSize": 65536},
+    "minibatches, several to a file": {"output.granularity": "Minibatch", "output.minibatchSize": 8, "output.shards.records": 8},
     "GPUs": {"workers.accelerator": {"policy": "Required", "count": 2}},
     "resources in Kubernetes' forms": {"workers.resources": {"limits": {"cpu": "500m", "memory": "4Gi", "nvidia.com/gpu": 1}}},
     "an affinity of any shape": {
@@ -243,6 +244,18 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     "count and records": (
         {"output.shards": {"count": 2, "records": 10}},
         "spec.output.shards: Invalid value: set only one of count, targetSize, records",
+    ),
+    "a size of minibatches without them": (
+        {"output.minibatchSize": 8},
+        "spec.output.minibatchSize: Invalid value: minibatchSize needs granularity: Minibatch",
+    ),
+    "shards of a format whose files are minibatches": (
+        {"output.format": "npz", "output.granularity": "Minibatch", "output.shards": {"count": 2}},
+        "spec.output.shards: Invalid value: with granularity: Minibatch a file of npz, fileBatch, dl4jDataset is one minibatch: leave shards out",
+    ),
+    "shards smaller than a minibatch": (
+        {"output.granularity": "Minibatch", "output.shards": {"records": 31}},
+        "spec.output.shards.records: Invalid value: shards.records must be at least minibatchSize",
     ),
     "no shards": ({"output.shards.count": 0}, "spec.output.shards.count in body should be greater than or equal to 1"),
     "tiny shards": ({"output.shards.targetSize": "63Ki"}, "spec.output.shards.targetSize: Invalid value: targetSize must be at least 64Ki"),

@@ -74,6 +74,22 @@ def test_without_a_template_shards_are_numbered_when_there_are_several(template:
     assert names.file_name_template(template, shards=shards) == expected
 
 
+@pytest.mark.parametrize(
+    ("format_", "template", "several", "expected"),
+    [
+        ("sequenceFile", None, False, "part-r-{shard}"),
+        ("sequenceFile", None, True, "{split}/part-r-{shard}"),
+        ("sequenceFile", "{split}.{ext}", True, "{split}.{ext}"),
+        ("mapFile", None, False, "part-r-{shard}/data"),
+        ("mapFile", None, True, "{split}/part-r-{shard}/data"),
+        ("mapFile", "{split}.{ext}", True, "{split}.{ext}/data"),
+        ("tfrecord", None, True, "{split}.{ext}"),
+    ],
+)
+def test_formats_have_the_names_that_their_users_expect(format_: str, template: str | None, several: bool, expected: str) -> None:
+    assert names.file_name_template(template, shards=1, format_=format_, several_splits=several) == expected
+
+
 def test_numbers_have_five_digits_or_as_many_as_are_needed() -> None:
     def name(shard: int, shards: int) -> str:
         return names.file_name("{split}-{shard}-of-{shards}.{ext}", split="train", shard=shard, shards=shards, ext="tfrecord")

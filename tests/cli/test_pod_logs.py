@@ -1,4 +1,4 @@
-"""`dataprep logs`, with a kubectl that only remembers how it was called."""
+"""`dataprep logs` and `dataprep retry`, with a kubectl that only remembers how it was called."""
 
 import json
 from pathlib import Path
@@ -47,12 +47,12 @@ def test_the_logs_of_all_pods_come_oldest_first(kubectl: Kubectl, capfd: pytest.
     kubectl.has(a_pod("work", "Running", "05"), a_pod("plan", "Succeeded", "01"))
     assert code_of("logs", "mnist", "-n", "team", "--follow") == 0
     assert kubectl.calls == [
-        "get pods --namespace team --selector dataprep.io/job=mnist --output json",
-        "logs --namespace team plan --follow",
-        "logs --namespace team work --follow",
+        "get pods --selector dataprep.io/job=mnist --output json --namespace team",
+        "logs plan --namespace team --follow",
+        "logs work --namespace team --follow",
     ]
     assert capfd.readouterr().out.splitlines() == [
-        "==> plan", "a line of logs --namespace team plan --follow", "==> work", "a line of logs --namespace team work --follow",
+        "==> plan", "a line of logs plan --namespace team --follow", "==> work", "a line of logs work --namespace team --follow",
     ]  # fmt: skip
 
 
@@ -83,4 +83,33 @@ def test_what_kubectl_says_is_passed_on(kubectl: Kubectl, capsys: pytest.Capture
 def test_without_kubectl_it_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert code_of("logs", "mnist") == 2
-    assert capsys.readouterr().err == "dataprep: error: dataprep logs needs kubectl on the PATH.\n"
+    assert capsys.readouterr().err == "dataprep: error: This command needs kubectl on the PATH.\n"
+
+
+# --- retry ----------------------------------------------------------------------------------------------------------------
+
+
+def a_job(phase: str, message: str = "") -> dict[str, Any]:
+    return {"status": {"phase": phase, "conditions": [{"type": "Failed", "status": "True", "message": message}]}}
+
+
+def test_a_failed_job_is_tried_again(kubectl: Kubectl, capsys: pytest.CaptureFixture[str]) -> None:
+    kubectl.pods.write_text(json.dumps(a_job("Failed", "s3://in was not found.")))
+    assert code_of("retry", "photos", "-n", "team") == 0
+    assert kubectl.calls[0] == "get dataprepjobs photos --output json --namespace team"
+    assert kubectl.calls[1].startswith("annotate dataprepjobs photos dataprep.io/retry=20")
+    assert kubectl.calls[1].endswith(" --overwrite --namespace team")
+    assert capsys.readouterr().out == "photos is tried again; it had failed with: s3://in was not found.\n"
+
+
+def test_two_wishes_are_two_values(kubectl: Kubectl) -> None:
+    kubectl.pods.write_text(json.dumps(a_job("Failed")))
+    assert [code_of("retry", "photos"), code_of("retry", "photos")] == [0, 0]
+    assert kubectl.calls[1] != kubectl.calls[3]
+
+
+def test_a_job_that_has_not_failed_is_not_tried_again(kubectl: Kubectl, capsys: pytest.CaptureFixture[str]) -> None:
+    kubectl.pods.write_text(json.dumps(a_job("Running")))
+    assert code_of("retry", "photos") == 2
+    assert capsys.readouterr().err == "dataprep: error: photos is Running: only a job that has failed is tried again.\n"
+    assert len(kubectl.calls) == 1

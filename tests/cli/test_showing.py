@@ -20,6 +20,7 @@ from dataprep_api.messages import BadRecord, CommitResult, PlanResult
 from dataprep_api.status import RecordProgress
 from dataprep_converter import inspecting, records
 from dataprep_converter.access import Access
+from dataprep_converter.decoders import Checked
 from dataprep_converter.display import Display, duration
 from dataprep_converter.stores import Details, Entry
 from dataprep_converter.verifying import verify
@@ -298,14 +299,14 @@ def test_verify_does_not_read_on_behind_the_first_fault(few: Path, tmp_path: Pat
     file.write_bytes(bytes([file.read_bytes()[0] ^ 1]) + file.read_bytes()[1:])
     read: list[object] = []
     fault_seen = threading.Event()
-    whole = records.read
+    whole = records.blocks
 
-    def counted(pieces: Iterator[bytes], *, compression: str) -> Iterator[tuple[int, bytes]]:
+    def counted(pieces: Iterator[bytes], *, compression: str) -> Iterator[Checked]:
         read.append(pieces)
         if len(read) > 1:
             fault_seen.wait(0.05)
         yield from whole(pieces, compression=compression)
 
-    monkeypatch.setattr(records, "read", counted)
+    monkeypatch.setattr(records, "blocks", counted)
     assert code_of("verify", output) == 5
     assert len(read) < 60

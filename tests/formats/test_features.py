@@ -120,7 +120,7 @@ IMAGE = to_arrow(np.arange(8, dtype=np.uint8).reshape(2, 2, 2))
 SPECS: dict[str, tuple[Any, dict[str, Any], FeatureSpec]] = {
     "scalar": ([1], {}, FeatureSpec("x", "int64", "int64", ())),
     "bool": ([True], {}, FeatureSpec("x", "int64", "bool", ())),
-    "text": (["a"], {}, FeatureSpec("x", "bytes", "bytes", ())),
+    "text": (["a"], {}, FeatureSpec("x", "bytes", "bytes", (), text=True)),
     "byte tensor": (IMAGE, {}, FeatureSpec("x", "bytes", "uint8", (2, 2), raw=True)),
     "byte tensor as values": (IMAGE, {"encoding": "Values"}, FeatureSpec("x", "int64", "uint8", (2, 2))),
     "float tensor": (IMAGE, {"dtype": "float32"}, FeatureSpec("x", "float", "float32", (2, 2))),
@@ -135,7 +135,7 @@ SPECS: dict[str, tuple[Any, dict[str, Any], FeatureSpec]] = {
     "float16 tensor as values": (IMAGE, {"dtype": "float16", "encoding": "Values"}, FeatureSpec("x", "float", "float16", (2, 2))),
     "sequence of values": (pa.array([[1]]), {"sequence": True}, FeatureSpec("x", "int64", "int64", (-1,), sequence=True)),
     "sequence of vectors": (VECTORS, {"sequence": True}, FeatureSpec("x", "float", "float32", (-1, 2), sequence=True)),
-    "sequence of lists": (pa.array([[["a"]]]), {"sequence": True}, FeatureSpec("x", "bytes", "bytes", (-1, -1), sequence=True)),
+    "sequence of lists": (pa.array([[["a"]]]), {"sequence": True}, FeatureSpec("x", "bytes", "bytes", (-1, -1), sequence=True, text=True)),
     "sequence of a tensor's rows": (
         to_arrow(np.zeros((1, 3, 2), np.float32)), {"sequence": True}, FeatureSpec("x", "float", "float32", (-1, 2), sequence=True),
     ),

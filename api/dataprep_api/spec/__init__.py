@@ -5,15 +5,16 @@ Rules that the API server can check are written as CEL beside the field (`rules`
 laptop must check without an API server, in the validators below each model.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from dataprep_api.spec.code import Code
 from dataprep_api.spec.features import Dtype, Feature, LabelFeature
 from dataprep_api.spec.formats.tfrecord import TfrecordOptions
 from dataprep_api.spec.model import Model, OneOf, Open, Quantity, ResourceQuantity, Seconds, rule, rules
 from dataprep_api.spec.output import HdfsOptions, Output, Shards
+from dataprep_api.spec.script import Script
 from dataprep_api.spec.sources import Source
 from dataprep_api.spec.sources.csv import CsvColumn, CsvSource
 from dataprep_api.spec.sources.idx import IdxSource, IdxSubset
@@ -96,13 +97,29 @@ class Retry(Model):
 ParamName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=63)]
 
 
+_OF_A_SOURCE: Final = ("features", "labels", "transforms", "deduplicate", "limit", "splits", "shuffle")
+"""Fields that say something about records, which a script makes by itself."""
+
+
 class DataPrepJobSpec(Model):
     """This raw data, through these transforms, into shards of this format, there."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule("has(self.source) != has(self.script)", "set exactly one of source and script", path=".source"),
+            *(
+                rule(f"!has(self.script) || !has(self.{name})", f"{name} is for jobs with a source", path=f".{name}")
+                for name in _OF_A_SOURCE
+            ),
+        )
+    )
+
     params: Annotated[dict[ParamName, Annotated[str, Field(max_length=1024)]], Field(max_length=64)] | None = None
     """Values for `${NAME}` in the strings of source, features, labels, transforms, output and stores. `$$` stands for a dollar sign. The API server reads the spec as it is written, so on a cluster they may stand only where any text is valid: URIs, columns, file names, but not where a word of a list, a number or a quantity is expected."""
-    source: Source
-    """The raw data: exactly one member."""
+    source: Source | None = None
+    """The raw data: exactly one member. Either this or `script` is set."""
+    script: Script | None = None
+    """A program of your own makes the data set, in an image of your own; the commit step checks what it made."""
     features: Annotated[list[Feature], Field(min_length=1, max_length=256)] | None = None
     """Features of the records. Default: every column of the source (and of the transforms) that is not a label."""
     labels: Annotated[list[LabelFeature], Field(min_length=1, max_length=64)] | None = None
@@ -147,6 +164,21 @@ class DataPrepJobSpec(Model):
     """The DataPrepJob deletes itself this long after it ended. Outputs stay."""
     cleanup: Annotated[list[CleanupRule], Field(max_length=8)] | None = None
     """What is removed some time after the end. Default: nothing, so the pods' logs stay."""
+
+    @property
+    def data(self) -> Source:
+        """The source of a job that has one. Ask only where a script can't be."""
+        assert self.source is not None  # noqa: S101 - jobs with a script take another way, see `scripting.py`
+        return self.source
+
+    @model_validator(mode="after")
+    def _source_or_script(self) -> Self:
+        if (self.source is None) == (self.script is None):
+            raise ValueError("set exactly one of source and script")
+        for name in _OF_A_SOURCE if self.script is not None else ():
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} is for jobs with a source")
+        return self
 
     @model_validator(mode="after")
     def _unique_features(self) -> Self:

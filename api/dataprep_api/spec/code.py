@@ -1,10 +1,10 @@
 """`spec.code` and the columns that user code declares."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
-from dataprep_api.spec.model import Column, Model, ObjectName
+from dataprep_api.spec.model import Column, Model, ObjectName, rule, rules
 
 CALLABLE: Final = r"^([A-Za-z_][A-Za-z0-9_.]*:)?[A-Za-z_][A-Za-z0-9_.-]*$"
 
@@ -28,11 +28,48 @@ class CodeMap(Model):
     name: ObjectName
 
 
-class Code(Model):
-    """Python modules for plug-ins that aren't in the image."""
+class GitSecret(Model):
+    """A Secret of the job's namespace."""
 
-    config_map_ref: CodeMap
+    name: ObjectName
+
+
+class Git(Model):
+    """A Git repository."""
+
+    url: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^(https?|git|file)://")]
+    """`https://github.com/team/code.git`."""
+    ref: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")] = "HEAD"
+    """Branch, tag or commit. It is resolved once, while planning; every pod then takes that commit, and `status.code.commit` has it."""
+    sub_path: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    """Folder within the repository that is the code. Default: all of it."""
+    secret_ref: GitSecret | None = None
+    """Secret with the keys `username` and `password` (or a token as password)."""
+
+    @model_validator(mode="after")
+    def _within(self) -> Self:
+        if self.sub_path is not None and any(part in ("", ".", "..") for part in self.sub_path.split("/")):
+            raise ValueError(f"subPath is a folder of the repository without empty, . or .. parts, got {self.sub_path!r}")
+        return self
+
+
+class Code(Model):
+    """Files that aren't in the image: Python modules for plug-ins, or the program of `spec.script`."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(rule("has(self.configMapRef) != has(self.git)", "set exactly one of configMapRef and git"))
+    )
+
+    config_map_ref: CodeMap | None = None
     """The ConfigMap: `reader.py: |` and so on. Of `dataprep run`, a ConfigMap in the job's own file. What it holds is part of the run id."""
+    git: Git | None = None
+    """A Git repository. The commit is part of the run id."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.config_map_ref is None) == (self.git is None):
+            raise ValueError("set exactly one of configMapRef and git")
+        return self
 
 
 class MadeColumn(Model):

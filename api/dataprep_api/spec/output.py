@@ -1,13 +1,28 @@
 """`spec.output`."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from dataprep_api import quantity
+from dataprep_api.spec.formats.array_record import ArrayRecordOptions
+from dataprep_api.spec.formats.arrow import ArrowOptions
+from dataprep_api.spec.formats.csv import CsvOptions
+from dataprep_api.spec.formats.dl4j_dataset import Dl4jDatasetOptions
+from dataprep_api.spec.formats.file_batch import FileBatchOptions
+from dataprep_api.spec.formats.jsonl import JsonlOptions
+from dataprep_api.spec.formats.map_file import MapFileOptions
+from dataprep_api.spec.formats.mds import MdsOptions
+from dataprep_api.spec.formats.npz import NpzOptions
+from dataprep_api.spec.formats.parquet import ParquetOptions
 from dataprep_api.spec.formats.recordio_protobuf import RecordioProtobufOptions
+from dataprep_api.spec.formats.sequence_file import SequenceFileOptions
 from dataprep_api.spec.formats.tfrecord import TfrecordOptions
+from dataprep_api.spec.formats.webdataset import WebdatasetOptions
 from dataprep_api.spec.model import Model, Quantity, Uri, rule, rules
+
+MINIBATCH: Final = 32
+"""Records of a minibatch unless the spec says otherwise."""
 
 
 class Shards(Model):
@@ -56,11 +71,33 @@ class HdfsOptions(Model):
     """Block size of the files. Default: the cluster's own."""
 
 
+_ONE_MINIBATCH: Final = ("npz", "fileBatch", "dl4jDataset")
+"""Formats whose files have no records of their own: with minibatches each file is one."""
+_IS_MINIBATCH: Final = "has(self.granularity) && self.granularity == 'Minibatch'"
+_ANY_SHARDS: Final = "has(self.shards) && (has(self.shards.count) || has(self.shards.targetSize) || has(self.shards.records))"
+
+
 class Output(Model):
     """Where the data set goes, and in what form."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
+            rule(
+                f"!has(self.minibatchSize) || ({_IS_MINIBATCH})",
+                "minibatchSize needs granularity: Minibatch",
+                path=".minibatchSize",
+            ),
+            rule(
+                f"!({_IS_MINIBATCH}) || !(has(self.format) && self.format in {list(_ONE_MINIBATCH)}) || !({_ANY_SHARDS})",
+                f"with granularity: Minibatch a file of {', '.join(_ONE_MINIBATCH)} is one minibatch: leave shards out",
+                path=".shards",
+            ),
+            rule(
+                f"!({_IS_MINIBATCH}) || !(has(self.shards) && has(self.shards.records))"
+                f" || self.shards.records >= (has(self.minibatchSize) ? self.minibatchSize : {MINIBATCH})",
+                "shards.records must be at least minibatchSize",
+                path=".shards.records",
+            ),
             rule(
                 "!has(self.overwrite) || self.overwrite != 'Extend'",
                 "Extend is not built yet: use Never, IfChanged or Always",
@@ -71,23 +108,73 @@ class Output(Model):
 
     uri: Uri
     """Folder of the data set: `hdfs://nn:9000/mnist-tfrecord`, `oss://bucket/mnist`, `s3://bucket/mnist`, `/mnt/nas/mnist`."""
-    format: Literal["tfrecord", "recordioProtobuf"] = "tfrecord"
+    format: Literal["tfrecord", "recordioProtobuf", "sequenceFile", "mapFile", "parquet", "arrow", "jsonl", "csv", "npz", "fileBatch", "dl4jDataset", "webdataset", "mds", "arrayRecord"] = "tfrecord"
     """Format of the shards."""
     tfrecord: TfrecordOptions = TfrecordOptions()
     """Options of the format `tfrecord`."""
     recordio_protobuf: RecordioProtobufOptions = RecordioProtobufOptions()
     """Options of the format `recordioProtobuf`."""
+    sequence_file: SequenceFileOptions = SequenceFileOptions()
+    """Options of the format `sequenceFile`."""
+    map_file: MapFileOptions = MapFileOptions()
+    """Options of the format `mapFile`."""
+    parquet: ParquetOptions = ParquetOptions()
+    """Options of the format `parquet`."""
+    arrow: ArrowOptions = ArrowOptions()
+    """Options of the format `arrow`."""
+    jsonl: JsonlOptions = JsonlOptions()
+    """Options of the format `jsonl`."""
+    csv: CsvOptions = CsvOptions()
+    """Options of the format `csv`."""
+    npz: NpzOptions = NpzOptions()
+    """Options of the format `npz`."""
+    file_batch: FileBatchOptions = FileBatchOptions()
+    """Options of the format `fileBatch`."""
+    dl4j_dataset: Annotated[Dl4jDatasetOptions, Field(alias="dl4jDataset")] = Dl4jDatasetOptions()
+    """Options of the format `dl4jDataset`."""
+    webdataset: WebdatasetOptions = WebdatasetOptions()
+    """Options of the format `webdataset`."""
+    mds: MdsOptions = MdsOptions()
+    """Options of the format `mds`."""
+    array_record: ArrayRecordOptions = ArrayRecordOptions()
+    """Options of the format `arrayRecord`."""
+    granularity: Literal["Record", "Minibatch"] = "Record"
+    """What stands together in the files: `Minibatch` cuts each split, in its order, into minibatches that no file divides; a file is one minibatch unless `shards` asks for more."""
+    minibatch_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Records of a minibatch; the last of a split may have fewer. Default: 32."""
     shards: Shards = Shards()
     """How many files each split has."""
     file_name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Template of the files' names with {split}, {shard}, {shards} and {ext}. Default: `{split}.{ext}` for a single shard, else `{split}-{shard}-of-{shards}.{ext}`. It may not begin with `_` or `.`."""
+    """Template of the files' names with {split}, {shard}, {shards} and {ext}; numbers have five digits, or six with {shard:06}. Default: `{split}.{ext}` for a single shard, else `{split}-{shard}-of-{shards}.{ext}`; `part-r-{shard}` for sequenceFile and mapFile, whose name is that of a folder. It may not begin with `_` or `.`."""
     overwrite: Literal["Never", "IfChanged", "Always", "Extend"] = "Never"
     """What to do with an output that is finished or holds another run's files: `Never` refuses, `IfChanged` reuses it when spec and inputs are the same and else replaces it, `Always` replaces it."""
+    index: bool = True
+    """Whether each uncompressed shard of `tfrecord` and `recordioProtobuf` gets an index of its records in `_dataprep/index`, for DALI and others."""
     hdfs: HdfsOptions = HdfsOptions()
     """How files are created on HDFS."""
+    statistics: Literal["Sampled", "All", "ClassCounts"] = "Sampled"
+    """What the statistics beside the data set are made of: `Sampled` looks at every k-th record for means and histograms where there is much, `All` at each value, which takes longer; `ClassCounts` leaves them out and counts only classes."""
 
     @model_validator(mode="after")
     def _built(self) -> Self:
         if self.overwrite == "Extend":
             raise ValueError("overwrite: Extend is not built yet: use Never, IfChanged or Always")
         return self
+
+    @model_validator(mode="after")
+    def _whole_minibatches(self) -> Self:
+        wanted = self.shards
+        if self.granularity != "Minibatch":
+            if self.minibatch_size is not None:
+                raise ValueError("minibatchSize needs granularity: Minibatch")
+            return self
+        if self.format in _ONE_MINIBATCH and wanted != Shards():
+            raise ValueError(f"with granularity: Minibatch a file of {', '.join(_ONE_MINIBATCH)} is one minibatch: leave shards out")
+        if wanted.records is not None and wanted.records < self.batch:
+            raise ValueError(f"shards.records must be at least minibatchSize, {self.batch}, got {wanted.records}")
+        return self
+
+    @property
+    def batch(self) -> int:
+        """Samples that stay together in a file: those of a minibatch, else 1."""
+        return (self.minibatch_size or MINIBATCH) if self.granularity == "Minibatch" else 1

@@ -1,8 +1,12 @@
 """Decoders: the bytes of a shard back into records, for `verify` and `inspect`. One file per format."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
 
 from dataprep_api.report import Manifest
 from dataprep_converter.errors import BadSpec, NotWhole
@@ -10,6 +14,18 @@ from dataprep_converter.errors import BadSpec, NotWhole
 DECODERS: Final[Mapping[str, str]] = {
     "tfrecord": "dataprep_converter.decoders.tfrecord:TfrecordDecoder",
     "recordioProtobuf": "dataprep_converter.decoders.recordio:RecordioDecoder",
+    "sequenceFile": "dataprep_converter.decoders.sequence_file:SequenceFileDecoder",
+    "mapFile": "dataprep_converter.decoders.sequence_file:MapFileDecoder",
+    "parquet": "dataprep_converter.decoders.parquet:ParquetDecoder",
+    "arrow": "dataprep_converter.decoders.arrow:ArrowDecoder",
+    "jsonl": "dataprep_converter.decoders.jsonl:JsonlDecoder",
+    "csv": "dataprep_converter.decoders.delimited:CsvDecoder",
+    "npz": "dataprep_converter.decoders.npz:NpzDecoder",
+    "fileBatch": "dataprep_converter.decoders.file_batch:FileBatchDecoder",
+    "dl4jDataset": "dataprep_converter.decoders.dl4j_dataset:Dl4jDatasetDecoder",
+    "webdataset": "dataprep_converter.decoders.webdataset:WebdatasetDecoder",
+    "mds": "dataprep_converter.decoders.mds:MdsDecoder",
+    "arrayRecord": "dataprep_converter.decoders.array_record:ArrayRecordDecoder",
 }
 """`output.format` → class. Every format of ENCODERS has its line here."""
 
@@ -40,6 +56,53 @@ class Decoder(Protocol):
     def parse(self, record: Any) -> dict[str, Any]:
         """The values of one such record by feature: lists of ints, floats or bytes, flat; a list of such lists for a sequence."""
         ...
+
+
+Places: TypeAlias = "npt.NDArray[np.int64]"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Some whole records, one after another, without a fault."""
+
+    data: bytes
+    offset: int
+    """Of `data` in the uncompressed file."""
+    starts: Places
+    """Where in `data` each record begins, without what frames it."""
+    ends: Places
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def record(self, number: int) -> bytes:
+        """One of them."""
+        return self.data[int(self.starts[number]) : int(self.ends[number])]
+
+
+@runtime_checkable
+class ReadsBlocks(Protocol):
+    """A decoder that reads many records in less time when they come together; what is inside them is the same."""
+
+    def blocks(self, pieces: Iterable[bytes]) -> Iterator[Checked]:
+        """All records of `read`, some at a time."""
+        ...
+
+
+@runtime_checkable
+class NamesFeatures(Protocol):
+    """A decoder of a format that stores features under other keys than their names."""
+
+    def by_feature(self, record: Any) -> dict[str, Any]:
+        """`parse`, by the names that the manifest has."""
+        ...
+
+
+def by_feature(format_: Decoder, record: Any, features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The values of a record by the names of the manifest's features. Raises NotWhole when it is no record of the format."""
+    if features and features[0].get("record") and isinstance(record, bytes):
+        return {features[0]["name"]: [record]}
+    return format_.by_feature(record) if isinstance(format_, NamesFeatures) else format_.parse(record)
 
 
 def decoder(manifest: Manifest) -> Decoder:

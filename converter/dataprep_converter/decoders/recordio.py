@@ -1,8 +1,8 @@
 """`recordioProtobuf`, back into records. Parts of a record that was split at the magic number are joined."""
 
 import struct
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from typing import Any, Final
 
 # No stubs of protobuf are installed; the messages are built at run time anyway.
@@ -10,6 +10,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from dataprep_api.report import Manifest
+from dataprep_api.spec.formats.recordio_protobuf import RecordioProtobufOptions
 from dataprep_converter.decoders import BrokenRecord
 from dataprep_converter.encoders.recordio import MAGIC
 
@@ -21,7 +22,7 @@ class RecordioDecoder:
     """A record is the serialised message."""
 
     def __init__(self, manifest: Manifest) -> None:
-        del manifest  # the messages say all that is needed
+        self._manifest = manifest
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         """There is no CRC in this format: what a flipped bit inside a record does is found by the file's digest."""
@@ -66,18 +67,52 @@ class RecordioDecoder:
                 found[name] = [getattr(message, name).encode()]
         return found
 
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        options = RecordioProtobufOptions.model_validate(self._manifest.content.get("output", {}).get("recordioProtobuf", {}))
+        return _names(self._manifest.features, options)
+
+    def by_feature(self, record: bytes) -> dict[str, Any]:
+        """The features of the job; the shapes of sparse ones are left out."""
+        parsed = self.parse(record)
+        found: dict[str, Any] = {name: [] for key, name in self._names.items() if key.endswith(":keys")}
+        return found | {self._names.get(key, key): values for key, values in parsed.items() if not key.endswith(":shape")}
+
+
+def _names(features: Sequence[Mapping[str, Any]], options: RecordioProtobufOptions) -> dict[str, str]:
+    """Feature by key of `parse`. A map with a single entry has it under `values`."""
+    sparse = {each.values: each for each in options.sparse or []}
+    texts = {field: name for field in ("uid", "metadata", "configuration") if (name := getattr(options, field)) is not None}
+    apart = {each.keys for each in sparse.values()} | set(texts.values())
+    found = dict(texts)
+    for prefix, is_label in (("", False), ("label/", True)):
+        here = [feature["name"] for feature in features if feature["label"] == is_label and feature["name"] not in apart]
+        for name in here:
+            stored = sparse[name].name if name in sparse else name
+            key = prefix + ("values" if len(here) == 1 else stored)
+            found[key] = name
+            if name in sparse:
+                found[f"{key}:keys"] = sparse[name].keys
+    return found
+
 
 _MAGIC_BYTES: Final = MAGIC.to_bytes(4, "little")
 
 
 def _frames(pieces: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
     """(offset, flag, data) of every frame."""
-    offset = 0
-    data = b""
+    offset = size = 0
+    waiting: list[bytes] = []
+    wanted = _HEAD.size
     for piece in pieces:
-        data += piece
+        waiting.append(piece)
+        size += len(piece)
+        if size < wanted:
+            continue
+        data = b"".join(waiting)
         at = 0
-        while len(data) - at >= _HEAD.size:
+        wanted = _HEAD.size
+        while size - at >= _HEAD.size:
             magic, word = _HEAD.unpack_from(data, at)
             if magic != MAGIC:
                 raise BrokenRecord(f"expected the magic number, got {magic:#010x}", offset=offset + at)
@@ -86,16 +121,18 @@ def _frames(pieces: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
                 raise BrokenRecord(f"unknown flag {flag}", offset=offset + at)
             end = at + _HEAD.size + length
             padded = end + -length % 4
-            if len(data) < padded:
+            if size < padded:
+                wanted = padded - at
                 break
-            if any(data[end:padded]):
+            if padded > end and any(data[end:padded]):
                 raise BrokenRecord("bytes other than zero behind the data", offset=offset + at)
             yield offset + at, flag, data[at + _HEAD.size : end]
             at = padded
-        data = data[at:]
         offset += at
-    if data:
-        raise BrokenRecord(f"truncated record ({len(data)} bytes)", offset=offset)
+        waiting = [data[at:]]
+        size -= at
+    if size:
+        raise BrokenRecord(f"truncated record ({size} bytes)", offset=offset)
 
 
 def parse_record(payload: bytes) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 from dataprep_api.report import Manifest
 from dataprep_converter import records
+from dataprep_converter.decoders import Checked
 
 
 class TfrecordDecoder:
@@ -16,6 +17,10 @@ class TfrecordDecoder:
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         """Both CRCs of every record are checked."""
         return records.read(pieces, compression=self._compression)
+
+    def blocks(self, pieces: Iterable[bytes]) -> Iterator[Checked]:
+        """The same, those of a piece together."""
+        return records.blocks(pieces, compression=self._compression)
 
     def parse(self, record: bytes) -> dict[str, Any]:
         """The features of the message."""

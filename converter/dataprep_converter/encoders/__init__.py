@@ -1,12 +1,15 @@
 """Encoders: a whole Arrow batch at once into the bytes of one format. One file per format."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import Any, Final, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_api.plan import Shard
 from dataprep_api.spec import Output
 from dataprep_converter.compression import Compressor, Plain
 from dataprep_converter.errors import BadSpec
@@ -14,6 +17,18 @@ from dataprep_converter.errors import BadSpec
 ENCODERS: Final[Mapping[str, str]] = {
     "tfrecord": "dataprep_converter.encoders.tfrecord:TfrecordEncoder",
     "recordioProtobuf": "dataprep_converter.encoders.recordio:RecordioEncoder",
+    "sequenceFile": "dataprep_converter.encoders.sequence_file:SequenceFileEncoder",
+    "mapFile": "dataprep_converter.encoders.map_file:MapFileEncoder",
+    "parquet": "dataprep_converter.encoders.parquet:ParquetEncoder",
+    "arrow": "dataprep_converter.encoders.arrow:ArrowEncoder",
+    "jsonl": "dataprep_converter.encoders.jsonl:JsonlEncoder",
+    "csv": "dataprep_converter.encoders.delimited:CsvEncoder",
+    "npz": "dataprep_converter.encoders.npz:NpzEncoder",
+    "fileBatch": "dataprep_converter.encoders.file_batch:FileBatchEncoder",
+    "dl4jDataset": "dataprep_converter.encoders.dl4j_dataset:Dl4jDatasetEncoder",
+    "webdataset": "dataprep_converter.encoders.webdataset:WebdatasetEncoder",
+    "mds": "dataprep_converter.encoders.mds:MdsEncoder",
+    "arrayRecord": "dataprep_converter.encoders.array_record:ArrayRecordEncoder",
 }
 """`spec.output.format` → class. Adding a format is one line here and one file."""
 
@@ -50,6 +65,10 @@ class FeatureSpec:
     """A list of steps, each a value, a vector (a fixed_size_list or tensor) or a list of any length."""
     record: bool = False
     """Whole records that are serialised already; such a feature is alone."""
+    place: int = field(default=0, compare=False)
+    """In the order of the spec, features before labels: the order of the columns, where a format's columns have one."""
+    text: bool = False
+    """Whether all columns of a feature of `bytes` are text (UTF-8) by their type."""
 
 
 class Encoder(Protocol):
@@ -67,12 +86,24 @@ class Encoder(Protocol):
         """In which types numbers are stored."""
         ...
 
+    def begin(self, shard: Shard, *, seed: int) -> None:
+        """Says before the first batch which shard this is, and the job's shuffle seed (0 for none). Not said while a plan measures sizes."""
+        ...
+
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
         """The framed records of the batch, one after another, before compression. The buffer is valid until the next call."""
         ...
 
+    def sizes(self) -> npt.NDArray[np.int64] | None:
+        """Bytes of each record of the last batch, framing included; None for a format without an index of records."""
+        ...
+
     def close(self) -> bytes:
         """What ends the file; often nothing."""
+        ...
+
+    def rest(self) -> Iterator[bytes]:
+        """What stands behind that, in pieces: the records of a format whose file begins with what only the last one tells. Often nothing."""
         ...
 
     @staticmethod
@@ -97,6 +128,18 @@ class SingleFile:
     def compressor(_output: Output) -> Compressor:
         """None."""
         return Plain()
+
+    def begin(self, shard: Shard, *, seed: int) -> None:
+        """The bytes are the same for any shard."""
+        del shard, seed
+
+    def sizes(self) -> npt.NDArray[np.int64] | None:
+        """Nobody asks for them."""
+        return None
+
+    def rest(self) -> Iterator[bytes]:
+        """Nothing."""
+        return iter(())
 
     def companions(self) -> Mapping[str, bytes]:
         """None."""

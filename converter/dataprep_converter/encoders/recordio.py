@@ -12,6 +12,7 @@ Data that holds the magic number at a multiple of 4 is split there, as dmlc's Re
 the flags 1 (first), 2 (middle) and 3 (last). Source: dmlc-core, src/recordio.cc; SageMaker's developer guide, "Common data formats for training".
 """
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -101,6 +102,7 @@ class RecordioEncoder(SingleFile):
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._options = output.recordio_protobuf
+        self._sizes: Lengths = np.empty(0, np.int64)
         for feature in features:
             if feature.sequence:
                 raise BadSpec(f"The feature {feature.name!r} is a sequence, which recordioProtobuf can't hold.")
@@ -125,6 +127,7 @@ class RecordioEncoder(SingleFile):
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
         """The framed records of the batch. Raises BadData for a record beyond what the frame can hold, and for nulls."""
         if batch.num_rows == 0:
+            self._sizes = np.empty(0, np.int64)
             return b""
         pieces: list[Any] = []
         sizes: Lengths = np.zeros(batch.num_rows, np.int64)
@@ -132,6 +135,8 @@ class RecordioEncoder(SingleFile):
             made, lengths = entry.pieces(batch)
             pieces += made
             sizes += lengths
+        if self._options.configuration:
+            _check_json(batch.column(self._options.configuration), self._options.configuration)
         for tag, name in self._texts:
             part = _ragged(contents(kernels.fill_null(batch.column(name), ""), kind="bytes", raw=False))
             heads, lengths = look_up(part.lengths, _Tagged(tag))
@@ -141,7 +146,12 @@ class RecordioEncoder(SingleFile):
             raise BadData(f"A record has {int(sizes.max()):,} bytes, and recordioProtobuf can hold {LARGEST:,}.")
         headers, _ = look_up(sizes, header)
         paddings, _ = look_up(sizes, lambda size: bytes(-size % 4))
-        return _escaped(kernels.binary_join_element_wise(headers, *pieces, paddings, NOTHING))
+        escaped, self._sizes = _escaped(kernels.binary_join_element_wise(headers, *pieces, paddings, NOTHING))
+        return escaped
+
+    def sizes(self) -> Lengths:
+        """Of the last batch, with headers and padding."""
+        return self._sizes
 
     def close(self) -> bytes:
         """Nothing: a RecordIO file has no end."""
@@ -197,6 +207,15 @@ def header(length: int, flag: int = 0) -> bytes:
     return MAGIC.to_bytes(4, "little") + (flag << 29 | length).to_bytes(4, "little")
 
 
+def _check_json(texts: Array, name: str) -> None:
+    """Each must be JSON, as the format says of a configuration; an empty one is none."""
+    for text in kernels.unique(kernels.fill_null(texts, "")).to_pylist():
+        try:
+            json.loads(text or "null")
+        except ValueError as exc:
+            raise BadData(f"The feature {name!r} is the records' configuration, which must be JSON, and {text[:60]!r} is not: {exc}.") from exc
+
+
 def _ragged(part: Part) -> Ragged:
     return part if isinstance(part, Ragged) else part.as_ragged()
 
@@ -216,10 +235,11 @@ def _numbers(column: Array, feature: FeatureSpec) -> Part:
     return Ragged(content=binary(data.view(np.uint8), np.concatenate(([0], np.cumsum(lengths)))), lengths=lengths)
 
 
-def _escaped(joined: Array) -> memoryview:
-    """The framed records, of which those that hold the magic number are split."""
+def _escaped(joined: Array) -> tuple[memoryview, Lengths]:
+    """The framed records, of which those that hold the magic number are split, and the size of each."""
     data, offsets = binary_data(joined)
     starts = offsets - offsets[0]
+    sizes = np.diff(starts)
     data = data[offsets[0] : offsets[-1]]
     view = memoryview(data.data).toreadonly()
     # Every frame is a multiple of 4, so the words of the file are those of the records.
@@ -231,9 +251,11 @@ def _escaped(joined: Array) -> memoryview:
         start, stop = int(starts[row]), int(starts[row + 1])
         payload = view[start + 8 : start + 8 + int.from_bytes(view[start + 4 : start + 8], "little")]
         here = (inside[(inside >= start + 8) & (inside < stop)] - start - 8).tolist()
-        out += [view[copied:start], *_parts(payload, [cut for cut in here if cut + 4 <= len(payload)])]
+        frames = _parts(payload, [cut for cut in here if cut + 4 <= len(payload)])
+        sizes[row] = sum(map(len, frames))
+        out += [view[copied:start], *frames]
         copied = stop
-    return memoryview(b"".join([*out, view[copied:]])) if out else view
+    return (memoryview(b"".join([*out, view[copied:]])) if out else view), sizes
 
 
 def _parts(payload: memoryview, cuts: list[int]) -> list[bytes | memoryview]:

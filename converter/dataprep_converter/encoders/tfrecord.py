@@ -170,6 +170,7 @@ class TfrecordEncoder(SingleFile):
         self._sections = _sections(features)
         self._layout: tuple[tuple[int, ...], ...] | None = None
         self._records: npt.NDArray[Any] = np.empty(0, np.uint8)
+        self._sizes: Lengths = np.empty(0, np.int64)
 
     @staticmethod
     def extension(output: Output) -> str:
@@ -189,12 +190,17 @@ class TfrecordEncoder(SingleFile):
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
         """The framed records of the batch; columns that are no features are left out. Valid until the next call."""
         if batch.num_rows == 0:
+            self._sizes = np.empty(0, np.int64)
             return b""
-        parts = [[field.part(batch.column(field.feature.name)) for field in section.fields] for section in self._sections]
+        parts = _parts(self._sections, batch)
         fixed = [part for section in parts for part in section if isinstance(part, Fixed)]
         if len(fixed) == sum(map(len, parts)):
             return self._matrix(fixed, batch.num_rows)
         return self._join(parts, batch.num_rows)
+
+    def sizes(self) -> Lengths:
+        """Of the last batch, with header and footer."""
+        return self._sizes
 
     def close(self) -> bytes:
         """Nothing: a TFRecord file has no end."""
@@ -214,6 +220,7 @@ class TfrecordEncoder(SingleFile):
                     records[f"value{number}"] = part.values
         data = memoryview(records.view(np.uint8).data)
         size = records.dtype.itemsize
+        self._sizes = np.full(rows, size, np.int64)
         if size <= _COPIED_PAYLOAD:
             crcs = [crc32c(payload) for (payload,) in struct.iter_unpack(f"{HEADER}x{size - HEADER - FOOTER}s{FOOTER}x", data)]
         else:
@@ -235,19 +242,42 @@ class TfrecordEncoder(SingleFile):
 
     def _join(self, parts: Sequence[Sequence[Part]], rows: int) -> memoryview:
         """Records of different layouts, joined piece by piece."""
-        pieces: list[Any] = []
-        sizes: Lengths = np.zeros(rows, np.int64)
-        for section, contents_of in zip(self._sections, parts, strict=True):
-            made, lengths = _section_pieces(section.fields, contents_of, rows)
-            head, head_lengths = look_up(lengths, section.head)
-            pieces += [head, *made]
-            sizes += lengths + head_lengths
+        pieces, sizes = _record_pieces(self._sections, parts, rows)
         headers, _ = look_up(sizes, header)
+        self._sizes = sizes + (HEADER + FOOTER)
         joined = kernels.binary_join_element_wise(headers, *pieces, _NO_FOOTER, NOTHING)
         return _with_footers(joined)
 
 
+class Messages:
+    """The bare messages, for formats with frames of their own."""
+
+    def __init__(self, features: Sequence[FeatureSpec]) -> None:
+        self._sections = _sections(features)
+
+    def column(self, batch: pa.RecordBatch) -> Ragged:
+        """One message for each row."""
+        pieces, sizes = _record_pieces(self._sections, _parts(self._sections, batch), batch.num_rows)
+        return Ragged(content=kernels.binary_join_element_wise(*pieces, NOTHING), lengths=sizes)
+
+
 # --- pieces -------------------------------------------------------------------------------------------------------
+
+
+def _parts(sections: Sequence[_Section], batch: pa.RecordBatch) -> list[list[Part]]:
+    return [[field.part(batch.column(field.feature.name)) for field in section.fields] for section in sections]
+
+
+def _record_pieces(sections: Sequence[_Section], parts: Sequence[Sequence[Part]], rows: int) -> tuple[list[Any], Lengths]:
+    """The columns that the messages are joined from, and the length of each."""
+    pieces: list[Any] = []
+    sizes: Lengths = np.zeros(rows, np.int64)
+    for section, contents_of in zip(sections, parts, strict=True):
+        made, lengths = _section_pieces(section.fields, contents_of, rows)
+        head, head_lengths = look_up(lengths, section.head)
+        pieces += [head, *made]
+        sizes += lengths + head_lengths
+    return pieces, sizes
 
 
 def _section_pieces(fields: Sequence[_Field], parts: Sequence[Part], rows: int) -> tuple[list[Array], Lengths]:

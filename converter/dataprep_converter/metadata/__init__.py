@@ -1,19 +1,29 @@
 """Metadata: the small files around a finished data set that its readers expect. One file per kind.
 
-Nothing of it has a visible name: a reader that takes every visible file of the folder finds data and nothing else. The commit step writes
-these files before the manifest, which has their sizes and digests.
+Nothing of it has a visible name: a reader that takes every visible file of the folder finds data and nothing else. (The exception is what a
+format's own reader asks for by name: `names.split_files`.) The commit step writes these files before the manifest, which has their sizes and digests.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Final, TypeAlias
 
 from dataprep_api.report import Manifest, ShardReport
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.encoders import FeatureSpec
+from dataprep_converter.statistics import SplitStatistics
 
-METADATA: Final[Mapping[str, str]] = {}
+METADATA: Final[Mapping[str, str]] = {
+    "statistics": "dataprep_converter.metadata.statistics:make",
+    "labels": "dataprep_converter.metadata.labels:make",
+    "paths": "dataprep_converter.metadata.paths:make",
+    "tfds": "dataprep_converter.metadata.tfds:make",
+    "sagemaker": "dataprep_converter.metadata.sagemaker:make",
+    "croissant": "dataprep_converter.metadata.croissant:make",
+    "loaders": "dataprep_converter.metadata.loaders:make",
+    "mds_index": "dataprep_converter.metadata.mds_index:make",
+}
 """Kind → function. Adding a kind is one line here and one file."""
 
 
@@ -29,6 +39,8 @@ class Finished:
     reports: Sequence[ShardReport]
     """In the order of `manifest.files`."""
     features: Sequence[FeatureSpec]
+    statistics: Mapping[str, SplitStatistics] = field(default_factory=dict)
+    """By split, of all reports."""
 
 
 Made: TypeAlias = Iterator[tuple[str, bytes]]

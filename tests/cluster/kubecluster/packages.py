@@ -23,8 +23,9 @@ PACKAGES: Mapping[str, str] = {
 
 # What the store servers and the tests' data need; a node runs without.
 TEST_PACKAGES: Mapping[str, str] = {
-    "openjdk-17-jre-headless": "java",
+    "openjdk-17-jdk-headless": "javac",
     "maven": "mvn",
+    "prometheus": "promtool",
     "dataset-fashion-mnist": "/usr/share/datasets/fashion-mnist/t10k-labels-idx1-ubyte.gz",
 }
 

@@ -62,6 +62,16 @@ def _make(finished: Path, make: Callable[[Path], None]) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def jars(pom: Path) -> Path:
+    """Return the folder of the jars that `<name>/pom.xml` asks for; the first call on a machine fetches them."""
+
+    def copy(into: Path) -> None:
+        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+        build([*command, f"-DoutputDirectory={into}", "-DincludeScope=runtime"], cwd=into)
+
+    return entry(f"{pom.parent.name}-{key_of(pom)}", copy)
+
+
 def build(
     command: Sequence[str],
     *,
@@ -80,6 +90,6 @@ def build(
             check=False,
         )
     except FileNotFoundError as exc:
-        raise BuildFailed(f"{command[0]} is needed to make the test servers, but it is not installed.") from exc
+        raise BuildFailed(f"{command[0]} is needed to make what the tests run, but it is not installed.") from exc
     if done.returncode != 0:
         raise BuildFailed(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-4000:]}")

@@ -75,17 +75,7 @@ class WebHdfsError(RuntimeError):
 
 def jars() -> Path:
     """Return the folder of the jars; the first call on a machine fetches them."""
-    return cache.entry(f"hdfs-{cache.key_of(_POM)}", _copy_jars)
-
-
-def _copy_jars(into: Path) -> None:
-    cache.build(
-        [
-            "mvn", "-q", "-B", "-f", str(_POM),
-            "dependency:copy-dependencies", f"-DoutputDirectory={into}", "-DincludeScope=runtime",
-        ],
-        cwd=into,
-    )  # fmt: skip
+    return cache.jars(_POM)
 
 
 @dataclass(frozen=True)

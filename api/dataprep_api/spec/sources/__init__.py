@@ -7,6 +7,7 @@ from dataprep_api.spec.sources.annotated_images import AnnotatedImagesSource
 from dataprep_api.spec.sources.arrow import ArrowSource
 from dataprep_api.spec.sources.csv import CsvSource
 from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
+from dataprep_api.spec.sources.dataset import DatasetSource
 from dataprep_api.spec.sources.fixed_length import FixedLengthSource
 from dataprep_api.spec.sources.idx import IdxSource
 from dataprep_api.spec.sources.images import ImagesSource
@@ -41,6 +42,7 @@ class Source(OneOf):
     fixed_length: FixedLengthSource | None = None
     whole_file: WholeFileSource | None = None
     tfrecord: TfrecordSource | None = None
+    dataset: DatasetSource | None = None
     numpy: NumpySource | None = None
     libsvm: LibsvmSource | None = None
     join: JoinSource | None = None

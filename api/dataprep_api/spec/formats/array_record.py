@@ -1,0 +1,16 @@
+"""Options of the format `arrayRecord`."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dataprep_api.spec.model import Model
+
+
+class ArrayRecordOptions(Model):
+    """Options of the format `arrayRecord`: Grain's and TFDS's files of tf.train.Example, with access to any record."""
+
+    compression: Literal["None", "Zstd", "Brotli", "Snappy"] = "Zstd"
+    """How each group of records is compressed."""
+    group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """Records of a group, which is read and decompressed as a whole. Grain wants 1 for reading in random order; more make smaller files."""

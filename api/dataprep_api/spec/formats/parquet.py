@@ -1,0 +1,20 @@
+"""Options of the format `parquet`."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dataprep_api.spec.model import Model, Quantity
+
+
+class ParquetOptions(Model):
+    """Options of the format `parquet`. A row group ends where one of its two limits is reached."""
+
+    row_group_size: Quantity = "64Mi"
+    """Most bytes of a row group before encoding and compression, which is about what a worker holds in memory. A larger record is a row group by itself."""
+    row_group_records: Annotated[int, Field(ge=1)] | None = None
+    """Most records of a row group. Default: no limit."""
+    compression: Literal["None", "Snappy", "Zstd", "Gzip"] = "Snappy"
+    """Compression of the pages."""
+    compression_level: Annotated[int, Field(ge=1, le=22)] | None = None
+    """Level of Zstd (1 to 22) or Gzip (1 to 9). Default: 3 and 6."""

@@ -1,0 +1,53 @@
+"""`parquet`, back into records. Checksums of pages are compared."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataprep_api.report import Manifest
+from dataprep_converter.decoders import tables
+
+_DECODED: Final = 8 << 20
+"""About so many bytes of a row group are decoded at once."""
+_parquet: Any = pq  # the stubs don't know all options
+
+
+class ParquetDecoder:
+    """A record is a row of a batch. Offsets are those of the row groups."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._features = {feature.name: feature for feature in tables.features_of(manifest)}
+
+    def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, tables.Row]]:
+        """The file is copied to $TMPDIR first, because its index is at its end."""
+        with tables.spooled(pieces) as spool:
+            with tables.faults("no whole Parquet file", offset=0):
+                file = _parquet.ParquetFile(spool, page_checksum_verification=True)
+                tables.check_schema(file.schema_arrow, self._features.values())
+            for number in range(file.metadata.num_row_groups):
+                group = file.metadata.row_group(number)
+                size = max(1, group.num_rows * _DECODED // max(group.total_byte_size, _DECODED))
+                batches = file.iter_batches(size, row_groups=[number], use_threads=False)
+                offset = _begin(group)
+                while (batch := _next(batches, offset)) is not None:
+                    for row in range(batch.num_rows):
+                        yield offset, (batch, row)
+
+    def parse(self, record: tables.Row) -> dict[str, Any]:
+        """The values of the row."""
+        return tables.values_of(record, self._features)
+
+
+def _begin(group: Any) -> int:
+    chunk = group.column(0)
+    return int(chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset)
+
+
+def _next(batches: Iterator[pa.RecordBatch], offset: int) -> pa.RecordBatch | None:
+    with tables.faults("a row group that can't be read", offset=offset):
+        batch = next(batches, None)
+        if batch is not None:
+            batch.validate(full=True)
+        return batch

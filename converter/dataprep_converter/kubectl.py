@@ -1,0 +1,35 @@
+"""The user's own kubectl, with its rights and its idea of where the cluster is."""
+
+import json
+import shutil
+import subprocess
+from typing import Any
+
+from dataprep_converter.errors import BadSpec, NotFound
+
+
+def program() -> str:
+    """Its path. Raises BadSpec when there is none."""
+    found = shutil.which("kubectl")
+    if found is None:
+        raise BadSpec("This command needs kubectl on the PATH.")
+    return found
+
+
+def scope(namespace: str | None) -> list[str]:
+    """The arguments that name the namespace; without one, kubectl's own choice."""
+    return ["--namespace", namespace] if namespace else []
+
+
+def run(*words: str, namespace: str | None) -> str:
+    """What kubectl prints. Raises NotFound with what it says when it fails."""
+    done = subprocess.run([program(), *words, *scope(namespace)], capture_output=True, text=True, check=False)  # noqa: S603 - a list, no shell
+    if done.returncode:
+        raise NotFound(f"kubectl {' '.join(words[:2])}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def get(*words: str, namespace: str | None) -> dict[str, Any]:  # Any: the API's JSON
+    """An object, or a list of them."""
+    found: dict[str, Any] = json.loads(run("get", *words, "--output", "json", namespace=namespace))
+    return found

@@ -1,0 +1,103 @@
+"""`load_dali.py`: uncompressed TFRecord files by NVIDIA DALI, with their indexes."""
+
+from string import Template
+from typing import Final
+
+from dataprep_converter.encoders import FeatureSpec
+from dataprep_converter.metadata import Finished, loaders
+from dataprep_converter.metadata.tfds import IMAGE
+
+_LOADER: Final = Template('''\
+"""Loads this data set with NVIDIA DALI: `load("train")` is a built pipeline, `python load_dali.py [FOLDER]` counts its records.
+
+Decodes on the processor. With a GPU: device_id=0, and device="mixed" for images.
+"""
+
+import sys
+from pathlib import Path
+
+from nvidia.dali import fn, pipeline_def, tfrecord, types
+
+FOLDER = Path(__file__).resolve().parents[2]
+$splits$classes$features
+
+$files
+
+@pipeline_def
+def records(paths, indexes, random_shuffle):
+    """One output for each of FEATURES, in their order."""
+    record = fn.readers.tfrecord(path=paths, index_path=indexes, features=FEATURES, random_shuffle=random_shuffle, name="records")
+$decoded    return tuple(record[name] for name in FEATURES)
+
+
+def load(split, folder=FOLDER, batch_size=32, random_shuffle=False):
+    """A pipeline over the split's records; `run()` gives the next batch, as lists of tensors."""
+    paths = [path for path in files(split, folder) if Path(path).stat().st_size]
+    indexes = [str(Path(folder, "_dataprep/index", f"{Path(path).relative_to(folder).as_posix()}.idx")) for path in paths]
+    pipeline = records(paths, indexes, random_shuffle, batch_size=batch_size, num_threads=4, device_id=None)
+    pipeline.build()
+    return pipeline
+
+
+def main():
+    """Counts the records of every split, and runs one batch of each."""
+    for split, expected in SPLITS.items():
+        if expected:
+            pipeline = load(split, *sys.argv[1:2])
+            pipeline.run()
+            print(f"{split}: {pipeline.reader_meta('records')['epoch_size']} of {expected} records")
+
+
+if __name__ == "__main__":
+    main()
+''')
+_TYPES: Final = {"int64": ("tfrecord.int64", "0"), "float": ("tfrecord.float32", "0.0"), "bytes": ("tfrecord.string", '""')}
+_NAMES: Final = {
+    "bool": "BOOL", "int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT64", "uint8": "UINT8", "uint16": "UINT16",
+    "uint32": "UINT32", "float16": "FLOAT16", "float32": "FLOAT", "float64": "FLOAT64",
+}  # fmt: skip
+
+
+def text(finished: Finished) -> str:
+    """The file. Raises Unreadable for what DALI doesn't read: other formats, gzip, SequenceExample."""
+    if finished.manifest.format != "tfrecord":
+        raise loaders.Unreadable(f"this one is for tfrecord, and this data set is {finished.manifest.format}.")
+    if finished.manifest.compression != "none":
+        raise loaders.Unreadable("NVIDIA DALI reads no compressed TFRecord. Make the data set with output.tfrecord.compression: None.")
+    if not all(report.index is not None for report in finished.reports):
+        raise loaders.Unreadable("NVIDIA DALI needs an index of the records. Make the data set with output.index: true.")
+    if any(feature.sequence or feature.record for feature in finished.features):
+        raise loaders.Unreadable("NVIDIA DALI reads the features of tf.train.Example, and these records are others.")
+    readable = [feature for feature in finished.features if not _is_list_of_bytes(feature)]
+    comment = "How each feature is stored."
+    if len(readable) < len(finished.features):
+        left_out = ", ".join(feature.name for feature in finished.features if _is_list_of_bytes(feature))
+        comment = f"How each feature is stored. DALI reads one text of a feature, so these are left out: {left_out}."
+    return loaders.filled(
+        _LOADER,
+        splits=loaders.splits(finished),
+        classes=loaders.classes(finished),
+        features=loaders.dictionary("FEATURES", {feature.name: _described(feature) for feature in readable}, comment),
+        files=loaders.files_function("DALI"),
+        decoded="".join(_decoded(feature) for feature in readable),
+    )
+
+
+def _is_list_of_bytes(feature: FeatureSpec) -> bool:
+    return feature.kind == "bytes" and not feature.raw and feature.shape != ()
+
+
+def _described(feature: FeatureSpec) -> str:
+    kind, default = _TYPES[feature.kind]
+    if feature.shape == (-1,):
+        return f"tfrecord.VarLenFeature({kind}, {default})"
+    return f"tfrecord.FixedLenFeature({[] if feature.raw else list(feature.shape)}, {kind}, {default})"
+
+
+def _decoded(feature: FeatureSpec) -> str:
+    value = f"record[{loaders.quoted(feature.name)}]"
+    if feature.raw:
+        return f"    {value} = fn.reinterpret({value}, dtype=types.{_NAMES[feature.dtype]}, shape={list(feature.shape)})\n"
+    if feature.name == IMAGE and feature.kind == "bytes" and not feature.shape:
+        return f'    {value} = fn.decoders.image({value}, device="cpu", output_type=types.RGB)\n'
+    return ""

@@ -1,0 +1,83 @@
+"""`load_spark.py`: every record of a split in Spark."""
+
+from string import Template
+from typing import Final
+
+from dataprep_converter.metadata import Finished, loaders
+
+_HEAD: Final = '''\
+"""Loads this data set with Spark: `load(spark, "train")`, or `spark-submit $submit load_spark.py [FOLDER]` to count its records.
+
+FOLDER may be of any store that this Spark reads.
+"""
+
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+FOLDER = str(Path(__file__).resolve().parents[2])
+$splits$classes
+
+def files(spark, split, folder=FOLDER):
+    """The split's shards, in their order."""
+    lines = spark.sparkContext.textFile(f"{folder}/_dataprep/paths/{split}.txt", 1).collect()
+    return [f"{folder}/{line}" for line in lines]
+
+
+'''
+_MAIN: Final = '''
+
+def main():
+    """Counts the records of every split."""
+    spark = SparkSession.builder.getOrCreate()
+    for split, expected in SPLITS.items():
+        print(f"{split}: {load(spark, split, *sys.argv[1:2]).count()} of {expected} records")
+
+
+if __name__ == "__main__":
+    main()
+'''
+_RECORDS: Final = Template(
+    _HEAD
+    + '''\
+def load(spark, split, folder=FOLDER):
+    """The split's records, serialised, one task a shard; $parse"""
+    pairs = spark.sparkContext.newAPIHadoopFile(
+        ",".join(files(spark, split, folder)),
+        "org.tensorflow.hadoop.io.TFRecordFileInputFormat",
+        "org.apache.hadoop.io.BytesWritable",
+        "org.apache.hadoop.io.NullWritable",
+    )
+    return pairs.map(lambda pair: bytes(pair[0]))
+'''
+    + _MAIN
+)
+_TABLE: Final = Template(
+    _HEAD
+    + '''\
+def load(spark, split, folder=FOLDER):
+    """The split's records as a DataFrame."""
+    return spark.read.${read}files(spark, split, folder))
+'''
+    + _MAIN
+)
+
+
+def text(finished: Finished) -> str:
+    """The file. Raises Unreadable for formats that Spark doesn't read."""
+    parts = {"splits": loaders.splits(finished), "classes": loaders.classes(finished)}
+    output = finished.spec.output
+    tables = {
+        "parquet": "parquet(*",
+        "jsonl": "json(",
+        "csv": f"options(header={output.csv.header}, sep={output.csv.delimiter!r}, escape='\"', inferSchema=True, multiLine=True).csv(",
+    }
+    format_ = finished.manifest.format
+    if format_ == "tfrecord":
+        message = "SequenceExample" if any(feature.sequence for feature in finished.features) else "Example"
+        parse = f"tf.train.{message}.FromString makes a message of each."
+        return loaders.filled(_RECORDS, submit="--packages org.tensorflow:tensorflow-hadoop:1.15.0", parse=parse, **parts)
+    if format_ not in tables:
+        raise loaders.Unreadable(f"there is one for {', '.join(['tfrecord', *tables])}, and this data set is {format_}.")
+    return loaders.filled(_TABLE, submit="", read=tables[format_], **parts).replace("spark-submit  load", "spark-submit load")

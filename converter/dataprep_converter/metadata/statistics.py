@@ -1,0 +1,136 @@
+"""`_dataprep/statistics.json`: statistics of each feature and the balance of classes, by split, and how the splits differ."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dataprep_api import names
+from dataprep_api.report import Manifest
+from dataprep_converter import comparing
+from dataprep_converter.class_counts import Class, ClassCounts
+from dataprep_converter.errors import NotWhole
+from dataprep_converter.metadata import Finished, Made
+from dataprep_converter.output_folder import OutputFolder
+from dataprep_converter.statistics import SplitStatistics
+from dataprep_converter.summaries import Numbers, Summary
+from dataprep_converter.top_values import TopValues
+
+STATISTICS: Final = f"{names.SIDE}/statistics.json"
+_SHOWN_VALUES: Final = 20
+_QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
+_DIGITS: Final = 12
+"""Of floats: the last ones of a sum depend on where batches were cut."""
+
+
+def make(finished: Finished) -> Made:
+    """One file."""
+    manifest = finished.manifest
+    kinds = {feature["name"]: feature for feature in manifest.features}
+    found = {split.name: finished.statistics.get(split.name, SplitStatistics()) for split in manifest.splits}
+    document = {
+        "version": 1,
+        "extent": finished.spec.output.statistics,
+        "splits": {name: _split(split, kinds, manifest.labels) for name, split in found.items()},
+        "warnings": comparing.warnings(manifest, finished.statistics),
+    }
+    yield STATISTICS, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+def stored(manifest: Manifest, folder: OutputFolder) -> dict[str, Any] | None:
+    """The statistics of a finished data set, None where an older version made it. Raises NotWhole when they are not those that were written."""
+    written = next((file for file in manifest.metadata if file.file == STATISTICS), None)
+    if written is None:
+        return None
+    content = folder.read(STATISTICS)
+    if content is None or hashlib.sha256(content).hexdigest() != written.sha256:
+        raise NotWhole(f"{folder.at(STATISTICS)} is {'missing' if content is None else 'not the one that the manifest names'}.")
+    document: dict[str, Any] = json.loads(content)
+    return document
+
+
+def _split(split: SplitStatistics, kinds: Mapping[str, Mapping[str, Any]], labels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    return {
+        "records": split.records,
+        "features": {name: _feature(summary, kinds[name]) for name, summary in sorted(split.features.items()) if name in kinds},
+        "classes": {name: _balance(counts, labels.get(name, [])) for name, counts in sorted(split.classes.items())},
+    }
+
+
+def _feature(summary: Summary, feature: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "dtype": feature["dtype"],
+        "shape": feature["shape"],
+        "count": summary.records - summary.missing,
+        "missing": summary.missing,
+        "values": summary.values,
+        "sampledEvery": summary.every,
+    }
+    if summary.numbers is not None:
+        found |= _numbers(summary.numbers, is_whole=not feature["dtype"].startswith("float"))
+    for name, numbers in (("sizes", summary.sizes), ("lengths", summary.lengths)):
+        if numbers is not None:
+            found[name] = _numbers(numbers, is_whole=True)
+    return found | (_top(summary.top) if summary.top is not None else {})
+
+
+def _numbers(numbers: Numbers, *, is_whole: bool) -> dict[str, Any]:
+    moments, histogram = numbers.moments, numbers.histogram
+    # The outermost buckets reach beyond the values.
+    least, greatest = numbers.least, numbers.greatest
+    buckets = (
+        [] if least is None or greatest is None else [(max(low, least), min(high, greatest), n) for low, high, n in histogram.buckets()]
+    )
+    quantiles = [_clipped(histogram.quantile(share), least, greatest) for share in _QUANTILES] if moments.count else []
+    return {
+        "nan": numbers.nan,
+        "infinite": numbers.infinite,
+        "min": _rounded(least),
+        "max": _rounded(greatest),
+        "mean": _rounded(moments.mean) if moments.count else None,
+        "deviation": _rounded(moments.deviation()) if moments.count else None,
+        "quantiles": {
+            str(share): math.floor(value) if is_whole and value is not None else _rounded(value)
+            for share, value in zip(_QUANTILES, quantiles, strict=False)
+        },
+        "histogram": [[_rounded(low), _rounded(high), count] for low, high, count in buckets],
+    }
+
+
+def _top(top: TopValues) -> dict[str, Any]:
+    exact = not top.mostly_different and not top.error
+    return {
+        "different": len(top.counts) if exact else None,
+        "mostlyDifferent": top.mostly_different,
+        "top": [
+            {"value": value.decode(errors="backslashreplace") if isinstance(value, bytes) else value, "count": count}
+            for value, count in top.most(_SHOWN_VALUES)
+        ],
+        "topError": top.error,
+    }
+
+
+def _balance(counts: ClassCounts, classes: Sequence[str]) -> list[dict[str, Any]]:
+    """Every class that has a name or a record, in the order of the numbers."""
+    known: dict[Class, int] = {number: 0 for number in range(len(classes))}
+    known |= counts.counts
+    total = sum(known.values())
+    balance: list[dict[str, Any]] = []
+    for found in sorted(known, key=comparing.order):
+        shown: dict[str, Any] = {"class": found.decode(errors="backslashreplace") if isinstance(found, bytes) else found}
+        if isinstance(found, int) and 0 <= found < len(classes):
+            shown["name"] = classes[found]
+        balance.append(shown | {"count": known[found], "share": _rounded(known[found] / total) if total else 0})
+    return balance
+
+
+def _clipped(value: float | None, least: float | None, greatest: float | None) -> float | None:
+    return value if value is None or least is None or greatest is None else min(max(value, least), greatest)
+
+
+def _rounded(value: float | None) -> int | float | None:
+    """JSON has no NaN; a deviation beyond all floats is unknown."""
+    if value is None or isinstance(value, int):
+        return value
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None

@@ -1,0 +1,203 @@
+"""`dataset`: a finished data set of any format, read by the decoder of the format. `dataprep convert` is a job with this source.
+
+The manifest says all that planning needs: a unit is a shard, its split the subset, its records are counted, its columns are the features. A shard is
+decoded from its beginning, some records at a time; who wants records further on passes over the framing of those before.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.report import Manifest
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.dataset import DatasetSource
+from dataprep_converter import committing
+from dataprep_converter.access import Access, Input
+from dataprep_converter.decoders import BrokenRecord, Decoder, by_feature, decoder, values
+from dataprep_converter.errors import BadData, BadSpec, InputChanged, NotFound, NotWhole
+from dataprep_converter.output_folder import OutputFolder
+from dataprep_converter.readers import Discovery, Raw
+from dataprep_converter.readers.blocks import Block, BlockReader, Kept
+from dataprep_converter.readers.examples import Expected, parse
+from dataprep_converter.readers.lockstep import BYTES, FLOATS, INTS
+from dataprep_converter.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_arrow, to_numpy, value_type
+from dataprep_converter.units import Unit
+
+_BLOCK_RECORDS: Final = 256
+_BLOCK_BYTES: Final = 4 << 20
+"""About so many bytes of a shard are decoded at once."""
+_KEPT_WALKS: Final = 4
+
+
+class DatasetReader(BlockReader):
+    """See the module."""
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Reads the manifest and lists the folder. Raises NotFound without `_SUCCESS`, BadSpec for another digest, BadData for damage."""
+        written = _dataset(source)
+        manifest = finished(written.uri, access)
+        if written.digest not in (None, manifest.digest):
+            raise BadSpec(f"{written.uri} has the digest {manifest.digest}, source.dataset.digest is {written.digest}.")
+        state = {"manifest": manifest.model_dump(mode="json", by_alias=True, include=_FROZEN)}
+        return Discovery(units=_units(manifest, written.uri, access), state=state)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        super().__init__(access)
+        del source
+        self._manifest = _frozen(state)
+        self._features: Sequence[Mapping[str, Any]] = self._manifest.features
+        self._examples = _expected(self._features) if self._manifest.format == "tfrecord" else None
+        self._walks: Kept[str, _Walk] = Kept(_KEPT_WALKS)
+
+    def schema(self) -> pa.Schema:
+        """The features, in the types that the manifest names: tensors, lists, sequences, text and bytes."""
+        return values.schema(self._features)
+
+    def classes(self) -> dict[str, list[str]]:
+        """Class names of the labels."""
+        return dict(self._manifest.labels)
+
+    def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
+        """The blocks that hold the rows, in their order."""
+        size = max(1, min(_BLOCK_RECORDS, _BLOCK_BYTES * unit.records // max(1, unit.size)))
+        for number in np.unique(rows // size).tolist():
+            first = number * size
+            count = min(size, unit.records - first)
+            yield first, self.kept(unit, 0, first, lambda first=first, count=count: self._decoded(unit, source, first, count))  # type: ignore[misc]  # mypy can't type a lambda's default
+
+    def _decoded(self, unit: Unit, source: Input, first: int, count: int) -> Block:
+        walk = self._walks.get(unit.uri, lambda: _Walk(decoder(self._manifest), source, unit.uri))
+        found = walk.take(first, count)
+        if len(found) != count:
+            raise InputChanged(f"{unit.uri} has {walk.position} records, {unit.records} were planned. Plan again.", uri=unit.uri)
+        if self._examples is not None and (together := _parsed(found, self._examples, self.schema())) is not None:
+            return Block.of(together)
+        rows: list[Mapping[str, Any]] = []
+        reasons: dict[int, str] = {}
+        for number, record in enumerate(found):
+            row, wrong = self._row(walk.format, record)
+            if wrong:
+                reasons[number] = wrong
+            else:
+                rows.append(row)
+        raws = {number: Raw.of(found[number]) for number in reasons if isinstance(found[number], bytes)}
+        is_good = np.ones(count, np.bool_)
+        is_good[list(reasons)] = False
+        return Block(values.columns(self._features, rows), np.where(is_good, np.cumsum(is_good) - 1, -1), reasons, raws)
+
+    def _row(self, format_: Decoder, record: Any) -> tuple[Mapping[str, Any], str | None]:
+        try:
+            row = by_feature(format_, record, self._features)
+        except NotWhole as exc:
+            return {}, str(exc).rstrip(".")
+        return row, values.fault(self._features, row)
+
+
+def _expected(features: Sequence[Mapping[str, Any]]) -> list[Expected] | None:
+    """How plain tf.train.Examples are parsed all at once; None for what is no such record."""
+    if any(
+        each.get("sequence") or each.get("record") or (each["dtype"] == "bytes" and each["shape"] not in ([], [-1])) for each in features
+    ):
+        return None
+    tags = {"int64": INTS, "float": FLOATS, "bytes": BYTES}
+    return [
+        Expected(
+            each["name"], tags[each["kind"]], None if -1 in each["shape"] else tuple(each["shape"]), each["dtype"] if each["raw"] else None
+        )
+        for each in features
+    ]
+
+
+def _parsed(records: Sequence[bytes], expected: Sequence[Expected], schema: pa.Schema) -> pa.RecordBatch | None:
+    """The records as columns, or None when one of them is unusual (a null, or a fault) and each must be looked at by itself."""
+    ends = np.cumsum([len(record) for record in records], dtype=np.int64)
+    starts = np.concatenate((np.zeros(1, np.int64), ends))[:-1]
+    columns, reasons = parse(b"".join(records), starts, ends, expected, is_strict=True)
+    if reasons:
+        return None
+    return pa.RecordBatch.from_arrays([_cast(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
+
+
+def _cast(column: Array, kind: pa.DataType) -> Array:
+    if column.type.equals(kind):
+        return column
+    if is_tensor(kind):
+        return to_arrow(to_numpy(column).astype(NUMPY_NAMES[value_type(kind)]))
+    made: Array = kernels.cast(column, kind)
+    return made
+
+
+class _Walk:
+    """The records of one shard from its beginning. Going back begins again."""
+
+    def __init__(self, format_: Decoder, source: Input, uri: str) -> None:
+        self.format = format_
+        self._source = source
+        self._uri = uri
+        self._records = self._started()
+        self.position = 0
+
+    def take(self, first: int, count: int) -> list[Any]:
+        """Records from number `first` on, fewer than `count` only at the end. Raises BadData naming file and offset."""
+        if first < self.position:
+            self._records = self._started()
+            self.position = 0
+        try:
+            self.position += sum(1 for _ in itertools.islice(self._records, first - self.position))
+            found = [record for _, record in itertools.islice(self._records, count)]
+        except BrokenRecord as exc:
+            raise BadData(f"{self._uri}: {exc}.", uri=self._uri) from exc
+        self.position += len(found)
+        return found
+
+    def _started(self) -> Iterator[tuple[int, Any]]:
+        return self.format.read(self._source.stream())
+
+
+def finished(uri: str, access: Access) -> Manifest:
+    """The manifest of a finished data set. Raises NotFound when there is none, and BadData when it was changed."""
+    folder = OutputFolder(uri, access, "")
+    try:
+        success = folder.success()
+        if success is None:
+            raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set.", uri=uri)
+        return folder.manifest(success)
+    except NotWhole as exc:
+        raise BadData(f"{exc} See dataprep verify.", uri=uri) from exc
+
+
+_FROZEN: Final = set(Manifest.model_fields) - {"files", "bad_examples", "quarantine", "metadata"}
+"""What of the manifest the workers need: not what grows with the data set."""
+
+
+def _frozen(state: Mapping[str, Any]) -> Manifest:
+    return Manifest.model_validate({**state["manifest"], "files": []})
+
+
+def _units(manifest: Manifest, uri: str, access: Access) -> Iterator[Unit]:
+    folder = OutputFolder(uri, access, manifest.run_id)
+    listed = dict(folder.visible())
+    fault = committing.listing_fault(manifest, folder)
+    if fault is not None:
+        raise BadData(f"{uri}: {fault}. See dataprep verify.", uri=uri)
+    for file in manifest.files:
+        yield Unit(
+            root=0,
+            path=file.file,
+            uri=folder.at(file.file),
+            records=file.records,
+            size=file.size,
+            pin=listed[file.file].pin,
+            subset=file.split,
+        )
+
+
+def _dataset(source: Source) -> DatasetSource:
+    if source.dataset is None:
+        raise BadSpec("The source has no dataset.")
+    return source.dataset

@@ -1,0 +1,54 @@
+"""Readers of the Java world, for tests that show what was written to the libraries that it is written for.
+
+    written = run([HERE / "ReadFiles.java"], "ReadFiles", classpath("hdfs"), ["file:///a", "file:///b"])
+
+A JVM takes a second to start and its classes longer to load, so one run is given many files. Nothing is fetched but
+the jars, once per machine.
+"""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from storeservers import cache
+
+_POMS: Final = Path(__file__).parents[1] / "java"
+_JVM: Final = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.awt.headless=true")
+_SECONDS: Final = 300
+
+
+class JavaFailed(RuntimeError):
+    """The program ended with an error; the message ends with what it said."""
+
+
+def classpath(pom_name: str) -> str:
+    """The class path with the jars of `java/<pom_name>/pom.xml`. Raises BuildFailed where there is no Maven."""
+    return f"{cache.jars(_POMS / pom_name / 'pom.xml')}/*"
+
+
+def run(
+    sources: Sequence[Path],
+    main: str,
+    classpath: str,
+    arguments: Sequence[str],
+    *,
+    options: Sequence[str] = (),
+) -> str:
+    """What the class `main` of these sources prints, given the arguments; `options` are the JVM's own.
+
+    Compiles once per content of the sources. Raises BuildFailed when there is no compiler or it refuses, JavaFailed
+    when the program does not end with 0.
+    """
+    classes = cache.entry(f"java-{main}-{cache.key_of(*sources)}", lambda into: _compile(sources, classpath, into))
+    command = [*_JVM, *options, "-cp", f"{classes}:{classpath}", main, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+    if done.returncode != 0:
+        raise JavaFailed(f"{main} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    return done.stdout
+
+
+def _compile(sources: Sequence[Path], classpath: str, into: Path) -> None:
+    named = [str(source.absolute()) for source in sources]
+    # Annotation processors of jars on the class path are nobody's wish here.
+    cache.build(["javac", "-J-Xmx256m", "-proc:none", "-encoding", "UTF-8", "-cp", classpath, "-d", str(into), *named], cwd=into)

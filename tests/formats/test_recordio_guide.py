@@ -1,0 +1,147 @@
+"""What SageMaker's guide to training data says of RecordIO, from text files to the bytes of finished shards."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from dataprep_api.job import DataPrepJob
+from dataprep_api.spec import Output
+from dataprep_converter.access import Access
+from dataprep_converter.decoders.recordio import parse_record
+from dataprep_converter.display import Display
+from dataprep_converter.errors import ConvertError
+from dataprep_converter.run import run
+
+FIVE = {"name": "features", "columns": ["0..4"]}
+TWO_ROWS = "1.0,3.2,4.5,1.1,6.3,0\n1.6,2.4,5.9,0.2,2.2,1\n"
+
+
+def shard(folder: Path, *, source: dict[str, Any], options: dict[str, Any] | None = None, **spec: Any) -> bytes:
+    """The only file of a job."""
+    output = {"format": "recordioProtobuf", "recordioProtobuf": options or {}, "shards": {"count": 1}, "uri": str(folder / "output")}
+    job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "guide"}}
+    run(
+        DataPrepJob.parse({**job, "spec": {"source": source, **spec, "output": output}}),
+        access=Access(),
+        workers=1,
+        display=Display(quiet=True),
+    )
+    return (folder / "output" / "train.rec").read_bytes()
+
+
+def text(folder: Path, content: str) -> list[str]:
+    (folder / "input").write_text(content)
+    return [str(folder / "input")]
+
+
+def messages(data: bytes) -> list[Any]:
+    """Of a file whose records are all whole."""
+    found, at = [], 0
+    while at < len(data):
+        size = int.from_bytes(data[at + 4 : at + 8], "little")
+        found.append(parse_record(data[at + 8 : at + 8 + size]))
+        at += 8 + size + -size % 4
+    return found
+
+
+def test_two_rows_of_a_csv_file(tmp_path: Path) -> None:
+    made = shard(
+        tmp_path, source={"csv": {"uris": text(tmp_path, TWO_ROWS)}}, features=[FIVE], labels=[{"name": "label", "columns": ["5"]}]
+    )
+    assert made.hex() == (
+        "0a23d7ce380000000a220a0676616c756573121812160a140000803fcdcc4c4000009040cdcc8c3f9a99c94012120a0676616c756573120812060a0400000000"
+        "0a23d7ce380000000a220a0676616c756573121812160a14cdcccc3f9a991940cdccbc40cdcc4c3ecdcc0c4012120a0676616c756573120812060a040000803f"
+    )
+
+
+def test_a_row_with_three_targets(tmp_path: Path) -> None:
+    source = {"csv": {"uris": text(tmp_path, TWO_ROWS)}}
+    features, labels = [{"name": "features", "columns": ["0..2"]}], [{"name": "labels", "columns": ["3..5"]}]
+    made = shard(tmp_path, source=source, features=features, labels=labels)
+    # The floats are those of the row as TFRecord, which TensorFlow has read.
+    assert made[:64].hex() == (
+        "0a23d7ce38000000"
+        "0a1a0a0676616c7565731210120e0a0c0000803fcdcc4c4000009040"
+        "121a0a0676616c7565731210120e0a0ccdcc8c3f9a99c94000000000"
+    )  # fmt: skip
+
+
+def test_a_line_of_libsvm(tmp_path: Path) -> None:
+    sparse = {"sparse": [{"name": "values", "keys": "keys", "values": "values", "shape": [200]}]}
+    source = {"libsvm": {"uris": text(tmp_path, "1 4:1.5 200:2.5\n")}}
+    made = shard(tmp_path, source=source, options=sparse, features=[{"name": "keys"}, {"name": "values"}], labels=[{"name": "label"}])
+    assert made.hex() == (
+        "0a23d7ce350000000a1f0a0676616c756573121512130a080000c03f00002040120303c7011a02c80112120a0676616c756573120812060a040000803f000000"
+    )
+
+
+def test_an_array_of_numpy(tmp_path: Path) -> None:
+    rows = np.arange(12, dtype=np.float32).reshape(2, 6)
+    np.save(tmp_path / "rows.npy", rows)
+    made = shard(tmp_path, source={"numpy": {"uris": [str(tmp_path / "rows.npy")]}}, features=[{"name": "rows", "columns": ["0"]}])
+    assert [list(message.features["values"].float32_tensor.values) for message in messages(made)] == rows.tolist()
+
+
+def test_keys_count_along_rows(tmp_path: Path) -> None:
+    # All 200 cells of a matrix of 10 rows and 20 columns. The guide's own formula, key // 10, would find a row of 0 … 19.
+    line = "0 " + " ".join(f"{key + 1}:{key + 1}" for key in range(200))
+    sparse = {"sparse": [{"name": "values", "keys": "keys", "values": "values", "shape": [10, 20]}]}
+    source = {"libsvm": {"uris": text(tmp_path, line + "\n")}}
+    (message,) = messages(shard(tmp_path, source=source, options=sparse, features=[{"name": "keys"}, {"name": "values"}]))
+    tensor = message.features["values"].float32_tensor
+    matrix = np.zeros(tensor.shape, np.float32)
+    matrix[np.array(tensor.keys) // 20, np.array(tensor.keys) % 20] = tensor.values
+    np.testing.assert_array_equal(matrix, np.arange(1, 201, dtype=np.float32).reshape(10, 20))
+
+
+def test_a_sparse_feature_without_a_shape_is_refused() -> None:
+    with pytest.raises(ValidationError, match="shape\n  Field required"):
+        Output.model_validate({"uri": "out", "recordioProtobuf": {"sparse": [{"name": "x", "keys": "k", "values": "v"}]}})
+
+
+def test_a_key_beyond_the_shape_is_refused(tmp_path: Path) -> None:
+    sparse = {"sparse": [{"name": "values", "keys": "keys", "values": "values", "shape": [199]}]}
+    source = {"libsvm": {"uris": text(tmp_path, "1 4:1.5 200:2.5\n")}}
+    with pytest.raises(ConvertError, match=r"The sparse feature 'values' has the key 199, which is outside its shape \[199\]."):
+        shard(tmp_path, source=source, options=sparse, features=[{"name": "keys"}, {"name": "values"}])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int64", "float16"])
+def test_what_the_format_reserves_and_does_not_define_is_refused(tmp_path: Path, dtype: str) -> None:
+    with pytest.raises(ConvertError, match=f"The feature 'x': recordioProtobuf can't hold {dtype}; it has float32, float64, int32."):
+        shard(tmp_path, source={"csv": {"uris": text(tmp_path, "1\n")}}, features=[{"name": "x", "columns": ["0"], "dtype": dtype}])
+
+
+def test_a_number_beyond_int32_is_named_with_its_record(tmp_path: Path) -> None:
+    source = {"csv": {"uris": text(tmp_path, f"{-(2**31)}\n{2**31}\n")}}
+    with pytest.raises(ConvertError, match=r"input, record 1: x 2147483648 does not fit int32"):
+        shard(tmp_path, source=source, features=[{"name": "x", "columns": ["0"], "dtype": "int32"}])
+
+
+def test_an_image_has_its_content_type(tmp_path: Path) -> None:
+    (tmp_path / "input").write_bytes(b"\xff\xd8\xff\xd9")
+    source = {"wholeFile": {"uris": [str(tmp_path / "input")]}}
+    features = [{"name": "image", "columns": ["content"]}]
+    (message,) = messages(shard(tmp_path, source=source, options={"contentType": "image/jpeg"}, features=features))
+    content = message.features["values"].bytes
+    assert (list(content.value), content.content_type) == ([b"\xff\xd8\xff\xd9"], "image/jpeg")
+
+
+def test_a_configuration_is_json(tmp_path: Path) -> None:
+    source = {"jsonl": {"uris": text(tmp_path, json.dumps({"x": 1.5, "settings": '{"k": [1]}'}) + "\n")}}
+    features = [{"name": "x"}, {"name": "settings"}]
+    (message,) = messages(shard(tmp_path, source=source, options={"configuration": "settings"}, features=features))
+    assert message.configuration == '{"k": [1]}'
+
+
+def test_a_configuration_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    source = {"jsonl": {"uris": text(tmp_path, json.dumps({"x": 1.5, "settings": "k=1"}) + "\n")}}
+    expected = (
+        "The feature 'settings' is the records' configuration, which must be JSON, and 'k=1' is not: Expecting value: line 1 column 1"
+    )
+    with pytest.raises(ConvertError, match=expected):
+        shard(tmp_path, source=source, options={"configuration": "settings"}, features=[{"name": "x"}, {"name": "settings"}])

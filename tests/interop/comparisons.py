@@ -1,0 +1,54 @@
+"""What the foreign readers have read and agreed with: the rows of `docs/interop.md`, which `make interop` writes."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_REPORT: Final = "INTEROP_REPORT"
+_HEAD: Final = """\
+# What others read
+
+Written by `make interop`: programs that are not ours read data sets that `dataprep run` has made, and every field of every record is what the
+input says. A row stands here only when it was equal. The inputs and what must be found in them are in `tests/interop/data_sets.py`; what isn't
+named there belongs to the test of that reader.
+
+| format | reader | source | records | fields compared |
+|---|---|---|---|---|
+"""
+
+
+@dataclass(frozen=True, order=True)
+class Comparison:
+    """One reader, one data set."""
+
+    format: str
+    reader: str
+    source: str
+    records: int
+    fields: tuple[str, ...]
+
+
+_made: Final[set[Comparison]] = set()
+
+
+def compared(*, format: str, reader: str, versions: Mapping[str, str], source: str, records: int, fields: Iterable[str]) -> None:  # noqa: A002
+    """Notes that everything was equal; `versions` are those of the reader's packages."""
+    named = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    _made.add(Comparison(format=format, reader=f"{reader} ({named})", source=source, records=records, fields=tuple(fields)))
+
+
+def page() -> str:
+    """The report."""
+    lines = [
+        f"| `{each.format}` | {each.reader} | `{each.source}` | {each.records:,} | {', '.join(f'`{field}`' for field in each.fields)} |\n"
+        for each in sorted(_made)
+    ]
+    return _HEAD + "".join(lines)
+
+
+def write_when_asked() -> None:
+    """Writes the report where INTEROP_REPORT says."""
+    if wanted := os.environ.get(_REPORT):
+        Path(wanted).write_text(page(), encoding="utf-8")

@@ -1,0 +1,125 @@
+"""The loaders of PyTorch, DALI, SageMaker and Spark load the data sets that they lie in; mlcroissant reads what describes them."""
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.interop import loader_sets
+from tests.interop.loader_sets import WHOLE
+
+import environments
+import javareaders
+
+pytestmark = [pytest.mark.interop, pytest.mark.heavy]
+
+READER = Path(__file__).parents[1] / "readers" / "loaded_by.py"
+COUNTED = "train: 5 of 5 records\nvalidation: 2 of 2 records\n"
+CROISSANT = """
+import json, sys
+import mlcroissant
+found = []
+for file in sys.argv[1:]:
+    described = mlcroissant.Dataset(file)
+    sets = [record_set.uuid for record_set in described.metadata.record_sets]
+    found.append({name: [{key: value.decode() if isinstance(value, bytes) else value for key, value in record.items()}
+                         for record in described.records(name)] for name in sets})
+json.dump(found, sys.stdout)
+"""
+
+
+def loaded(environment: str, framework: str, *outs: Path, needed: str = "-") -> list[Any]:
+    files = [loader_sets.loader(out, framework) for out in outs]
+    said: list[Any] = json.loads(environments.run(environment, READER, [framework, needed, *files]))
+    return said
+
+
+def packages(environment: str) -> str:
+    """Where an environment has its packages."""
+    return str(next(environments.python(environment).parents[1].glob("lib/python*/site-packages")))
+
+
+def as_rows(found: dict[str, list[Any]]) -> list[Any]:
+    return [record for split in found.values() for record in split]
+
+
+def test_pytorch_loads_every_kind_of_feature_by_the_index_and_without(tmp_path: Path) -> None:
+    outs = [
+        loader_sets.table(tmp_path / "indexed"),
+        loader_sets.table(tmp_path / "plain", index=False),
+        loader_sets.table(tmp_path / "gzip", tfrecord={"compression": "Gzip"}),
+    ]
+    said = loaded("mds", "torch", *outs, loader_sets.sequences(tmp_path / "sequences"), needed=packages("tfrecord"))
+    for each in said[:3]:
+        assert each["said"] == COUNTED
+        for record, row in zip(as_rows(each["loaded"]), WHOLE, strict=True):
+            assert record["text"].encode("latin-1").decode() == row["text"]
+            assert (record["n"], record["flag"], record["vector"], record["raw"]) == (
+                row["n"],
+                row["flag"],
+                [row["x"], row["n"]],
+                [row["n"], row["x"]],
+            )
+            assert (record["ints"], record["texts"]) == (row["ints"], row["texts"])
+    assert [(r["n"], r["ints"], r["texts"]) for r in as_rows(said[3]["loaded"])] == [(row["n"], row["ints"], row["texts"]) for row in WHOLE]
+
+
+def test_dali_loads_numbers_tensors_lists_texts_and_images(tmp_path: Path) -> None:
+    table, images = loaded("dali", "dali", loader_sets.table(tmp_path / "table"), loader_sets.images(tmp_path / "images"))
+    assert table["said"] == COUNTED
+    found = {name: [value for split in table["loaded"].values() for value in split[name]] for name in table["loaded"]["train"]}
+    for name in ("n", "flag"):
+        assert found[name] == [row[name] for row in WHOLE]
+    assert found["vector"] == [[row["x"], row["n"]] for row in WHOLE]
+    assert found["raw"] == [[row["n"], row["x"]] for row in WHOLE]
+    assert [[value for value in row if value] for row in found["ints"]] == [[value for value in row["ints"] if value] for row in WHOLE]
+    assert [bytes(row).decode() for row in found["text"]] == [row["text"] for row in WHOLE]
+    assert "texts" not in found
+    pictures = images["loaded"]["train"]
+    sizes = zip(pictures["image/height"], pictures["image/width"], strict=True)
+    assert pictures["image/encoded"] == [[height, width, 3] for height, width in sizes]
+    assert len(pictures["image/encoded"]) == 39
+
+
+def test_sagemakers_reader_counts_and_boto_accepts_the_configuration(tmp_path: Path) -> None:
+    (said,) = loaded("sagemaker", "sagemaker", loader_sets.numbers(tmp_path, format="recordioProtobuf"))
+    assert said["said"] == COUNTED
+    records = as_rows(said["loaded"]["records"])
+    values = [record["features"] for record in records]
+    assert len(values) == len(WHOLE)
+    assert [channel["ChannelName"] for channel in said["loaded"]["config"]] == ["train", "validation"]
+    assert said["loaded"]["config"][0]["DataSource"]["S3DataSource"]["S3Uri"] == "s3://bucket/folder/train-"
+
+
+def test_spark_loads_records_and_tables(tmp_path: Path) -> None:
+    formats = ("tfrecord", "parquet", "jsonl", "csv")
+    outs = [loader_sets.numbers(tmp_path / format_, format=format_) for format_ in formats]
+    said = dict(zip(formats, loaded("spark", "spark", *outs, needed=javareaders.classpath("tensorflowhadoop")), strict=True))
+    assert {each["said"] for each in said.values()} == {COUNTED}
+    for format_ in formats[1:]:
+        rows = said[format_]["loaded"]["train"] + said[format_]["loaded"]["validation"]
+        assert sorted((row["n"], row["x"]) for row in rows) == [(row["n"], row["x"]) for row in WHOLE]
+    records = said["tfrecord"]["loaded"]
+    assert records["partitions"] == 2
+    expected = b"".join((file.read_bytes()) for file in sorted(outs[0].glob("*.tfrecords")))
+    for record in records["train"] + records["validation"]:
+        payload = record.encode("latin-1")
+        assert struct.pack("<Q", len(payload)) in expected
+        assert payload in expected
+
+
+def test_mlcroissant_reads_splits_classes_and_the_columns_of_tables(tmp_path: Path) -> None:
+    outs = [
+        loader_sets.numbers(tmp_path / "csv", format="csv"),
+        loader_sets.numbers(tmp_path / "jsonl", format="jsonl"),
+        loader_sets.images(tmp_path),
+    ]
+    described = [out / "_dataprep/croissant.json" for out in outs]
+    csv, jsonl, images = json.loads(environments.run("mlcroissant", CROISSANT, described))
+    for found, kind in ((csv, "csv"), (jsonl, "jsonl")):
+        assert found.pop("splits") == [{"splits/name": "train", "splits/records": 5}, {"splits/name": "validation", "splits/records": 2}]
+        assert sorted(found) == sorted(f"records/{split}-0000{n}-of-00002.{kind}" for split in ("train", "validation") for n in range(2))
+        rows = [{key.rsplit("/", 1)[1]: value for key, value in record.items()} for name in sorted(found) for record in found[name]]
+        assert rows == [{"n": row["n"], "x": row["x"]} for row in WHOLE]
+    assert [each["classes/image/class/label/name"] for each in images["classes/image/class/label"]] == ["admiral", "flower", "temple"]

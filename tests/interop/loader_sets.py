@@ -1,0 +1,60 @@
+"""Data sets for the tests of loaders: small ones of every kind of feature, made once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.interop.test_tensorflow import a_job, made
+
+from workbench import photos
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "n": number,
+        "x": number / 4,
+        "flag": number % 2 == 0,
+        "text": f"näme {number}",
+        "ints": list(range(number)),
+        "texts": ["a", "bc"][: number % 3],
+    }
+    for number in range(1, 8)
+]
+HALVES = {"into": [{"name": "train", "first": 5}, {"name": "validation"}]}
+FEATURES = [{"name": name} for name in ("n", "flag", "text", "ints", "texts")]
+VECTOR = {"name": "vector", "columns": ["x", "n"], "dtype": "float32"}
+RAW = {"name": "raw", "columns": ["n", "x"], "dtype": "uint8", "encoding": "Raw"}
+WHOLE = [{**row, "x": float(row["n"])} for row in ROWS]
+"""The rows with an x that fits RAW."""
+
+
+def table(folder: Path, **output: Any) -> Path:
+    """Scalars, text, a vector, a raw tensor, and lists of any length; 5 records of train and 2 of validation, in two shards each."""
+    return _made(folder, {"features": [*FEATURES, VECTOR, RAW], "splits": HALVES}, {"shards": {"count": 2}} | output)
+
+
+def sequences(folder: Path, **output: Any) -> Path:
+    """The lists as sequences."""
+    steps = [{"name": name, "sequence": True} for name in ("ints", "texts")]
+    return _made(folder, {"features": [{"name": "n"}, {"name": "text"}, *steps]}, output)
+
+
+def numbers(folder: Path, **output: Any) -> Path:
+    """What every format of tables and SageMaker's records can hold."""
+    return _made(folder, {"features": [{"name": "n"}, {"name": "x"}], "splits": HALVES}, {"shards": {"count": 2}} | output)
+
+
+def images(folder: Path, **output: Any) -> Path:
+    """39 photographs in three classes."""
+    source = {"images": {"uris": [str(photos.write(folder / "photos"))]}}
+    return made(a_job(folder / "out", source=source, output={"shards": {"count": 2}} | output))
+
+
+def _made(folder: Path, spec: dict[str, Any], output: dict[str, Any]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in WHOLE))
+    return made(a_job(folder / "out", source={"jsonl": {"uris": [str(folder / "in.jsonl")]}}, output=output, **spec))
+
+
+def loader(out: Path, framework: str) -> Path:
+    """The data set's file for a framework."""
+    return out / f"_dataprep/loaders/load_{framework}.py"

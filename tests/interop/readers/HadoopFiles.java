@@ -1,0 +1,184 @@
+import java.io.ByteArrayOutputStream;
+import java.io.File;
+import java.io.PrintStream;
+import java.lang.reflect.Array;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FsShell;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.io.ArrayPrimitiveWritable;
+import org.apache.hadoop.io.BytesWritable;
+import org.apache.hadoop.io.MapFile;
+import org.apache.hadoop.io.SequenceFile;
+import org.apache.hadoop.io.Text;
+import org.apache.hadoop.io.Writable;
+import org.apache.hadoop.io.WritableComparable;
+import org.apache.hadoop.io.compress.DefaultCodec;
+import org.apache.hadoop.util.ReflectionUtils;
+import org.datavec.api.split.FileSplit;
+import org.datavec.hadoop.records.reader.mapfile.MapFileReader;
+import org.datavec.hadoop.records.reader.mapfile.MapFileRecordReader;
+import org.datavec.hadoop.records.reader.mapfile.MapFileSequenceRecordReader;
+import org.datavec.hadoop.records.reader.mapfile.index.LongIndexToKey;
+import org.datavec.hadoop.records.reader.mapfile.record.RecordWritable;
+import org.datavec.hadoop.records.reader.mapfile.record.SequenceRecordWritable;
+
+/**
+ * Reads files of Hadoop and DL4J, and writes them again with Hadoop's own writers. Arguments in threes: what to do, the file or folder, the copy.
+ *
+ * sequence: SequenceFile.Reader, a copy by SequenceFile.Writer. map: MapFile.Reader, each key asked for, a copy by MapFile.Writer; an interval of
+ * the index stands before the copy. text: `hadoop fs -text`. records, sequences: DL4J's readers of all map files in a folder.
+ *
+ * Prints lines of fields with tabs between: the number of the three, then what was found.
+ */
+public class HadoopFiles {
+    private static final Configuration CONF = new Configuration();
+    private static final PrintStream OUT = System.out;
+
+    public static void main(String[] arguments) throws Exception {
+        for (int at = 0; at < arguments.length; at += 3) {
+            String number = Integer.toString(at / 3);
+            String from = arguments[at + 1];
+            switch (arguments[at]) {
+                case "sequence" -> sequence(number, new Path(from), new Path(arguments[at + 2]));
+                case "map" -> map(number, new Path(from), arguments[at + 2]);
+                case "text" -> text(number, from);
+                case "records" -> records(number, new File(from));
+                case "sequences" -> sequences(number, new File(from));
+                default -> throw new IllegalArgumentException(arguments[at]);
+            }
+        }
+        OUT.flush();
+    }
+
+    private static void sequence(String number, Path from, Path to) throws Exception {
+        try (SequenceFile.Reader reader = new SequenceFile.Reader(CONF, SequenceFile.Reader.file(from));
+                SequenceFile.Writer writer = SequenceFile.createWriter(CONF, SequenceFile.Writer.file(to),
+                        SequenceFile.Writer.keyClass(reader.getKeyClass()), SequenceFile.Writer.valueClass(reader.getValueClass()),
+                        SequenceFile.Writer.compression(reader.getCompressionType(), new DefaultCodec()))) {
+            Writable key = (Writable) ReflectionUtils.newInstance(reader.getKeyClass(), CONF);
+            Writable value = (Writable) ReflectionUtils.newInstance(reader.getValueClass(), CONF);
+            print(number, "classes", reader.getKeyClassName(), reader.getValueClassName(), reader.getCompressionType().name());
+            while (reader.next(key, value)) {
+                print(number, "pair", shown(key), shown(value));
+                writer.append(key, value);
+            }
+        }
+    }
+
+    private static void map(String number, Path from, String to) throws Exception {
+        String[] parts = to.split(":", 2);
+        MapFile.Writer.setIndexInterval(CONF, Integer.parseInt(parts[0]));
+        List<WritableComparable> keys = new ArrayList<>();
+        try (MapFile.Reader reader = new MapFile.Reader(from, CONF)) {
+            SequenceFile.CompressionType type;
+            try (SequenceFile.Reader data = new SequenceFile.Reader(CONF, SequenceFile.Reader.file(new Path(from, "data")))) {
+                type = data.getCompressionType();
+            }
+            Class<? extends WritableComparable> keyClass = reader.getKeyClass().asSubclass(WritableComparable.class);
+            print(number, "classes", reader.getKeyClass().getName(), reader.getValueClass().getName(), type.name());
+            Writable value = (Writable) ReflectionUtils.newInstance(reader.getValueClass(), CONF);
+            try (MapFile.Writer writer = new MapFile.Writer(CONF, new Path(parts[1]), MapFile.Writer.keyClass(keyClass),
+                    MapFile.Writer.valueClass(reader.getValueClass()), MapFile.Writer.compression(type, new DefaultCodec()))) {
+                while (true) {
+                    WritableComparable key = ReflectionUtils.newInstance(keyClass, CONF);
+                    if (!reader.next(key, value)) {
+                        break;
+                    }
+                    print(number, "pair", shown(key), shown(value));
+                    writer.append(key, value);
+                    keys.add(key);
+                }
+            }
+            for (int at = keys.size() - 1; at >= 0; at--) {
+                print(number, "got", shown(keys.get(at)), shown(reader.get(keys.get(at), value)));
+            }
+        }
+    }
+
+    private static void text(String number, String from) throws Exception {
+        ByteArrayOutputStream said = new ByteArrayOutputStream();
+        System.setOut(new PrintStream(said, true, StandardCharsets.UTF_8));
+        int code = new FsShell(CONF).run(new String[] {"-text", from});
+        System.setOut(OUT);
+        for (String line : said.toString(StandardCharsets.UTF_8).split("\n")) {
+            print(number, Integer.toString(code), line);
+        }
+    }
+
+    private static void records(String number, File folder) throws Exception {
+        MapFileRecordReader reader = new MapFileRecordReader();
+        reader.initialize(new FileSplit(folder));
+        while (reader.hasNext()) {
+            print(number, "record", values(reader.next()));
+        }
+        List<String> parts = new ArrayList<>();
+        for (File part : folder.listFiles((parent, name) -> name.startsWith("part-"))) {
+            parts.add(part.getAbsolutePath());
+        }
+        try (MapFileReader<RecordWritable> any = new MapFileReader<>(parts, new LongIndexToKey(), RecordWritable.class)) {
+            for (long index = any.numRecords() - 1; index >= 0; index--) {
+                print(number, "got", Long.toString(index), values(any.getRecord(index).getRecord()));
+            }
+        }
+    }
+
+    private static void sequences(String number, File folder) throws Exception {
+        MapFileSequenceRecordReader reader = new MapFileSequenceRecordReader();
+        reader.initialize(new FileSplit(folder));
+        while (reader.hasNext()) {
+            print(number, "record", steps(reader.sequenceRecord()));
+        }
+    }
+
+    private static String shown(Writable object) {
+        if (object instanceof Text text) {
+            return "Text " + hex(text.copyBytes());
+        }
+        if (object instanceof BytesWritable bytes) {
+            return "Bytes " + hex(bytes.copyBytes());
+        }
+        if (object instanceof RecordWritable record) {
+            return values(record.getRecord());
+        }
+        if (object instanceof SequenceRecordWritable sequence) {
+            return steps(sequence.getSequenceRecord());
+        }
+        if (object instanceof ArrayPrimitiveWritable array) {
+            StringBuilder out = new StringBuilder(array.getComponentType().getName());
+            for (int at = 0; at < Array.getLength(array.get()); at++) {
+                out.append(' ').append(Array.get(array.get(), at));
+            }
+            return out.toString();
+        }
+        return object.getClass().getSimpleName() + " " + object;
+    }
+
+    private static String steps(List<List<org.datavec.api.writable.Writable>> sequence) {
+        List<String> steps = new ArrayList<>();
+        for (List<org.datavec.api.writable.Writable> step : sequence) {
+            steps.add(values(step));
+        }
+        return String.join(";", steps);
+    }
+
+    private static String values(List<org.datavec.api.writable.Writable> record) {
+        List<String> values = new ArrayList<>();
+        for (org.datavec.api.writable.Writable value : record) {
+            boolean isText = value instanceof org.datavec.api.writable.Text;
+            values.add(value.getType() + " " + (isText ? hex(value.toString().getBytes(StandardCharsets.UTF_8)) : value.toString()));
+        }
+        return String.join("|", values);
+    }
+
+    private static String hex(byte[] bytes) {
+        return HexFormat.of().formatHex(bytes);
+    }
+
+    private static void print(String... fields) {
+        OUT.println(String.join("\t", fields));
+    }
+}

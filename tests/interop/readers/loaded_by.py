@@ -1,0 +1,108 @@
+"""Runs loaders of data sets, and prints what they loaded as JSON: loaded_by.py FRAMEWORK NEEDED LOADER...
+
+NEEDED is a folder of packages that the loaders need beside the environment's own, and for Spark its jars; `-` for none.
+"""
+
+import contextlib
+import importlib.util
+import io
+import json
+import runpy
+import sys
+import types
+from typing import Any
+
+
+def shown(value: Any) -> Any:
+    """Tensors, arrays and bytes as lists and text; an image as its shape."""
+    if isinstance(value, (list, tuple)):
+        return [shown(each) for each in value]
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if not hasattr(value, "shape"):
+        return value
+    return list(value.shape) if len(value.shape) == 3 else value.tolist()
+
+
+def torch(loader: dict[str, Any]) -> Any:
+    return {
+        split: [{name: shown(value) for name, value in record.items()} for record in loader["Records"](split)] for split in loader["SPLITS"]
+    }
+
+
+def dali(loader: dict[str, Any]) -> Any:
+    found: dict[str, Any] = {}
+    for split, records in loader["SPLITS"].items():
+        outputs = loader["load"](split, batch_size=records).run()
+        found[split] = {
+            name: [shown(output.at(number)) for number in range(records)] for name, output in zip(loader["FEATURES"], outputs, strict=True)
+        }
+    return found
+
+
+def sagemaker(loader: dict[str, Any]) -> Any:
+    from google.protobuf.json_format import MessageToDict  # of this environment alone
+
+    records = {split: [MessageToDict(each) for each in loader["load"](split)] for split in loader["SPLITS"]}
+    return {"records": records, "config": _checked(loader["input_data_config"]("s3://bucket/folder"))}
+
+
+def _checked(config: Any) -> Any:
+    """The configuration, when boto's own model of the call has nothing against it."""
+    from botocore.loaders import Loader
+    from botocore.model import ServiceModel
+    from botocore.validate import ParamValidator
+
+    model = ServiceModel(Loader().load_service_model("sagemaker", "service-2"))
+    shape = model.operation_model("CreateTrainingJob").input_shape.members["InputDataConfig"]
+    report = ParamValidator().validate(config, shape)
+    assert not report.has_errors(), report.generate_report()
+    channel = shape.member.members
+    assert all(each["CompressionType"] in channel["CompressionType"].enum for each in config)
+    return config
+
+
+def spark(loader: dict[str, Any]) -> Any:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    found: dict[str, Any] = {}
+    for split in loader["SPLITS"]:
+        records = loader["load"](session, split)
+        found[split] = [shown(each) if isinstance(each, bytes) else each.asDict() for each in records.collect()]
+    found["partitions"] = records.rdd.getNumPartitions() if hasattr(records, "rdd") else records.getNumPartitions()
+    return found
+
+
+def start_spark(jars: str) -> None:
+    from pyspark.sql import SparkSession
+
+    settings = {"driver.extraClassPath": jars, "driver.host": "127.0.0.1", "driver.bindAddress": "127.0.0.1", "ui.enabled": "false"}
+    builder = SparkSession.builder.master("local[1]")
+    for name, value in settings.items():
+        builder = builder.config(f"spark.{name}", value)
+    builder.getOrCreate().sparkContext.setLogLevel("ERROR")
+
+
+framework, needed, *loaders = sys.argv[1:]
+if framework == "spark":
+    start_spark(needed)
+elif needed != "-":
+    sys.path.append(needed)
+if framework == "sagemaker":
+    # The package's __init__ imports all of SageMaker and what all of it needs; the reader needs none of that.
+    found = importlib.util.find_spec("sagemaker")
+    assert found is not None
+    package = types.ModuleType("sagemaker")
+    package.__path__ = list(found.submodule_search_locations or [])
+    sys.modules["sagemaker"] = package
+results = []
+for path in loaders:
+    sys.argv = [path]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        loader = runpy.run_path(path)
+        loader["main"]()
+        results.append({"loaded": globals()[framework](loader)})
+    results[-1]["said"] = said.getvalue()
+json.dump(results, sys.stdout)

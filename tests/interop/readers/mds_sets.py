@@ -1,0 +1,47 @@
+"""MosaicML Streaming reads data sets, checking the shards' hashes, and writes their samples again with its own writer.
+
+A JSON file of {folders: [folder, …], columns: [{name: encoding}, …]}. Samples as {column: value}, arrays as lists with their dtype, bytes in hex;
+`written` has the writer's bytes for the first shard of each folder, and its index.json for a data set of that shard alone.
+"""
+
+import importlib.metadata
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from streaming import MDSWriter, StreamingDataset
+
+BATCH = 8
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return {"dtype": value.dtype.name, "shape": value.shape, "values": value.reshape(-1).tolist()}
+    if isinstance(value, np.generic):
+        return {"dtype": value.dtype.name, "values": value.item()}
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def written(samples: list[dict[str, Any]], columns: dict[str, str]) -> dict[str, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        with MDSWriter(out=f"{folder}/out", columns=columns, hashes=["sha256"], size_limit=None) as writer:
+            for sample in samples:
+                writer.write(sample)
+        files = [Path(folder, "out", name) for name in ("shard.00000.mds", "index.json")]
+        return {file.name: file.read_bytes().hex() for file in files}
+
+
+def read(folder: str, columns: dict[str, str]) -> dict[str, Any]:
+    data = StreamingDataset(local=folder, split="train", shuffle=False, batch_size=BATCH, validate_hash="sha256")
+    samples = [data[number] for number in range(len(data))]
+    first = samples[: int(data.samples_per_shard[0])]
+    return {"samples": [{name: plain(value) for name, value in sample.items()} for sample in samples], "written": written(first, columns)}
+
+
+wanted = json.loads(Path(sys.argv[1]).read_text())
+versions = {"mosaicml-streaming": importlib.metadata.version("mosaicml-streaming")}
+sets = [read(folder, columns) for folder, columns in zip(wanted["folders"], wanted["columns"], strict=True)]
+json.dump({"versions": versions, "sets": sets}, sys.stdout)

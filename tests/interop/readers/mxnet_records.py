@@ -1,0 +1,54 @@
+"""MXNet reads RecordIO files, and writes the records that it has read to another: both in hex. A JSON file of [{file, index}, …].
+
+With an index, `MXIndexedRecordIO` must find the same records as `MXRecordIO` does without.
+"""
+
+import importlib.metadata
+import json
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# The last release of MXNet says np.bool, which numpy took away.
+np.bool = np.bool_  # type: ignore[misc]
+warnings.simplefilter("ignore")
+
+import mxnet  # noqa: E402
+
+
+def payloads(file: str) -> list[bytes]:
+    reader: Any = mxnet.recordio.MXRecordIO(file, "r")
+    found = []
+    while (payload := reader.read()) is not None:
+        found.append(payload)
+    return found
+
+
+def written(records: list[bytes]) -> bytes:
+    with tempfile.NamedTemporaryFile() as file:
+        writer: Any = mxnet.recordio.MXRecordIO(file.name, "w")
+        for record in records:
+            writer.write(record)
+        writer.close()
+        return Path(file.name).read_bytes()
+
+
+def by_index(file: str, index: str) -> list[bytes]:
+    """From the last record to the first, which only an index makes possible."""
+    reader: Any = mxnet.recordio.MXIndexedRecordIO(index, file, "r")
+    return [reader.read_idx(key) for key in reversed(reader.keys)]
+
+
+def read(wanted: Any) -> dict[str, Any]:
+    records = payloads(wanted["file"])
+    if "index" in wanted:
+        assert by_index(wanted["file"], wanted["index"]) == records[::-1]
+    return {"payloads": [payload.hex() for payload in records], "written": written(records).hex()}
+
+
+versions = {"mxnet": importlib.metadata.version("mxnet")}
+json.dump({"versions": versions, "files": [read(wanted) for wanted in json.loads(Path(sys.argv[1]).read_text())]}, sys.stdout)

@@ -1,0 +1,71 @@
+"""Spark reads whole folders, hidden files and all: a JSON file of {jars, sets: {name: {format, folder}}}.
+
+`tfrecord` by TensorFlow's own input format, as lists of serialised messages per task; every other format by Spark's own reader of that name, as
+rows in the order of their files.
+"""
+
+import base64
+import importlib.metadata
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+wanted = json.loads(Path(sys.argv[1]).read_text())
+settings = {
+    "spark.driver.extraClassPath": wanted["jars"],
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+builder = SparkSession.builder.master("local[2]").appName("interop")
+for name, value in settings.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+
+
+def tfrecords(folder: str) -> dict[str, Any]:
+    found = spark.sparkContext.newAPIHadoopFile(
+        folder,
+        "org.tensorflow.hadoop.io.TFRecordFileInputFormat",
+        "org.apache.hadoop.io.BytesWritable",
+        "org.apache.hadoop.io.NullWritable",
+    )
+    return {"tasks": [[bytes(record).hex() for record, _ in task] for task in found.glom().collect()]}
+
+
+def files(folder: str) -> list[str]:
+    """What Spark sees as files of the folder."""
+    return sorted(
+        Path(row.path.removeprefix("file:")).name for row in spark.read.format("binaryFile").load(folder).select("path").collect()
+    )
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode()
+    return [plain(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def rows(format: str, folder: str, options: dict[str, str]) -> dict[str, Any]:  # noqa: A002
+    table = spark.read.format(format).options(**options).load(folder)
+    placed = table.selectExpr("*", "_metadata.file_name as _file", "monotonically_increasing_id() as _place")
+    found = placed.orderBy("_file", "_place").collect()
+    names = list(table.columns)
+    return {"schema": table.schema.simpleString(), "rows": [{name: plain(row[name]) for name in names} for row in found]}
+
+
+def read(data_set: dict[str, Any]) -> dict[str, Any]:
+    folder, format = data_set["folder"], data_set["format"]  # noqa: A001
+    content = tfrecords(folder) if format == "tfrecord" else rows(format, folder, data_set.get("options", {}))
+    return {"files": files(folder), **content}
+
+
+sets = {name: read(data_set) for name, data_set in wanted["sets"].items()}
+json.dump({"versions": {"pyspark": importlib.metadata.version("pyspark")}, "sets": sets}, sys.stdout)
+spark.stop()

@@ -1,0 +1,81 @@
+"""SageMaker's SDK and protoc's own code read `recordioProtobuf`: every field of every record, of three sources."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2  # type: ignore[import-untyped]  # it has no stubs
+from tests.interop import data_sets, recordio_sets
+from tests.interop.comparisons import compared
+from tests.interop.recordio_sets import OPTIONS, message
+
+import environments
+from dataprep_converter.decoders.recordio import parse_record
+
+pytestmark = pytest.mark.interop
+
+READERS = Path(__file__).parent / "readers"
+SCHEMA = Path(__file__).parents[2] / "converter/dataprep_converter/encoders/record.proto"
+
+
+@pytest.fixture(scope="module")
+def by_sagemaker(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What the SDK says of all files, in one go: importing it takes seconds."""
+    outputs = recordio_sets.made(tmp_path_factory.mktemp("recordio"))
+    files = [file for source in OPTIONS for file in data_sets.shards(outputs[source])]
+    split = recordio_sets.with_the_number(tmp_path_factory.mktemp("number"))
+    return json.loads(environments.run("sagemaker", READERS / "sagemaker_records.py", [*files, split]))
+
+
+@pytest.fixture(scope="module")
+def by_protoc(by_sagemaker: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What protoc's code says of the records, as the SDK has taken them out of their frames."""
+    payloads = tmp_path_factory.mktemp("payloads") / "payloads.json"
+    payloads.write_text(json.dumps([file["payloads"] for file in by_sagemaker["files"][:-1]]))
+    return json.loads(environments.run("protoc", READERS / "protoc_records.py", [SCHEMA, payloads]))
+
+
+def agree(reader: str, versions: dict[str, str], source: str) -> None:
+    compared(
+        format="recordioProtobuf",
+        reader=reader,
+        versions=versions,
+        source=source,
+        records=data_sets.COUNT,
+        fields=recordio_sets.fields(source),
+    )
+
+
+def of_source(files: list[Any], source: str) -> list[Any]:
+    begin = list(OPTIONS).index(source) * data_sets.SHARDS
+    return files[begin : begin + data_sets.SHARDS]
+
+
+@pytest.mark.parametrize("source", OPTIONS)
+def test_sagemakers_sdk_reads_every_field(by_sagemaker: Any, source: str) -> None:
+    found = [record for file in of_source(by_sagemaker["files"], source) for record in file["records"]]
+    expected = [message(source, row) for row in data_sets.rows(source)]
+    assert found == expected
+    agree("SageMaker's SDK, `read_records`", by_sagemaker["versions"], source)
+
+
+@pytest.mark.parametrize("source", OPTIONS)
+def test_protocs_code_reads_every_field(by_protoc: Any, source: str) -> None:
+    found = [record for file in of_source(by_protoc["files"], source) for record in file]
+    expected = [message(source, row) for row in data_sets.rows(source)]
+    assert found == expected
+    agree("protoc's code for `record.proto`", by_protoc["versions"], source)
+
+
+def test_the_schema_that_is_shipped_is_the_one_that_records_are_read_by(by_protoc: Any) -> None:
+    ours = descriptor_pb2.FileDescriptorProto()
+    parse_record(b"").DESCRIPTOR.file.CopyToProto(ours)
+    theirs = descriptor_pb2.FileDescriptorProto.FromString(bytes.fromhex(by_protoc["schema"]))
+    for file in (ours, theirs):
+        file.ClearField("syntax")
+    assert ours == theirs
+
+
+def test_sagemakers_sdk_refuses_a_record_that_is_split_at_the_magic_number(by_sagemaker: Any) -> None:
+    assert by_sagemaker["files"][-1]["refused"] == "DecodeError"

@@ -1,0 +1,109 @@
+"""Whole data sets of parquet, arrow, jsonl and csv, read by Arrow, DuckDB and Python: every field of every record."""
+
+import base64
+import csv
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import pyarrow.dataset as ds
+import pytest
+from tests.formats import test_matrix as matrix
+
+pytestmark = pytest.mark.interop
+
+_dataset: Any = ds  # the stubs don't know all options
+Rows = list[dict[str, Any]]
+
+
+def csv_rows(_folder: Path) -> Rows:
+    return [{"features": [float(number), number / 4], "name": f"name {number}", "label": number % 3} for number in range(matrix.RECORDS)]
+
+
+def jsonl_rows(_folder: Path) -> Rows:
+    return [{"id": number, "scores": [0.5] * (number % 4), "words": ["a"] * (number % 3)} for number in range(matrix.RECORDS)]
+
+
+def image_rows(folder: Path) -> Rows:
+    files = sorted((folder / "photos").rglob("*.png"))
+    return [
+        {
+            "image/encoded": file.read_bytes(),
+            "image/format": "png",
+            "image/height": 2,
+            "image/width": 3,
+            "image/class/text": file.parent.name,
+            "image/class/label": ["cat", "dog"].index(file.parent.name),
+        }
+        for file in files
+    ]
+
+
+def walk_rows(_folder: Path) -> Rows:
+    steps = [[[step / 2, float(number)] for step in range(2 + number % 3)] for number in range(matrix.RECORDS)]
+    return [{"walk": walk, "label": number % 2} for number, walk in enumerate(steps)]
+
+
+ROWS: Final[Mapping[str, Callable[[Path], Rows]]] = {
+    "csv": csv_rows, "jsonl": jsonl_rows, "images": image_rows, "csvSequences": walk_rows,
+}  # fmt: skip
+
+
+def by_arrow(folder: Path, format_: str) -> Rows:
+    """The folder as it is: hidden files are passed over."""
+    found: Rows = _dataset.dataset(folder, format=format_).to_table().to_pylist()
+    return found
+
+
+def by_duckdb(folder: Path, format_: str) -> Rows:
+    reader = {"parquet": "read_parquet", "jsonl": "read_json", "csv": "read_csv"}[format_]
+    found: Any = duckdb.sql(f"SELECT * FROM {reader}('{folder}/*.{format_}')")  # noqa: S608 - a path of ours
+    return [dict(zip(found.columns, map(listed, row), strict=True)) for row in found.fetchall()]
+
+
+def listed(value: Any) -> Any:
+    """DuckDB's tuples as lists."""
+    return [listed(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def by_json(folder: Path, _format: str) -> Rows:
+    return [json.loads(line) for file in sorted(folder.glob("*.jsonl")) for line in file.read_text().split("\n")[:-1]]
+
+
+def by_csv(folder: Path, _format: str) -> Rows:
+    found: Rows = []
+    for file in sorted(folder.glob("*.csv")):
+        with file.open(newline="") as lines:
+            found += csv.DictReader(lines, strict=True)
+    return found
+
+
+READERS: Final = [
+    ("parquet", by_arrow), ("parquet", by_duckdb), ("arrow", by_arrow), ("jsonl", by_json), ("jsonl", by_duckdb), ("csv", by_csv),
+    ("csv", by_duckdb),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("format_", "read"), READERS, ids=lambda each: getattr(each, "__name__", each))
+@pytest.mark.parametrize("source", ROWS)
+def test_every_field_of_a_data_set(source: str, format_: str, read: Callable[[Path, str], Rows], tmp_path: Path) -> None:
+    if (source, format_) in matrix.REFUSED:
+        return
+    written = matrix.SOURCES[source](tmp_path)
+    matrix.made(matrix.a_job(written, tmp_path / "out", format_=format_, parallelism=1), workers=1)
+    rows = ROWS[source](tmp_path)
+    if format_ == "jsonl":
+        rows = [
+            {name: base64.b64encode(value).decode() if isinstance(value, bytes) else value for name, value in row.items()} for row in rows
+        ]
+    if format_ == "csv":
+        flat = [
+            {**{f"features_{n}": value for n, value in enumerate(row["features"])}, "name": row["name"], "label": row["label"]}
+            for row in rows
+        ]
+        rows = [{name: str(value) for name, value in row.items()} for row in flat] if read is by_csv else flat
+    found = read(tmp_path / "out", format_)
+    assert [list(row) for row in found] == [list(row) for row in rows]
+    assert found == rows

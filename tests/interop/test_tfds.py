@@ -1,0 +1,119 @@
+"""TensorFlow Datasets reads every finished data set of tf.train.Example where it lies, by the folder `_tfds`."""
+
+import importlib
+import io
+import json
+import shutil
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.availability import unavailable
+from tests.interop.test_tensorflow import a_job, made
+
+from dataprep_api.job import DataPrepJob
+from dataprep_converter.convert_to_records import mnist_job
+from workbench import mnist, photos
+
+pytestmark = pytest.mark.interop
+
+PLACE = Path("_tfds/dataset/1.0.0")
+
+
+@pytest.fixture(scope="module")
+def tfds(tf: Any) -> Any:
+    """tensorflow_datasets; it imports `promise`, for downloads alone, and that package exists as source only."""
+    del tf
+    try:
+        importlib.import_module("promise")
+    except ModuleNotFoundError:
+        sys.modules["promise"] = MagicMock()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return importlib.import_module("tensorflow_datasets")
+    except ModuleNotFoundError as exc:
+        unavailable(f"tensorflow_datasets is not installed ({exc}): pip install -r requirements/interop.txt")
+
+
+def read(tfds: Any, output: Path, split: str = "train") -> list[dict[str, Any]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        builder = tfds.builder_from_directory(output / PLACE)
+        in_order = tfds.ReadConfig(interleave_cycle_length=1)
+        return list(builder.as_dataset(split, read_config=in_order).as_numpy_iterator())
+
+
+@pytest.mark.parametrize(
+    ("shards", "file_name"),
+    [(1, None), (3, None), (3, "{split}/{shard}.{ext}")],
+    ids=["one shard", "default names", "a folder for each split"],
+)
+def test_digits_have_their_shape_label_and_split(tfds: Any, tmp_path: Path, shards: int, file_name: str | None) -> None:
+    source = mnist.write(tmp_path / "in", train=300, test=40)
+    document = mnist_job(source=str(source), output=str(tmp_path / "out"), validation=50, suffix=".gz").model_dump(
+        by_alias=True, exclude_none=True
+    )
+    document["spec"]["output"] |= {"shards": {"count": shards}, "fileName": file_name}
+    shutil.move(made(DataPrepJob.parse(document)), tmp_path / "moved")
+
+    for split, first, count in (("train", 50, 250), ("validation", 0, 50), ("train[:10]", 50, 10)):
+        numbers = np.arange(first, first + count)
+        found = read(tfds, tmp_path / "moved", split)
+        assert [int(record["label"]) for record in found] == (numbers % 10).tolist()
+        pixels = np.stack([record["image_raw"].reshape(784) for record in found])
+        assert pixels.dtype == np.uint8
+        assert (pixels == (31 * numbers[:, None] + 7 * np.arange(784)) % 256).all()
+    assert len(read(tfds, tmp_path / "moved", "test")) == 40
+
+
+def test_photographs_are_decoded_and_have_the_names_of_their_classes(tfds: Any, tmp_path: Path) -> None:
+    folder = photos.write(tmp_path / "photos")
+    output = made(a_job(tmp_path / "out", source={"images": {"uris": [str(folder)]}}, output={"shards": {"count": 2}}))
+
+    found = read(tfds, output)
+
+    builder = tfds.builder_from_directory(output / PLACE)
+    assert builder.info.features["image/class/label"].names == ["admiral", "flower", "temple"]
+    files = sorted(folder.glob("*/*.jpg"))
+    assert len(found) == len(files)
+    for record, file in zip(found, files, strict=True):
+        assert builder.info.features["image/class/label"].int2str(int(record["image/class/label"])) == file.parent.name
+        with Image.open(io.BytesIO(file.read_bytes())) as picture:
+            assert record["image/encoded"].shape == (picture.height, picture.width, 3)
+
+
+def test_a_table_has_numbers_texts_and_vectors(tfds: Any, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("a,b,c,d,label\n1.5,2,true,x,0\n-0.5,3,false,,1\n")
+    output = made(
+        a_job(
+            tmp_path / "out",
+            source={"csv": {"uris": [str(tmp_path / "in.csv")], "header": True}},
+            features=[*({"name": name} for name in "abcd"), {"name": "both", "columns": ["a", "b"], "dtype": "float32"}],
+            labels=[{"name": "label", "numClasses": 3}],
+        )
+    )
+
+    found = read(tfds, output)
+
+    assert [(r["a"], r["b"], bool(r["c"]), r["d"], r["both"].tolist(), r["label"]) for r in found] == [
+        (1.5, 2, True, b"x", [1.5, 2], 0), (-0.5, 3, False, b"", [-0.5, 3], 1),
+    ]  # fmt: skip
+    assert tfds.builder_from_directory(output / PLACE).info.features["label"].num_classes == 3
+
+
+def test_lists_of_any_length_are_equal(tfds: Any, tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"ints": [1, -2, 3], "floats": [], "texts": ["a", ""]}, {"ints": [], "floats": [0.5], "texts": []}]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    output = made(a_job(tmp_path / "out", source={"jsonl": {"uris": [str(tmp_path / "in.jsonl")]}}))
+
+    found = read(tfds, output)
+
+    assert [{name: values.tolist() for name, values in record.items()} for record in found] == [
+        {**row, "texts": [text.encode() for text in row["texts"]]} for row in rows
+    ]
