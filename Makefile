@@ -29,7 +29,7 @@ $(VENV)/.demo: requirements/demo.txt pyproject.toml | $(VENV)/bin/python
 
 $(STAMP): requirements/dev.txt requirements/interop.txt pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/interop.txt
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements/interop.txt
 	$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(VENV)/.demo $@
 
@@ -79,7 +79,7 @@ fuzz: $(STAMP) ## damaged files for every reader, and random lives of jobs: FUZZ
 	FUZZ=$${FUZZ:-300} $(BIN)/pytest -q tests/fuzz tests/reconcile/test_model.py
 
 .PHONY: interop
-interop: $(STAMP) ## every foreign reader, those too large for CI as well (9 GB, kept in the cache), and their report: docs/interop.md
+interop: $(STAMP) ## every foreign reader, those too large for CI as well (7 GB, kept in the cache), and their report: docs/interop.md
 	CI=true INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "interop or heavy"
 
 .PHONY: memory

@@ -65,6 +65,8 @@ class CommitResult(Model):
     outputs: Annotated[list[OutputFile], Field(max_length=50)] = []
     """Every file, or none when they don't fit."""
     bad: Annotated[list[BadRecord], Field(max_length=20)] = []
+    seconds: Annotated[dict[Annotated[str, Field(max_length=32)], Annotated[float, Field(ge=0)]], Field(max_length=16)] = {}
+    """Time of all workers by stage: read, transform, encode, statistics, sink."""
     warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
 
 

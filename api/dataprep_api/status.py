@@ -171,6 +171,8 @@ class Timings(Model):
     running_seconds: Annotated[float, Field(ge=0)] | None = None
     committing_seconds: Annotated[float, Field(ge=0)] | None = None
     total_seconds: Annotated[float, Field(ge=0)] | None = None
+    bottleneck: Annotated[str, Field(max_length=256)] | None = None
+    """What the conversion waited for, and the shares of its stages: `source-bound (read 71 %, …)`."""
 
 
 class OutputStatus(Model):

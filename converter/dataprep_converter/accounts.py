@@ -30,8 +30,6 @@ class Fault:
     """The file at fault, relative to the output."""
     text: str
     """What is wrong, with the file's name, and the offset where there is one."""
-    shard: int | None = None
-    """The shard that must be made again, or its report, by its number."""
 
 
 def faults(manifest: Manifest, success: Success, folder: OutputFolder, access: Access) -> Iterator[Fault]:
@@ -41,9 +39,9 @@ def faults(manifest: Manifest, success: Success, folder: OutputFolder, access: A
     reports = folder.reports(len(manifest.files))
     yield from _of_reports(manifest, reports)
     yield from _of_plan(manifest, reports, folder, access)
-    for number, report in enumerate(reports):
+    for report in reports:
         if report is not None:
-            yield from quarantine_faults(number, report, folder)
+            yield from quarantine_faults(report, folder)
 
 
 def content_is_of(run_id: str, manifest: Manifest) -> bool:
@@ -113,9 +111,9 @@ def _of_reports(manifest: Manifest, reports: Sequence[ShardReport | None]) -> It
     for number, (file, report) in enumerate(zip(manifest.files, reports, strict=True)):
         path = names.report_file(manifest.run_id, number)
         if report is None:
-            yield Fault(path, f"{path}, the report of {file.file}, is missing or was changed", number)
+            yield Fault(path, f"{path}, the report of {file.file}, is missing or was changed")
         elif differing := differences(report, file, number=number, run_id=manifest.run_id):
-            yield Fault(path, f"{path} and the manifest differ in {', '.join(differing)} of {file.file}", number)
+            yield Fault(path, f"{path} and the manifest differ in {', '.join(differing)} of {file.file}")
     there = [report for report in reports if report is not None]
     for name in ("records_in", "bad", "filtered", "added") if len(there) == len(reports) else ():
         said, found = getattr(manifest, name), sum(getattr(report, name) for report in there)
@@ -171,13 +169,13 @@ def _sha256(path: str, folder: OutputFolder, access: Access) -> str | None:
     return digest.hexdigest()
 
 
-def quarantine_faults(number: int, report: ShardReport, folder: OutputFolder) -> Iterator[Fault]:
+def quarantine_faults(report: ShardReport, folder: OutputFolder) -> Iterator[Fault]:
     """What is wrong with the file of a shard's bad records."""
     path = report.quarantine
     if path is None:
         return
     found = folder.read(path)
     if found is None:
-        yield Fault(path, f"{path} is missing", number)
+        yield Fault(path, f"{path} is missing")
     elif (sha256 := hashlib.sha256(found).hexdigest()) != report.quarantine_sha256:
-        yield Fault(path, f"{path} has SHA-256 {sha256} instead of {report.quarantine_sha256}", number)
+        yield Fault(path, f"{path} has SHA-256 {sha256} instead of {report.quarantine_sha256}")

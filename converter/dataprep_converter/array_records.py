@@ -11,7 +11,7 @@ from dataprep_converter.errors import BadSpec
 def library() -> Any:
     """Its module; it has no types. Raises BadSpec saying what to install."""
     try:
-        from array_record.python import array_record_module
+        from array_record.python import array_record_module  # type: ignore[import-untyped]  # it has no types
     except ImportError as exc:
         raise BadSpec("The format arrayRecord needs the package array-record: pip install 'dataprep-operator[arrayrecord]'.") from exc
     return array_record_module

@@ -14,6 +14,7 @@ from dataprep_api.messages import BadRecord, CommitResult
 from dataprep_api.plan import shards
 from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, MetadataFile, ShardReport, Success
 from dataprep_api.spec import BadRecords, DataPrepJobSpec
+from dataprep_api.stages import SIDES
 from dataprep_api.status import MAX_OUTPUTS, OutputFile, RecordProgress, SplitStatus
 from dataprep_converter import __version__, comparing, metadata, statistics
 from dataprep_converter.access import Access, Entry
@@ -49,7 +50,9 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     found = statistics.merged(reports)
     manifest = _manifest(spec, plan, reports, pipeline, found)
     folder.check_owner()
-    manifest = _with_metadata(Finished(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=pipeline.features, statistics=found), folder)
+    manifest = _with_metadata(
+        Finished(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=pipeline.features, statistics=found), folder
+    )
     if again is not None:
         manifest = _as_before(manifest, again)
     success = folder.put_manifest(manifest)
@@ -101,6 +104,9 @@ def result_of(
         ],
         outputs=outputs if len(outputs) <= MAX_OUTPUTS else [],
         bad=manifest.bad_examples[:20],
+        seconds={stage: round(sum(report.seconds.get(stage, 0.0) for report in reports), 3) for side in SIDES for stage in side}
+        if reports
+        else {},
         warnings=[warning[:512] for warning in warnings[:MAX_WARNINGS]],
     )
 
@@ -241,8 +247,14 @@ def _as_before(manifest: Manifest, again: Manifest) -> Manifest:
     """`again`, when nothing but the versions of the tools is different now. Raises NotWhole naming what is."""
     for now, before in zip(manifest.files, again.files, strict=False):
         if now != before:
-            packed = f", in which zlib {again.tools.get('zlib')} packed it and now {manifest.tools['zlib']}" if now.raw_sha256 == before.raw_sha256 else ""
-            raise NotWhole(f"{now.file} was made again with other bytes than before: SHA-256 {now.sha256} instead of {before.sha256}{packed}.")
+            packed = (
+                f", in which zlib {again.tools.get('zlib')} packed it and now {manifest.tools['zlib']}"
+                if now.raw_sha256 == before.raw_sha256
+                else ""
+            )
+            raise NotWhole(
+                f"{now.file} was made again with other bytes than before: SHA-256 {now.sha256} instead of {before.sha256}{packed}."
+            )
     fields = [name for name in Manifest.model_fields if name != "tools" and getattr(manifest, name) != getattr(again, name)]
     if fields:
         raise NotWhole(f"What was made again is not the data set that was there: the manifests differ in {', '.join(fields)}.")

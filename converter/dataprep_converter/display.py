@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from dataprep_api.messages import CommitResult, PlanResult
+from dataprep_api.stages import verdict
 from dataprep_converter.working import TaskProgress
 
 _LINE_SECONDS = 2.0
@@ -76,6 +77,9 @@ class Display:
             f" ({out / seconds:,.0f} records/s, {result.bytes_out / seconds / 1e6:,.0f} MB/s)",
             soft_wrap=True,
         )
+        bottleneck = verdict(result.seconds)
+        if bottleneck is not None:
+            self._console.print(bottleneck, soft_wrap=True)
         if result.records.filtered:
             self._console.print(f"filtered out: {result.records.filtered:,} records", soft_wrap=True)
         if result.records.bad:

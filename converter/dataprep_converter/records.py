@@ -35,7 +35,7 @@ def read(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[tupl
     `compression` is the manifest's: `none` or `gzip`. Raises BrokenRecord at the first fault, after all good records before it.
     """
     for block in blocks(pieces, compression=compression):
-        data, before = block.data, block.offset - HEADER
+        data, before = block.data, block.offset - block.head
         for start, end in zip(block.starts.tolist(), block.ends.tolist(), strict=True):
             yield before + start, data[start:end]
 
@@ -123,7 +123,7 @@ def _checked(data: bytes, offset: int, bounds: Places) -> Checked:
     footers = np.frombuffer(data, np.uint8)[ends[:, None] + np.arange(FOOTER)].view("<u4")[:, 0]
     wrong = np.flatnonzero(mask_all(crcs) != footers)
     good = int(wrong[0]) if len(wrong) else len(starts)
-    return Checked(data, offset, starts[:good], ends[:good])
+    return Checked(data, offset, starts[:good], ends[:good], HEADER)
 
 
 def _gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -60,6 +60,8 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     plan = found.plan() or found.planned_again(repaired)
     if run_id.run_id(repaired.spec, inputs_sha256=plan.head.inputs_sha256) != found.folder.run_id:
         raise BadSpec(f"The job is not the one that made run {found.folder.run_id}.")
+    if plan.head.code_sha256 is not None and repaired.spec.code is None:
+        raise BadSpec("The job used code of its own (spec.code), which isn't kept beside the data set; give the job's file: --job.")
     kept = list(found.reports(plan))
     broken = [shard for shard, report in zip(shards(plan.head), kept, strict=True) if report is None]
     copies = found.foreign(plan, [report for report in kept if report is not None])
@@ -253,7 +255,7 @@ class _Found:
         small += [(report.index.file, report.index.sha256)] if report.index is not None else []
         if any(hashlib.sha256(self.folder.read(file) or b"").hexdigest() != sha256 for file, sha256 in small):
             return False
-        return next(accounts.quarantine_faults(report.number, report, self.folder), None) is None
+        return next(accounts.quarantine_faults(report, self.folder), None) is None
 
 
 def _at(spec: Any, uri: str) -> Any:

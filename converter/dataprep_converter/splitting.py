@@ -181,7 +181,8 @@ def _check_names(splits: Sequence[SplitPlan], extension: str) -> None:
         raise BadSpec(f"output.fileName gives two splits the same file: {', '.join(firsts)}.")
     of_splits: dict[str, str] = {}
     for split in splits:
-        some = (names.file_name(split.template, split=split.name, shard=n, shards=split.shards, ext=extension) for n in range(min(2, split.shards)))
+        first_two = range(min(2, split.shards))
+        some = (names.file_name(split.template, split=split.name, shard=n, shards=split.shards, ext=extension) for n in first_two)
         for file in names.split_files(extension, some):
             if of_splits.setdefault(split.name, file) != file or list(of_splits.values()).count(file) > 1:
                 raise BadSpec(f"output.fileName {split.template!r}: {extension} needs a folder for each split, with all its shards in it.")

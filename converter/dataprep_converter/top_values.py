@@ -39,6 +39,8 @@ class TopValues:
         """Counts a column of integers or byte strings without nulls."""
         if self.mostly_different or not len(values):
             return
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            values = values.cast(pa.large_binary())
         self.seen += len(values)
         counted: Any = kernels.value_counts(values)
         found, counts = counted.field(0), counted.field(1).to_numpy()

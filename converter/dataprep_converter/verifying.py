@@ -7,7 +7,8 @@ file breaks no frame: that is why counts and digests stand beside the framing.
 """
 
 import hashlib
-from collections.abc import Container, Generator, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -100,12 +101,12 @@ def metadata_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]
 
 
 def _listing_faults(manifest: Manifest, listed: dict[str, Entry]) -> Iterator[Fault]:
-    expected: dict[str, int] = {}
-    for number, file in enumerate(manifest.files):
-        expected |= dict.fromkeys([file.file, *(companion.file for companion in file.companions)], number)
-    for path, number in expected.items():
+    expected: dict[str, None] = {}
+    for file in manifest.files:
+        expected |= dict.fromkeys([file.file, *(companion.file for companion in file.companions)])
+    for path in expected:
         if path not in listed:
-            yield Fault(path, f"{path} is missing", number)
+            yield Fault(path, f"{path} is missing")
     visible_metadata = {file.file for file in manifest.metadata if not names.is_hidden(file.file)}
     for path in listed:
         if path not in expected and path not in visible_metadata:
@@ -132,21 +133,21 @@ class _Check:
         found = self._read(file)
         if entry.size != file.size:
             size = f"{file.file} has {entry.size} bytes instead of {file.size}"
-            return Fault(file.file, f"{size}; {found}" if found else size, number)
+            return Fault(file.file, f"{size}; {found}" if found else size)
         if found is not None:
-            return Fault(file.file, found, number)
+            return Fault(file.file, found)
         for companion in file.companions:
             content = self.folder.read(companion.file) or b""
             sha256 = hashlib.sha256(content).hexdigest()
             if sha256 != companion.sha256:
-                return Fault(companion.file, f"{companion.file} has SHA-256 {sha256} instead of {companion.sha256}", number)
+                return Fault(companion.file, f"{companion.file} has SHA-256 {sha256} instead of {companion.sha256}")
         return None
 
     def _read(self, file: ManifestFile) -> str | None:
         uri = self.folder.at(file.file)
         digest = hashlib.sha256()
         format_ = decoder(self.manifest)
-        wanted: Container[int] = range(file.records) if self.every_record else set(_spread(file.records))
+        wanted: Sequence[int] = range(file.records) if self.every_record else _spread(file.records)
         count = 0
         schema: str | None = None
         try:
@@ -174,17 +175,18 @@ def _spread(records: int) -> list[int]:
     return [int(number) for number in np.linspace(0, records - 1, min(records, PARSED_RECORDS), dtype=np.int64)]
 
 
-def _records(format_: Decoder, pieces: Iterable[bytes], wanted: Container[int]) -> Iterator[tuple[int, Any]]:
+def _records(format_: Decoder, pieces: Iterable[bytes], wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
     """(offset, record) of each wanted record, and (number of them, None) for others between."""
     if not isinstance(format_, ReadsBlocks):
+        among = wanted if isinstance(wanted, range) else set(wanted)
         for number, (offset, record) in enumerate(format_.read(pieces)):
-            yield (offset, record) if number in wanted else (1, None)
+            yield (offset, record) if number in among else (1, None)
         return
     first = 0
     for block in format_.blocks(pieces):
-        here = [number for number in range(len(block)) if first + number in wanted]
+        here = wanted[bisect_left(wanted, first) : bisect_left(wanted, first + len(block))]
         for number in here:
-            yield block.offset + int(block.starts[number]), block.record(number)
+            yield block.offset_of(number - first), block.record(number - first)
         yield len(block) - len(here), None
         first += len(block)
 

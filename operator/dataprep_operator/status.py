@@ -13,6 +13,7 @@ from dataprep_api import quantity
 from dataprep_api.messages import CommitResult, PlanResult
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.stages import verdict
 from dataprep_api.status import (
     MAX_FAILURES,
     MAX_RUNS,
@@ -319,7 +320,8 @@ def _committing(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
     match judgement:
         case Through(result=CommitResult() as result):
             child = moment.seen.child("commit", status.attempt)
-            return _succeeded(moment, status.model_copy(update={"timings": _timed(status, "committing_seconds", child)}), result)
+            timings = _timed(status, "committing_seconds", child).model_copy(update={"bottleneck": verdict(result.seconds)})
+            return _succeeded(moment, status.model_copy(update={"timings": timings}), result)
         case Through(unreadable=str() as said):
             return _failed(moment, status, Reason.INTERNAL_ERROR, f"The commit step's message is not one of dataprep's: {said}")
         case _:

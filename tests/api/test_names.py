@@ -124,3 +124,36 @@ def test_a_template_s_fault_is_named(template: str, fault: str | None) -> None:
 
 def test_one_split_of_one_shard_needs_no_fields() -> None:
     assert names.template_fault("all.tfrecords", several_splits=False, several_shards=False) is None
+
+
+@pytest.mark.parametrize(
+    ("template", "shard", "shards", "expected"),
+    [
+        ("{split}-{shard:06}.{ext}", 3, 8, "train-000003.tar"),
+        ("{split}-{shard:02}-of-{shards:03}.{ext}", 3, 8, "train-03-of-008.tar"),
+        ("{split}-{shard:02}.{ext}", 3, 1000, "train-0003.tar"),
+    ],
+)
+def test_a_template_may_say_how_many_digits_numbers_have(template: str, shard: int, shards: int, expected: str) -> None:
+    assert names.template_fault(template, several_splits=True, several_shards=True) is None
+    assert names.file_name(template, split="train", shard=shard, shards=shards, ext="tar") == expected
+
+
+@pytest.mark.parametrize("template", ["{split:06}", "{shard:6}", "{shard:0}", "{shard:06d}", "{ext:02}"])
+def test_only_numbers_have_digits(template: str) -> None:
+    assert names.template_fault(template, several_splits=False, several_shards=False) is not None
+
+
+def test_webdataset_and_mds_have_the_names_that_their_users_expect() -> None:
+    assert names.file_name_template(None, shards=1, format_="webdataset") == "{split}-{shard:06}.{ext}"
+    assert names.file_name_template(None, shards=1, format_="mds") == "{split}/shard.{shard}.{ext}"
+
+
+def test_only_mds_has_visible_files_of_a_split() -> None:
+    assert names.split_files("mds", ["train/shard.00000.mds", "train/shard.00001.mds", "b.mds"]) == {"train/index.json", "index.json"}
+    assert names.split_files("tar", ["train/a.tar"]) == set()
+
+
+@pytest.mark.parametrize(("path", "hidden"), [("a/b", False), ("_SUCCESS", True), ("a/.b", True), ("_dataprep/x", True), ("a_b/c.d", False)])
+def test_a_file_is_hidden_by_any_part_of_its_path(path: str, hidden: bool) -> None:
+    assert names.is_hidden(path) == hidden

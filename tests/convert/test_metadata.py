@@ -75,15 +75,42 @@ def a_finished(
             "spec": {"source": {"csv": {"uris": ["/in.csv"]}}, "output": {"uri": "/out", "format": format_} | output},
         }
     ).spec
-    manifest = Manifest.model_construct(
+    total = sum(records.values())
+    manifest = Manifest(
+        run_id="0",
+        encoding_version=1,
+        inputs_sha256="0",
+        content={},
         format=format_,
         compression=compression,
+        features=[],
         labels=labels or {},
-        records_out=sum(records.values()),
+        records_in=total,
+        records_out=total,
+        bad=0,
+        filtered=0,
+        size=0,
+        splits=[ManifestSplit(name=split, records=records[split], size=10, shards=1) for split in splits],
         files=list(files),
-        splits=[ManifestSplit.model_construct(name=split, records=records[split], size=10, shards=1) for split in splits],
+        digest="0",
+        raw_digest="0",
     )
-    reports = [ShardReport.model_construct(index=index)] * len(files)
+    report = ShardReport(
+        run_id="0",
+        plan_sha256="0",
+        number=0,
+        split="train",
+        file="x",
+        records_in=1,
+        records_out=1,
+        size=1,
+        raw_size=1,
+        sha256="0",
+        raw_sha256="0",
+        pin="0",
+        index=index,
+    )
+    reports = [report] * len(files)
     return Finished(spec=spec, uri="/out", manifest=manifest, reports=reports, features=list(features))
 
 

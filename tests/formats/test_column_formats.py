@@ -139,6 +139,11 @@ def test_groups_end_where_one_of_their_limits_is_reached(format_: str, cuts: lis
     assert group_sizes(written(format_, texts, cuts=cuts, options={size: 15})) == [1, 1, 3]
 
 
+@pytest.mark.parametrize(("format_", "sizes"), [("parquet", [6, 4]), ("arrow", [10])])
+def test_a_number_counts_as_many_bytes_as_the_format_needs_for_it(format_: str, sizes: list[int]) -> None:
+    assert group_sizes(written(format_, {"x": pa.array(range(10), pa.uint8())}, options={LIMITS[format_][0]: 24})) == sizes
+
+
 def test_a_group_is_given_out_when_the_next_record_is_of_another() -> None:
     made = written("arrow", {"x": pa.array([0])})
     groups = Groups(made.features, most_bytes=1 << 20, most_records=4)

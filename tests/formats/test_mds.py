@@ -112,7 +112,9 @@ def test_a_missing_value_is_refused() -> None:
 
 def test_a_shard_beyond_its_offsets_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mds, "LARGEST", 1000)
-    with pytest.raises(BadSpec, match="A shard of mds would have 1,[0-9]{3} bytes, and its offsets end at 1,000: set output.shards.targetSize"):
+    with pytest.raises(
+        BadSpec, match="A shard of mds would have 1,[0-9]{3} bytes, and its offsets end at 1,000: set output.shards.targetSize"
+    ):
         written("mds", {"b": pa.array([b"x" * 900])})
 
 
@@ -133,7 +135,17 @@ def _nothing(kind: Any) -> Any:
         return [0] * kind.list_size
     if pa.types.is_list(kind):
         return []
-    return "" if pa.types.is_string(kind) else b"" if pa.types.is_large_binary(kind) else np.float16(0) if kind == pa.float16() else False if kind == pa.bool_() else 0
+    return (
+        ""
+        if pa.types.is_string(kind)
+        else b""
+        if pa.types.is_large_binary(kind)
+        else np.float16(0)
+        if kind == pa.float16()
+        else False
+        if kind == pa.bool_()
+        else 0
+    )
 
 
 @settings(max_examples=30)
@@ -146,7 +158,9 @@ def test_every_value_comes_back_and_bytes_are_the_same_however_batches_are_cut(m
     found = shard.records(size=1000)
     assert all_same(found, expected({name: columns[name] for name in sorted(columns)}, sequences))
     reader = decoder(shard.manifest())
-    assert [values.fault(shard.manifest().features, by_feature(reader, each, [])) for _, each in reader.read([shard.data])] == [None] * len(found)
+    assert [values.fault(shard.manifest().features, by_feature(reader, each, [])) for _, each in reader.read([shard.data])] == [None] * len(
+        found
+    )
 
 
 # --- a data set ---------------------------------------------------------------------------------------------------------
@@ -155,7 +169,9 @@ def test_every_value_comes_back_and_bytes_are_the_same_however_batches_are_cut(m
 def convert(folder: Path, **output: Any) -> None:
     (folder / "rows.csv").write_text("".join(f"{row},word {row}\n" for row in range(30)))
     spec = {
-        "source": {"csv": {"uris": [str(folder / "rows.csv")], "columns": [{"name": "n", "type": "Int64"}, {"name": "w", "type": "String"}]}},
+        "source": {
+            "csv": {"uris": [str(folder / "rows.csv")], "columns": [{"name": "n", "type": "Int64"}, {"name": "w", "type": "String"}]}
+        },
         "splits": {"into": [{"name": "train", "first": 20}, {"name": "test"}]},
         "output": {"uri": str(folder / "out"), "overwrite": "Always", **output},
     }
@@ -178,7 +194,9 @@ def test_each_split_has_an_index_which_verify_knows_and_another_run_replaces(tmp
     assert [file.name for file in files] == ["shard.00000.mds", "shard.00001.mds"]
     assert [shard["samples"] for shard in index["shards"]] == [10, 10]
     assert [shard["raw_data"]["bytes"] for shard in index["shards"]] == [file.stat().st_size for file in files]
-    assert [shard["raw_data"]["hashes"]["sha256"] for shard in index["shards"]] == [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    assert [shard["raw_data"]["hashes"]["sha256"] for shard in index["shards"]] == [
+        hashlib.sha256(file.read_bytes()).hexdigest() for file in files
+    ]
     verify(str(tmp_path / "out"), Access())
 
     before = (tmp_path / "out/test/index.json").read_bytes()
@@ -221,7 +239,10 @@ def number(value: int) -> bytes:
     [
         (b"", "the file ends within the number of records: 0 of 4 bytes at offset 0"),
         (WHOLE.data[:9], "the file ends within the offsets of 2 records: 5 of 12 bytes at offset 4"),
-        (damaged(0, number(10**9)), f"the file ends within the offsets of 1,000,000,000 records: {len(WHOLE.data) - 4:,} of 4,000,000,004 bytes at offset 4"),
+        (
+            damaged(0, number(10**9)),
+            f"the file ends within the offsets of 1,000,000,000 records: {len(WHOLE.data) - 4:,} of 4,000,000,004 bytes at offset 4",
+        ),
         (WHOLE.data[:-1], f"the file ends within a record: 13 of 14 bytes at offset {HEAD + 13}"),
         (WHOLE.data + b"x", f"bytes behind the last record at offset {len(WHOLE.data)}"),
         (damaged(20, b"x"), "the columns are not those of the manifest at offset 16"),

@@ -1,5 +1,7 @@
 """What parquet, arrow, jsonl and csv hold is read back by our own sources: the records made of them are those of the first source."""
 
+import io
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -8,6 +10,8 @@ import pytest
 from tests.formats.test_matrix import SOURCES, made
 
 from dataprep_api.job import DataPrepJob
+from dataprep_converter import inspecting
+from dataprep_converter.access import Access
 
 _IDS: Final = {"id": "Int64", "scores": "Float32", "words": "String"}
 READABLE: Final[Mapping[tuple[str, str], dict[str, Any]]] = {
@@ -33,6 +37,16 @@ def a_job(spec: dict[str, Any], output: Path, *, format_: str) -> DataPrepJob:
     shards = {"count": 1 if format_ == "tfrecord" else 3}
     whole = spec | {"output": {"uri": str(output), "format": format_, "shards": shards}, "splits": {"into": [{"name": "train"}]}}
     return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": whole})
+
+
+@pytest.mark.parametrize("format_", ["parquet", "arrow", "jsonl", "csv"])
+def test_inspect_shows_the_first_record(format_: str, tmp_path: Path) -> None:
+    made(a_job(SOURCES["csv"](tmp_path), tmp_path / "out", format_=format_), workers=1)
+    shown = io.StringIO()
+    inspecting.show(str(tmp_path / "out"), Access(), records=2, as_json=True, stream=shown)
+    first, second = json.loads(shown.getvalue())["records"]
+    assert first == {"features": [0.0, 0.0], "name": ["name 0"], "label": [0]}
+    assert second == {"features": [1.0, 0.25], "name": ["name 1"], "label": [1]}
 
 
 @pytest.mark.parametrize(("source", "format_"), READABLE)

@@ -95,9 +95,9 @@ def rewritten(folder: Path, change: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"name": "z"}, "in the record at offset 12 there is a feature 'x', which the manifest doesn't name"),
-        ({"dtype": "int64"}, "in the record at offset 12 the feature 'x' holds float, expected int64"),
-        ({"shape": [2]}, "in the record at offset 12 the feature 'x' has 1 values, expected 2"),
+        ({"name": "z"}, "in the record at offset 0 there is a feature 'x', which the manifest doesn't name"),
+        ({"dtype": "int64"}, "in the record at offset 0 the feature 'x' holds float, expected int64"),
+        ({"shape": [2]}, "in the record at offset 0 the feature 'x' has 1 values, expected 2"),
     ],
 )
 def test_records_that_are_not_as_the_manifest_says_are_named(finished: Path, change: dict[str, Any], said: str) -> None:

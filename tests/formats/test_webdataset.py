@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import webdataset
+import webdataset  # type: ignore[import-untyped]  # it has no types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.formats.columns import all_same, any_columns, expected, tensors, written
@@ -199,7 +199,9 @@ def test_every_value_comes_back_and_bytes_are_the_same_however_batches_are_cut(m
     found = shard.records(size=1000)
     assert all_same(found, expected(in_order, sequences))
     reader = decoder(shard.manifest())
-    assert [values.fault(shard.manifest().features, by_feature(reader, each, [])) for _, each in reader.read([shard.data])] == [None] * len(found)
+    assert [values.fault(shard.manifest().features, by_feature(reader, each, [])) for _, each in reader.read([shard.data])] == [None] * len(
+        found
+    )
 
 
 @settings(max_examples=30)
@@ -264,10 +266,22 @@ def header_with(place: int, new: bytes) -> bytes:
         (damaged(600, b"\1"), "bytes other than zero behind the member '000000000000.cls' at offset 0"),
         (damaged(6000, b"\1"), "bytes other than zero behind the end at offset 4608"),
         (WHOLE.data[:512], "the member '000000000000.cls' is cut off: 0 of 1 bytes at offset 0"),
-        (WHOLE.data[:1024], "expected a member or the two empty blocks at the end up to a multiple of 10,240 bytes, got 0 bytes at offset 1024"),
-        (WHOLE.data[:1030], "expected a member or the two empty blocks at the end up to a multiple of 10,240 bytes, got 6 bytes at offset 1024"),
-        (WHOLE.data[:5120], "expected a member or the two empty blocks at the end up to a multiple of 10,240 bytes, got 512 bytes at offset 4608"),
-        (WHOLE.data[:-512], "expected a member or the two empty blocks at the end up to a multiple of 10,240 bytes, got 5120 bytes at offset 4608"),
+        (
+            WHOLE.data[:1024],
+            "expected a member or the two empty blocks at the end up to a multiple of 10,240 bytes, got 0 bytes at offset 1024",
+        ),
+        (
+            WHOLE.data[:1030],
+            "expected a member or the two empty blocks at the end up to a multiple of 10,240 bytes, got 6 bytes at offset 1024",
+        ),
+        (
+            WHOLE.data[:5120],
+            "expected a member or the two empty blocks at the end up to a multiple of 10,240 bytes, got 512 bytes at offset 4608",
+        ),
+        (
+            WHOLE.data[:-512],
+            "expected a member or the two empty blocks at the end up to a multiple of 10,240 bytes, got 5120 bytes at offset 4608",
+        ),
         (header_with(156, b"5"), "a header that is no USTAR header of a file at offset 0"),
         (header_with(257, b"ustar  \0"), "a header that is no USTAR header of a file at offset 0"),
         (header_with(0, b"\0" * 100) + WHOLE.data[512:], "the name '' is no key and extension at offset 0"),

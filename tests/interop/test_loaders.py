@@ -57,7 +57,7 @@ def test_it_counts_the_records_of_the_folder_that_it_is_given(
 ) -> None:
     del tf
     out = loader_sets.table(tmp_path)
-    moved = shutil.move(loader_sets.loader(out, "tensorflow"), tmp_path)
+    moved = str(shutil.move(loader_sets.loader(out, "tensorflow"), tmp_path))
     monkeypatch.setattr(sys, "argv", ["load_tensorflow.py", str(out)])
     runpy.run_path(moved, run_name="__main__")
     assert capsys.readouterr().out == "train: 5 of 5 records\nvalidation: 2 of 2 records\n"

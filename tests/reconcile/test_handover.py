@@ -103,3 +103,8 @@ def test_a_success_ends_the_history(world: World) -> None:
     run = world.status()["runs"][0]
     assert (run["attempt"], run["phase"], run["reason"], run["runId"]) == (1, "Succeeded", "Completed", "0123abcd")
     assert run["startedAt"] == world.status()["startTime"]
+
+
+def test_the_status_says_what_the_conversion_waited_for(world: World) -> None:
+    committed(world, seconds={"read": 8, "encode": 2})
+    assert world.status()["timings"]["bottleneck"] == "source-bound (read 80 %, encode 20 %)"

@@ -71,9 +71,15 @@ class Checked:
     starts: Places
     """Where in `data` each record begins, without what frames it."""
     ends: Places
+    head: int
+    """Bytes of framing before each."""
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    def offset_of(self, number: int) -> int:
+        """Where one of them begins in the file, with its framing."""
+        return self.offset + int(self.starts[number]) - self.head
 
     def record(self, number: int) -> bytes:
         """One of them."""

@@ -45,4 +45,4 @@ class ArrayRecordDecoder:
 def _broken(message: str) -> BrokenRecord:
     """The library's message without what belongs into ours: the place of the chunk, or of the byte."""
     places = [int(first or second) for first, second in _PLACE.findall(message)]
-    return BrokenRecord(_PLACE.sub("", message), offset=places[0] if places else 0)
+    return BrokenRecord(_PLACE.sub("", message) or "no ArrayRecord file", offset=places[0] if places else 0)

@@ -45,9 +45,7 @@ class MdsDecoder:
 
     def parse(self, record: bytes) -> dict[str, Any]:
         """The values of the features."""
-        return {
-            column.feature.name: _values(content, column) for column, content in zip(self._columns, self._cut(record, 0), strict=True)
-        }
+        return {column.feature.name: _values(content, column) for column, content in zip(self._columns, self._cut(record, 0), strict=True)}
 
     def _cut(self, record: bytes, offset: int) -> list[bytes]:
         """The contents of the columns. Raises BrokenRecord when the sizes don't add up to the record's."""

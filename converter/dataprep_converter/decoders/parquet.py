@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 from dataprep_api.report import Manifest
 from dataprep_converter.decoders import tables
 
+_MAGIC: Final = 4
+"""Bytes before the first row group; others follow one another."""
 _DECODED: Final = 8 << 20
 """About so many bytes of a row group are decoded at once."""
 _parquet: Any = pq  # the stubs don't know all options
@@ -26,23 +28,26 @@ class ParquetDecoder:
             with tables.faults("no whole Parquet file", offset=0):
                 file = _parquet.ParquetFile(spool, page_checksum_verification=True)
                 tables.check_schema(file.schema_arrow, self._features.values())
+            offset = _MAGIC
             for number in range(file.metadata.num_row_groups):
                 group = file.metadata.row_group(number)
                 size = max(1, group.num_rows * _DECODED // max(group.total_byte_size, _DECODED))
                 batches = file.iter_batches(size, row_groups=[number], use_threads=False)
-                offset = _begin(group)
+                read = 0
                 while (batch := _next(batches, offset)) is not None:
                     for row in range(batch.num_rows):
                         yield offset, (batch, row)
+                    read += batch.num_rows
+                offset += _size(group) if read else 0
 
     def parse(self, record: tables.Row) -> dict[str, Any]:
         """The values of the row."""
         return tables.values_of(record, self._features)
 
 
-def _begin(group: Any) -> int:
-    chunk = group.column(0)
-    return int(chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset)
+def _size(group: Any) -> int:
+    """Bytes of a row group that was read. Arrow ends the process when it is asked this of one whose description is damaged."""
+    return sum(group.column(number).total_compressed_size for number in range(group.num_columns))
 
 
 def _next(batches: Iterator[pa.RecordBatch], offset: int) -> pa.RecordBatch | None:

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
@@ -46,16 +47,13 @@ def check_schema(found: pa.Schema, features: Iterable[FeatureSpec]) -> None:
     """Raises BrokenRecord for other columns than those of the manifest."""
     expected = schema_of(list(features))
     if not found.equals(expected):
-        differing = next(
-            (f"{a or 'nothing'} instead of {b or 'nothing'}" for a, b in _pairs(found, expected) if a != b),
-            "other names or numbers of columns",
-        )
+        pairs = zip_longest(_described(found), _described(expected), fillvalue="nothing")
+        differing = "; ".join(f"{there} instead of {wanted}" for there, wanted in pairs if there != wanted)
         raise BrokenRecord(f"the columns are not those of the manifest: {differing}", offset=0)
 
 
-def _pairs(found: pa.Schema, expected: pa.Schema) -> Iterator[tuple[str, str]]:
-    for number in range(max(len(found), len(expected))):
-        yield tuple(f"{each.field(number).name}: {each.field(number).type}" if number < len(each) else "" for each in (found, expected))  # type: ignore[misc]  # two schemas are two texts
+def _described(schema: pa.Schema) -> list[str]:
+    return [f"{field.name}: {field.type}" for field in schema]
 
 
 def values_of(row: Row, features: Mapping[str, FeatureSpec]) -> dict[str, Any]:

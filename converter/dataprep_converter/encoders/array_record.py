@@ -1,4 +1,4 @@
-"""ArrayRecord: tf.train.Example messages, those of the format `tfrecord`, in a file with access to any record, which Grain and TFDS read.
+"""ArrayRecord: tf.train.Example messages, those of the format `tfrecord`, in a file with access to any record, which Grain reads.
 
 The file is a Riegeli file with chunks of `groupSize` records, a table of the chunks behind them, and where that table begins in the last 64 KiB.
 The library that defines it writes it, on one thread: equal records, equal bytes (for one version of it when they are compressed).

@@ -109,7 +109,9 @@ class MdsEncoder(SingleFile):
         if not batch.num_rows:
             return b""
         parts = [_part(column, batch.column(column.feature.name)) for column in self._columns]
-        varying = [part.lengths for column, part in zip(self._columns, parts, strict=True) if column.size is None and isinstance(part, Ragged)]
+        varying = [
+            part.lengths for column, part in zip(self._columns, parts, strict=True) if column.size is None and isinstance(part, Ragged)
+        ]
         pieces: list[Array] = [_run([Fixed(np.stack(varying, axis=1), np.dtype("<u4"))], batch.num_rows)] if varying else []
         run: list[Fixed] = []
         for part in parts:
@@ -155,9 +157,9 @@ def _part(column: Column, values: Array) -> Part:
     elif column.encoding == "json":
         content = payloads.as_json(values, name=feature.name)
     else:
-        numbers, counts, step = payloads.list_bytes(values)
+        items, counts, step = payloads.list_bytes(values)
         heads, _ = look_up(counts, partial(_shape, step.shape))
-        content = kernels.binary_join_element_wise(heads, numbers, NOTHING)
+        content = kernels.binary_join_element_wise(heads, items, NOTHING)
     return Ragged(content=content, lengths=np.diff(binary_data(content)[1]))
 
 

@@ -18,6 +18,8 @@ from dataprep_converter.errors import BadSpec
 
 _LEVELS: Final = {"Zstd": (3, 22), "Gzip": (6, 9)}
 """Default and highest level of a compression that has levels."""
+_LEAST: Final = 4
+"""Bytes of the narrowest number of Parquet."""
 _parquet: Any = pq  # the stubs don't know all options
 
 
@@ -34,7 +36,7 @@ class ParquetEncoder(SingleFile):
         if level is not None and level > highest:
             known = ", ".join(f"{name} (1 to {most})" for name, (_, most) in _LEVELS.items())
             raise BadSpec(f"output.parquet.compressionLevel {level} is none of {options.compression}; levels are for {known}.")
-        self._groups = Groups(features, most_bytes=most_bytes, most_records=options.row_group_records)
+        self._groups = Groups(features, most_bytes=most_bytes, most_records=options.row_group_records, least_bytes=_LEAST)
         self._pieces = Pieces()
         self._writer = _parquet.ParquetWriter(
             self._pieces,

@@ -58,10 +58,11 @@ def as_json(column: Array, *, name: str) -> Array:
     is_number = value in NUMPY_NAMES
     if is_number and not is_list(column.type) and not is_tensor(column.type):
         return _texts(column).cast(pa.large_binary())
-    if is_number and is_ragged(column.type) and not is_list(column.type.value_type) and not is_tensor(column.type.value_type):  # type: ignore[attr-defined] # of lists only
+    if is_number and is_ragged(column.type) and not is_list(column.type.value_type) and not is_tensor(column.type.value_type):
         lists = taken_apart(column)
         inner = kernels.binary_join(put_together(_texts(lists.items), lists), ",")
-        return kernels.binary_join_element_wise("[", inner, "]", "").cast(pa.large_binary())
+        joined: Array = kernels.binary_join_element_wise("[", inner, "]", "").cast(pa.large_binary())
+        return joined
     rows: Any = column.to_pylist() if not is_tensor(column.type) else to_numpy(column).tolist()
     try:
         made = [json.dumps(_jsonable(row), ensure_ascii=False, separators=(",", ":")).encode() for row in rows]

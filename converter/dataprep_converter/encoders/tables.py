@@ -54,8 +54,10 @@ def _leaf_of(feature: FeatureSpec) -> pa.DataType:
 class Groups:
     """Cuts a stream of batches into groups of records: each ends before the record with which it would be too large."""
 
-    def __init__(self, features: Sequence[FeatureSpec], *, most_bytes: int, most_records: int | None) -> None:
+    def __init__(self, features: Sequence[FeatureSpec], *, most_bytes: int, most_records: int | None, least_bytes: int = 1) -> None:
+        """`least_bytes` is what a number counts at least."""
         self._features = ordered(features)
+        self._least_bytes = least_bytes
         self.schema = schema_of(self._features)
         self._most_bytes = most_bytes
         self._most_records = most_records
@@ -65,7 +67,10 @@ class Groups:
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Every group that is whole now. Raises BadData for text that is not UTF-8."""
-        sizes = sum((_row_bytes(batch.column(each.name), each, each.shape) for each in self._features), np.zeros(batch.num_rows, np.int64))
+        sizes = np.zeros(batch.num_rows, np.int64)
+        for feature in self._features:
+            width = 0 if feature.dtype == "bytes" else max(self._least_bytes, np.dtype(feature.dtype).itemsize)
+            sizes += _row_bytes(batch.column(feature.name), feature.shape, width)
         done = 0
         while done < batch.num_rows:
             ends = np.cumsum(sizes[done:])
@@ -90,8 +95,10 @@ class Groups:
         waiting, self._waiting, self._records, self._bytes = self._waiting, [], 0, 0
         columns = []
         for feature, field in zip(self._features, self.schema, strict=True):
-            parts = [conformed(batch.column(feature.name), field.type, of=feature.name) for batch in waiting]
-            columns.append(parts[0] if len(parts) == 1 else conformed(pa.concat_arrays(parts), field.type, of=feature.name))
+            parts: list[Any] = [batch.column(feature.name) for batch in waiting]
+            if len({part.type for part in parts}) > 1 or isinstance(parts[0].type, pa.DictionaryType):
+                parts = [conformed(part, field.type, of=feature.name) for part in parts]
+            columns.append(conformed(parts[0] if len(parts) == 1 else pa.concat_arrays(parts), field.type, of=feature.name))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
@@ -127,17 +134,17 @@ class Pieces(io.RawIOBase):
 # --- sizes --------------------------------------------------------------------------------------------------------
 
 
-def _row_bytes(column: Array, feature: FeatureSpec, shape: tuple[int, ...]) -> Lengths:
-    """Bytes of each row's values, and of their offsets where lengths differ."""
-    if feature.dtype != "bytes" and -1 not in shape:
-        return np.full(len(column), math.prod(shape) * np.dtype(feature.dtype).itemsize, np.int64)
+def _row_bytes(column: Array, shape: tuple[int, ...], width: int) -> Lengths:
+    """Bytes of each row's values, and of their offsets where lengths differ. `width` is that of a number, 0 for text and bytes."""
+    if width and -1 not in shape:
+        return np.full(len(column), math.prod(shape) * width, np.int64)
     if not shape:
         # The offsets of a dictionary's values are not those of its rows.
         plain = column.cast(column.type.value_type) if isinstance(column.type, pa.DictionaryType) else column
         lengths: Lengths = kernels.fill_null(kernels.binary_length(plain), 0).to_numpy(zero_copy_only=False).astype(np.int64)
         return lengths + _OFFSET
     lists = taken_apart(column)
-    inner = np.concatenate((np.zeros(1, np.int64), np.cumsum(_row_bytes(lists.items, feature, shape[1:]))))
+    inner = np.concatenate((np.zeros(1, np.int64), np.cumsum(_row_bytes(lists.items, shape[1:], width))))
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lists.counts)))
     sizes: Lengths = np.diff(inner[ends]) + _OFFSET
     return sizes

@@ -14,7 +14,7 @@ made together; a missing value has no member, and images have the extension of w
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -187,8 +187,8 @@ class WebdatasetEncoder(SingleFile):
         else:
             found, which = np.unique(kinds, axis=0, return_inverse=True)
             groups = [np.flatnonzero(which.reshape(-1) == number) for number in range(len(found))]
-            parts = [self._samples(batch.take(pa.array(at)), keys.take(pa.array(at)), kind) for at, kind in zip(groups, found, strict=True)]
-            joined = pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(groups))))
+            parts = [self._samples(batch.take(at), keys.take(at), kind) for at, kind in zip(groups, found, strict=True)]
+            joined = pa.concat_arrays(parts).take(np.argsort(np.concatenate(groups)))
         data, offsets = binary_data(joined)
         self._records += rows
         self._size += int(offsets[-1] - offsets[0])
@@ -207,7 +207,8 @@ class WebdatasetEncoder(SingleFile):
         if column.null_count:
             raise BadData(f"The feature {self._key!r} has no value in some records, so they have no key.")
         is_text = payloads.is_text_or_bytes(column.type)
-        made = [key_of(key) for key in (payloads.as_it_is(column) if is_text else payloads.text(column)).to_pylist()]
+        values: Any = payloads.as_it_is(column) if is_text else payloads.text(column)
+        made = [key_of(value) for value in values.to_pylist()]
         for key in made:
             if hash(key) in self._seen:
                 raise BadData(f"The key {key.decode(errors='replace')!r} (feature {self._key!r}) comes twice in a shard; keys are unique.")
@@ -259,7 +260,7 @@ def key_of(value: bytes) -> bytes:
 def _headers(keys: Array, extension: bytes, sizes: npt.NDArray[np.int64]) -> Array:
     """The header of each member `<key>.<extension>`."""
     headers = np.tile(_TEMPLATE, (len(sizes), 1))
-    names: Array = kernels.binary_join_element_wise(keys, pa.scalar(b"." + extension, pa.large_binary()), NOTHING)
+    names: Any = kernels.binary_join_element_wise(keys, pa.scalar(b"." + extension, pa.large_binary()), NOTHING)
     if np.diff(binary_data(names)[1]).max() > _NAME:
         cut = [_cut(name) for name in names.to_pylist()]
         _put(headers[:, _PREFIX_AT : _PREFIX_AT + _PREFIX], pa.array([prefix for prefix, _ in cut], pa.large_binary()))

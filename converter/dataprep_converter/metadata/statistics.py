@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -113,8 +114,8 @@ def _top(top: TopValues) -> dict[str, Any]:
 
 def _balance(counts: ClassCounts, classes: Sequence[str]) -> list[dict[str, Any]]:
     """Every class that has a name or a record, in the order of the numbers."""
-    known: dict[Class, int] = {number: 0 for number in range(len(classes))}
-    known |= counts.counts
+    known: Counter[Class] = Counter(counts.counts)
+    known.update(dict.fromkeys(range(len(classes)), 0))
     total = sum(known.values())
     balance: list[dict[str, Any]] = []
     for found in sorted(known, key=comparing.order):

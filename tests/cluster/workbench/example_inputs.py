@@ -12,7 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import feather
 
+from dataprep_api import API_VERSION, KIND
+from dataprep_api.job import DataPrepJob
+from dataprep_converter.access import Access
+from dataprep_converter.display import Display
 from dataprep_converter.framing import frame
+from dataprep_converter.run import run
 from workbench import mnist, photos
 
 
@@ -33,6 +38,15 @@ def iris_table(folder: Path) -> pa.Table:
     species = ["setosa", "versicolor", "virginica"]
     sepals = [[float(cell) for cell in row[:2]] for row in rows]
     return pa.table({"sepal": sepals, "petal": petals, "species": [species[int(row[4])] for row in rows]})
+
+
+def finished_flowers(folder: Path) -> Path:
+    """The same flowers as a finished data set of TFRecord files."""
+    source = {"parquet": {"uris": [str(iris_parquet(folder))]}}
+    spec = {"source": source, "output": {"uri": str(folder / "flowers")}}
+    job = DataPrepJob.parse({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "flowers"}, "spec": spec})
+    run(job, access=Access(), workers=1, display=Display(quiet=True))
+    return folder / "flowers"
 
 
 def iris_parquet(folder: Path) -> Path:
@@ -147,6 +161,7 @@ INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
     "libsvm-local.yaml": (iris_libsvm, 150),
     "numpy-local.yaml": (arrays, 60),
     "tfrecord-local.yaml": (few_records, 15),
+    "dataset-local.yaml": (finished_flowers, 150),
     "whole-file-local.yaml": (lambda folder: photos.write(folder / "photos"), 39),
     "arrow-local.yaml": (iris_arrow, 150),
     "annotated-images-local.yaml": (lambda folder: photos.write_annotated(folder / "annotated"), 39),
@@ -154,6 +169,9 @@ INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
     "csv-xgboost-local.yaml": (iris, 150),
     "csv-sequences-arrow-local.yaml": (walks, 4),
     "images-parquet-local.yaml": (lambda folder: photos.write(folder / "photos"), 39),
+    "images-webdataset-local.yaml": (lambda folder: photos.write(folder / "photos"), 39),
+    "images-mds-local.yaml": (lambda folder: photos.write(folder / "photos"), 39),
+    "parquet-array-record-local.yaml": (iris_parquet, 150),
     "jsonl-jsonl-local.yaml": (documents, 4),
     "dl4j-dataset-local.yaml": (iris, 150),
     "file-batch-local.yaml": (lambda folder: photos.write(folder / "photos"), 39),

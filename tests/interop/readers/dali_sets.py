@@ -1,6 +1,6 @@
-"""DALI reads shards without a GPU: a JSON file of {sets: [{format, files, records, …}]}; values as lists, bytes in hex.
+"""DALI reads shards without a GPU: a JSON file of {sets: [{format, files, indexes, records, …}]}; values as lists, bytes in hex.
 
-`tfrecord` with `indexes` and `features: {name: bytes | int64 | float}`, `webdataset` with `extensions`, of which each is the bytes of a file.
+`tfrecord` with `features: {name: bytes | int64 | float}`, `webdataset` with `extensions`, of which each is the bytes of a file.
 """
 
 import importlib.metadata
@@ -29,7 +29,11 @@ def tfrecords(wanted: Any) -> Any:
 
 @pipeline_def(batch_size=BATCH, num_threads=2, device_id=None)
 def webdatasets(wanted: Any) -> Any:
-    return tuple(fn.readers.webdataset(paths=wanted["files"], ext=wanted["extensions"], dtypes=[types.UINT8] * len(wanted["extensions"])))
+    extensions = wanted["extensions"]
+    read = fn.readers.webdataset(
+        paths=wanted["files"], index_paths=wanted["indexes"], ext=extensions, dtypes=[types.UINT8] * len(extensions)
+    )
+    return tuple(read)
 
 
 def records(wanted: Any) -> list[dict[str, list[Any]]]:

@@ -8,7 +8,7 @@ from dataprep_api.spec.model import Model
 
 
 class ArrayRecordOptions(Model):
-    """Options of the format `arrayRecord`: Grain's and TFDS's files of tf.train.Example, with access to any record."""
+    """Options of the format `arrayRecord`: Grain's files of tf.train.Example, with access to any record."""
 
     compression: Literal["None", "Zstd", "Brotli", "Snappy"] = "Zstd"
     """How each group of records is compressed."""

@@ -10,8 +10,8 @@ from dataprep_api.spec.model import Model, Quantity
 class ParquetOptions(Model):
     """Options of the format `parquet`. A row group ends where one of its two limits is reached."""
 
-    row_group_size: Quantity = "64Mi"
-    """Most bytes of a row group before encoding and compression, which is about what a worker holds in memory. A larger record is a row group by itself."""
+    row_group_size: Quantity = "32Mi"
+    """Most bytes of a row group before encoding and compression, where a number has at least four. A worker needs about five times as much memory. A larger record is a row group by itself."""
     row_group_records: Annotated[int, Field(ge=1)] | None = None
     """Most records of a row group. Default: no limit."""
     compression: Literal["None", "Snappy", "Zstd", "Gzip"] = "Snappy"
