@@ -9,12 +9,10 @@ A compressed shard has none: nobody can begin within it.
 import hashlib
 import tempfile
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.csv as pa_csv
 
 from dataprep_api.report import IndexFile
 from dataprep_api.spec import HdfsOptions, Output
@@ -24,15 +22,13 @@ from dataprep_converter.encoders import encoder_class
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
-_csv: Any = pa_csv  # the stubs don't know all options
-_LINES: Final[Mapping[str, tuple[tuple[str, str], str]]] = {
-    "tfrecord": (("offset", "size"), " "),
-    "recordioProtobuf": (("number", "offset"), "\t"),
+_LINES: Final[Mapping[str, tuple[str, str, str]]] = {
+    "tfrecord": ("offset", " ", "size"),
+    "recordioProtobuf": ("number", "\t", "offset"),
 }
-"""Format → what stands in a line, and what between."""
+"""Format → what stands in a line."""
 _IN_MEMORY: Final = 1 << 20
 _PIECE: Final = 4 << 20
-_ROWS: Final = 1 << 16
 
 
 def has_index(output: Output) -> bool:
@@ -44,10 +40,8 @@ class RecordIndex:
     """The lines of one shard: in memory while they are few, then in a temporary file without a name."""
 
     def __init__(self, format_: str) -> None:
-        self._columns, separator = _LINES[format_]
+        self._line = _LINES[format_]
         self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, prefix="dataprep-")  # noqa: SIM115 - closed by `close`
-        options = _csv.WriteOptions(include_header=False, delimiter=separator, batch_size=_ROWS)
-        self._lines = _csv.CSVWriter(self._file, pa.schema([(name, pa.int64()) for name in self._columns]), write_options=options)
         self._records = 0
         self._offset = 0
 
@@ -58,7 +52,9 @@ class RecordIndex:
             "offset": self._offset + np.cumsum(sizes) - sizes,
             "size": sizes,
         }
-        self._lines.write_batch(pa.record_batch({name: columns[name] for name in self._columns}))
+        if len(sizes):
+            first, between, second = self._line
+            self._file.write(_lines(columns[first], between, columns[second]))
         self._records += len(sizes)
         self._offset += int(sizes.sum())
 
@@ -82,3 +78,45 @@ class RecordIndex:
     def close(self) -> None:
         """Drops the lines."""
         self._file.close()
+
+
+def _lines(first: Numbers, between: str, second: Numbers) -> bytes:
+    """The lines of two columns of numbers: digits side by side, less the leading zeros."""
+    parts = [
+        (_digits(first), _kept(first)),
+        (_marks(between, len(first)), None),
+        (_digits(second), _kept(second)),
+        (_marks("\n", len(first)), None),
+    ]
+    matrix = np.concatenate([digits for digits, _ in parts], axis=1)
+    if all(kept is None for _, kept in parts):
+        return matrix.tobytes()
+    masks = [np.ones(digits.shape, np.bool_) if kept is None else kept for digits, kept in parts]
+    characters: npt.NDArray[np.uint8] = matrix[np.concatenate(masks, axis=1)]
+    return characters.tobytes()
+
+
+def _digits(values: Numbers) -> npt.NDArray[np.uint8]:
+    """A row of characters for each number, all as wide as the largest."""
+    largest = int(values.max())
+    digits = np.empty((len(values), len(str(largest))), np.uint8)
+    rest: npt.NDArray[np.unsignedinteger] = values.astype(np.uint32 if largest < 1 << 32 else np.uint64)
+    for place in reversed(range(digits.shape[1])):
+        higher = rest // 10
+        np.subtract(rest, higher * 10, out=digits[:, place], casting="unsafe")
+        rest = higher
+    return digits + np.uint8(ord("0"))
+
+
+def _kept(values: Numbers) -> npt.NDArray[np.bool_] | None:
+    """Which characters of `_digits` are no leading zeros; None when none is."""
+    width = len(str(int(values.max())))
+    if len(str(int(values.min()))) == width:
+        return None
+    kept: npt.NDArray[np.bool_] = values[:, None] >= 10 ** np.arange(width - 1, -1, -1)
+    kept[:, -1] = True
+    return kept
+
+
+def _marks(character: str, count: int) -> npt.NDArray[np.uint8]:
+    return np.full((count, 1), ord(character), np.uint8)

@@ -19,9 +19,9 @@ from dataprep_converter.lists import is_list, is_ragged, item_type, stored
 from dataprep_converter.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_arrow
 from dataprep_converter.top_values import LONGEST, TopValues
 
-_ENOUGH: Final = (2**14, 2**18, 2**25)
+_ENOUGH: Final = (2**13, 2**16, 2**24)
 """Values of a feature that are looked at: at least and at most in one shard, and in the whole job."""
-_AS_FAST: Final = 8
+_AS_FAST: Final = 32
 """Integers of eight bits are counted so many times as fast, so that so many more are looked at."""
 MOST_BUCKETS: Final = 256
 

@@ -105,7 +105,7 @@ def test_an_example_is_accepted(cluster: Cluster, namespace: str, example: Path)
 REFUSED: dict[str, tuple[dict[str, object], str]] = {
     "no source": ({"source.idx": None}, f"spec.source: Invalid value: exactly one source must be set: {SOURCES}"),
     "two sources": ({"source.csv": {"uris": ["/a.csv"]}}, f"spec.source: Invalid value: exactly one source must be set: {SOURCES}"),
-    "source left out": ({"source": None}, "spec.source: Required value"),
+    "source left out": ({"source": None}, "spec.source: Invalid value: set exactly one of source and script"),
     "output left out": ({"output": None}, "spec.output: Required value"),
     "no files": ({"source.idx.subsets": []}, "spec.source.idx.subsets in body should have at least 1 items"),
     "an extension with a dot": (

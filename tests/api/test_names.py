@@ -154,6 +154,8 @@ def test_only_mds_has_visible_files_of_a_split() -> None:
     assert names.split_files("tar", ["train/a.tar"]) == set()
 
 
-@pytest.mark.parametrize(("path", "hidden"), [("a/b", False), ("_SUCCESS", True), ("a/.b", True), ("_dataprep/x", True), ("a_b/c.d", False)])
+@pytest.mark.parametrize(
+    ("path", "hidden"), [("a/b", False), ("_SUCCESS", True), ("a/.b", True), ("_dataprep/x", True), ("a_b/c.d", False)]
+)
 def test_a_file_is_hidden_by_any_part_of_its_path(path: str, hidden: bool) -> None:
     assert names.is_hidden(path) == hidden

@@ -96,3 +96,15 @@ def test_a_long_index_is_written_as_it_comes(tmp_path: Path) -> None:
     lines = Path(uri).read_text().splitlines()
     assert (len(lines), lines[0], lines[-1]) == (300_000, "0 33", f"{33 * 299_999} 33")
     assert written.size == Path(uri).stat().st_size > 1 << 20
+
+
+def test_offsets_may_be_beyond_32_bits(tmp_path: Path) -> None:
+    index = RecordIndex("tfrecord")
+    sizes = [1 << 32, 9, 10, 1 << 40, 99, 100]
+    index.add(np.array(sizes[:1]))
+    index.add(np.array(sizes[1:]))
+    uri = str(tmp_path / "large.idx")
+    index.put(Access().store(uri), uri, file="large.idx", hdfs=HdfsOptions())
+    index.close()
+    expected = [f"{sum(sizes[:number])} {size}\n" for number, size in enumerate(sizes)]
+    assert Path(uri).read_text() == "".join(expected)

@@ -183,7 +183,7 @@ def test_200_classes_and_background_make_a_vector_of_201(tmp_path: Path) -> None
             "output": {"uri": "x"},
         }
     )
-    units, state = plan(AnnotatedImagesReader, spec.source)
+    units, state = plan(AnnotatedImagesReader, spec.data)
     pipeline = Pipeline(spec, state, Access())
     (batch,) = pipeline.batches(units, iter([np.arange(2)]))
     vectors = batch.records.column("image/class/label")

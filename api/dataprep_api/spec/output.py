@@ -102,13 +102,28 @@ class Output(Model):
                 "!has(self.overwrite) || self.overwrite != 'Extend'",
                 "Extend is not built yet: use Never, IfChanged or Always",
                 path=".overwrite",
-            )
+            ),
         ),
     )
 
     uri: Uri
     """Folder of the data set: `hdfs://nn:9000/mnist-tfrecord`, `oss://bucket/mnist`, `s3://bucket/mnist`, `/mnt/nas/mnist`."""
-    format: Literal["tfrecord", "recordioProtobuf", "sequenceFile", "mapFile", "parquet", "arrow", "jsonl", "csv", "npz", "fileBatch", "dl4jDataset", "webdataset", "mds", "arrayRecord"] = "tfrecord"
+    format: Literal[
+        "tfrecord",
+        "recordioProtobuf",
+        "sequenceFile",
+        "mapFile",
+        "parquet",
+        "arrow",
+        "jsonl",
+        "csv",
+        "npz",
+        "fileBatch",
+        "dl4jDataset",
+        "webdataset",
+        "mds",
+        "arrayRecord",
+    ] = "tfrecord"
     """Format of the shards."""
     tfrecord: TfrecordOptions = TfrecordOptions()
     """Options of the format `tfrecord`."""

@@ -213,7 +213,9 @@ def _check_json(texts: Array, name: str) -> None:
         try:
             json.loads(text or "null")
         except ValueError as exc:
-            raise BadData(f"The feature {name!r} is the records' configuration, which must be JSON, and {text[:60]!r} is not: {exc}.") from exc
+            raise BadData(
+                f"The feature {name!r} is the records' configuration, which must be JSON, and {text[:60]!r} is not: {exc}."
+            ) from exc
 
 
 def _ragged(part: Part) -> Ragged:
