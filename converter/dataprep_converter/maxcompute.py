@@ -141,23 +141,26 @@ class Session:
         self._peer = peer
         self.id: str = session.id
         self.count: int = int(session.count)
+        self._columns = list(session.schema.simple_columns)
+        self._narrowed: set[str] | None = None
 
     def columns(self) -> dict[str, str]:
         """MaxCompute's type by column; not those of the partition."""
-        return {column.name: str(column.type) for column in self._session.schema.simple_columns}
+        return {column.name: str(column.type) for column in self._columns}
 
     def type_of(self, column: str) -> pa.DataType | None:
         """In which batches have a column; None when Arrow has no such type."""
         from odps.tunnel.io.types import odps_type_to_arrow_type  # type: ignore[import-untyped] # see above
 
         try:
-            found: pa.DataType = odps_type_to_arrow_type(self._session.schema[column].type)
+            found: pa.DataType = odps_type_to_arrow_type(next(each.type for each in self._columns if each.name == column))
         except TypeError:
             return None
         return found
 
     def batches(self, start: int, count: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Rows from `start` on, in batches of the service's choosing, exactly `count` in all. Raises SessionEnded, InputChanged, Unreachable."""
+        self._narrow(columns)
         with _translated(self.uri, self._peer), self._session.open_arrow_reader(start, count, columns=list(columns)) as reader:
             rows = 0
             while (batch := reader.read_next_batch()) is not None:
@@ -166,6 +169,14 @@ class Session:
             if rows != count:
                 # A stream that breaks between two checksums looks like one that has ended.
                 raise Unreachable(f"{self.uri}: {self._peer} sent {rows:,} of {count:,} rows from row {start:,} on.", uri=self.uri)
+
+    def _narrow(self, columns: Sequence[str]) -> None:
+        """Lets the SDK know of these columns only: it gives up on a table that has one of a type it can't read, wanted or not."""
+        from odps.models import TableSchema  # type: ignore[import-untyped] # see above
+
+        if self._narrowed != set(columns):
+            self._narrowed = set(columns)
+            self._session.schema = TableSchema(columns=[each for each in self._columns if each.name in self._narrowed])
 
 
 def check(uri: str, access: Access) -> None:

@@ -30,7 +30,8 @@ from dataprep_converter.units import Units
 from storeservers.odps import AccessKey, FakeMaxCompute, Rows, rows_of, wire
 from workbench.example_inputs import iris
 
-ROWS = pa.schema([pa.field("id", pa.int64()), pa.field("x", pa.float64())])
+COLUMNS: dict[str, pa.DataType] = {"id": pa.int64(), "x": pa.float64()}
+ROWS = pa.schema(list(COLUMNS.items()))
 TYPES = {"id": "bigint", "x": "double"}
 T = "odps://p/tables/t"
 
@@ -290,12 +291,23 @@ def test_every_type_has_its_value_whatever_the_zone_of_the_machine(
 
 
 def test_a_struct_is_its_fields_and_a_map_is_refused(fake: FakeMaxCompute) -> None:
-    schema = pa.schema([("p", pa.struct([("x", pa.int64()), ("y", pa.string())])), ("m", pa.map_(pa.string(), pa.int64()))])
+    struct, pairs = pa.struct([("x", pa.int64()), ("y", pa.string())]), pa.map_(pa.string(), pa.int64())
+    schema = pa.schema([pa.field("p", struct), pa.field("m", pairs)])
     fake.make("t", {"p": "struct<`x`:bigint,`y`:string>", "m": "map<string,bigint>"}, schema)
     fake.fill("t", rows_of(pa.Table.from_pylist([{"p": {"x": 1, "y": "one"}, "m": {}}], schema=schema)))
     assert values(a_source(excludedCols=["m"])) == [{"p/x": 1, "p/y": "one"}]
     expected = rf"{T}: the column 'm' is MAP<STRING,BIGINT>, which records can't hold\. Name it in source\.table\.excludedCols\."
     with pytest.raises(BadSpec, match=expected):
+        values(a_source())
+
+
+def test_a_column_that_cannot_be_read_may_be_excluded(fake: FakeMaxCompute) -> None:
+    schema = pa.schema([pa.field("a", pa.int64()), pa.field("j", pa.string()), pa.field("b", pa.int64())])
+    fake.make("t", {"a": "bigint", "j": "json", "b": "bigint"}, schema)
+    fake.fill("t", rows_of(pa.table({"a": [1], "j": ["{}"], "b": [2]}, schema=schema)))
+    assert values(a_source(excludedCols=["j"])) == [{"a": 1, "b": 2}]
+    assert values(a_source(selectedCols=["b", "a"])) == [{"a": 1, "b": 2}]
+    with pytest.raises(BadSpec, match=rf"{T}: the column 'j' is JSON, which records can't hold\. Name it in source\.table\.excludedCols\."):
         values(a_source())
 
 
