@@ -302,7 +302,8 @@ def test_a_struct_is_its_fields_and_a_map_is_refused(fake: FakeMaxCompute) -> No
 
 
 def test_a_column_that_cannot_be_read_may_be_excluded(fake: FakeMaxCompute) -> None:
-    schema = pa.schema([pa.field("a", pa.int64()), pa.field("j", pa.string()), pa.field("b", pa.int64())])
+    arrow: dict[str, pa.DataType] = {"a": pa.int64(), "j": pa.string(), "b": pa.int64()}
+    schema = pa.schema(list(arrow.items()))
     fake.make("t", {"a": "bigint", "j": "json", "b": "bigint"}, schema)
     fake.fill("t", rows_of(pa.table({"a": [1], "j": ["{}"], "b": [2]}, schema=schema)))
     assert values(a_source(excludedCols=["j"])) == [{"a": 1, "b": 2}]
