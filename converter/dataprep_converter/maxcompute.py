@@ -7,9 +7,10 @@ The service ends a session after a day.
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -38,7 +39,7 @@ ATTEMPTS: Final = 3
 
 _MISSING: Final = "source.table needs MaxCompute's client: pip install 'dataprep-operator[maxcompute]'."
 _RIGHT = re.compile(r"[Pp]rivilege '(odps:\w+)' on \{?([^\s{}]*)")
-_ENDED: Final = {"StatusConflict", "NoSuchDownload", "DownloadSessionNotFound"}
+_ENDED: Final = {"StatusConflict", "NoSuchDownload", "NoSuchUpload", "DownloadSessionNotFound"}
 _CHANGED: Final = {"TableModified", "DataVersionConflict", "SchemaModified", "NoSuchData"}
 _ABSENT: Final = {"NoSuchProject", "NoSuchSchema", "NoSuchTable", "NoSuchPartition", "NoSuchObject", "ODPS-0130131"}
 _REFUSED: Final = {
@@ -56,7 +57,7 @@ _NOT_PERMITTED: Final = {"NoPermission", "AccessDenied", "ODPS-0130013", "ODPS-0
 
 
 class SessionEnded(InputChanged):
-    """The download session is over, or was never there. Its table may well be what it was."""
+    """The session is over, or was never there. Its table may well be what it was."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +119,7 @@ class Table:
         return retrying(lambda: self._session(identifier), what=f"opening {self.uri}")
 
     def _session(self, identifier: str | None) -> "Session":
-        from odps.tunnel import TableTunnel  # type: ignore[import-untyped] # pyodps has no types
-
-        with _translated(self.uri, self._peer):
-            tunnel = TableTunnel(self._client, project=self._place.project, endpoint=self._client.tunnel_endpoint)
-            peer = urlsplit(tunnel.tunnel_rest.endpoint).netloc
+        tunnel, peer = self._tunnel()
         with _translated(self.uri, peer):
             found = tunnel.create_download_session(
                 self._place.table, partition_spec=self._place.partition or None, download_id=identifier, async_mode=True
@@ -130,6 +127,45 @@ class Table:
             if found.status != found.Status.Normal:
                 raise SessionEnded(f"{self.uri}: the download session {found.id} is {found.status.value}.", uri=self.uri)
             return Session(self.uri, found, peer)
+
+    def columns(self) -> pa.Schema:
+        """In which types the service takes rows; not those of the partition. Raises BadSpec naming a column that Arrow has no type for."""
+        from odps.tunnel.io.types import odps_type_to_arrow_type  # type: ignore[import-untyped] # pyodps has no types
+
+        with _translated(self.uri, self._peer):
+            table = self._client.get_table(self._place.table, project=self._place.project)
+            kinds = {column.name: column.type for column in table.table_schema.simple_columns}
+        fields: dict[str, pa.DataType] = {}
+        for name, kind in kinds.items():
+            try:
+                fields[name] = odps_type_to_arrow_type(kind)
+            except TypeError as exc:
+                raise BadSpec(f"{self.uri}: the column {name!r} is {kind}, which can't be written.") from exc
+        return pa.schema(list(fields.items()))
+
+    def upload(self, identifier: str | None = None) -> "Upload":
+        """The upload session of this id, or a new one whose commit replaces all rows; the partition is made when it isn't there."""
+        return retrying(lambda: self._upload(identifier), what=f"opening {self.uri} for writing")
+
+    def _upload(self, identifier: str | None) -> "Upload":
+        tunnel, peer = self._tunnel()
+        with _translated(self.uri, peer):
+            found = tunnel.create_upload_session(
+                self._place.table,
+                partition_spec=self._place.partition or None,
+                upload_id=identifier,
+                overwrite=True,
+                create_partition=bool(self._place.partition),
+            )
+            return Upload(self.uri, found, peer)
+
+    def _tunnel(self) -> tuple[Any, str]:
+        """The tunnel's client, and its address."""
+        from odps.tunnel import TableTunnel  # type: ignore[import-untyped] # see above
+
+        with _translated(self.uri, self._peer):
+            tunnel = TableTunnel(self._client, project=self._place.project, endpoint=self._client.tunnel_endpoint)
+            return tunnel, urlsplit(tunnel.tunnel_rest.endpoint).netloc
 
 
 class Session:
@@ -150,7 +186,7 @@ class Session:
 
     def type_of(self, column: str) -> pa.DataType | None:
         """In which batches have a column; None when Arrow has no such type."""
-        from odps.tunnel.io.types import odps_type_to_arrow_type  # type: ignore[import-untyped] # see above
+        from odps.tunnel.io.types import odps_type_to_arrow_type
 
         try:
             found: pa.DataType = odps_type_to_arrow_type(next(each.type for each in self._columns if each.name == column))
@@ -177,6 +213,53 @@ class Session:
         if self._narrowed != set(columns):
             self._narrowed = set(columns)
             self._session.schema = TableSchema(columns=[each for each in self._columns if each.name in self._narrowed])
+
+
+class Upload:
+    """An upload session: blocks of rows by number, none of which is visible before all are. Any process may write any block, again too."""
+
+    def __init__(self, uri: str, session: Any, peer: str) -> None:
+        self.uri = uri
+        self._session = session
+        self._peer = peer
+        self.id: str = session.id
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes blocks, as of the last answer."""
+        return bool(self._session.status == self._session.Status.Normal)
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether its rows are visible, as of the last answer."""
+        return bool(self._session.status == self._session.Status.Closed)
+
+    def blocks(self) -> set[int]:
+        """The numbers of the blocks that the service has."""
+        with _translated(self.uri, self._peer):
+            return {int(number) for number in self._session.get_block_list()}
+
+    def put(self, block: int, batches: Iterable[pa.RecordBatch]) -> None:
+        """Writes a block, in place of one of the same number. At least one row."""
+        from odps.tunnel.io import writer  # type: ignore[import-untyped] # see above
+
+        if writer.pd is None:
+            # pyodps asks whether rows are a DataFrame even where there is no pandas.
+            writer.pd = SimpleNamespace(DataFrame=())
+        with _translated(self.uri, self._peer), self._session.open_arrow_writer(block) as out:
+            for batch in batches:
+                out.write(batch)
+
+    def commit(self, blocks: set[int]) -> None:
+        """Makes the rows visible, once: a session that is committed stays as it is."""
+        with _translated(self.uri, self._peer):
+            try:
+                self._session.commit(sorted(blocks))
+            except Exception:
+                # Its answer may be what was lost.
+                self._session.reload()
+                if not self.is_committed:
+                    raise
 
 
 def check(uri: str, access: Access) -> None:
@@ -264,7 +347,7 @@ def _as_ours(error: Any, uri: str, peer: str) -> ConvertError:
     kind: type[ConvertError] = StoreError
     sentence = f"{uri}: {peer} says {said}"
     if names & _ENDED:
-        kind, sentence = SessionEnded, f"{uri}: the download session is over: {said}"
+        kind, sentence = SessionEnded, f"{uri}: the session is over: {said}"
     elif names & _CHANGED:
         kind, sentence = InputChanged, f"{uri} has changed since it was planned: {said} Plan again."
     elif names & _ABSENT:

@@ -1,14 +1,23 @@
 """`source.table`."""
 
-from typing import Annotated, Literal, Self
+import re
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from dataprep_api.spec.model import Column, Model, rule, rules
 
-TABLE_URI = r"^odps://[^/]+/tables/[^/=]+(/[^/=]+=[^/]+)*/?$"
+_TABLE: Final = re.compile(r"odps://[^/]+/tables/[^/=]+(/[^/=]+=[^/]+)*/?")
 
-TableUri = Annotated[str, Field(max_length=1024, pattern=TABLE_URI)]
+
+def _a_table(uri: str) -> str:
+    if _TABLE.fullmatch(uri) is None:
+        raise ValueError(f"expected odps://project/tables/table, or a partition of it, odps://project/tables/table/pt=1, got {uri!r}")
+    return uri
+
+
+TableUri = Annotated[str, AfterValidator(_a_table), Field(min_length=1, max_length=1024)]
+"""Without a pattern in the CRD: the API server sees `${NAME}`."""
 
 
 class TableSource(Model):

@@ -79,10 +79,13 @@ class FakeMaxCompute:
         """As the service does after a day."""
         for download in self._warehouse.downloads.values():
             download.ended = True
+        for upload in self._warehouse.uploads.values():
+            upload.status = "EXPIRED" if upload.status == "NORMAL" else upload.status
 
     def forget_sessions(self) -> None:
         """As the service does some time after that."""
         self._warehouse.downloads.clear()
+        self._warehouse.uploads.clear()
 
     @property
     def sessions(self) -> int:
@@ -91,6 +94,10 @@ class FakeMaxCompute:
 
     def uploads(self) -> list[Upload]:
         return list(self._warehouse.uploads.values())
+
+    def sent_blocks(self) -> list[int]:
+        """The number of every block that came, in the order in which they did."""
+        return [int(query["blockid"]) for method, _, query in list(self.controls.log) if method == "PUT" and "blockid" in query]
 
     def asked_ranges(self) -> list[tuple[int, int]]:
         """(start, count) of every request for rows."""

@@ -28,6 +28,8 @@ class Controls:
     """Bytes after which the next answers with rows break off, one each."""
     fail_next: list[int] = field(default_factory=list)
     """Statuses of the next answers."""
+    lose_commits: int = 0
+    """Of the next uploads, how many are committed and nobody is told."""
     log: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     """(method, path, query) of every request."""
 
@@ -222,6 +224,9 @@ def _uploading(server: OdpsServer, table: Table, method: str, query: dict[str, s
             warehouse.put_block(name, int(query["blockid"]), wire.received(body, table.schema))
         elif method == "POST":
             warehouse.commit(name)
+            if server.controls.lose_commits:
+                server.controls.lose_commits -= 1
+                raise OdpsError(503, "ServiceUnavailable", "A test lost this answer.")
     blocks = [{"BlockID": block, "Date": 0} for block in sorted(found.blocks)]
     document = {"UploadID": name, "Status": found.status, "UploadedBlockList": blocks, "Schema": _schema(table)}
     return Answer(200, json.dumps(document).encode())

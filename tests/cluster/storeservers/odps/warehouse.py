@@ -162,13 +162,14 @@ class Warehouse:
             found.blocks[block] = rows
 
     def commit(self, name: str) -> Upload:
-        """Adds the blocks in the order of their numbers. Once: a second time changes nothing."""
+        """Adds the blocks in the order of their numbers, once."""
         with self.lock:
             found = self.upload(name)
-            if found.status == "NORMAL":
-                part = self.part(found.table, found.spec)
-                old = part.rows.at(0, 0 if found.overwrite else part.rows.count)
-                part.rows = rows_of(_arrow.concat_tables([old, *(found.blocks[block] for block in sorted(found.blocks))]))
-                part.modified = self.now()
-                found.status = "CLOSED"
+            if found.status != "NORMAL":
+                raise session_ended("upload")
+            part = self.part(found.table, found.spec)
+            old = part.rows.at(0, 0 if found.overwrite else part.rows.count)
+            part.rows = rows_of(_arrow.concat_tables([old, *(found.blocks[block] for block in sorted(found.blocks))]))
+            part.modified = self.now()
+            found.status = "CLOSED"
             return found
