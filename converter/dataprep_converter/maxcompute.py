@@ -30,8 +30,6 @@ from dataprep_converter.errors import (
 from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import StoreSettings
 
-logger = logging.getLogger(__name__)
-
 SCHEME: Final = "odps"
 CONNECT_SECONDS: Final = 5
 ANSWER_SECONDS: Final = 60
@@ -278,6 +276,8 @@ def _client(uri: str, project: str, access: Access) -> Any:
         raise BadSpec(
             f"{uri}: the store {settings.uri_prefix} needs endpoint (or ODPS_ENDPOINT): https://service.cn-shenzhen.maxcompute.aliyun.com/api."
         )
+    # It tells of every session, and of tokens.
+    logging.getLogger("odps").setLevel(logging.WARNING)
     # Times are moments in UTC, whatever the zone of this machine is.
     odps.options.local_timezone = False
     odps.options.connect_timeout = CONNECT_SECONDS

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
+from tests.convert.by_workers import run_by_workers
 from tests.convert.reader_contract import ReaderContract, chunks, faults, plan, rows
 
 from dataprep_api.job import DataPrepJob
-from dataprep_api.spec import Source
+from dataprep_api.spec import Source, Store
 from dataprep_converter import maxcompute, records
 from dataprep_converter.access import Access
 from dataprep_converter.display import Display
@@ -24,6 +25,7 @@ from dataprep_converter.readers import SAMPLE, Reader, table
 from dataprep_converter.readers.table import TableReader
 from dataprep_converter.retrying import impatiently
 from dataprep_converter.run import run
+from dataprep_converter.store_settings import settings_for
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.preflight import check_source
 from dataprep_converter.units import Units
@@ -163,12 +165,11 @@ def test_iris_has_150_records(fake: FakeMaxCompute, tmp_path: Path) -> None:
     assert found[149]["features"] == pytest.approx([5.9, 3.0, 5.1, 1.8])
 
 
-def test_a_million_rows_are_read_by_four_workers_each_once(fake: FakeMaxCompute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dataprep_converter.pool.INLINE_BYTES", 0)
+def test_a_million_rows_are_read_by_four_workers_each_once(fake: FakeMaxCompute, tmp_path: Path) -> None:
     numbered(fake, 1_000_000)
     fake.forget_sessions()
     output = {"format": "parquet", "shards": {"count": 4}, "statistics": "ClassCounts"}
-    make_job(a_source(), tmp_path / "out", workers=4, output=output)
+    assert run_by_workers(a_job(a_source(), tmp_path / "out", output=output)) == 4
     parts = [pq.read_table(file) for file in sorted((tmp_path / "out").glob("*.parquet"))]
     assert [part.num_rows for part in parts] == [250_000] * 4
     ids = np.concatenate([part["id"].to_numpy() for part in parts])
@@ -496,6 +497,13 @@ def test_a_token_of_sts_and_a_region_are_signed_for(fake: FakeMaxCompute, monkey
     assert Units.of(discovery.units).samples == 1
 
 
+def test_the_tunnel_may_be_named_in_the_spec(fake: FakeMaxCompute) -> None:
+    numbered(fake, 1)
+    store = Store.model_validate({"uriPrefix": "odps://p/", "endpoint": fake.endpoint, "tunnelEndpoint": fake.tunnel_endpoint})
+    TableReader.discover(a_source(), Access(settings_for([store], None)))
+    assert not any(path.endswith("/tunnel") for _, path, _ in fake.controls.log)
+
+
 def test_no_credentials_and_no_endpoint_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ODPS_ACCESS_ID")
     with pytest.raises(BadCredentials, match=f"No credentials for {T}: give accessKeyId and accessKeySecret in a Secret"):
@@ -540,11 +548,14 @@ def test_a_client_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
 # --- whole jobs ---------------------------------------------------------------------------------------------------
 
 
-def make_job(source: Source, folder: Path, *, workers: int = 1, access: Access | None = None, **spec: Any) -> None:
+def a_job(source: Source, folder: Path, **spec: Any) -> DataPrepJob:
     written = {"source": source.model_dump(by_alias=True, exclude_none=True), **spec}
     written["output"] = {"uri": str(folder), **spec.get("output", {})}
-    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "table"}, "spec": written})
-    run(job, access=access or Access(), workers=workers, display=Display(quiet=True))
+    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "table"}, "spec": written})
+
+
+def make_job(source: Source, folder: Path, **spec: Any) -> None:
+    run(a_job(source, folder, **spec), access=Access(), workers=1, display=Display(quiet=True))
 
 
 def job_of(source: Source, folder: Path, **spec: Any) -> list[dict[str, Any]]:

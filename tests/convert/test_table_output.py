@@ -1,5 +1,6 @@
 """Data sets as rows of MaxCompute tables, through pyodps against the fake: each block once, nothing before the commit, all after it."""
 
+import base64
 import datetime as dt
 import json
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.convert.by_workers import run_by_workers
 
 from dataprep_api import names
 from dataprep_api.errors import SpecError
@@ -62,8 +64,8 @@ def a_job(
     return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "rows"}, "spec": written})
 
 
-def made(job: DataPrepJob, *, workers: int = 1) -> tuple[PlanResult, CommitResult]:
-    return run(job, access=Access(), workers=workers, display=Display(quiet=True))
+def made(job: DataPrepJob) -> tuple[PlanResult, CommitResult]:
+    return run(job, access=Access(), workers=1, display=Display(quiet=True))
 
 
 def expected(count: int = 40) -> list[dict[str, Any]]:
@@ -100,9 +102,8 @@ def test_every_record_becomes_a_row_and_every_shard_one_block(fake: FakeMaxCompu
     assert verify(str(tmp_path / "out"), Access()).records_out == 40
 
 
-def test_several_workers_send_each_block_once(fake: FakeMaxCompute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dataprep_converter.pool.INLINE_BYTES", 0)
-    made(a_job(tmp_path, shards=8), workers=2)
+def test_eight_workers_send_each_block_once(fake: FakeMaxCompute, tmp_path: Path) -> None:
+    assert run_by_workers(a_job(tmp_path, shards=8, workers={"parallelism": 2})) == 8
     assert written(fake) == expected()
     assert sorted(fake.sent_blocks()) == list(range(8))
 
@@ -132,6 +133,16 @@ def test_a_value_that_does_not_fit_its_column_is_named(fake: FakeMaxCompute, tmp
     with pytest.raises(BadData, match=rf"{T}: a value of 'id' doesn't fit its column: .*128"):
         made(a_job(tmp_path, rows=200))
     assert written(fake) == []
+
+
+def test_the_key_is_nowhere(fake: FakeMaxCompute, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    made(a_job(tmp_path))
+    files = [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
+    assert len(files) > 8
+    for said in (*(file.read_bytes() for file in files), caplog.text.encode()):
+        assert fake.secret.encode() not in said
+        assert base64.b64encode(fake.secret.encode()) not in said
 
 
 # --- before and after the commit ----------------------------------------------------------------------------------
