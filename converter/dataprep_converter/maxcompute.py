@@ -51,6 +51,16 @@ _REFUSED: Final = {
     "InvalidSecurityToken",
 }
 _REFUSED_NUMBERS: Final = "ODPS-04100"
+_PASSING: Final = {
+    "CorruptedDataStream",
+    "DataUnderReplication",
+    "FlowExceeded",
+    "IncompleteBody",
+    "InternalServerError",
+    "MetaTransactionFailed",
+    "RequestTimeOut",
+    "ServiceUnavailable",
+}
 _NOT_PERMITTED: Final = {"NoPermission", "AccessDenied", "ODPS-0130013", "ODPS-0420095"}
 
 
@@ -69,12 +79,8 @@ class Place:
 
     @classmethod
     def of(cls, uri: str) -> Self:
-        """Of `odps://project/tables/t[/pt=1[/region=cn]]`. Raises BadSpec."""
-        project, _, rest = uri.removeprefix(f"{SCHEME}://").partition("/")
-        folder, _, path = rest.partition("/")
-        table, *keys = path.rstrip("/").split("/")
-        if not project or folder != "tables" or not table or any("=" not in key for key in keys):
-            raise BadSpec(f"{uri} is not odps://project/tables/table, or a partition of it: odps://project/tables/table/pt=1.")
+        """Of `odps://project/tables/t[/pt=1[/region=cn]]`, which the spec has made sure of."""
+        project, _, table, *keys = uri.removeprefix(f"{SCHEME}://").rstrip("/").split("/")
         return cls(project, table, ",".join(keys))
 
 
@@ -358,7 +364,7 @@ def _as_ours(error: Any, uri: str, peer: str) -> ConvertError:
         sentence = f"missing {missing[1]} on {missing[2]}, for {uri}" if missing else f"AccessDenied: {uri}: {said}"
     elif names & _REFUSED or number.startswith(_REFUSED_NUMBERS):
         kind, sentence = BadCredentials, f"{uri}: {peer} refused the credentials: {said}"
-    elif isinstance(error, OSError) or (error.status_code or 500) >= 500:
+    elif names & _PASSING or isinstance(error, OSError) or (error.status_code or 500) >= 500:
         kind, sentence = Unreachable, f"{uri}: failed at {peer}: {said}"
     return kind(sentence, uri=uri)
 

@@ -22,7 +22,7 @@ from dataprep_converter.errors import BadData, BadSpec, Missing, NotPermitted, N
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.run import run
 from dataprep_converter.verifying import verify
-from storeservers.odps import FakeMaxCompute, rows_of
+from storeservers.odps import FakeMaxCompute, rows_of, wire
 
 T = "odps://p/tables/out"
 COLUMNS: dict[str, pa.DataType] = {"id": pa.int64(), "word": pa.string(), "x": pa.float32()}
@@ -174,6 +174,31 @@ def test_a_commit_step_that_dies_after_the_rows_are_visible_is_repeated_without_
     assert written(fake) == expected()
     assert note(tmp_path)["session"] == session
     assert (tmp_path / "out" / "_SUCCESS").exists()
+
+
+def test_a_block_whose_answer_is_lost_is_sent_again_and_replaces_itself(fake: FakeMaxCompute, tmp_path: Path) -> None:
+    fake.controls.lose_blocks = 1
+    made(a_job(tmp_path))
+    assert written(fake) == expected()
+    assert len(fake.sent_blocks()) == 5
+
+
+def test_a_block_that_was_changed_on_its_way_is_refused_and_sent_again(
+    fake: FakeMaxCompute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = wire.received
+    broken: list[int] = []
+
+    def flips(body: bytes, schema: pa.Schema) -> pa.Table:
+        if not broken:
+            broken.append(1)
+            body = body[:100] + bytes([body[100] ^ 1]) + body[101:]
+        return real(body, schema)
+
+    monkeypatch.setattr(wire, "received", flips)
+    made(a_job(tmp_path))
+    assert written(fake) == expected()
+    assert len(fake.sent_blocks()) == 5
 
 
 def test_a_commit_whose_answer_is_lost_is_found_to_be_done(fake: FakeMaxCompute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

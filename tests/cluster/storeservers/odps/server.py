@@ -30,6 +30,8 @@ class Controls:
     """Statuses of the next answers."""
     lose_commits: int = 0
     """Of the next uploads, how many are committed and nobody is told."""
+    lose_blocks: int = 0
+    """Of the next blocks, how many are kept and nobody is told."""
     log: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     """(method, path, query) of every request."""
 
@@ -222,6 +224,9 @@ def _uploading(server: OdpsServer, table: Table, method: str, query: dict[str, s
             if "arrow" not in query:
                 raise OdpsError(400, "InvalidArgument", "The fake takes rows as Arrow only.")
             warehouse.put_block(name, int(query["blockid"]), wire.received(body, table.schema))
+            if server.controls.lose_blocks:
+                server.controls.lose_blocks -= 1
+                raise OdpsError(503, "ServiceUnavailable", "A test lost this answer.")
         elif method == "POST":
             warehouse.commit(name)
             if server.controls.lose_commits:
