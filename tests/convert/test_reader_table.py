@@ -564,6 +564,17 @@ def job_of(source: Source, folder: Path, **spec: Any) -> list[dict[str, Any]]:
     return [records.parse_example(payload) for _, payload in records.read([file.read_bytes()])]
 
 
+def test_a_table_of_a_join_may_be_in_maxcompute(fake: FakeMaxCompute, tmp_path: Path) -> None:
+    numbered(fake, 3)
+    (tmp_path / "b.csv").write_text("id,y\n1,10\n2,20\n0,0\n")
+    tables = [
+        {"name": "rows", "source": {"table": {"uris": [T]}}},
+        {"name": "file", "source": {"csv": {"uris": [str(tmp_path / "b.csv")], "header": True}}},
+    ]
+    source = Source.model_validate({"join": {"keys": ["id"], "tables": tables}})
+    assert job_of(source, tmp_path / "out") == [{"x": [number / 2], "y": [10 * number]} for number in range(3)]
+
+
 def test_a_finished_data_set_is_reused_until_the_table_changes(fake: FakeMaxCompute, tmp_path: Path) -> None:
     numbered(fake, 30)
     first = job_of(a_source(), tmp_path / "out", output={"overwrite": "IfChanged"})
