@@ -209,6 +209,8 @@ def _work(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.reporting import Reporter
 
     job = job_of(arguments)
+    if job.spec.script is not None:
+        raise BadSpec("A job with a script has no work step: its program runs instead.")
     arguments.task = task = _task_number(arguments)
     access = access_of(job)
     with Reporter(index=task) as reporter:
@@ -222,13 +224,14 @@ def _work(arguments: argparse.Namespace) -> Exit:
 
 
 def _commit(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter import committing, working
+    from dataprep_converter import collecting, committing, working
     from dataprep_converter.output_folder import OutputFolder
 
     job = job_of(arguments)
     access = access_of(job)
     plan = working.load_plan(OutputFolder(job.spec.output.uri, access, arguments.run), arguments.plan_sha256)
-    made = committing.commit(job.spec, plan=plan, access=access)
+    finish = committing.commit if job.spec.script is None else collecting.collect
+    made = finish(job.spec, plan=plan, access=access)
     logger.info("committed %d records in %d files, %d bytes; manifest %s", made.records.out, made.files, made.bytes_out, made.manifest_uri)
     _leave(made)
     return Exit.DONE
@@ -236,7 +239,8 @@ def _commit(arguments: argparse.Namespace) -> Exit:
 
 def _validate(arguments: argparse.Namespace) -> Exit:
     job = job_of(arguments)
-    sys.stdout.write(f"{job.metadata.name} is valid: {job.spec.data.kind} to {job.spec.output.format} at {job.spec.output.uri}\n")
+    made_by = job.spec.data.kind if job.spec.script is None else "a script"
+    sys.stdout.write(f"{job.metadata.name} is valid: {made_by} to {job.spec.output.format} at {job.spec.output.uri}\n")
     return Exit.DONE
 
 

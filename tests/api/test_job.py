@@ -52,7 +52,7 @@ def test_every_reference_without_a_param_is_named_with_its_field(a_job: Builder)
     with pytest.raises(SpecError) as refused:
         DataPrepJob.parse(job)
 
-    assert refused.value.faults[0].path == "spec.data.idx.subsets[1].images"
+    assert refused.value.faults[0].path == "spec.source.idx.subsets[1].images"
     assert "${inptu} is not in spec.params (known: input); set it with --set params.inptu=VALUE" in refused.value.faults[0].message
 
 
@@ -79,7 +79,7 @@ def test_params_don_t_reach_the_pods(a_job: Builder, where: str) -> None:
         pytest.param({"output.overwrit": "Never"}, "spec.output.overwrit: unknown field; did you mean overwrite?", id="nested"),
         pytest.param({"output.file_name": "a"}, "spec.output.file_name: unknown field; did you mean fileName?", id="snake case"),
         pytest.param(
-            {"source.idx.subsets.0.image": "a"}, "spec.data.idx.subsets[0].image: unknown field; did you mean images?", id="in a list"
+            {"source.idx.subsets.0.image": "a"}, "spec.source.idx.subsets[0].image: unknown field; did you mean images?", id="in a list"
         ),
         pytest.param({"workers.zzz": 1}, "spec.workers.zzz: unknown field (known: accelerator, ", id="nothing like it"),
         pytest.param({"output.uri": None}, "spec.output.uri: is required", id="missing"),
