@@ -55,11 +55,11 @@ def _with_params(document: dict[str, Any]) -> dict[str, Any]:
     known = {str(name): str(value) for name, value in params.items()}
     filled = {key: fill(value, known, path=f"spec.{key}") if key in _FILLED else value for key, value in spec.items()}
     if isinstance(spec.get("script"), dict):
-        filled["script"] = _filled_script(spec["script"], known, spec.get("workers"))
+        filled["script"] = _filled_script(spec["script"], known, spec)
     return document | {"spec": filled | ({"params": known} if known else {})}
 
 
-def _filled_script(script: dict[str, Any], params: dict[str, str], workers: Any) -> dict[str, Any]:  # Any: YAML
+def _filled_script(script: dict[str, Any], params: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:  # Any: YAML
     """The command is divided before it is filled: a param is one word, whatever is in it."""
     rest: dict[str, Any] = fill({key: value for key, value in script.items() if key != "command"}, params, path="spec.script")
     command = script.get("command")
@@ -70,9 +70,11 @@ def _filled_script(script: dict[str, Any], params: dict[str, str], workers: Any)
             return rest | {"command": command}  # an open quote, which the model tells
     if not isinstance(command, list):
         return rest | ({"command": command} if "command" in script else {})
+    workers = spec.get("workers")
     env = workers.get("env") if isinstance(workers, dict) else None
-    variables = [str(each["name"]) for each in env or [] if isinstance(each, dict) and "name" in each] if isinstance(env, list) else []
-    return rest | {"command": fill_command(command, params, variables=[*VARIABLES, *variables], path="spec.script.command")}
+    variables = [str(each["name"]) for each in env if isinstance(each, dict) and "name" in each] if isinstance(env, list) else []
+    variables += [name for name, needed in VARIABLES.items() if needed is None or spec.get(needed) or script.get(needed)]
+    return rest | {"command": fill_command(command, params, variables=variables, path="spec.script.command")}
 
 
 def _fault(root: type[Model], error: Any) -> Fault:

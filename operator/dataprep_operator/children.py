@@ -12,7 +12,7 @@ from dataprep_api import API_VERSION, KIND, names, quantity
 from dataprep_api.exits import Exit
 from dataprep_api.messages import TOKEN_AUDIENCE
 from dataprep_api.spec import DataPrepJobSpec, Model
-from dataprep_operator import ranges
+from dataprep_operator import ranges, scripts
 from dataprep_operator.observed import ANNOTATION_PLAN, ANNOTATION_TASKS, Observed
 from dataprep_operator.pods import CONTAINER
 from dataprep_operator.settings import PodDefaults
@@ -103,20 +103,15 @@ def convert_job(
         memory=memory,
         defaults=defaults,
     )
+    if spec.script is not None:
+        pod = scripts.pod(pod, spec, spec.script, run_id=run_id, code=_code_folder(spec), defaults=defaults)
     annotations = {ANNOTATION_PLAN: plan_sha256} | ({ANNOTATION_TASKS: listed} if listed else {})
-    bad_data_is_final = spec.on_bad_record.policy == "Fail"
     body = {
         "completionMode": "Indexed",
         "completions": completions,
         "parallelism": parallelism(spec, completions),
         "backoffLimitPerIndex": spec.backoff_limit_per_index,
-        "podFailurePolicy": {
-            "rules": [
-                *_NOT_COUNTED,
-                _on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, *([Exit.BAD_DATA] if bad_data_is_final else [])),
-                *([] if bad_data_is_final else [_on_exit("FailIndex", Exit.BAD_DATA)]),
-            ]
-        },
+        "podFailurePolicy": {"rules": [*_NOT_COUNTED, *_decided_at_once(spec)]},
         "podReplacementPolicy": "Failed",
         # A queue starts the Job when it is admitted; until then no pod may exist.
         "suspend": bool(seen.queue),
@@ -129,6 +124,15 @@ def convert_job(
         body["maxFailedIndexes"] = min(most_failed, completions)
     labelled = owned_labels(seen, step="convert", attempt=attempt) | dict(seen.queue_labels)
     return _job(owned_metadata(seen, name(seen, "convert", attempt), labels=labelled, annotations=annotations), body)
+
+
+def _decided_at_once(spec: DataPrepJobSpec) -> list[Body]:
+    """What an exit code of the converter ends without another try. Those of a user's program mean nothing to us."""
+    if spec.script is not None:
+        return []
+    if spec.on_bad_record.policy == "Fail":
+        return [_on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, Exit.BAD_DATA)]
+    return [_on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND), _on_exit("FailIndex", Exit.BAD_DATA)]
 
 
 def parallelism(spec: DataPrepJobSpec, completions: int) -> int:
@@ -265,7 +269,7 @@ def _pod(
 def _environment(seen: Observed, spec: DataPrepJobSpec, *, attempt: int, defaults: PodDefaults) -> list[Body]:
     known = {
         "DATAPREP_MOUNTS": MOUNTS,
-        "DATAPREP_CODE": f"{MOUNTS}/code" if spec.code is not None else "",
+        "DATAPREP_CODE": _code_folder(spec) or "",
         "DATAPREP_JOB_NAME": seen.key.name,
         "DATAPREP_ATTEMPT": str(attempt),
         "DATAPREP_STATUS_URL": defaults.status_url or "",
@@ -273,6 +277,11 @@ def _environment(seen: Observed, spec: DataPrepJobSpec, *, attempt: int, default
     }
     own_name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     return [*({"name": key, "value": value} for key, value in known.items() if value), own_name]
+
+
+def _code_folder(spec: DataPrepJobSpec) -> str | None:
+    """Where a pod has the files of `spec.code`."""
+    return f"{MOUNTS}/code" if spec.code is not None else None
 
 
 def _volumes(seen: Observed, spec: DataPrepJobSpec) -> tuple[list[Body], list[Body]]:

@@ -69,6 +69,8 @@ class Pod:
     exit_reason: str | None = None
     finished_at: datetime | None = None
     message: str = ""
+    script: bool = False
+    """Whether it runs a program of the user's, who may end and say what he likes."""
 
     @property
     def finished(self) -> bool:
@@ -139,6 +141,7 @@ def read(raw: Mapping[str, Any]) -> Pod:
         exit_reason=terminated.get("reason"),
         finished_at=times.parse(terminated.get("finishedAt")),
         message=terminated.get("message") or "",
+        script=(metadata.get("annotations") or {}).get(names.ANNOTATION_SCRIPT) == "true" and labels.get(names.LABEL_STEP) == "convert",
     )
 
 
@@ -160,7 +163,7 @@ def failure(pod: Pod) -> Failure | None:
     """Why `pod` failed, or None when it did not, or nobody is to blame (it was told to stop)."""
     if pod.phase != "Failed" or pod.exit_code in (None, Exit.DONE, Exit.TERMINATED):
         return None
-    result = pod.result
+    result = pod.result if not pod.script else None
     told = result if isinstance(result, FailureResult) else None
     reason, message = _reason_and_message(pod, told)
     return Failure(
@@ -191,8 +194,11 @@ def _reason_and_message(pod: Pod, told: FailureResult | None) -> tuple[Reason, s
         return Reason.OUT_OF_MEMORY, "The container needed more memory than its limit (OOMKilled); raise workers.resources.limits.memory."
     last_words = f": {pod.message.strip()[-700:]}" if pod.message.strip() else ""
     reason = _BY_EXIT.get(pod.exit_code or 0, Reason.INTERNAL_ERROR if pod.exit_code != 137 else Reason.BACKOFF_LIMIT_EXCEEDED)
+    if pod.script:
+        reason = Reason.SCRIPT_FAILED
+    what = "script" if pod.script else "container"
     how = "was killed (exit code 137)" if pod.exit_code == 137 else f"ended with exit code {pod.exit_code}"
-    return reason, f"The container {how}{last_words}"
+    return reason, f"The {what} {how}{last_words}"
 
 
 def _container_state(status: Mapping[str, Any]) -> Mapping[str, Any]:

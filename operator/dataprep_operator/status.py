@@ -30,7 +30,7 @@ from dataprep_api.status import (
     Timings,
     bounded,
 )
-from dataprep_operator import conditions, ranges, steps, times
+from dataprep_operator import conditions, ranges, scripts, steps, times
 from dataprep_operator.children import memory_limit, parallelism
 from dataprep_operator.observed import Child, Observed
 from dataprep_operator.pods import Blockage
@@ -397,7 +397,7 @@ def _with_effective_values(moment: Moment, status: DataPrepJobStatus, child: Chi
     completions = child.completions if child is not None else status.tasks or 1
     effective = Effective(
         parallelism=child.parallelism if child is not None and child.queued else parallelism(moment.spec, completions),
-        image=moment.spec.workers.image or moment.defaults.image,
+        image=scripts.image(moment.spec, moment.defaults),
         accelerator=accelerator(moment.spec, status),
         memory=status.effective.memory if status.effective else None,
     )

@@ -352,7 +352,9 @@ def test_the_seeds_command_has_ten_words() -> None:
         pytest.param({"outputs": []}, r"spec\.script\.outputs", id="no outputs"),
         pytest.param({"script": {"image": "a", "framework": "b"}}, r"set only one of image and framework", id="two images"),
         pytest.param({"script": {"workingDirectory": "a"}}, r"workingDirectory must be an absolute path, got 'a'", id="folder"),
-        pytest.param({"script": {"input": None, "bucketsArgument": True}}, r"bucketsArgument needs input", id="no buckets"),
+        pytest.param(
+            {"command": ["true"], "script": {"input": None, "bucketsArgument": True}}, r"bucketsArgument needs input", id="no buckets"
+        ),
         pytest.param({"shuffle": {"seed": 1}}, r"shuffle is for jobs with a source", id="shuffle"),
         pytest.param({"source": {"csv": {"uris": ["/a"]}}}, r"set exactly one of source and script", id="source too"),
     ],

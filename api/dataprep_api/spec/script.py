@@ -1,6 +1,7 @@
 """`spec.script`: the user's own program makes the data set, and the commit step checks what it made."""
 
 import shlex
+from collections.abc import Mapping
 from typing import Annotated, Final, Self
 
 from pydantic import Field, WithJsonSchema, model_validator
@@ -13,8 +14,13 @@ Words = Annotated[
     WithJsonSchema({"x-kubernetes-preserve-unknown-fields": True}),
 ]
 """A list of words, or one string that a shell's rules divide into words. No shell ever runs."""
-VARIABLES: Final = ("DATAPREP_INPUT", "DATAPREP_OUTPUT", "DATAPREP_RUN_ID", "DATAPREP_CODE")
-"""What the program's environment has beside `workers.env`; those that don't apply are left out."""
+VARIABLES: Final[Mapping[str, str | None]] = {
+    "DATAPREP_INPUT": "input",
+    "DATAPREP_OUTPUT": None,
+    "DATAPREP_RUN_ID": None,
+    "DATAPREP_CODE": "code",
+}
+"""What the program's environment has beside `workers.env`, and the field without which it isn't there."""
 OutputPath = Annotated[str, Field(min_length=1, max_length=512)]
 
 
