@@ -10,7 +10,7 @@ from dataprep_api.messages import PlanResult
 from dataprep_api.report import Manifest, Success
 from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_api.status import MAX_LABELS, LabelStatus, SplitStatus
-from dataprep_converter import committing, planning, scripting
+from dataprep_converter import committing, planning, plugins, scripting
 from dataprep_converter.access import Access
 from dataprep_converter.archive_uris import archive_of
 from dataprep_converter.errors import OutputExists
@@ -145,6 +145,7 @@ def _result(
             LabelStatus(feature=feature, num_classes=len(named), classes=[name[:256] for name in named[:MAX_LABELS]])
             for feature, named in sorted(classes.items())[:8]
         ],
+        code_commit=plugins.commit(),
         reused=reused is not None,
         commit=committing.result_of(*reused, folder) if reused else None,
         warnings=[warning[:512] for warning in head.warnings[:10]],

@@ -18,6 +18,8 @@ from dataprep_api.status import Failure
 from dataprep_operator import times
 
 CONTAINER: Final = "dataprep"
+CODE_CONTAINER: Final = "dataprep-code"
+"""The init container that fetches code from Git."""
 INDEX_ANNOTATION: Final = "batch.kubernetes.io/job-completion-index"
 STUCK_CREATING_SECONDS: Final = 10.0
 STUCK_TERMINATING_SECONDS: Final = 60.0
@@ -118,7 +120,9 @@ def read(raw: Mapping[str, Any]) -> Pod:
     conditions = {c["type"]: c for c in status.get("conditions") or []}
     scheduled = conditions.get("PodScheduled") or {}
     scheduled_at = times.parse(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None
-    state = _container_state(status)
+    fetching = _container_state(status, "initContainerStatuses", CODE_CONTAINER)
+    is_fetching = "waiting" in fetching or bool((fetching.get("terminated") or {}).get("exitCode"))
+    state = fetching if is_fetching else _container_state(status, "containerStatuses", CONTAINER)
     terminated, waiting = state.get("terminated") or {}, state.get("waiting") or {}
     labels, index = metadata.get("labels") or {}, (metadata.get("annotations") or {}).get(INDEX_ANNOTATION)
     phase = status.get("phase") or "Pending"
@@ -141,7 +145,9 @@ def read(raw: Mapping[str, Any]) -> Pod:
         exit_reason=terminated.get("reason"),
         finished_at=times.parse(terminated.get("finishedAt")),
         message=terminated.get("message") or "",
-        script=(metadata.get("annotations") or {}).get(names.ANNOTATION_SCRIPT) == "true" and labels.get(names.LABEL_STEP) == "convert",
+        script=(metadata.get("annotations") or {}).get(names.ANNOTATION_SCRIPT) == "true"
+        and labels.get(names.LABEL_STEP) == "convert"
+        and not is_fetching,
     )
 
 
@@ -201,9 +207,9 @@ def _reason_and_message(pod: Pod, told: FailureResult | None) -> tuple[Reason, s
     return reason, f"The {what} {how}{last_words}"
 
 
-def _container_state(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    for container in status.get("containerStatuses") or []:
-        if container.get("name") == CONTAINER:
+def _container_state(status: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:
+    for container in status.get(kind) or []:
+        if container.get("name") == name:
             return container.get("state") or {}
     return {}
 

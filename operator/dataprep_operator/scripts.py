@@ -13,7 +13,8 @@ from dataprep_operator.settings import PodDefaults
 
 Body = dict[str, Any]
 
-_NOT_THE_USERS: Final = frozenset({"dataprep-spec", "dataprep-token"})
+_TOKEN: Final = "dataprep-token"  # noqa: S105 - a volume
+_NOT_THE_USERS: Final = frozenset({"dataprep-spec", _TOKEN})
 """Volumes that the converter needs and nobody else: the operator's token above all."""
 
 
@@ -55,7 +56,7 @@ def pod(converter: Body, spec: DataPrepJobSpec, script: Script, *, run_id: str, 
     annotations = converter["metadata"]["annotations"] | {names.ANNOTATION_SCRIPT: "true"}
     return {
         "metadata": converter["metadata"] | {"annotations": annotations},
-        "spec": converter["spec"] | {"containers": [program], "volumes": _without(converter["spec"]["volumes"], _NOT_THE_USERS)},
+        "spec": converter["spec"] | {"containers": [program], "volumes": _without(converter["spec"]["volumes"], frozenset({_TOKEN}))},
     }
 
 

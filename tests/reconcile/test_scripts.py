@@ -78,7 +78,7 @@ def test_it_has_no_token_and_all_of_the_restricted_standard_but_the_read_only_ro
     }
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["automountServiceAccountToken"] is False
-    assert [each["name"] for each in pod["volumes"]] == ["dataprep-tmp", "dataprep-secret-0"]
+    assert [each["name"] for each in pod["volumes"]] == ["dataprep-spec", "dataprep-tmp", "dataprep-secret-0"]
     assert [each["mountPath"] for each in pod["containers"][0]["volumeMounts"]] == ["/tmp", "/etc/dataprep/secrets/0"]  # noqa: S108 - the pod's own
 
 
@@ -241,3 +241,78 @@ def test_frameworks_are_a_setting() -> None:
     found = from_environment({"DATAPREP_FRAMEWORKS": '{"tensorflow:1.0.0": "tensorflow/tensorflow:1.0.0"}'})
 
     assert found.pods.frameworks == {"tensorflow:1.0.0": "tensorflow/tensorflow:1.0.0"}
+
+
+# --- code from Git ------------------------------------------------------------------------------------------------------------
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+GIT: dict[str, Any] = {
+    "git": {"url": "https://code.aliyun.com/deeplearning/mnist-examples.git", "subPath": "tools", "secretRef": {"name": "git-token"}}
+}
+
+
+def fetching(job: Any) -> Any:  # Any: JSON
+    (found,) = job["spec"]["template"]["spec"]["initContainers"]
+    return found
+
+
+def test_an_init_container_of_ours_fetches_the_code_and_alone_has_its_secret() -> None:
+    job = a_script_job(code=GIT)
+    init, program = fetching(job), container(job)
+
+    assert (init["image"], init["command"], init["args"][0]) == ("dataprep:1", ["dataprep"], "fetch-code")
+    assert init["securityContext"]["readOnlyRootFilesystem"] is True
+    mounted = {each["mountPath"] for each in init["volumeMounts"]}
+    assert mounted == {"/etc/dataprep/job.yaml", "/etc/dataprep/code", "/tmp", "/etc/dataprep/git"}  # noqa: S108 - the pod's own
+    assert "/etc/dataprep/git" not in {each["mountPath"] for each in program["volumeMounts"]}
+    assert program["workingDir"] == "/etc/dataprep/code/tools"
+    volumes = {each["name"]: each for each in job["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["dataprep-git"]["secret"] == {"secretName": "git-token", "optional": False}
+    assert volumes["dataprep-code"] == {"name": "dataprep-code", "emptyDir": {}}
+
+
+def test_plug_ins_from_git_are_where_the_converter_looks() -> None:
+    env = {each["name"]: each.get("value") for each in container(a_convert_job(a_spec(code=GIT)))["env"]}
+
+    assert env["DATAPREP_CODE"] == "/etc/dataprep/code/tools"
+    assert env["DATAPREP_CODE_COMMIT_FILE"] == "/etc/dataprep/code/.dataprep-commit"
+
+
+def test_the_reference_is_resolved_by_the_plan_and_pinned_for_all_that_follows() -> None:
+    world = World()
+    world.apply(code=GIT)
+    world.settle()
+    assert "--commit" not in fetching(world.job("plan"))["args"]
+    world.planned(code_commit=COMMIT)
+    world.settle()
+    assert world.status()["code"] == {"commit": COMMIT}
+    assert fetching(world.job("convert-1"))["args"][-2:] == ["--commit", COMMIT]
+    world.converted()
+    world.settle()
+    assert fetching(world.job("commit-1"))["args"][-2:] == ["--commit", COMMIT]
+
+
+def test_a_plan_without_its_commit_is_not_believed() -> None:
+    world = World()
+    world.apply(code=GIT)
+    world.settle()
+    world.planned()
+
+    assert world.settle() == "Failed"
+    assert world.message() == "The plan step doesn't report the commit of code.git."
+
+
+def test_code_that_can_not_be_fetched_is_told() -> None:
+    world = World()
+    world.apply(code=GIT)
+    world.settle()
+    text = "https://code.aliyun.com/x.git has no branch, tag or commit (of 40 digits) 'nothing'; it has master."
+    done = world.ended(5, a_failure(Reason.INPUT_NOT_FOUND, text))
+    (state,) = done.pop("containerStatuses")
+    waits = {"name": "dataprep", "state": {"waiting": {"reason": "PodInitializing"}}}
+    pod = world.pod("plan", done | {"initContainerStatuses": [state | {"name": "dataprep-code"}], "containerStatuses": [waits]})
+    world.fail("plan", "PodFailurePolicy", f"Container dataprep-code for pod team-a/{pod['metadata']['name']} failed with exit code 5")
+
+    assert world.settle() == "Failed"
+    assert world.condition("Failed") == ("True", "InputNotFound")
+    assert world.message() == text
