@@ -141,7 +141,7 @@ class DataPrepJobSpec(Model):
     allow_empty: bool = False
     """Whether an input without records makes an empty data set instead of a failure."""
     code: Code | None = None
-    """Python modules for the plug-ins of source and transforms."""
+    """Code that is not in the image: modules for the plug-ins of source and transforms, or the program of `script`."""
     stores: Annotated[list[Store], Field(max_length=32)] | None = None
     """How stores are reached: credentials by Secret, endpoints, Hadoop configuration by ConfigMap, each for a URI prefix."""
     workers: Workers = Workers()
