@@ -1,13 +1,15 @@
 """A whole `DataPrepJob`, as it is written in YAML and stored by the API server."""
 
+import shlex
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError
 
 from dataprep_api import API_VERSION, KIND
 from dataprep_api.errors import Fault, SpecError
-from dataprep_api.params import fill
+from dataprep_api.params import fill, fill_command
 from dataprep_api.spec import DataPrepJobSpec, Model, Open
+from dataprep_api.spec.script import VARIABLES
 from dataprep_api.status import DataPrepJobStatus
 from dataprep_api.suggest import did_you_mean
 
@@ -40,7 +42,7 @@ class DataPrepJob(Model):
             raise SpecError([_fault(cls, error) for error in exc.errors()]) from exc
 
 
-_FILLED = ("source", "script", "code", "features", "labels", "transforms", "splits", "output", "stores")
+_FILLED = ("source", "code", "features", "labels", "transforms", "splits", "output", "stores")
 
 
 def _with_params(document: dict[str, Any]) -> dict[str, Any]:
@@ -52,7 +54,27 @@ def _with_params(document: dict[str, Any]) -> dict[str, Any]:
         return document
     known = {str(name): str(value) for name, value in params.items()}
     filled = {key: fill(value, known, path=f"spec.{key}") if key in _FILLED else value for key, value in spec.items()}
+    if isinstance(spec.get("script"), dict):
+        filled["script"] = _filled_script(spec["script"], known, spec)
     return document | {"spec": filled | ({"params": known} if known else {})}
+
+
+def _filled_script(script: dict[str, Any], params: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:  # Any: YAML
+    """The command is divided before it is filled: a param is one word, whatever is in it."""
+    rest: dict[str, Any] = fill({key: value for key, value in script.items() if key != "command"}, params, path="spec.script")
+    command = script.get("command")
+    if isinstance(command, str):
+        try:
+            command = shlex.split(command)
+        except ValueError:
+            return rest | {"command": command}  # an open quote, which the model tells
+    if not isinstance(command, list):
+        return rest | ({"command": command} if "command" in script else {})
+    workers = spec.get("workers")
+    env = workers.get("env") if isinstance(workers, dict) else None
+    variables = [str(each["name"]) for each in env if isinstance(each, dict) and "name" in each] if isinstance(env, list) else []
+    variables += [name for name, needed in VARIABLES.items() if needed is None or spec.get(needed) or script.get(needed)]
+    return rest | {"command": fill_command(command, params, variables=variables, path="spec.script.command")}
 
 
 def _fault(root: type[Model], error: Any) -> Fault:

@@ -18,6 +18,8 @@ LABEL_STEP: Final = f"{GROUP}/step"
 """plan, convert or commit."""
 LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
 ANNOTATION_RETRY: Final = f"{GROUP}/retry"
+ANNOTATION_SCRIPT: Final = f"{GROUP}/script"
+"""On pods that run the program of `spec.script`: their exit codes and last words are not ours."""
 SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 
 

@@ -53,6 +53,7 @@ class Reason(StrEnum):
     STORE_UNREACHABLE = "StoreUnreachable"
     STORE_FULL = "StoreFull"
     BAD_RECORDS = "BadRecords"
+    SCRIPT_FAILED = "ScriptFailed"
     NO_GPU_NODES = "NoGPUNodes"
     UNSCHEDULABLE = "Unschedulable"
     START_DEADLINE_EXCEEDED = "StartDeadlineExceeded"
@@ -89,7 +90,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.OUTPUT_EXISTS: "The output holds another run's data and overwrite is Never.",
     Reason.OUTPUT_IN_USE: "Another unfinished DataPrepJob writes to the same URI.",
     Reason.OUTPUT_LOST: "Another run took over the output while this one was writing.",
-    Reason.OUTPUT_MISSING: "A planned file is not there or not whole.",
+    Reason.OUTPUT_MISSING: "A planned file, or one of script.outputs, is not there or not whole.",
     Reason.INPUT_NOT_FOUND: "A source URI names nothing.",
     Reason.INPUT_CHANGED: "An input is not the one that was planned (size, time or etag differ).",
     Reason.NO_INPUT: "The source holds no records and allowEmpty is false.",
@@ -98,6 +99,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.STORE_UNREACHABLE: "A store can't be reached; the message names the host.",
     Reason.STORE_FULL: "No space or quota is left at the destination.",
     Reason.BAD_RECORDS: "More bad records than onBadRecord allows; the message names the first.",
+    Reason.SCRIPT_FAILED: "The program of spec.script ended with an error; the message has its exit code and its last words.",
     Reason.NO_GPU_NODES: "accelerator.policy is Required and no node offers the GPUs: the pods wait.",
     Reason.UNSCHEDULABLE: "No node takes the pods; the message is the scheduler's.",
     Reason.START_DEADLINE_EXCEEDED: "A pod stayed unschedulable for longer than startDeadlineSeconds.",

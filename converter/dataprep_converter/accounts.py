@@ -88,8 +88,8 @@ def _sums(manifest: Manifest) -> Iterator[tuple[str, object, object]]:
     yield "recordsIn", manifest.records_in, manifest.records_out + manifest.bad + manifest.filtered - manifest.added
     yield "size", manifest.size, sum(file.size for file in files)
     yield "files", len(files), len({file.file for file in files})
-    yield "digest", manifest.digest, _digest([(file.sha256, file.file) for file in files])
-    yield "rawDigest", manifest.raw_digest, _digest([(file.raw_sha256, file.file) for file in files])
+    yield "digest", manifest.digest, digest_of([(file.sha256, file.file) for file in files])
+    yield "rawDigest", manifest.raw_digest, digest_of([(file.raw_sha256, file.file) for file in files])
     for split in manifest.splits:
         yield f"of {split.name}", _counts(split), _counted([file for file in files if file.split == split.name])
 
@@ -102,7 +102,7 @@ def _counted(files: Sequence[ManifestFile]) -> tuple[int, int, int]:
     return sum(file.records for file in files), sum(file.size for file in files), len(files)
 
 
-def _digest(files: Sequence[tuple[str, str]]) -> str:
+def digest_of(files: Sequence[tuple[str, str]]) -> str:
     """What `sha256sum` of the files would have as its own SHA-256."""
     return hashlib.sha256("".join(f"{sha256}  {file}\n" for sha256, file in files).encode()).hexdigest()
 

@@ -42,6 +42,15 @@ def job_of(arguments: argparse.Namespace) -> "DataPrepJob":
     return job_file.load(file, overrides=[*arguments.set, *([f"limit={limit}"] if limit is not None else [])])
 
 
+def with_code(job: "DataPrepJob") -> "DataPrepJob":
+    """The job, whose code of Git is there now."""
+    if job.spec.code is not None and job.spec.code.git is not None:
+        from dataprep_converter import git_code
+
+        git_code.provide(job.spec)
+    return job
+
+
 def access_of(job: "DataPrepJob") -> "Access":
     """Stores as the job sets them up."""
     from dataprep_converter.access import Access

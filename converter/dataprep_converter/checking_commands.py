@@ -5,7 +5,7 @@ import os
 import sys
 
 from dataprep_api.exits import Exit
-from dataprep_converter.arguments import access_to, job_of, uri_command
+from dataprep_converter.arguments import access_to, job_of, uri_command, with_code
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -52,7 +52,7 @@ def _verify(arguments: argparse.Namespace) -> Exit:
 def _repair(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter import repairing
 
-    job = job_of(arguments) if arguments.job else None
+    job = with_code(job_of(arguments)) if arguments.job else None
     repaired = repairing.repair(arguments.uri, access_to(arguments), job=job, workers=arguments.workers)
     for file in repaired.remade:
         sys.stdout.write(f"made again: {file}\n")

@@ -1,4 +1,4 @@
-"""The command line: `dataprep run|plan|validate|infer|verify|repair|convert|inspect|ls|work|commit|logs|retry`.
+"""The command line: `dataprep run|plan|validate|infer|verify|repair|convert|inspect|ls|work|commit|fetch-code|logs|retry`.
 
 Heavy modules are imported by the command that needs them, so that `dataprep --help` is quick.
 """
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NoReturn
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
 from dataprep_converter import checking_commands, converting_command
-from dataprep_converter.arguments import access_of, access_to, job_command, job_of, uri_command
+from dataprep_converter.arguments import access_of, access_to, job_command, job_of, uri_command, with_code
 
 if TYPE_CHECKING:
     from dataprep_api.messages import CommitResult, PlanResult, WorkResult
@@ -177,7 +177,7 @@ def _run(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.display import Display
     from dataprep_converter.run import run
 
-    job = job_of(arguments)
+    job = with_code(job_of(arguments))
     display = Display(quiet=arguments.quiet)
     try:
         _, made = run(job, access=access_of(job), workers=arguments.workers, display=display)
@@ -190,7 +190,7 @@ def _run(arguments: argparse.Namespace) -> Exit:
 def _plan(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter import preparing
 
-    job = job_of(arguments)
+    job = with_code(job_of(arguments))
     if arguments.dry_run:
         planned = preparing.dry_run(job, access_of(job))
         sys.stdout.write(json.dumps(json.loads(planned.model_dump_json(by_alias=True, exclude_none=True)), indent=2) + "\n")
@@ -208,7 +208,9 @@ def _work(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.output_folder import OutputFolder
     from dataprep_converter.reporting import Reporter
 
-    job = job_of(arguments)
+    job = with_code(job_of(arguments))
+    if job.spec.script is not None:
+        raise BadSpec("A job with a script has no work step: its program runs instead.")
     arguments.task = task = _task_number(arguments)
     access = access_of(job)
     with Reporter(index=task) as reporter:
@@ -222,21 +224,38 @@ def _work(arguments: argparse.Namespace) -> Exit:
 
 
 def _commit(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter import committing, working
+    from dataprep_converter import collecting, committing, working
     from dataprep_converter.output_folder import OutputFolder
 
-    job = job_of(arguments)
+    job = with_code(job_of(arguments))
     access = access_of(job)
     plan = working.load_plan(OutputFolder(job.spec.output.uri, access, arguments.run), arguments.plan_sha256)
-    made = committing.commit(job.spec, plan=plan, access=access)
+    finish = committing.commit if job.spec.script is None else collecting.collect
+    made = finish(job.spec, plan=plan, access=access)
     logger.info("committed %d records in %d files, %d bytes; manifest %s", made.records.out, made.files, made.bytes_out, made.manifest_uri)
     _leave(made)
     return Exit.DONE
 
 
+def _fetch_code(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter import git_code
+    from dataprep_converter.errors import BadSpec
+    from dataprep_converter.store_settings import mounts_of_this_pod
+
+    job = job_of(arguments)
+    git = job.spec.code.git if job.spec.code is not None else None
+    if git is None:
+        raise BadSpec("The job has no code.git.")
+    mounts = mounts_of_this_pod()
+    credentials = git_code.mounted_credentials(mounts) if mounts else (os.environ.get("GIT_USERNAME"), os.environ.get("GIT_PASSWORD"))
+    sys.stdout.write(git_code.fetch(git, Path(arguments.into), commit=arguments.commit, credentials=credentials) + "\n")
+    return Exit.DONE
+
+
 def _validate(arguments: argparse.Namespace) -> Exit:
     job = job_of(arguments)
-    sys.stdout.write(f"{job.metadata.name} is valid: {job.spec.data.kind} to {job.spec.output.format} at {job.spec.output.uri}\n")
+    made_by = job.spec.data.kind if job.spec.script is None else "a script"
+    sys.stdout.write(f"{job.metadata.name} is valid: {made_by} to {job.spec.output.format} at {job.spec.output.uri}\n")
     return Exit.DONE
 
 
@@ -355,6 +374,11 @@ def _parser() -> argparse.ArgumentParser:
     for step in (work, commit):
         step.add_argument("--run", required=True, metavar="ID", help="run id, as printed by plan")
         step.add_argument("--plan-sha256", required=True, metavar="HEX", help="digest of the plan, as printed by plan")
+
+    fetch_code = job_command(commands, "fetch-code", "fetch the code of code.git (an init container runs this)")
+    fetch_code.add_argument("--into", required=True, metavar="DIR", help="folder for its files")
+    fetch_code.add_argument("--commit", metavar="SHA", help="this commit instead of what code.git.ref is now")
+    fetch_code.set_defaults(command=_fetch_code)
 
     checking_commands.add(commands)
     converting_command.add(commands)

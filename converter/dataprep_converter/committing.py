@@ -68,12 +68,12 @@ def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
     return _difference(_visible_sizes(manifest), dict(folder.visible()))
 
 
-def is_untouched(plan: Plan, manifest: Manifest, folder: OutputFolder) -> bool:
+def is_untouched(manifest: Manifest, folder: OutputFolder) -> bool:
     """Whether a finished data set is still, file for file, the objects that the run wrote."""
     listed = dict(folder.visible())
     if _difference(_visible_sizes(manifest), listed) is not None:
         return False
-    pins = {report.file: report.pin for report in folder.reports(plan.head.shards) if report is not None}
+    pins = {report.file: report.pin for report in folder.reports(len(manifest.files)) if report is not None}
     return all(pins.get(file.file) == listed[file.file].pin for file in manifest.files)
 
 

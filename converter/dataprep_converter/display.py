@@ -37,12 +37,12 @@ class Display:
         self._total = plan.records
         self._started = time.monotonic()
         splits = ", ".join(f"{split.name} {split.records:,} in {split.shards} shard{'s' * (split.shards != 1)}" for split in plan.splits)
-        self._console.print(
-            f"planned run {plan.run_id}: {plan.records:,} records ({splits}), {plan.tasks} task{'s' * (plan.tasks != 1)}", soft_wrap=True
-        )
+        # A script says only by what it makes how much there is.
+        records = f": {plan.records:,} records ({splits}), {plan.tasks} task{'s' * (plan.tasks != 1)}" if plan.splits else ""
+        self._console.print(f"planned run {plan.run_id}{records}", soft_wrap=True)
         for warning in plan.warnings:
             self._console.print(f"warning: {warning}", soft_wrap=True)
-        if self._console.is_terminal and not plan.reused:
+        if self._console.is_terminal and plan.splits and not plan.reused:
             self._bar = Progress(
                 TextColumn("converting"),
                 BarColumn(),

@@ -14,6 +14,7 @@ ConvertError
 ├── InputChanged      an input is not the one that was planned                      exit 5
 ├── OutputExists      the output holds another run's data                           exit 5
 ├── OutputLost        another run took over the output                              exit 5
+├── ScriptFailed      the program of `spec.script` ended with an error               exit 5
 ├── NotWhole          files and reports don't agree                                 exit 5
 │   ├── Missing       a planned file or its report is not there                     exit 5
 │   └── BrokenRecord  a record's CRC or length is wrong (`decoders`)               exit 5
@@ -123,6 +124,13 @@ class OutputLost(ConvertError):
 
     exit = Exit.NOT_FOUND
     reason = Reason.OUTPUT_LOST
+
+
+class ScriptFailed(ConvertError):
+    """The user's own program ended with an error; what it said stands before."""
+
+    exit = Exit.NOT_FOUND
+    reason = Reason.SCRIPT_FAILED
 
 
 class NotWhole(ConvertError):

@@ -21,6 +21,7 @@ from dataprep_converter.decoders import decoder
 from dataprep_converter.errors import NotFound
 from dataprep_converter.metadata.statistics import stored as stored_statistics
 from dataprep_converter.output_folder import OutputFolder
+from dataprep_converter.script_files import is_read
 
 _BAR = 30
 _SHADES = " .:-=+*#%@"
@@ -81,7 +82,7 @@ def _finished(uri: str, access: Access) -> tuple[OutputFolder, Success]:
 
 def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, count: int) -> list[dict[str, list[Any]]]:
     """The first records of the first file that has any, as lists by feature."""
-    for file in manifest.files if count else ():
+    for file in [each for each in manifest.files if is_read(each.file, manifest)] if count else ():
         uri = folder.at(file.file)
         with access.store(uri).open(uri) as source:
             format_ = decoder(manifest)

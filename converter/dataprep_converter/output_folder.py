@@ -20,7 +20,7 @@ from dataprep_api import canonical, names
 from dataprep_api.plan import Owner, PlanHead, shards
 from dataprep_api.report import Manifest, ShardReport, Success
 from dataprep_api.spec import HdfsOptions
-from dataprep_converter import planning
+from dataprep_converter import planning, script_files
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import AlreadyExists, NotFound, NotWhole, OutputLost
 from dataprep_converter.made_files import MadeFiles
@@ -179,6 +179,8 @@ class OutputFolder:
             if path.endswith("/plan.json"):
                 head = PlanHead.model_validate_json(self._store.get(self.at(path)))
                 files = {shard.file for shard in shards(head)}
+                if head.reader == script_files.READER:
+                    files = script_files.named(head.reader_state["outputs"], (name for name, _ in self.visible()))
                 known |= files | names.split_files(head.extension, files)
             elif "/reports/" in path and path.endswith(".json"):
                 reports.append(path)

@@ -95,13 +95,13 @@ def make(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
     this_run = run_id.run_id(spec, inputs_sha256=inputs_sha256)
     made = discovery.made
     stored = made.stored(units, names.join(spec.output.uri, names.made_folder(this_run))) if made else units
-    parquet = _parquet(stored)
+    table = parquet(stored)
     head = PlanHead(
         run_id=this_run,
         encoding_version=run_id.ENCODING_VERSION,
         spec_sha256=canonical.sha256(run_id.content(spec)),
         inputs_sha256=inputs_sha256,
-        units_sha256=hashlib.sha256(parquet).hexdigest(),
+        units_sha256=hashlib.sha256(table).hexdigest(),
         codes_sha256=hashlib.sha256(assigned.stored).hexdigest() if assigned else None,
         reader=spec.data.kind,
         reader_state=state,
@@ -120,7 +120,7 @@ def make(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
             *_warnings(splits, total=min(units.samples, spec.limit or units.samples), repeated=assigned.repeated if assigned else 0),
         ],
     )
-    tables = Tables(units=parquet, codes=assigned.stored if assigned else None, made=made)
+    tables = Tables(units=table, codes=assigned.stored if assigned else None, made=made)
     return Plan(head=head, sha256=hashlib.sha256(head.to_bytes()).hexdigest(), units=stored, codes=codes), tables
 
 
@@ -187,7 +187,8 @@ def _inputs_digest(units: Units, code_sha256: str | None) -> str:
     return digest.hexdigest()
 
 
-def _parquet(units: Units) -> bytes:
+def parquet(units: Units) -> bytes:
+    """`units.parquet`."""
     buffer = io.BytesIO()
     pq.write_table(units.table, buffer, compression="zstd", row_group_size=65_536, write_statistics=False)
     return buffer.getvalue()

@@ -24,6 +24,9 @@ ENTRY_POINTS: Final = "dataprep.plugins"
 CODE_VARIABLE: Final = "DATAPREP_CODE"
 """Environment variable with the folder of `spec.code`: set in pods, and by `provide`."""
 
+COMMIT_VARIABLE: Final = "DATAPREP_CODE_COMMIT_FILE"
+"""Environment variable with the file that has the commit of `spec.code.git`, at the top of what was fetched."""
+
 _TYPES: Final[Mapping[str, pa.DataType]] = {
     "Int64": pa.int64(), "Float32": pa.float32(), "Float64": pa.float64(), "String": pa.string(), "Bytes": pa.large_binary(),
     "Bool": pa.bool_(), "UInt8": pa.uint8(),
@@ -39,11 +42,20 @@ def provide(files: Mapping[str, str]) -> None:
     os.environ[CODE_VARIABLE] = str(folder)
 
 
+def commit() -> str | None:
+    """The commit that `spec.code.git` was resolved to; None for other code."""
+    file = os.environ.get(COMMIT_VARIABLE)
+    return Path(file).read_text(encoding="ascii").strip() if file else None
+
+
 def digest() -> str | None:
-    """SHA-256 over the names and contents of the files of `spec.code`; None when there are none."""
+    """What tells the code of `spec.code` from any other: SHA-256 over the names and contents of its files, or commit and folder; None without code."""
     folder = os.environ.get(CODE_VARIABLE)
     if not folder:
         return None
+    fetched = commit()
+    if fetched is not None:
+        return f"{fetched}:{Path(folder).relative_to(Path(os.environ[COMMIT_VARIABLE]).parent).as_posix()}"
     found = hashlib.sha256()
     # A mounted ConfigMap keeps its files behind a link whose name begins with two dots.
     for file in sorted(file for file in Path(folder).iterdir() if file.is_file() and not file.name.startswith(".")):

@@ -8,15 +8,15 @@ from dataprep_api import names
 from dataprep_api.job import DataPrepJob
 from dataprep_api.messages import PlanResult
 from dataprep_api.report import Manifest, Success
-from dataprep_api.spec import Source
+from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_api.status import MAX_LABELS, LabelStatus, SplitStatus
-from dataprep_converter import committing, planning, table_output
+from dataprep_converter import committing, planning, plugins, scripting, table_output
 from dataprep_converter.access import Access
 from dataprep_converter.archive_uris import archive_of
 from dataprep_converter.errors import OutputExists
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.pipeline import Pipeline
-from dataprep_converter.planning import Plan
+from dataprep_converter.planning import Plan, Tables
 from dataprep_converter.stores.preflight import preflight
 
 logger = logging.getLogger(__name__)
@@ -34,22 +34,27 @@ class Prepared:
 def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = preflight) -> Prepared:
     """Plans the job and takes its output folder. Idempotent: a second call finds the first one's plan."""
     spec = job.spec
-    check(access, output_uri=spec.output.uri, source_uris=source_uris(spec.data))
-    fresh, tables = planning.make(spec, access)
+    check(access, output_uri=spec.output.uri, source_uris=_given(spec))
+    fresh, tables = _planned(spec, access)
     folder = OutputFolder(spec.output.uri, access, fresh.head.run_id)
     success = folder.success()
-    features = Pipeline(spec, fresh.head.reader_state, access, fresh.head.learned).features
-    table_output.check(spec, features, fresh.head.shards, folder, access)
+    if spec.output.table is not None:
+        features = Pipeline(spec, fresh.head.reader_state, access, fresh.head.learned).features
+        table_output.check(spec, features, fresh.head.shards, folder, access)
 
     if success is not None and success.run_id == folder.run_id and spec.output.overwrite == "IfChanged":
         manifest = folder.manifest(success)
-        if committing.is_untouched(fresh, manifest, folder) and table_output.is_untouched(spec, folder, access):
+        if committing.is_untouched(manifest, folder) and table_output.is_untouched(spec, folder, access):
             logger.info("output %s holds a finished data set of this very run: reused", folder.uri)
             return Prepared(plan=fresh, result=_result(fresh, class_names(job, fresh, access), folder, reused=(manifest, success)))
 
     _refuse_others(folder, success, may_replace=spec.output.overwrite != "Never")
     folder.remove_success()
     folder.claim()
+    if spec.script is not None:
+        # What an earlier run left must not pass for what this one makes.
+        for path in sorted(folder.known_files() & {path for path, _ in folder.visible()}):
+            folder.delete(path)
     if tables.made is not None:
         folder.put_made(tables.made)
     plan = folder.plan()
@@ -62,14 +67,27 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = pr
 
 def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
     """The plan's figures; nothing is written."""
-    plan, _ = planning.make(job.spec, access)
+    plan, _ = _planned(job.spec, access)
     folder = OutputFolder(job.spec.output.uri, access, plan.head.run_id)
     return _result(plan, class_names(job, plan, access), folder)
 
 
 def class_names(job: DataPrepJob, plan: Plan, access: Access) -> dict[str, list[str]]:
     """Class names by feature."""
+    if job.spec.script is not None:
+        return {}
     return Pipeline(job.spec, plan.head.reader_state, access, plan.head.learned).class_names()
+
+
+def _planned(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
+    return planning.make(spec, access) if spec.script is None else scripting.plan(spec, access)
+
+
+def _given(spec: DataPrepJobSpec) -> list[str]:
+    """What has to be there."""
+    if spec.script is None:
+        return source_uris(spec.data)
+    return [spec.script.input] if spec.script.input is not None else []
 
 
 def source_uris(source: Source) -> list[str]:
@@ -131,6 +149,7 @@ def _result(
             LabelStatus(feature=feature, num_classes=len(named), classes=[name[:256] for name in named[:MAX_LABELS]])
             for feature, named in sorted(classes.items())[:8]
         ],
+        code_commit=plugins.commit(),
         reused=reused is not None,
         commit=committing.result_of(*reused, folder) if reused else None,
         warnings=[warning[:512] for warning in head.warnings[:10]],

@@ -56,6 +56,8 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     """
     found = _Found(uri, access)
     repaired = found.job(job)
+    if repaired.spec.script is not None:
+        raise BadSpec(f"The data set of {uri} was made by a script; run the job again with output.overwrite: Always.")
     others = found.other_faults()
     plan = found.plan() or found.planned_again(repaired)
     if run_id.run_id(repaired.spec, inputs_sha256=plan.head.inputs_sha256) != found.folder.run_id:

@@ -2,7 +2,7 @@
 
 from dataprep_api.job import DataPrepJob
 from dataprep_api.messages import CommitResult, PlanResult
-from dataprep_converter import committing, pool, preparing
+from dataprep_converter import collecting, committing, pool, preparing, scripting
 from dataprep_converter.access import Access
 from dataprep_converter.display import Display
 from dataprep_converter.errors import NotWhole
@@ -20,9 +20,14 @@ def run(job: DataPrepJob, *, access: Access, workers: int, display: Display) -> 
         display.reused(planned.commit)
         return planned, planned.commit
 
-    pool.convert(job, plan=prepared.plan, access=access, workers=workers, watch=display.progress)
+    if job.spec.script is not None:
+        display.step("running the script")
+        scripting.execute(job.spec, plan=prepared.plan)
+    else:
+        pool.convert(job, plan=prepared.plan, access=access, workers=workers, watch=display.progress)
 
     display.step("committing")
-    made = committing.commit(job.spec, plan=prepared.plan, access=access)
+    finish = committing.commit if job.spec.script is None else collecting.collect
+    made = finish(job.spec, plan=prepared.plan, access=access)
     display.finished(made)
     return planned, made

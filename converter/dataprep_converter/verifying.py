@@ -25,6 +25,7 @@ from dataprep_converter.accounts import Fault
 from dataprep_converter.decoders import BrokenRecord, Decoder, ReadsBlocks, by_feature, decoder, values
 from dataprep_converter.errors import NotFound, NotWhole
 from dataprep_converter.output_folder import OutputFolder
+from dataprep_converter.script_files import is_read
 
 PARSED_RECORDS: Final = 64
 """Of each file, the first and the last among them."""
@@ -153,8 +154,9 @@ class _Check:
         try:
             with self.access.store(uri).open(uri) as source, ThreadPoolExecutor(1, thread_name_prefix="digest") as hasher:
                 pieces = _hashed(source.stream(), digest, hasher, self.stop)
-                for offset, record in _records(format_, pieces, wanted):
-                    if record is not None and schema is None:
+                for offset, record in _records(format_, pieces, wanted) if is_read(file.file, self.manifest) else ():
+                    # A script's records may hold anything: nobody has said what.
+                    if record is not None and schema is None and self.manifest.features:
                         schema = _schema_fault(format_, self.manifest, offset, record)
                     count += 1 if record is not None else offset
                 for _ in pieces:

@@ -12,14 +12,15 @@ from dataprep_api import API_VERSION, KIND, names, quantity
 from dataprep_api.exits import Exit
 from dataprep_api.messages import TOKEN_AUDIENCE
 from dataprep_api.spec import DataPrepJobSpec, Model
-from dataprep_operator import ranges
+from dataprep_operator import ranges, scripts
 from dataprep_operator.observed import ANNOTATION_PLAN, ANNOTATION_TASKS, Observed
-from dataprep_operator.pods import CONTAINER
+from dataprep_operator.pods import CODE_CONTAINER, CONTAINER
 from dataprep_operator.settings import PodDefaults
 
 Body = dict[str, Any]
 
 MOUNTS: Final = "/etc/dataprep"
+CODE_FOLDER: Final = f"{MOUNTS}/code"
 JOB_FILE: Final = "job.yaml"
 TOKEN_FOLDER: Final = "/var/run/secrets/dataprep"  # noqa: S105 - a folder
 TOKEN_SECONDS: Final = 3600
@@ -67,11 +68,20 @@ def plan_job(seen: Observed, spec: DataPrepJobSpec, *, attempt: int, defaults: P
     return _single(seen, spec, step="plan", attempt=attempt, pod=pod, final=final)
 
 
-def commit_job(seen: Observed, spec: DataPrepJobSpec, *, run_id: str, plan_sha256: str, attempt: int, defaults: PodDefaults) -> Body:
+def commit_job(
+    seen: Observed,
+    spec: DataPrepJobSpec,
+    *,
+    run_id: str,
+    plan_sha256: str,
+    attempt: int,
+    defaults: PodDefaults,
+    code_commit: str | None = None,
+) -> Body:
     """The commit step: one pod that checks every shard and writes the manifest and `_SUCCESS`."""
     final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.NOT_FOUND)
     arguments = ["commit", "--job", f"{MOUNTS}/{JOB_FILE}", "--run", run_id, "--plan-sha256", plan_sha256]
-    pod = _pod(seen, spec, step="commit", attempt=attempt, arguments=arguments, gpu=False, defaults=defaults)
+    pod = _pod(seen, spec, step="commit", attempt=attempt, arguments=arguments, gpu=False, code_commit=code_commit, defaults=defaults)
     return _single(seen, spec, step="commit", attempt=attempt, pod=pod, final=final)
 
 
@@ -87,6 +97,7 @@ def convert_job(
     gpu: bool,
     memory: str | None,
     defaults: PodDefaults,
+    code_commit: str | None = None,
 ) -> Body:
     """The conversion: an Indexed Job with one index for each task, or for each of `only` these tasks when it isn't empty."""
     listed = ranges.write(only)
@@ -101,22 +112,18 @@ def convert_job(
         arguments=arguments + (["--tasks", listed] if listed else []),
         gpu=gpu,
         memory=memory,
+        code_commit=code_commit,
         defaults=defaults,
     )
+    if spec.script is not None:
+        pod = scripts.pod(pod, spec, spec.script, run_id=run_id, code=_code_folder(spec), defaults=defaults)
     annotations = {ANNOTATION_PLAN: plan_sha256} | ({ANNOTATION_TASKS: listed} if listed else {})
-    bad_data_is_final = spec.on_bad_record.policy == "Fail"
     body = {
         "completionMode": "Indexed",
         "completions": completions,
         "parallelism": parallelism(spec, completions),
         "backoffLimitPerIndex": spec.backoff_limit_per_index,
-        "podFailurePolicy": {
-            "rules": [
-                *_NOT_COUNTED,
-                _on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, *([Exit.BAD_DATA] if bad_data_is_final else [])),
-                *([] if bad_data_is_final else [_on_exit("FailIndex", Exit.BAD_DATA)]),
-            ]
-        },
+        "podFailurePolicy": {"rules": [*_NOT_COUNTED, *_without_code(spec), *_decided_at_once(spec)]},
         "podReplacementPolicy": "Failed",
         # A queue starts the Job when it is admitted; until then no pod may exist.
         "suspend": bool(seen.queue),
@@ -129,6 +136,15 @@ def convert_job(
         body["maxFailedIndexes"] = min(most_failed, completions)
     labelled = owned_labels(seen, step="convert", attempt=attempt) | dict(seen.queue_labels)
     return _job(owned_metadata(seen, name(seen, "convert", attempt), labels=labelled, annotations=annotations), body)
+
+
+def _decided_at_once(spec: DataPrepJobSpec) -> list[Body]:
+    """What an exit code of the converter ends without another try. Those of a user's program mean nothing to us."""
+    if spec.script is not None:
+        return []
+    if spec.on_bad_record.policy == "Fail":
+        return [_on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, Exit.BAD_DATA)]
+    return [_on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND), _on_exit("FailIndex", Exit.BAD_DATA)]
 
 
 def parallelism(spec: DataPrepJobSpec, completions: int) -> int:
@@ -146,8 +162,15 @@ _NOT_COUNTED: Final[tuple[Body, ...]] = (
 )
 
 
-def _on_exit(action: str, *codes: Exit) -> Body:
-    return {"action": action, "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": sorted(int(code) for code in codes)}}
+def _on_exit(action: str, *codes: Exit, container: str = CONTAINER) -> Body:
+    return {"action": action, "onExitCodes": {"containerName": container, "operator": "In", "values": sorted(int(code) for code in codes)}}
+
+
+def _without_code(spec: DataPrepJobSpec) -> list[Body]:
+    """What ends a step before it begins: code that isn't there, or may not be read."""
+    if spec.code is None or spec.code.git is None:
+        return []
+    return [_on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, container=CODE_CONTAINER)]
 
 
 def _single(seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int, pod: Body, final: Sequence[Exit]) -> Body:
@@ -155,7 +178,7 @@ def _single(seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int, p
         "completions": 1,
         "parallelism": 1,
         "backoffLimit": spec.backoff_limit,
-        "podFailurePolicy": {"rules": [*_NOT_COUNTED, _on_exit("FailJob", *final)]},
+        "podFailurePolicy": {"rules": [*_NOT_COUNTED, *_without_code(spec), _on_exit("FailJob", *final)]},
         "podReplacementPolicy": "Failed",
         "template": pod,
     }
@@ -200,6 +223,7 @@ def _pod(
     arguments: Sequence[str],
     gpu: bool,
     memory: str | None = None,
+    code_commit: str | None = None,
     defaults: PodDefaults,
 ) -> Body:
     workers, template = spec.workers, spec.workers.pod_template
@@ -228,7 +252,8 @@ def _pod(
         "imagePullSecrets": _plain(workers.image_pull_secrets),
         "serviceAccountName": workers.service_account_name,
         "priorityClassName": workers.priority_class_name,
-        "initContainers": _plain(template.init_containers),
+        # The users' first: a proxy may be what the code is fetched through.
+        "initContainers": [*_plain(template.init_containers), *_fetching(spec, container, commit=code_commit, defaults=defaults)],
         "topologySpreadConstraints": _plain(template.topology_spread_constraints),
         "hostAliases": _plain(template.host_aliases),
         "runtimeClassName": template.runtime_class_name,
@@ -256,16 +281,48 @@ def _pod(
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containers": [container | ({"imagePullPolicy": pull_policy} if pull_policy else {})],
-            "volumes": [*volumes, *_plain(workers.volumes)],
+            "volumes": [*volumes, *_git_secret(spec), *_plain(workers.volumes)],
             **{key: value for key, value in optional.items() if value not in (None, [], {})},
         },
     }
 
 
+def _fetching(spec: DataPrepJobSpec, converter: Body, *, commit: str | None, defaults: PodDefaults) -> list[Body]:
+    """The init container that fetches the code of Git: by its reference while planning, later the commit that this was."""
+    git = spec.code.git if spec.code is not None else None
+    if git is None:
+        return []
+    needed = {f"{MOUNTS}/{JOB_FILE}", CODE_FOLDER, "/tmp"}  # noqa: S108 - the pod's own
+    secret = [{"name": "dataprep-git", "mountPath": f"{MOUNTS}/git", "readOnly": True}] if git.secret_ref is not None else []
+    kept = {key: value for key, value in converter.items() if key in ("image", "command", "securityContext")}
+    return [
+        kept
+        | {
+            "name": CODE_CONTAINER,
+            "args": ["fetch-code", "--job", f"{MOUNTS}/{JOB_FILE}", "--into", CODE_FOLDER, *(["--commit", commit] if commit else [])],
+            # The users' own variables too: a proxy, or certificates.
+            "env": [*_plain(spec.workers.env), {"name": "DATAPREP_MOUNTS", "value": MOUNTS}],
+            "resources": _resources(spec, gpu=False, memory=None, defaults=defaults),
+            "volumeMounts": [*(each for each in converter["volumeMounts"] if each["mountPath"] in needed), *secret],
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            **({"imagePullPolicy": pull} if (pull := spec.workers.image_pull_policy or defaults.image_pull_policy) else {}),
+        }
+    ]
+
+
+def _git_secret(spec: DataPrepJobSpec) -> list[Body]:
+    git = spec.code.git if spec.code is not None else None
+    if git is None or git.secret_ref is None:
+        return []
+    return [{"name": "dataprep-git", "secret": {"secretName": git.secret_ref.name, "optional": False}}]
+
+
 def _environment(seen: Observed, spec: DataPrepJobSpec, *, attempt: int, defaults: PodDefaults) -> list[Body]:
     known = {
         "DATAPREP_MOUNTS": MOUNTS,
-        "DATAPREP_CODE": f"{MOUNTS}/code" if spec.code is not None else "",
+        "DATAPREP_CODE": _code_folder(spec) or "",
+        "DATAPREP_CODE_COMMIT_FILE": f"{CODE_FOLDER}/.dataprep-commit" if spec.code is not None and spec.code.git is not None else "",
         "DATAPREP_JOB_NAME": seen.key.name,
         "DATAPREP_ATTEMPT": str(attempt),
         "DATAPREP_STATUS_URL": defaults.status_url or "",
@@ -273,6 +330,14 @@ def _environment(seen: Observed, spec: DataPrepJobSpec, *, attempt: int, default
     }
     own_name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     return [*({"name": key, "value": value} for key, value in known.items() if value), own_name]
+
+
+def _code_folder(spec: DataPrepJobSpec) -> str | None:
+    """Where a pod has the files of `spec.code`."""
+    if spec.code is None:
+        return None
+    sub_path = spec.code.git.sub_path if spec.code.git is not None else None
+    return f"{CODE_FOLDER}/{sub_path}" if sub_path else CODE_FOLDER
 
 
 def _volumes(seen: Observed, spec: DataPrepJobSpec) -> tuple[list[Body], list[Body]]:
@@ -290,7 +355,10 @@ def _volumes(seen: Observed, spec: DataPrepJobSpec) -> tuple[list[Body], list[Bo
     ]
     if spec.code is not None and spec.code.config_map_ref is not None:
         volumes.append({"name": "dataprep-code", "configMap": {"name": spec.code.config_map_ref.name, "optional": False}})
-        mounts.append({"name": "dataprep-code", "mountPath": f"{MOUNTS}/code", "readOnly": True})
+        mounts.append({"name": "dataprep-code", "mountPath": CODE_FOLDER, "readOnly": True})
+    if spec.code is not None and spec.code.git is not None:
+        volumes.append({"name": "dataprep-code", "emptyDir": {}})
+        mounts.append({"name": "dataprep-code", "mountPath": CODE_FOLDER})
     for i, store in enumerate(spec.stores or []):
         if store.secret_ref is not None:
             volumes.append({"name": f"dataprep-secret-{i}", "secret": {"secretName": store.secret_ref.name, "optional": False}})

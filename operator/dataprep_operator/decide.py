@@ -125,6 +125,7 @@ def _for_step(
 
 def _body(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, defaults: PodDefaults) -> Body:
     run_id, plan_sha256 = status.run_id or "", status.plan_sha256 or ""
+    code_commit = status.code.commit if status.code is not None else None
     match status.step:
         case "Convert":
             tasks = status.tasks or 0
@@ -138,10 +139,13 @@ def _body(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, d
                 attempt=status.attempt,
                 gpu=accelerator(spec, status) == "GPU",
                 memory=status.effective.memory if status.effective else None,
+                code_commit=code_commit,
                 defaults=defaults,
             )
         case "Commit":
-            return children.commit_job(seen, spec, run_id=run_id, plan_sha256=plan_sha256, attempt=status.attempt, defaults=defaults)
+            return children.commit_job(
+                seen, spec, run_id=run_id, plan_sha256=plan_sha256, attempt=status.attempt, code_commit=code_commit, defaults=defaults
+            )
         case _:
             return children.plan_job(seen, spec, attempt=status.attempt, defaults=defaults)
 

@@ -14,13 +14,14 @@ from dataprep_api.job import DataPrepJob
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus
-from dataprep_operator import children, observed, pods, times
+from dataprep_operator import children, observed, pods, scripts, times
 from dataprep_operator.cache import Cache, Kind, Raw
 from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, EVENTS, NAMESPACES, PODS, Cluster
 from dataprep_operator.errors import NotFound, OperatorError, Refused
 from dataprep_operator.observed import QUEUE_LABEL, Child, Key, Observed
 from dataprep_operator.pods import STUCK_CREATING_SECONDS, Blockage
 from dataprep_operator.progress import Board
+from dataprep_operator.settings import PodDefaults
 
 # One stuck pod speaks for all: they come from one template.
 MOST_LOOK_UPS: Final = 2
@@ -43,11 +44,11 @@ class _Parsed:
 class Observer:
     """Looks at jobs. What it remembers can be lost at any time: it is looked up again."""
 
-    def __init__(self, *, cache: Cache, cluster: Cluster, board: Board, allow_host_path: bool) -> None:
+    def __init__(self, *, cache: Cache, cluster: Cluster, board: Board, defaults: PodDefaults) -> None:
         self._cache = cache
         self._cluster = cluster
         self._board = board
-        self._allow_host_path = allow_host_path
+        self._defaults = defaults
         self._frozen: dict[str, Mapping[str, Any]] = {}  # Any: specs as the API's JSON
         self._parsed: dict[str, _Parsed] = {}
         self._refusals: dict[str, Blockage] = {}
@@ -101,7 +102,7 @@ class Observer:
         source = json.dumps(spec, sort_keys=True)
         known = self._parsed.get(seen.uid)
         if known is None or known.source != source:
-            known = self._parsed[seen.uid] = _parse(seen.key, spec, source=source, allow_host_path=self._allow_host_path)
+            known = self._parsed[seen.uid] = _parse(seen.key, spec, source=source, defaults=self._defaults)
         return replace(seen, spec=known.spec, faults=known.faults, raw_spec=frozen if frozen is not None else spec)
 
     async def _frozen_spec(self, seen: Observed) -> Mapping[str, Any] | None:
@@ -212,13 +213,16 @@ def _overlaid(frozen: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, A
     return spec if parallelism is None else spec | {"workers": {**(spec.get("workers") or {}), "parallelism": parallelism}}
 
 
-def _parse(key: Key, spec: Mapping[str, Any], *, source: str, allow_host_path: bool) -> _Parsed:
+def _parse(key: Key, spec: Mapping[str, Any], *, source: str, defaults: PodDefaults) -> _Parsed:
     document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": key.name}, "spec": dict(spec)}
     try:
         parsed = DataPrepJob.parse(document).spec
     except SpecError as exc:
         return _Parsed(source, None, str(exc))
-    field = None if allow_host_path else children.host_path_fault(parsed)
+    field = None if defaults.allow_host_path else children.host_path_fault(parsed)
     if field is not None:
         return _Parsed(source, None, f"{field}: hostPath volumes are not allowed by this installation of the operator")
+    unknown = scripts.framework_fault(parsed, defaults)
+    if unknown is not None:
+        return _Parsed(source, None, unknown)
     return _Parsed(source, parsed, "")

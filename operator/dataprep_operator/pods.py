@@ -18,6 +18,8 @@ from dataprep_api.status import Failure
 from dataprep_operator import times
 
 CONTAINER: Final = "dataprep"
+CODE_CONTAINER: Final = "dataprep-code"
+"""The init container that fetches code from Git."""
 INDEX_ANNOTATION: Final = "batch.kubernetes.io/job-completion-index"
 STUCK_CREATING_SECONDS: Final = 10.0
 STUCK_TERMINATING_SECONDS: Final = 60.0
@@ -69,6 +71,8 @@ class Pod:
     exit_reason: str | None = None
     finished_at: datetime | None = None
     message: str = ""
+    script: bool = False
+    """Whether it runs a program of the user's, who may end and say what he likes."""
 
     @property
     def finished(self) -> bool:
@@ -116,7 +120,9 @@ def read(raw: Mapping[str, Any]) -> Pod:
     conditions = {c["type"]: c for c in status.get("conditions") or []}
     scheduled = conditions.get("PodScheduled") or {}
     scheduled_at = times.parse(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None
-    state = _container_state(status)
+    fetching = _container_state(status, "initContainerStatuses", CODE_CONTAINER)
+    is_fetching = "waiting" in fetching or bool((fetching.get("terminated") or {}).get("exitCode"))
+    state = fetching if is_fetching else _container_state(status, "containerStatuses", CONTAINER)
     terminated, waiting = state.get("terminated") or {}, state.get("waiting") or {}
     labels, index = metadata.get("labels") or {}, (metadata.get("annotations") or {}).get(INDEX_ANNOTATION)
     phase = status.get("phase") or "Pending"
@@ -139,6 +145,9 @@ def read(raw: Mapping[str, Any]) -> Pod:
         exit_reason=terminated.get("reason"),
         finished_at=times.parse(terminated.get("finishedAt")),
         message=terminated.get("message") or "",
+        script=(metadata.get("annotations") or {}).get(names.ANNOTATION_SCRIPT) == "true"
+        and labels.get(names.LABEL_STEP) == "convert"
+        and not is_fetching,
     )
 
 
@@ -160,7 +169,7 @@ def failure(pod: Pod) -> Failure | None:
     """Why `pod` failed, or None when it did not, or nobody is to blame (it was told to stop)."""
     if pod.phase != "Failed" or pod.exit_code in (None, Exit.DONE, Exit.TERMINATED):
         return None
-    result = pod.result
+    result = pod.result if not pod.script else None
     told = result if isinstance(result, FailureResult) else None
     reason, message = _reason_and_message(pod, told)
     return Failure(
@@ -191,13 +200,16 @@ def _reason_and_message(pod: Pod, told: FailureResult | None) -> tuple[Reason, s
         return Reason.OUT_OF_MEMORY, "The container needed more memory than its limit (OOMKilled); raise workers.resources.limits.memory."
     last_words = f": {pod.message.strip()[-700:]}" if pod.message.strip() else ""
     reason = _BY_EXIT.get(pod.exit_code or 0, Reason.INTERNAL_ERROR if pod.exit_code != 137 else Reason.BACKOFF_LIMIT_EXCEEDED)
+    if pod.script:
+        reason = Reason.SCRIPT_FAILED
+    what = "script" if pod.script else "container"
     how = "was killed (exit code 137)" if pod.exit_code == 137 else f"ended with exit code {pod.exit_code}"
-    return reason, f"The container {how}{last_words}"
+    return reason, f"The {what} {how}{last_words}"
 
 
-def _container_state(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    for container in status.get("containerStatuses") or []:
-        if container.get("name") == CONTAINER:
+def _container_state(status: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:
+    for container in status.get(kind) or []:
+        if container.get("name") == name:
             return container.get("state") or {}
     return {}
 

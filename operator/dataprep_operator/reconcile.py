@@ -24,7 +24,7 @@ class Reconciler:
         self._board = board
         self._settings = settings
         self._clock = clock
-        self._observer = Observer(cache=cache, cluster=cluster, board=board, allow_host_path=settings.pods.allow_host_path)
+        self._observer = Observer(cache=cache, cluster=cluster, board=board, defaults=settings.pods)
         self._hands = Hands(cache=cache, cluster=cluster, observer=self._observer, clock=clock)
 
     async def reconcile(self, key: Key) -> float | None:

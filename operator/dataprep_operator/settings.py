@@ -21,6 +21,8 @@ class PodDefaults:
     gpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     gpu_tolerations: tuple[Mapping[str, Any], ...] = ()
     resources: Mapping[str, Any] = field(default_factory=dict)
+    frameworks: Mapping[str, str] = field(default_factory=dict)
+    """Images by the short names that `script.framework` may have."""
     run_as_user: int = 65532
     allow_host_path: bool = False
     status_url: str | None = None
@@ -63,6 +65,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         gpu_node_selector=read.json("GPU_NODE_SELECTOR", {}),
         gpu_tolerations=tuple(read.json("GPU_TOLERATIONS", [])),
         resources=read.json("RESOURCES", {}),
+        frameworks=read.json("FRAMEWORKS", {}),
         run_as_user=int(read.number("RUN_AS_USER", PodDefaults.run_as_user)),
         allow_host_path=read.flag("ALLOW_HOST_PATH"),
         status_url=read.optional("STATUS_URL"),

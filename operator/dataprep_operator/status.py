@@ -17,6 +17,7 @@ from dataprep_api.stages import verdict
 from dataprep_api.status import (
     MAX_FAILURES,
     MAX_RUNS,
+    CodeStatus,
     Condition,
     DataPrepJobStatus,
     Effective,
@@ -30,7 +31,7 @@ from dataprep_api.status import (
     Timings,
     bounded,
 )
-from dataprep_operator import conditions, ranges, steps, times
+from dataprep_operator import conditions, ranges, scripts, steps, times
 from dataprep_operator.children import memory_limit, parallelism
 from dataprep_operator.observed import Child, Observed
 from dataprep_operator.pods import Blockage
@@ -274,7 +275,7 @@ def _planning(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def _planned(moment: Moment, status: DataPrepJobStatus, result: PlanResult) -> DataPrepJobStatus:
-    fault = _fault_of(result)
+    fault = _fault_of(result, moment.spec)
     if fault:
         return _failed(moment, status, Reason.INTERNAL_ERROR, fault)
     child = moment.seen.child("plan", status.attempt)
@@ -283,6 +284,7 @@ def _planned(moment: Moment, status: DataPrepJobStatus, result: PlanResult) -> D
             "run_id": result.run_id,
             "plan_sha256": result.plan_sha256,
             "tasks": result.tasks,
+            "code": CodeStatus(commit=result.code_commit) if result.code_commit is not None else None,
             "splits": result.splits,
             "labels": result.labels,
             "warnings": _shortened(result.warnings),
@@ -397,7 +399,7 @@ def _with_effective_values(moment: Moment, status: DataPrepJobStatus, child: Chi
     completions = child.completions if child is not None else status.tasks or 1
     effective = Effective(
         parallelism=child.parallelism if child is not None and child.queued else parallelism(moment.spec, completions),
-        image=moment.spec.workers.image or moment.defaults.image,
+        image=scripts.image(moment.spec, moment.defaults),
         accelerator=accelerator(moment.spec, status),
         memory=status.effective.memory if status.effective else None,
     )
@@ -466,12 +468,14 @@ def _disagreement(status: DataPrepJobStatus, result: CommitResult) -> str | None
     return None
 
 
-def _fault_of(result: PlanResult) -> str | None:
+def _fault_of(result: PlanResult, spec: DataPrepJobSpec) -> str | None:
     """A plan's message is untrusted input: what becomes an argument of the next step must look like it."""
     if not _RUN_ID.fullmatch(result.run_id):
         return f"The plan step reports a run id of the wrong form: {result.run_id!r}"
     if not re.fullmatch(r"[0-9a-f]{64}", result.plan_sha256):
         return f"The plan step reports a plan digest of the wrong form: {result.plan_sha256!r}"
+    if spec.code is not None and spec.code.git is not None and result.code_commit is None:
+        return "The plan step doesn't report the commit of code.git."
     if result.reused and result.commit is None:
         return "The plan step reports a reused data set without its totals."
     return None

@@ -86,6 +86,18 @@ ACCEPTED: dict[str, dict[str, object]] = {
         "workers.volumeMounts": [{"name": "nas", "mountPath": "/mnt/nas"}],
         "workers.env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "a"}}}],
     },
+    "a script instead of a source": {"source": None, "script": {"command": "python a.py --x 1", "outputs": ["*.tfrecords"]}},
+    "a script from Git in an image by a short name": {
+        "source": None,
+        "code": {"git": {"url": "https://code.aliyun.com/deeplearning/mnist-examples.git", "ref": "v1", "subPath": "tools"}},
+        "script": {
+            "framework": "tensorflow:1.0.0",
+            "command": ["python", "a.py"],
+            "outputs": ["a"],
+            "bucketsArgument": True,
+            "input": "/a",
+        },
+    },
     "a template and params": {"params": {"where": "/out"}, "output.uri": "${where}/set", "output.fileName": "{split}.tfrecords"},
 }
 
@@ -106,6 +118,44 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     "no source": ({"source.idx": None}, f"spec.source: Invalid value: exactly one source must be set: {SOURCES}"),
     "two sources": ({"source.csv": {"uris": ["/a.csv"]}}, f"spec.source: Invalid value: exactly one source must be set: {SOURCES}"),
     "source left out": ({"source": None}, "spec.source: Invalid value: set exactly one of source and script"),
+    "source and script": (
+        {"script": {"command": ["true"], "outputs": ["a"]}},
+        "spec.source: Invalid value: set exactly one of source and script",
+    ),
+    "features beside a script": (
+        {"source": None, "script": {"command": ["true"], "outputs": ["a"]}, "features": [{"name": "a"}]},
+        "spec.features: Invalid value: features is for jobs with a source",
+    ),
+    "labels beside a script": (
+        {"source": None, "script": {"command": ["true"], "outputs": ["a"]}, "labels": [{"name": "a"}]},
+        "spec.labels: Invalid value: labels is for jobs with a source",
+    ),
+    "transforms beside a script": (
+        {"source": None, "script": {"command": ["true"], "outputs": ["a"]}, "transforms": [{"drop": {"columns": ["a"]}}]},
+        "spec.transforms: Invalid value: transforms is for jobs with a source",
+    ),
+    "deduplicate beside a script": (
+        {"source": None, "script": {"command": ["true"], "outputs": ["a"]}, "deduplicate": {"columns": ["a"]}},
+        "spec.deduplicate: Invalid value: deduplicate is for jobs with a source",
+    ),
+    "limit beside a script": (
+        {"source": None, "script": {"command": ["true"], "outputs": ["a"]}, "limit": 5},
+        "spec.limit: Invalid value: limit is for jobs with a source",
+    ),
+    "splits beside a script": (
+        {"source": None, "script": {"command": ["true"], "outputs": ["a"]}, "splits": {"into": [{"name": "a"}]}},
+        "spec.splits: Invalid value: splits is for jobs with a source",
+    ),
+    "shuffle beside a script": (
+        {"source": None, "script": {"command": ["true"], "outputs": ["a"]}, "shuffle": {}},
+        "spec.shuffle: Invalid value: shuffle is for jobs with a source",
+    ),
+    "a script without outputs": ({"source": None, "script": {"command": ["true"]}}, "spec.script.outputs: Required value"),
+    "code in two ways": (
+        {"code": {"configMapRef": {"name": "a"}, "git": {"url": "https://a"}}},
+        "spec.code: Invalid value: set exactly one of configMapRef and git",
+    ),
+    "code by SSH": ({"code": {"git": {"url": "ssh://a"}}}, "spec.code.git.url in body should match"),
     "output left out": ({"output": None}, "spec.output: Required value"),
     "no files": ({"source.idx.subsets": []}, "spec.source.idx.subsets in body should have at least 1 items"),
     "an extension with a dot": (
@@ -354,6 +404,7 @@ def answer_to_change(cluster: Cluster, job: str, change: dict[str, Any]) -> str:
 FROZEN: dict[str, tuple[str, dict[str, Any]]] = {
     "params": ("params", {"params": {"a": "c"}}),
     "source": ("source", {"source": {"idx": None, "csv": {"uris": ["/a.csv"]}}}),
+    "script": ("script", {"source": None, "script": {"command": ["true"], "outputs": ["a"]}}),
     "a default of the source": ("features", {"features": [{"name": "image", "encoding": "Raw"}]}),
     "features": ("features", {"features": None}),
     "labels": ("labels", {"labels": [{"name": "other"}]}),

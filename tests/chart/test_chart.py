@@ -169,6 +169,7 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(render: Render) 
             "resources": {"limits": {"memory": "1Gi"}},
             "cpu": {"nodeSelector": {"pool": "cpu"}},
             "gpu": {"nodeSelector": {"pool": "gpu"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]},
+            "frameworks": {"tensorflow:1.0.0": "docker.io/tensorflow/tensorflow:1.0.0"},
             "runAsUser": 1000,
             "allowHostPath": True,
         },
@@ -186,6 +187,7 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(render: Render) 
     assert read.pods.cpu_node_selector == {"pool": "cpu"}
     assert read.pods.gpu_node_selector == {"pool": "gpu"}
     assert read.pods.gpu_tolerations == ({"key": "gpu", "operator": "Exists"},)
+    assert read.pods.frameworks == {"tensorflow:1.0.0": "docker.io/tensorflow/tensorflow:1.0.0"}
     assert read.pods.run_as_user == 1000
     assert read.pods.allow_host_path is True
     assert read.pods.status_url == "https://operator.example"

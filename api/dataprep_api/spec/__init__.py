@@ -141,7 +141,7 @@ class DataPrepJobSpec(Model):
     allow_empty: bool = False
     """Whether an input without records makes an empty data set instead of a failure."""
     code: Code | None = None
-    """Python modules for the plug-ins of source and transforms."""
+    """Code that is not in the image: modules for the plug-ins of source and transforms, or the program of `script`."""
     stores: Annotated[list[Store], Field(max_length=32)] | None = None
     """How stores are reached: credentials by Secret, endpoints, Hadoop configuration by ConfigMap, each for a URI prefix."""
     workers: Workers = Workers()
@@ -178,6 +178,8 @@ class DataPrepJobSpec(Model):
         for name in _OF_A_SOURCE if self.script is not None else ():
             if getattr(self, name) is not None:
                 raise ValueError(f"{name} is for jobs with a source")
+        if self.script is not None and self.output.table is not None:
+            raise ValueError("output.table is for jobs with a source")
         return self
 
     @model_validator(mode="after")

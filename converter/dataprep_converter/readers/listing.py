@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from dataprep_converter import globs
 from dataprep_converter.access import Access, Entry, Store
 from dataprep_converter.errors import NotFound
 from dataprep_converter.readers.inputs import is_hidden, relative_path
@@ -35,23 +36,8 @@ def _files(store: Store, uri: str) -> Iterator[tuple[str, Entry]]:
     folder, pattern = uri, None
     if wildcard := _WILDCARD.search(uri):
         folder = uri[: uri.rfind("/", 0, wildcard.start()) + 1].rstrip("/") or ("/" if uri.startswith("/") else ".")
-        pattern = _glob(uri[len(folder) :].lstrip("/") if folder != "." else uri)
+        pattern = globs.compiled(uri[len(folder) :].lstrip("/") if folder != "." else uri)
     for found in store.list(folder):
         path = relative_path(folder, found.uri)
         if not is_hidden(path) and (pattern is None or pattern.fullmatch(path)):
             yield path, found
-
-
-def _glob(pattern: str) -> re.Pattern[str]:
-    """`*` and `?` stay within a folder, `**/` is any folders, `[…]` a set of characters."""
-    out = ""
-    for part in re.findall(r"\*\*/|\*\*|\*|\?|\[!?[^\]]+\]|.", pattern, re.DOTALL):
-        known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-        if part in known:
-            out += known[part]
-        elif part.startswith("[") and len(part) > 1:
-            negated = part[1] == "!"
-            out += f"[{'^/' if negated else ''}{re.escape(part[1 + negated : -1]).replace(chr(92) + '-', '-')}]"
-        else:
-            out += re.escape(part)
-    return re.compile(out, re.DOTALL)

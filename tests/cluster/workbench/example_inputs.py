@@ -72,6 +72,11 @@ def few_lines(folder: Path) -> Path:
     return folder / "lines.txt"
 
 
+def numbers(folder: Path) -> Path:
+    (folder / "numbers.txt").write_text("".join(f"{number}\n" for number in range(12)))
+    return folder / "numbers.txt"
+
+
 def few_digits(folder: Path) -> Path:
     return mnist.write(folder / "digits", train=6000, test=100)
 
@@ -186,6 +191,7 @@ INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
     "mnist-local.yaml": (few_digits, 6100),
     "parquet-local.yaml": (iris_parquet, 150),
     "plugin-local.yaml": (trips, 3),
+    "script-local.yaml": (numbers, 12),
     "sequence-file-local.yaml": (lambda folder: photos.write(folder / "photos"), 39),
     "sql-local.yaml": (shop, 200),
     "text-local.yaml": (few_lines, 3),

@@ -1,0 +1,81 @@
+"""The pod of `spec.script`: the convert Job's pod with the user's own program in it. Pure.
+
+Apart from `children.py`, which makes all other pods alike: here the image, and so whatever runs, is not ours.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from dataprep_api import names
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.spec.script import Script
+from dataprep_operator.settings import PodDefaults
+
+Body = dict[str, Any]
+
+_TOKEN: Final = "dataprep-token"  # noqa: S105 - a volume
+_NOT_THE_USERS: Final = frozenset({"dataprep-spec", _TOKEN})
+"""Volumes that the converter needs and nobody else: the operator's token above all."""
+
+
+def image(spec: DataPrepJobSpec, defaults: PodDefaults) -> str:
+    """The image that the conversion runs in."""
+    own = spec.script
+    if own is not None and own.image is not None:
+        return own.image
+    if own is not None and own.framework is not None and own.framework in defaults.frameworks:
+        return defaults.frameworks[own.framework]
+    return spec.workers.image or defaults.image
+
+
+def framework_fault(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
+    """What is wrong with the short name of an image, or None."""
+    wanted = spec.script.framework if spec.script is not None else None
+    if wanted is None or wanted in defaults.frameworks:
+        return None
+    known = ", ".join(sorted(defaults.frameworks)) or "none"
+    return f"spec.script.framework: no framework named {wanted!r} in this installation (known: {known}); set script.image instead"
+
+
+def pod(converter: Body, spec: DataPrepJobSpec, script: Script, *, run_id: str, code: str | None, defaults: PodDefaults) -> Body:
+    """The converter's pod template with the program instead of the converter. `code` is the folder of `spec.code`."""
+    (container,) = converter["spec"]["containers"]
+    kept = {key: value for key, value in container.items() if key not in ("args", "imagePullPolicy")}
+    pull_policy = spec.workers.image_pull_policy or (defaults.image_pull_policy if image(spec, defaults) == defaults.image else None)
+    folder = script.working_directory or code
+    program = kept | {
+        "image": image(spec, defaults),
+        "command": script.arguments(spec.output.uri),
+        "env": _environment(container["env"], spec, script, run_id=run_id, code=code),
+        "volumeMounts": _without(container["volumeMounts"], _NOT_THE_USERS),
+        # Images that weren't made for it write anywhere; the rest of the restricted standard stays.
+        "securityContext": container["securityContext"] | {"readOnlyRootFilesystem": False},
+        **({"workingDir": folder} if folder is not None else {}),
+        **({"imagePullPolicy": pull_policy} if pull_policy else {}),
+    }
+    annotations = converter["metadata"]["annotations"] | {names.ANNOTATION_SCRIPT: "true"}
+    return {
+        "metadata": converter["metadata"] | {"annotations": annotations},
+        "spec": converter["spec"] | {"containers": [program], "volumes": _without(converter["spec"]["volumes"], frozenset({_TOKEN}))},
+    }
+
+
+def _environment(env: Sequence[Body], spec: DataPrepJobSpec, script: Script, *, run_id: str, code: str | None) -> list[Body]:
+    own = {
+        "DATAPREP_INPUT": script.input,
+        "DATAPREP_OUTPUT": spec.output.uri,
+        "DATAPREP_RUN_ID": run_id,
+        "DATAPREP_CODE": code,
+    }
+    count = len(spec.workers.env or [])
+    return [
+        # The user of the pod has no home in a foreign image.
+        {"name": "HOME", "value": "/tmp"},  # noqa: S108 - the pod's own
+        *env[:count],
+        # A dollar sign of a URI is no variable.
+        *({"name": name, "value": value.replace("$", "$$")} for name, value in own.items() if value is not None),
+    ]
+
+
+def _without(each: Sequence[Body], left_out: frozenset[str]) -> list[Body]:
+    return [one for one in each if one["name"] not in left_out]
