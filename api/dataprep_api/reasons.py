@@ -36,11 +36,13 @@ class Reason(StrEnum):
     RESCALED = "Rescaled"
     MEMORY_RAISED = "MemoryRaised"
     WAITING = "Waiting"
+    WAITING_FOR_JOB = "WaitingForJob"
     FELL_BACK_TO_CPU = "FellBackToCPU"
     CLEANED_UP = "CleanedUp"
     NOT_HANDED_OVER = "NotHandedOver"
     # The user must act
     INVALID_SPEC = "InvalidSpec"
+    CIRCULAR_WAIT = "CircularWait"
     OUTPUT_EXISTS = "OutputExists"
     OUTPUT_IN_USE = "OutputInUse"
     OUTPUT_LOST = "OutputLost"
@@ -82,10 +84,12 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.RESCALED: "workers.parallelism was changed.",
     Reason.MEMORY_RAISED: "Tasks ran out of memory; they run again with more, as spec.retry says.",
     Reason.WAITING: "The step is not due yet.",
+    Reason.WAITING_FOR_JOB: "A job named in source.fromJob or runAfter is not Complete; the message names it and its phase.",
     Reason.FELL_BACK_TO_CPU: "accelerator.policy is Preferred and no GPU was free: the job runs on CPU nodes.",
     Reason.CLEANED_UP: "A cleanup rule removed pods or Jobs.",
     Reason.NOT_HANDED_OVER: "The data set is whole, but the ConfigMap with the job's name could not be made: the Event says why.",
     Reason.INVALID_SPEC: "The spec can't be accepted; the message names the field.",
+    Reason.CIRCULAR_WAIT: "Jobs wait for each other in a circle; the message shows it.",
     Reason.OUTPUT_EXISTS: "The output holds another run's data and overwrite is Never.",
     Reason.OUTPUT_IN_USE: "Another unfinished DataPrepJob writes to the same URI.",
     Reason.OUTPUT_LOST: "Another run took over the output while this one was writing.",
@@ -100,7 +104,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.BAD_RECORDS: "More bad records than onBadRecord allows; the message names the first.",
     Reason.NO_GPU_NODES: "accelerator.policy is Required and no node offers the GPUs: the pods wait.",
     Reason.UNSCHEDULABLE: "No node takes the pods; the message is the scheduler's.",
-    Reason.START_DEADLINE_EXCEEDED: "A pod stayed unschedulable for longer than startDeadlineSeconds.",
+    Reason.START_DEADLINE_EXCEEDED: "A pod stayed unschedulable, or a job waited for another, for longer than startDeadlineSeconds.",
     Reason.DEADLINE_EXCEEDED: "The job ran for longer than activeDeadlineSeconds.",
     Reason.IMAGE_PULL_FAILED: "The image can't be pulled.",
     Reason.CONFIG_MISSING: "A Secret, ConfigMap or volume that the pods need is missing.",

@@ -39,6 +39,8 @@ class Cache:
         self._versions: dict[str, int] = {}
         self._outputs: defaultdict[str, set[Key]] = defaultdict(set)
         self._output_of: dict[Key, str] = {}
+        self._waiting_for: defaultdict[Key, set[Key]] = defaultdict(set)
+        """By the job that is waited for. Only jobs that have not started wait."""
 
     # --- filling ------------------------------------------------------------------------------------------------------
 
@@ -71,7 +73,7 @@ class Cache:
             key = self._key_of_uid(kind, uid)
             self._drop(kind, uid)
             if key is not None:
-                concerned.append(key)
+                concerned += [key, *(self.waiting_for(key) if kind is Kind.DATAPREPJOBS else ())]
         return concerned
 
     # --- looking up -----------------------------------------------------------------------------------------------------
@@ -139,6 +141,27 @@ class Cache:
         better = [(claim(raw), each) for each, raw in others if claim(raw) < claim(mine)]
         return min(better)[1] if better else None
 
+    def waiting_for(self, key: Key) -> list[Key]:
+        """The jobs that wait for that one, which need not exist."""
+        return sorted(self._waiting_for.get(key, ()))
+
+    def circle(self, key: Key) -> tuple[str, ...]:
+        """The names of jobs of which each waits for the next, from `key` back to itself; empty when there is no such circle."""
+        came_from: dict[Key, Key] = {}
+        ahead = [key]
+        while ahead:
+            here = ahead.pop()
+            for following in _awaited_by(here, self._jobs.get(here)):
+                if following == key:
+                    path = [here]
+                    while path[-1] != key:
+                        path.append(came_from[path[-1]])
+                    return (*(each.name for each in reversed(path)), key.name)
+                if following not in came_from:
+                    came_from[following] = here
+                    ahead.append(following)
+        return ()
+
     # --- inside -----------------------------------------------------------------------------------------------------------
 
     def _put_job(self, raw: Raw) -> None:
@@ -146,6 +169,7 @@ class Cache:
         before = self._jobs.get(key)
         if before is not None and before["metadata"]["uid"] != raw["metadata"]["uid"]:
             self._drop(Kind.DATAPREPJOBS, before["metadata"]["uid"])
+        self._set_awaited(key, _awaited_by(key, raw))
         self._jobs[key] = raw
         self._keys_by_uid[raw["metadata"]["uid"]] = key
         self._set_output(key, output_of(raw))
@@ -167,6 +191,7 @@ class Cache:
             key = self._keys_by_uid.pop(uid, None)
             # The place may be taken by a successor of the same name already.
             if key is not None and self._jobs.get(key, {"metadata": {"uid": ""}})["metadata"]["uid"] == uid:
+                self._set_awaited(key, ())
                 del self._jobs[key]
                 self._set_output(key, None)
         elif kind is Kind.JOBS:
@@ -185,6 +210,15 @@ class Cache:
             return self._keys_by_uid.get(uid)
         child = self._children.get(uid if kind is Kind.JOBS else self._pods[uid].owner_uid)
         return Key(child.namespace, child.owner_name) if child is not None else None
+
+    def _set_awaited(self, key: Key, awaited: Iterable[Key]) -> None:
+        """Call before the job itself is put or dropped: it still tells whom it waited for."""
+        for each in _awaited_by(key, self._jobs.get(key)):
+            self._waiting_for[each].discard(key)
+            if not self._waiting_for[each]:
+                del self._waiting_for[each]
+        for each in awaited:
+            self._waiting_for[each].add(key)
 
     def _set_output(self, key: Key, output: str | None) -> None:
         before = self._output_of.pop(key, None)
@@ -224,6 +258,16 @@ def output_of(raw: Raw) -> str | None:
         return names.normalised(str(fill(uri, {str(k): str(v) for k, v in params.items()}, path="spec.output.uri")))
     except (SpecError, ValueError):
         return None
+
+
+def _awaited_by(key: Key, raw: Raw | None) -> list[Key]:
+    """The jobs that one waits for. One that has started waits no more; one that failed before may be retried, and would wait again."""
+    spec, status = (raw or {}).get("spec") or {}, (raw or {}).get("status") or {}
+    if status.get("startTime") or status.get("phase") == "Succeeded":
+        return []
+    source = spec.get("source") or {}
+    named = [(source.get("fromJob") or {}).get("name"), *(spec.get("runAfter") or [])]
+    return [Key(key.namespace, name) for name in dict.fromkeys(named) if name]
 
 
 def _unfinished(raw: Raw) -> bool:

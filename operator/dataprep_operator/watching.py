@@ -33,6 +33,8 @@ def registry(*, cache: Cache, streams: Streams, concerns: Callable[[Key, float],
         streams.handled(kind, raw["metadata"]["uid"])
         if key is not None:
             concerns(key, _DELAYS[kind])
+        for waiting in cache.waiting_for(key) if key is not None and kind is Kind.DATAPREPJOBS else ():
+            concerns(waiting, _DELAYS[kind])
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=handlers)
     async def data_prep_job(event: Any, **_: Any) -> None:
