@@ -19,10 +19,11 @@ QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
 
 class Key(NamedTuple):
-    """A DataPrepJob's place."""
+    """The place of a DataPrepJob, or of a DataPrepCronJob."""
 
     namespace: str
     name: str
+    kind: str = KIND
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
