@@ -17,7 +17,7 @@ from dataprep_operator import conditions, times
 from dataprep_operator.cache import Raw
 from dataprep_operator.children import Body
 from dataprep_operator.events import Note
-from dataprep_operator.observed import Key
+from dataprep_operator.observed import Key, controller
 from dataprep_operator.schedules import Schedule
 
 MANY_MISSED: Final = 100
@@ -180,7 +180,7 @@ def read_made(raw: Raw) -> Made:
         name=metadata["name"],
         uid=metadata["uid"],
         created=created,
-        scheduled=_time((metadata.get("annotations") or {}).get(names.ANNOTATION_SCHEDULED)),
+        scheduled=_scheduled_time(raw),
         phase=status.get("phase"),
         ended=times.parse(status.get("completionTime")),
         deleting="deletionTimestamp" in metadata,
@@ -263,9 +263,11 @@ def _until(moment: datetime | None, now: datetime) -> float | None:
     return max(0.0, (moment - now).total_seconds()) + 0.05 if moment is not None else None
 
 
-def _time(text: str | None) -> datetime | None:
-    """The time in an annotation, which anybody may have edited."""
+def _scheduled_time(raw: Raw) -> datetime | None:
+    """The time in the annotation, which anybody may edit: it counts when the name, which nobody can change, says the same."""
+    metadata = raw["metadata"]
     try:
-        return times.parse(text)
+        due = times.parse((metadata.get("annotations") or {}).get(names.ANNOTATION_SCHEDULED))
     except ValueError:
         return None
+    return due if due is not None and metadata["name"] == job_name(controller(raw).get("name", ""), due) else None

@@ -375,6 +375,16 @@ def test_a_job_of_someone_else_is_left_alone() -> None:
     assert "12:20" in cron.at("12:20")
 
 
+@pytest.mark.parametrize("text", ["2099-01-01T00:00:00Z", "soon"])
+def test_an_edited_annotation_stops_no_schedule(text: str) -> None:
+    cron = Cron()
+    cron.at("12:10")
+    cron.world.cluster.change("dataprepjobs", named("12:10"), {"metadata": {"annotations": {"dataprep.io/scheduled-at": text}}})
+    cron.at("12:20")
+
+    assert ("dataprepjobs", NAMESPACE, named("12:20")) in cron.world.cluster.objects
+
+
 def test_what_the_api_server_refuses_is_said_in_its_words_and_tried_again() -> None:
     cron = Cron()
     cron.world.cluster.refusals[("create", "dataprepjobs")] = Refused("exceeded quota: jobs")
