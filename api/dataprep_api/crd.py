@@ -1,4 +1,4 @@
-"""The CustomResourceDefinition, made from the models: `python -m dataprep_api.crd` writes it, `--check` compares.
+"""The CustomResourceDefinitions, made from the models: `python -m dataprep_api.crd` writes it, `--check` compares.
 
 A CRD's schema is *structural*: narrower than the JSON Schema that pydantic writes. Every keyword is therefore handled by name, as
 kept, dropped, rewritten or refused; one that nobody thought of is refused too, so that no rule of the models is lost in silence.
@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import yaml
 
-from dataprep_api import GROUP, KIND, PLURAL, SHORT_NAME, VERSION, generated
+from dataprep_api import CRON_KIND, CRON_PLURAL, CRON_SHORT_NAME, GROUP, KIND, PLURAL, SHORT_NAME, VERSION, generated
+from dataprep_api.cron import DataPrepCronJob
 from dataprep_api.errors import CrdError
 from dataprep_api.job import DataPrepJob
-from dataprep_api.spec import rule
+from dataprep_api.spec import Model, rule
 from dataprep_api.spec.model import BRIEF
 
 Schema = dict[str, Any]
@@ -23,6 +24,8 @@ Schema = dict[str, Any]
 
 FILE: Final = Path("crds/dataprepjobs.dataprep.io.yaml")
 CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd.yaml")
+CRON_FILE: Final = Path("crds/dataprepcronjobs.dataprep.io.yaml")
+CRON_CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd-cron.yaml")
 SIZE_LIMIT: Final = 200_000
 """kubectl's client-side apply keeps the whole object in an annotation of at most 256 KiB; this leaves room."""
 
@@ -58,23 +61,22 @@ _RULES = "x-kubernetes-validations"
 
 
 def crd() -> Schema:
-    """The whole CustomResourceDefinition."""
+    """The whole CustomResourceDefinition of DataPrepJobs."""
+    return _definition(KIND, PLURAL, SHORT_NAME, _version())
+
+
+def cron_crd() -> Schema:
+    """The whole CustomResourceDefinition of DataPrepCronJobs."""
+    return _definition(CRON_KIND, CRON_PLURAL, CRON_SHORT_NAME, _cron_version())
+
+
+def _definition(kind: str, plural: str, short_name: str, version: Schema) -> Schema:
+    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower(), "shortNames": [short_name]}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{PLURAL}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "scope": "Namespaced",
-            "names": {
-                "kind": KIND,
-                "listKind": f"{KIND}List",
-                "plural": PLURAL,
-                "singular": KIND.lower(),
-                "shortNames": [SHORT_NAME],
-            },
-            "versions": [_version()],
-        },
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
     }
 
 
@@ -102,6 +104,28 @@ def _version() -> Schema:
     }
 
 
+def _cron_version() -> Schema:
+    return {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "additionalPrinterColumns": [
+            _column("Schedule", "string", ".spec.schedule", "When jobs are made."),
+            _column("Time zone", "string", ".spec.timeZone", "Time zone of the schedule."),
+            _column("Suspend", "boolean", ".spec.suspend", "Whether no jobs are made now."),
+            _column("Active", "string", ".status.active[*].name", "Unfinished jobs."),
+            _column("Last schedule", "date", ".status.lastScheduleTime", "When the last job was due."),
+            # As text: kubectl shows a date in the future as nothing.
+            _column("Next", "string", ".status.nextScheduleTime", "When the next job is due."),
+            _column("Last success", "date", ".status.lastSuccessfulTime", "When a job last succeeded.", priority=1),
+            _column("Scheduled", "string", '.status.conditions[?(@.type=="Scheduled")].reason', "What became of the last job.", priority=1),
+            _column("Age", "date", ".metadata.creationTimestamp", "Time since it was made."),
+        ],
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": cron_schema()},
+    }
+
+
 def _column(name: str, kind: str, path: str, description: str, *, priority: int = 0) -> Schema:
     column = {"name": name, "type": kind, "jsonPath": path, "description": description}
     return column | {"priority": priority} if priority else column
@@ -109,7 +133,17 @@ def _column(name: str, kind: str, path: str, description: str, *, priority: int 
 
 def job_schema() -> Schema:
     """The structural schema of a whole job, with the rules on what may change."""
-    whole = DataPrepJob.model_json_schema(by_alias=True, mode="validation")
+    schema = _object(DataPrepJob)
+    return schema | {_RULES: [_frozen(path) for path in _immutable(schema["properties"]["spec"])]}
+
+
+def cron_schema() -> Schema:
+    """The structural schema of a whole DataPrepCronJob."""
+    return _object(DataPrepCronJob)
+
+
+def _object(model: type[Model]) -> Schema:
+    whole = model.model_json_schema(by_alias=True, mode="validation")
     definitions = whole["$defs"]
     spec = structural(whole["properties"]["spec"], definitions, path="spec")
     # The operator alone writes the status; a default there would come back after it was removed.
@@ -125,8 +159,7 @@ def job_schema() -> Schema:
             "spec": spec,
             "status": status,
         },
-        "x-kubernetes-validations": [_frozen(path) for path in _immutable(spec)],
-    }
+    } | ({_RULES: whole[_RULES]} if _RULES in whole else {})
 
 
 def _immutable(spec: Schema) -> list[str]:
@@ -316,17 +349,17 @@ def _yaml(value: Schema) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=140, default_flow_style=None)
 
 
-def crd_text() -> str:
-    """The file in crds/."""
-    text = f"# Made by `make generate` from api/dataprep_api. Don't edit.\n{_yaml(crd())}"
+def crd_text(definition: Schema | None = None) -> str:
+    """The file in crds/ of a definition, by default that of DataPrepJobs."""
+    text = f"# Made by `make generate` from api/dataprep_api. Don't edit.\n{_yaml(definition or crd())}"
     if len(text.encode()) > SIZE_LIMIT:
         raise CrdError(f"the CRD must stay below {SIZE_LIMIT} bytes, it has {len(text.encode())}")
     return text
 
 
-def chart_text() -> str:
-    """The chart's template: the same object, installed and kept as the values say. Helm's own `{{` is escaped in the schema."""
-    definition = crd()
+def chart_text(definition: Schema | None = None) -> str:
+    """The chart's template of a definition, by default that of DataPrepJobs: the same object, installed and kept as the values say. Helm's own `{{` is escaped in the schema."""
+    definition = definition or crd()
     name = definition["metadata"]["name"]
     spec = _yaml({"spec": definition["spec"]}).replace("{{", '{{ "{{" }}')
     return f"""\
@@ -348,7 +381,8 @@ metadata:
 
 def files() -> dict[Path, str]:
     """Every file made here, relative to the repository's root."""
-    return {FILE: crd_text(), CHART_FILE: chart_text()}
+    cron = cron_crd()
+    return {FILE: crd_text(), CHART_FILE: chart_text(), CRON_FILE: crd_text(cron), CRON_CHART_FILE: chart_text(cron)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -358,7 +392,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CrdError as exc:
         sys.stderr.write(f"{exc}\n")
         return 1
-    return generated.main("Writes the CustomResourceDefinition and the chart's copy.", made, arguments)
+    return generated.main("Writes the CustomResourceDefinitions and the chart's copies.", made, arguments)
 
 
 if __name__ == "__main__":

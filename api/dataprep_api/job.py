@@ -39,7 +39,7 @@ class DataPrepJob(Model):
             # By alias only: `file_name` would be read here and pruned by the API server.
             return cls.model_validate(filled, by_alias=True, by_name=False)
         except ValidationError as exc:
-            raise SpecError([_fault(cls, error) for error in exc.errors()]) from exc
+            raise SpecError([fault(cls, error) for error in exc.errors()]) from exc
 
 
 _FILLED = ("source", "code", "features", "labels", "transforms", "splits", "output", "stores")
@@ -77,8 +77,8 @@ def _filled_script(script: dict[str, Any], params: dict[str, str], spec: dict[st
     return rest | {"command": fill_command(command, params, variables=variables, path="spec.script.command")}
 
 
-def _fault(root: type[Model], error: Any) -> Fault:
-    """One pydantic error in the user's words. Any: pydantic's ErrorDetails is a plain dict."""
+def fault(root: type[Model], error: Any) -> Fault:
+    """One pydantic error in the user's words. `root` is the model that was asked. Any: pydantic's ErrorDetails is a plain dict."""
     location = error["loc"]
     path = ""
     for part in location:

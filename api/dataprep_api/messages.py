@@ -56,6 +56,7 @@ class CommitResult(Model):
     run_id: Annotated[str, Field(max_length=64)]
     manifest_uri: LongUri
     manifest_sha256: Sha256
+    digest: Sha256 | None = None
     quarantine_uri: LongUri | None = None
     files: Count
     records: RecordProgress

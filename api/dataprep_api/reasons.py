@@ -16,6 +16,7 @@ class ConditionType(StrEnum):
     OUTPUT_COMMITTED = "OutputCommitted"
     COMPLETE = "Complete"
     FAILED = "Failed"
+    SCHEDULED = "Scheduled"
 
 
 class Reason(StrEnum):
@@ -36,11 +37,18 @@ class Reason(StrEnum):
     RESCALED = "Rescaled"
     MEMORY_RAISED = "MemoryRaised"
     WAITING = "Waiting"
+    WAITING_FOR_JOB = "WaitingForJob"
     FELL_BACK_TO_CPU = "FellBackToCPU"
     CLEANED_UP = "CleanedUp"
     NOT_HANDED_OVER = "NotHandedOver"
+    JOB_CREATED = "JobCreated"
+    JOB_ACTIVE = "JobActive"
+    JOB_REPLACED = "JobReplaced"
+    MISSED_SCHEDULE = "MissedSchedule"
+    TOO_MANY_MISSED = "TooManyMissedTimes"
     # The user must act
     INVALID_SPEC = "InvalidSpec"
+    CIRCULAR_WAIT = "CircularWait"
     OUTPUT_EXISTS = "OutputExists"
     OUTPUT_IN_USE = "OutputInUse"
     OUTPUT_LOST = "OutputLost"
@@ -65,6 +73,7 @@ class Reason(StrEnum):
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
     CONFLICTING_CHILD = "ConflictingChild"
     VERIFICATION_FAILED = "VerificationFailed"
+    JOB_REFUSED = "JobRefused"
     INTERNAL_ERROR = "InternalError"
 
 
@@ -83,10 +92,17 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.RESCALED: "workers.parallelism was changed.",
     Reason.MEMORY_RAISED: "Tasks ran out of memory; they run again with more, as spec.retry says.",
     Reason.WAITING: "The step is not due yet.",
+    Reason.WAITING_FOR_JOB: "A job named in source.fromJob or runAfter is not Complete; the message names it and its phase.",
     Reason.FELL_BACK_TO_CPU: "accelerator.policy is Preferred and no GPU was free: the job runs on CPU nodes.",
     Reason.CLEANED_UP: "A cleanup rule removed pods or Jobs.",
     Reason.NOT_HANDED_OVER: "The data set is whole, but the ConfigMap with the job's name could not be made: the Event says why.",
+    Reason.JOB_CREATED: "A DataPrepCronJob made a DataPrepJob.",
+    Reason.JOB_ACTIVE: "concurrencyPolicy is Forbid and the DataPrepCronJob's last job is unfinished: the next one waits.",
+    Reason.JOB_REPLACED: "concurrencyPolicy is Replace and a job is due: the unfinished one is deleted first.",
+    Reason.MISSED_SCHEDULE: "A job could not be made within startingDeadlineSeconds and is left out.",
+    Reason.TOO_MANY_MISSED: "More than 100 times of a DataPrepCronJob have passed without a job; only the last is made up for.",
     Reason.INVALID_SPEC: "The spec can't be accepted; the message names the field.",
+    Reason.CIRCULAR_WAIT: "Jobs wait for each other in a circle; the message shows it.",
     Reason.OUTPUT_EXISTS: "The output holds another run's data and overwrite is Never.",
     Reason.OUTPUT_IN_USE: "Another unfinished DataPrepJob writes to the same URI.",
     Reason.OUTPUT_LOST: "Another run took over the output while this one was writing.",
@@ -102,7 +118,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.SCRIPT_FAILED: "The program of spec.script ended with an error; the message has its exit code and its last words.",
     Reason.NO_GPU_NODES: "accelerator.policy is Required and no node offers the GPUs: the pods wait.",
     Reason.UNSCHEDULABLE: "No node takes the pods; the message is the scheduler's.",
-    Reason.START_DEADLINE_EXCEEDED: "A pod stayed unschedulable for longer than startDeadlineSeconds.",
+    Reason.START_DEADLINE_EXCEEDED: "A pod stayed unschedulable, or a job waited for another, for longer than startDeadlineSeconds.",
     Reason.DEADLINE_EXCEEDED: "The job ran for longer than activeDeadlineSeconds.",
     Reason.IMAGE_PULL_FAILED: "The image can't be pulled.",
     Reason.CONFIG_MISSING: "A Secret, ConfigMap or volume that the pods need is missing.",
@@ -111,5 +127,6 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.BACKOFF_LIMIT_EXCEEDED: "A step or task failed more often than its limit; the message has the last failure.",
     Reason.CONFLICTING_CHILD: "An object with the name of a child exists and belongs to someone else.",
     Reason.VERIFICATION_FAILED: "The written data don't agree with their reports.",
+    Reason.JOB_REFUSED: "The API server refused the DataPrepJob of a DataPrepCronJob; the message is its own.",
     Reason.INTERNAL_ERROR: "A defect in dataprep; the message has the exception. Please report it.",
 }

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from dataprep_api import canonical
 from dataprep_api.spec import Model
+from dataprep_api.spec.model import Uri
 
 SIZE_LIMIT = 60_000
 """Bytes of a status as JSON: metadata and a usual spec fit beside it in 64 KiB."""
@@ -181,11 +182,20 @@ class OutputStatus(Model):
     uri: LongUri
     manifest_uri: LongUri | None = None
     manifest_sha256: Sha256 | None = None
+    digest: Sha256 | None = None
+    """The manifest's digest over all files, as `dataprep verify` prints it."""
     quarantine_uri: LongUri | None = None
     """Folder of the bad records, when they are kept and there are any."""
     files: Count = 0
     records: Count = 0
     bytes: Count = 0
+
+
+class FromJob(Model):
+    """The finished data set of the job that `source.fromJob` names, noted when this job starts."""
+
+    uri: Uri
+    digest: Sha256 | None = None
 
 
 class DataPrepJobStatus(Model):
@@ -214,6 +224,8 @@ class DataPrepJobStatus(Model):
     progress: Progress | None = None
     splits: Annotated[list[SplitStatus], Field(max_length=MAX_SPLITS)] = []
     labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
+    from_job: FromJob | None = None
+    """What `source.fromJob` was resolved to."""
     output: OutputStatus | None = None
     outputs: Annotated[list[OutputFile], Field(max_length=MAX_OUTPUTS)] = []
     """The files, when they are few; else see `output.manifestUri`."""

@@ -89,6 +89,7 @@ def result_of(
         run_id=manifest.run_id,
         manifest_uri=folder.at(success.manifest),
         manifest_sha256=success.sha256,
+        digest=manifest.digest,
         quarantine_uri=folder.at(names.quarantine_folder(manifest.run_id)) if manifest.quarantine else None,
         files=len(manifest.files),
         records=RecordProgress(

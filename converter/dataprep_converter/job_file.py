@@ -3,12 +3,14 @@
 import os
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from dataprep_api import API_VERSION, KIND
+from dataprep_api import API_VERSION, CRON_KIND, KIND
+from dataprep_api.cron import DataPrepCronJob, job_document
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.job import DataPrepJob
 
@@ -48,8 +50,11 @@ def _documents(file: str) -> list[Any]:
 
 
 def _job(documents: list[Any], file: str) -> Any:
-    """The one DataPrepJob among the documents."""
-    jobs = [document for document in documents if isinstance(document, dict) and document.get("kind") == KIND]
+    """The one DataPrepJob among the documents; of a DataPrepCronJob, the job that it would make now."""
+    jobs = [document for document in documents if isinstance(document, dict) and document.get("kind") in (KIND, CRON_KIND)]
+    if len(jobs) == 1 and jobs[0]["kind"] == CRON_KIND:
+        DataPrepCronJob.parse(jobs[0])
+        return job_document(jobs[0], scheduled=datetime.now(UTC))
     if len(jobs) == 1:
         return jobs[0]
     if len(documents) == 1 and not jobs:

@@ -15,9 +15,11 @@ from typing import Final
 
 from aiohttp import web
 
+from dataprep_api import CRON_KIND, KIND
 from dataprep_operator import settings as settings_module
 from dataprep_operator.cache import Cache
 from dataprep_operator.cluster import KubernetesCluster
+from dataprep_operator.cron_reconcile import CronReconciler
 from dataprep_operator.endpoint import Endpoint
 from dataprep_operator.errors import LeaseLost, NotServed, OperatorError, Unavailable
 from dataprep_operator.leading import lead
@@ -84,12 +86,15 @@ async def serve(settings: Settings) -> None:
         # Not at once: a job's reports are taken together, as often as its status may be written.
         reported=lambda key: queue.add_after(key, settings.progress_seconds),
     )
-    reconciler = Reconciler(cache=cache, cluster=cluster, board=board, settings=settings)
+    looks = {
+        KIND: Reconciler(cache=cache, cluster=cluster, board=board, settings=settings).reconcile,
+        CRON_KIND: CronReconciler(cache=cache, cluster=cluster).reconcile,
+    }
     try:
         await _check_served(cluster)
         async with _listening(endpoint.application(), settings):
             await _in_turn(
-                lead(settings=settings, cache=cache, queue=queue, reconciler=reconciler, health=health, stop=stop),
+                lead(settings=settings, cache=cache, queue=queue, look=lambda key: looks[key.kind](key), health=health, stop=stop),
                 cluster=cluster,
                 settings=settings,
                 stop=stop,

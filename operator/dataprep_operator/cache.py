@@ -1,12 +1,12 @@
-"""What the watches have shown: DataPrepJobs, their Jobs and their pods, ready to be looked up by job."""
+"""What the watches have shown: DataPrepJobs, their Jobs and their pods, ready to be looked up by job, and DataPrepCronJobs."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
-from dataprep_api import KIND, names
+from dataprep_api import CRON_KIND, KIND, names
 from dataprep_api.errors import SpecError
 from dataprep_api.params import fill
 from dataprep_api.status import TERMINAL_PHASES, Phase
@@ -14,6 +14,8 @@ from dataprep_operator import observed, pods, times
 from dataprep_operator.observed import Child, Key
 from dataprep_operator.pods import Pod
 
+K = TypeVar("K")
+V = TypeVar("V")
 Raw = Mapping[str, Any]  # Any: objects as the API server's JSON
 
 
@@ -21,6 +23,7 @@ class Kind(StrEnum):
     """What is watched, by its plural."""
 
     DATAPREPJOBS = "dataprepjobs"
+    DATAPREPCRONJOBS = "dataprepcronjobs"
     JOBS = "jobs"
     PODS = "pods"
 
@@ -39,11 +42,16 @@ class Cache:
         self._versions: dict[str, int] = {}
         self._outputs: defaultdict[str, set[Key]] = defaultdict(set)
         self._output_of: dict[Key, str] = {}
+        self._waiting_for: defaultdict[Key, set[Key]] = defaultdict(set)
+        """By the job that is waited for. Only jobs that have not started wait."""
+        self._crons: dict[Key, Raw] = {}
+        self._made_by: defaultdict[str, set[Key]] = defaultdict(set)
+        """Jobs by the uid of the DataPrepCronJob that made them."""
 
     # --- filling ------------------------------------------------------------------------------------------------------
 
     def put(self, kind: Kind, raw: Raw) -> Key | None:
-        """Take in an object. Returns the DataPrepJob that it concerns, when that is known. An older version is passed over."""
+        """Take in an object. Returns whom it concerns, when that is known: a DataPrepJob or DataPrepCronJob. An older version is passed over."""
         uid, version = raw["metadata"]["uid"], _version(raw)
         if version and self._versions.get(uid, 0) > version:
             return self.key_of(kind, raw)
@@ -51,6 +59,8 @@ class Cache:
         match kind:
             case Kind.DATAPREPJOBS:
                 self._put_job(raw)
+            case Kind.DATAPREPCRONJOBS:
+                self._put_cron(raw)
             case Kind.JOBS:
                 self._put_child(raw)
             case Kind.PODS:
@@ -58,7 +68,7 @@ class Cache:
         return self.key_of(kind, raw)
 
     def drop(self, kind: Kind, raw: Raw) -> Key | None:
-        """Forget an object that is gone. Returns the DataPrepJob that it concerned."""
+        """Forget an object that is gone. Returns whom it concerned."""
         key = self.key_of(kind, raw)
         self._drop(kind, raw["metadata"]["uid"])
         return key
@@ -69,9 +79,10 @@ class Cache:
         concerned = []
         for uid in gone & set(self.uids(kind, namespace=namespace)):
             key = self._key_of_uid(kind, uid)
+            others = self.also_concerned(self._jobs[key]) if kind is Kind.DATAPREPJOBS and key in self._jobs else []
             self._drop(kind, uid)
             if key is not None:
-                concerned.append(key)
+                concerned += [key, *others]
         return concerned
 
     # --- looking up -----------------------------------------------------------------------------------------------------
@@ -81,8 +92,22 @@ class Cache:
         return self._jobs.get(key)
 
     def keys(self) -> list[Key]:
-        """All DataPrepJobs."""
-        return list(self._jobs)
+        """All DataPrepJobs and DataPrepCronJobs."""
+        return [*self._jobs, *self._crons]
+
+    def cron(self, key: Key) -> Raw | None:
+        """The DataPrepCronJob at that place."""
+        return self._crons.get(key)
+
+    def made_by(self, uid: str) -> list[Raw]:
+        """The DataPrepJobs that the DataPrepCronJob with that uid controls."""
+        return [self._jobs[key] for key in sorted(self._made_by.get(uid, ()))]
+
+    def also_concerned(self, job: Raw) -> list[Key]:
+        """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it, and the DataPrepCronJob that made it."""
+        metadata, owner = job["metadata"], observed.controller(job)
+        crons = [Key(metadata["namespace"], owner["name"], CRON_KIND)] if owner.get("kind") == CRON_KIND else []
+        return [*self.waiting_for(Key(metadata["namespace"], metadata["name"])), *crons]
 
     def phases(self) -> dict[str, int]:
         """How many jobs are in each phase."""
@@ -114,15 +139,19 @@ class Cache:
         """The uids of all cached objects of a kind, of one namespace or of all."""
         match kind:
             case Kind.DATAPREPJOBS:
-                return [uid for uid, key in self._keys_by_uid.items() if namespace in (None, key.namespace)]
+                return [uid for uid, key in self._keys_by_uid.items() if key.kind == KIND and namespace in (None, key.namespace)]
+            case Kind.DATAPREPCRONJOBS:
+                return [uid for uid, key in self._keys_by_uid.items() if key.kind == CRON_KIND and namespace in (None, key.namespace)]
             case Kind.JOBS:
                 return [uid for uid, child in self._children.items() if namespace in (None, child.namespace)]
             case Kind.PODS:
                 return [uid for uid, pod in self._pods.items() if namespace in (None, pod.namespace)]
 
     def key_of(self, kind: Kind, raw: Raw) -> Key | None:
-        """The DataPrepJob that an object is or belongs to."""
+        """The DataPrepJob that an object is or belongs to, or the DataPrepCronJob that it is."""
         metadata = raw["metadata"]
+        if kind is Kind.DATAPREPCRONJOBS:
+            return Key(metadata["namespace"], metadata["name"], CRON_KIND)
         if kind is Kind.DATAPREPJOBS:
             return Key(metadata["namespace"], metadata["name"])
         if kind is Kind.JOBS:
@@ -139,6 +168,27 @@ class Cache:
         better = [(claim(raw), each) for each, raw in others if claim(raw) < claim(mine)]
         return min(better)[1] if better else None
 
+    def waiting_for(self, key: Key) -> list[Key]:
+        """The jobs that wait for that one, which need not exist."""
+        return sorted(self._waiting_for.get(key, ()))
+
+    def circle(self, key: Key) -> tuple[str, ...]:
+        """The names of jobs of which each waits for the next, from `key` back to itself; empty when there is no such circle."""
+        came_from: dict[Key, Key] = {}
+        ahead = [key]
+        while ahead:
+            here = ahead.pop()
+            for following in _awaited_by(here, self._jobs.get(here)):
+                if following == key:
+                    path = [here]
+                    while path[-1] != key:
+                        path.append(came_from[path[-1]])
+                    return (*(each.name for each in reversed(path)), key.name)
+                if following not in came_from:
+                    came_from[following] = here
+                    ahead.append(following)
+        return ()
+
     # --- inside -----------------------------------------------------------------------------------------------------------
 
     def _put_job(self, raw: Raw) -> None:
@@ -146,9 +196,20 @@ class Cache:
         before = self._jobs.get(key)
         if before is not None and before["metadata"]["uid"] != raw["metadata"]["uid"]:
             self._drop(Kind.DATAPREPJOBS, before["metadata"]["uid"])
+        self._set_awaited(key, _awaited_by(key, raw))
         self._jobs[key] = raw
+        if observed.controller(raw).get("kind") == CRON_KIND:
+            self._made_by[observed.controller(raw)["uid"]].add(key)
         self._keys_by_uid[raw["metadata"]["uid"]] = key
         self._set_output(key, output_of(raw))
+
+    def _put_cron(self, raw: Raw) -> None:
+        key = Key(raw["metadata"]["namespace"], raw["metadata"]["name"], CRON_KIND)
+        before = self._crons.get(key)
+        if before is not None and before["metadata"]["uid"] != raw["metadata"]["uid"]:
+            self._drop(Kind.DATAPREPCRONJOBS, before["metadata"]["uid"])
+        self._crons[key] = raw
+        self._keys_by_uid[raw["metadata"]["uid"]] = key
 
     def _put_child(self, raw: Raw) -> None:
         child = observed.read_child(raw)
@@ -167,8 +228,15 @@ class Cache:
             key = self._keys_by_uid.pop(uid, None)
             # The place may be taken by a successor of the same name already.
             if key is not None and self._jobs.get(key, {"metadata": {"uid": ""}})["metadata"]["uid"] == uid:
-                del self._jobs[key]
+                self._set_awaited(key, ())
+                maker = observed.controller(self._jobs.pop(key))
+                if maker.get("kind") == CRON_KIND:
+                    _discard(self._made_by, maker["uid"], key)
                 self._set_output(key, None)
+        elif kind is Kind.DATAPREPCRONJOBS:
+            key = self._keys_by_uid.pop(uid, None)
+            if key is not None and self._crons.get(key, {"metadata": {"uid": ""}})["metadata"]["uid"] == uid:
+                del self._crons[key]
         elif kind is Kind.JOBS:
             child = self._children.pop(uid, None)
             if child is not None:
@@ -181,17 +249,22 @@ class Cache:
                     del self._pods_by_name[(pod.namespace, pod.name)]
 
     def _key_of_uid(self, kind: Kind, uid: str) -> Key | None:
-        if kind is Kind.DATAPREPJOBS:
+        if kind in (Kind.DATAPREPJOBS, Kind.DATAPREPCRONJOBS):
             return self._keys_by_uid.get(uid)
         child = self._children.get(uid if kind is Kind.JOBS else self._pods[uid].owner_uid)
         return Key(child.namespace, child.owner_name) if child is not None else None
 
+    def _set_awaited(self, key: Key, awaited: Iterable[Key]) -> None:
+        """Call before the job itself is put or dropped: it still tells whom it waited for."""
+        for each in _awaited_by(key, self._jobs.get(key)):
+            _discard(self._waiting_for, each, key)
+        for each in awaited:
+            self._waiting_for[each].add(key)
+
     def _set_output(self, key: Key, output: str | None) -> None:
         before = self._output_of.pop(key, None)
         if before is not None:
-            self._outputs[before].discard(key)
-            if not self._outputs[before]:
-                del self._outputs[before]
+            _discard(self._outputs, before, key)
         if output is not None:
             self._output_of[key] = output
             self._outputs[output].add(key)
@@ -226,6 +299,16 @@ def output_of(raw: Raw) -> str | None:
         return None
 
 
+def _awaited_by(key: Key, raw: Raw | None) -> list[Key]:
+    """The jobs that one waits for. One that has started waits no more; one that failed before may be retried, and would wait again."""
+    spec, status = (raw or {}).get("spec") or {}, (raw or {}).get("status") or {}
+    if status.get("startTime") or status.get("phase") == "Succeeded":
+        return []
+    source = spec.get("source") or {}
+    named = [(source.get("fromJob") or {}).get("name"), *(spec.get("runAfter") or [])]
+    return [Key(key.namespace, name) for name in dict.fromkeys(named) if name]
+
+
 def _unfinished(raw: Raw) -> bool:
     return (raw.get("status") or {}).get("phase") not in TERMINAL_PHASES and "deletionTimestamp" not in raw["metadata"]
 
@@ -235,7 +318,7 @@ def _version(raw: Raw) -> int:
     return int(version) if version.isdigit() else 0
 
 
-def _discard(index: defaultdict[str, set[str]], key: str, uid: str) -> None:
-    index[key].discard(uid)
+def _discard(index: defaultdict[K, set[V]], key: K, value: V) -> None:
+    index[key].discard(value)
     if not index[key]:
         del index[key]

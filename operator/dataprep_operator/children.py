@@ -8,10 +8,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dataprep_api import API_VERSION, KIND, names, quantity
+from dataprep_api import API_VERSION, KIND, chaining, names, quantity
 from dataprep_api.exits import Exit
 from dataprep_api.messages import TOKEN_AUDIENCE
 from dataprep_api.spec import DataPrepJobSpec, Model
+from dataprep_api.status import FromJob
 from dataprep_operator import ranges, scripts
 from dataprep_operator.observed import ANNOTATION_PLAN, ANNOTATION_TASKS, Observed
 from dataprep_operator.pods import CODE_CONTAINER, CONTAINER
@@ -37,13 +38,13 @@ def name(seen: Observed, step: str, attempt: int) -> str:
     return f"{base}-plan" if step == "plan" and attempt <= 1 else f"{base}-{step}-{attempt}"
 
 
-def spec_map(seen: Observed) -> Body:
-    """The immutable ConfigMap with the job as the run sees it."""
+def spec_map(seen: Observed, from_job: FromJob | None) -> Body:
+    """The immutable ConfigMap with the job as the run sees it: what `fromJob` stands for is in its place."""
     document = {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {"name": seen.key.name, "namespace": seen.key.namespace, "uid": seen.uid},
-        "spec": dict(seen.raw_spec),
+        "spec": chaining.resolved(seen.raw_spec, from_job),
     }
     return {
         "apiVersion": "v1",

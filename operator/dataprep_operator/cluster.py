@@ -16,7 +16,7 @@ import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
-from dataprep_api import API_VERSION, GROUP, PLURAL, VERSION
+from dataprep_api import API_VERSION, CRON_KIND, CRON_PLURAL, GROUP, KIND, PLURAL, VERSION
 from dataprep_operator import metrics
 from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, NotServed, Refused, Unavailable
 from dataprep_operator.ratelimit import TokenBucket
@@ -35,6 +35,8 @@ class Resource:
 
     prefix: str
     plural: str
+    kind: str = ""
+    """Of our own kinds, whose status is written."""
 
     def path(self, namespace: str, name: str = "", *, subresource: str = "") -> str:
         """The path of an object, or of all objects of a namespace."""
@@ -42,7 +44,8 @@ class Resource:
         return "/" + "/".join(part for part in parts if part)
 
 
-DATAPREPJOBS: Final = Resource(f"apis/{GROUP}/{VERSION}", PLURAL)
+DATAPREPJOBS: Final = Resource(f"apis/{GROUP}/{VERSION}", PLURAL, KIND)
+DATAPREPCRONJOBS: Final = Resource(f"apis/{GROUP}/{VERSION}", CRON_PLURAL, CRON_KIND)
 JOBS: Final = Resource("apis/batch/v1", "jobs")
 PODS: Final = Resource("api/v1", "pods")
 CONFIG_MAPS: Final = Resource("api/v1", "configmaps")
@@ -75,8 +78,8 @@ class Cluster(Protocol):
         """Change some fields: a strategic merge patch for what Kubernetes ships, a merge patch otherwise."""
         ...
 
-    async def apply_status(self, key_name: str, namespace: str, *, uid: str, resource_version: str, status: Body) -> Body:
-        """Write a DataPrepJob's whole status, if nobody has changed the object since. Raises Conflict."""
+    async def apply_status(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str, status: Body) -> Body:
+        """Write the whole status of an object of ours, if nobody has changed the object since. Raises Conflict."""
         ...
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str) -> None:
@@ -140,11 +143,11 @@ class KubernetesCluster:
         form = "application/merge-patch+json" if resource is DATAPREPJOBS else "application/strategic-merge-patch+json"
         return await self._request("PATCH", path, query={"fieldManager": FIELD_MANAGER}, body=body, form=form)
 
-    async def apply_status(self, key_name: str, namespace: str, *, uid: str, resource_version: str, status: Body) -> Body:
+    async def apply_status(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str, status: Body) -> Body:
         """Server-side apply on `/status`: fields that are left out go, and a repeated one changes nothing."""
-        metadata = {"name": key_name, "namespace": namespace, "uid": uid, "resourceVersion": resource_version}
-        body = {"apiVersion": API_VERSION, "kind": "DataPrepJob", "metadata": metadata, "status": status}
-        path = DATAPREPJOBS.path(namespace, key_name, subresource="status")
+        metadata = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": resource_version}
+        body = {"apiVersion": API_VERSION, "kind": resource.kind, "metadata": metadata, "status": status}
+        path = resource.path(namespace, name, subresource="status")
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return await self._request("PATCH", path, query=query, body=body, form="application/apply-patch+yaml")
 
@@ -162,14 +165,17 @@ class KubernetesCluster:
         return await self._request("GET", path)
 
     async def check_served(self) -> None:
-        """Raises NotServed when the CRD is missing. kopf would only warn, once, and watch nothing."""
-        advice = f"The CRD {PLURAL}.{GROUP} is not installed. An administrator installs it once: kubectl apply --server-side -f crds/."
+        """Raises NotServed when a CRD is missing. kopf would only warn, once, and watch nothing."""
         try:
             found = await self._request("GET", f"/{DATAPREPJOBS.prefix}")
-        except NotFound as exc:
-            raise NotServed(advice) from exc
-        if PLURAL not in {each["name"] for each in found.get("resources") or []}:
-            raise NotServed(advice)
+        except NotFound:
+            found = {}
+        served = {each["name"] for each in found.get("resources") or []}
+        missing = [f"{each.plural}.{GROUP}" for each in (DATAPREPJOBS, DATAPREPCRONJOBS) if each.plural not in served]
+        if missing:
+            raise NotServed(
+                f"Not installed: the CRD {' and the CRD '.join(missing)}. An administrator installs them once: kubectl apply --server-side -f crds/."
+            )
 
     async def _request(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Body | None = None, form: str = "application/json"

@@ -17,7 +17,7 @@ from dataprep_operator.events import Note
 from dataprep_operator.observed import Child, Observed
 from dataprep_operator.pods import LINGERING_SECONDS, STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
 from dataprep_operator.settings import PodDefaults
-from dataprep_operator.status import FATAL_GRACE_SECONDS, accelerator, deadline
+from dataprep_operator.status import FATAL_GRACE_SECONDS, accelerator, deadline, waiting_deadline
 from dataprep_operator.steps import Held, Queued, Through
 
 # A pass removes this many pods and comes back, so that one job can't hold a worker for minutes.
@@ -112,7 +112,7 @@ def _for_step(
     seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, current: Child | None, *, defaults: PodDefaults
 ) -> list[Action]:
     if current is None:
-        return [] if spec.suspend else [CreateJob(_body(seen, spec, status, defaults=defaults), children.spec_map(seen))]
+        return [] if spec.suspend else [CreateJob(_body(seen, spec, status, defaults=defaults), children.spec_map(seen, status.from_job))]
     if _ran_for_nothing(seen, spec, status):
         return [DeleteJob(current)]
     if current.finished or current.deleting:
@@ -224,7 +224,7 @@ def _pod_due(pod: Pod, now: datetime) -> datetime | None:
 
 
 def _deadlines(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, now: datetime) -> list[datetime]:
-    found = [moment for moment in [deadline(seen, status)] if moment is not None]
+    found = [moment for moment in (deadline(seen, status), waiting_deadline(spec, status)) if moment is not None]
     judgement = steps.judge(seen, spec, step=(status.step or "Plan").lower(), attempt=status.attempt)
     if isinstance(judgement, Held | Queued):
         # Not worth exact arithmetic: a held job is looked at now and then until something gives.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from dataprep_api import API_VERSION, KIND
+from dataprep_api import API_VERSION
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.status import DataPrepJobStatus
 from dataprep_operator import conditions, times
@@ -61,7 +61,7 @@ def body(note: Note, *, key: Key, uid: str, attempt: int, count: int, first: dat
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": f"{key.name[:230]}.{digest}", "namespace": key.namespace},
-        "involvedObject": {"apiVersion": API_VERSION, "kind": KIND, "namespace": key.namespace, "name": key.name, "uid": uid},
+        "involvedObject": {"apiVersion": API_VERSION, "kind": key.kind, "namespace": key.namespace, "name": key.name, "uid": uid},
         "type": note.type,
         "reason": str(note.reason),
         "message": note.message[:1000],

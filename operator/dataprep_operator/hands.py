@@ -3,14 +3,14 @@
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus
-from dataprep_operator import events, handover, observed, times
+from dataprep_operator import handover, observed, times
 from dataprep_operator.cache import Cache, Kind, Raw
-from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, EVENTS, JOBS, PODS, Body, Cluster
+from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, JOBS, PODS, Body, Cluster
 from dataprep_operator.decide import Action, CreateJob, DeleteJob, DeletePod, DeleteSelf, FailPod, PatchJob, Tell
 from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, Refused
 from dataprep_operator.events import Note
@@ -18,11 +18,9 @@ from dataprep_operator.observed import Observed
 from dataprep_operator.observing import Observer
 from dataprep_operator.pods import Blockage, Pod
 from dataprep_operator.status import as_json
+from dataprep_operator.telling import Teller
 
 logger = logging.getLogger(__name__)
-
-# Events are counted in memory for this many texts; after that one starts at 1 again.
-_REMEMBERED_EVENTS: Final = 2048
 
 
 class ForeignChild(ClusterError):
@@ -37,7 +35,7 @@ class Hands:
         self._cluster = cluster
         self._observer = observer
         self._clock = clock
-        self._told: dict[str, tuple[int, datetime]] = {}
+        self._teller = Teller(cluster=cluster, clock=clock)
 
     # --- the job itself -----------------------------------------------------------------------------------------------------
 
@@ -47,7 +45,7 @@ class Hands:
         version = raw["metadata"]["resourceVersion"] if raw is not None and raw["metadata"]["uid"] == seen.uid else ""
         try:
             written = await self._cluster.apply_status(
-                seen.key.name, seen.key.namespace, uid=seen.uid, resource_version=version, status=as_json(desired)
+                DATAPREPJOBS, seen.key.namespace, seen.key.name, uid=seen.uid, resource_version=version, status=as_json(desired)
             )
         except (Conflict, NotFound):
             await self._refresh(seen)
@@ -135,26 +133,8 @@ class Hands:
     # --- Events -------------------------------------------------------------------------------------------------------------
 
     async def tell(self, seen: Observed, status: DataPrepJobStatus, notes: Sequence[Note]) -> None:
-        """Tell each note as an Event, once; a repeated one is counted. An Event that can't be told holds nothing up."""
-        for note in notes:
-            now = self._clock()
-            body = events.body(note, key=seen.key, uid=seen.uid, attempt=status.attempt, count=1, first=now, now=now)
-            name = body["metadata"]["name"]
-            try:
-                await self._tell(seen, name, body, now=now)
-            except ClusterError as exc:
-                logger.warning("%s: no Event %s: %s", seen.key, note.reason, exc)
-
-    async def _tell(self, seen: Observed, name: str, body: Body, *, now: datetime) -> None:
-        count, first = self._told.get(name, (0, now))
-        if len(self._told) >= _REMEMBERED_EVENTS:
-            self._told.clear()
-        self._told[name] = (count + 1, first)
-        try:
-            await self._cluster.create(EVENTS, seen.key.namespace, body)
-        except AlreadyExists:
-            again = {"count": max(2, count + 1), "lastTimestamp": times.text(now)}
-            await self._cluster.patch(EVENTS, seen.key.namespace, name, again)
+        """Tell each note as an Event about the job."""
+        await self._teller.tell(seen.key, uid=seen.uid, attempt=status.attempt, notes=notes)
 
 
 def _failed_pod(pod: Pod, *, now: datetime) -> Body:

@@ -12,7 +12,6 @@ from dataprep_operator.cache import Cache
 from dataprep_operator.errors import OperatorError
 from dataprep_operator.observed import Key
 from dataprep_operator.probes import Health
-from dataprep_operator.reconcile import Reconciler
 from dataprep_operator.settings import Settings
 from dataprep_operator.workqueue import WorkQueue
 
@@ -20,16 +19,17 @@ logger = logging.getLogger(__name__)
 
 _READY_POLL_SECONDS = 0.1
 
+Look = Callable[[Key], Awaitable[float | None]]
+"""One look at one object; returns the seconds after which the next is due."""
 
-async def lead(
-    *, settings: Settings, cache: Cache, queue: WorkQueue[Key], reconciler: Reconciler, health: Health, stop: asyncio.Event
-) -> None:
+
+async def lead(*, settings: Settings, cache: Cache, queue: WorkQueue[Key], look: Look, health: Health, stop: asyncio.Event) -> None:
     """Watch and reconcile until `stop` is set or a watch fails for good."""
     heard = streams.Streams(expected=watching.expected_streams(settings), cache=cache, concerns=queue.add)
     undo = streams.listen(heard)
     health.streams, health.leading = heard, True
     handlers = watching.registry(cache=cache, streams=heard, concerns=queue.add_after)
-    workers = [asyncio.create_task(_work(heard, queue, reconciler), name=f"reconcile {n}") for n in range(settings.workers)]
+    workers = [asyncio.create_task(_work(heard, queue, look), name=f"reconcile {n}") for n in range(settings.workers)]
     scan = asyncio.create_task(_scan(cache, queue, every_seconds=settings.resync_seconds), name="scan")
     try:
         await kopf.operator(
@@ -51,19 +51,19 @@ async def lead(
         queue.close()
 
 
-async def _work(heard: streams.Streams, queue: WorkQueue[Key], reconciler: Reconciler) -> None:
+async def _work(heard: streams.Streams, queue: WorkQueue[Key], look: Look) -> None:
     """One worker. It begins when the cache is whole: with half of it, children would seem to be missing."""
     while not heard.complete:
         await asyncio.sleep(_READY_POLL_SECONDS)
-    await queue.run(_timed(queue, reconciler))
+    await queue.run(_timed(queue, look))
 
 
-def _timed(queue: WorkQueue[Key], reconciler: Reconciler) -> Callable[[Key], Awaitable[None]]:
+def _timed(queue: WorkQueue[Key], look: Look) -> Callable[[Key], Awaitable[None]]:
     async def work(key: Key) -> None:
         started = time.monotonic()
         metrics.QUEUE_DEPTH.set(len(queue))
         try:
-            wait = await reconciler.reconcile(key)
+            wait = await look(key)
         except OperatorError:
             metrics.RECONCILE_ERRORS.inc()
             raise
@@ -76,7 +76,7 @@ def _timed(queue: WorkQueue[Key], reconciler: Reconciler) -> Callable[[Key], Awa
 
 
 async def _scan(cache: Cache, queue: WorkQueue[Key], *, every_seconds: float) -> None:
-    """Every job comes round now and then, whatever events were lost."""
+    """Every object of ours comes round now and then, whatever events were lost."""
     while True:
         await asyncio.sleep(every_seconds)
         for key in cache.keys():  # noqa: SIM118 - not a dict

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from dataprep_api import KIND, names
 from dataprep_api.messages import CommitResult, PlanResult, WorkResult
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus, RecordProgress
+from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus, FromJob, RecordProgress
 from dataprep_operator import times
 from dataprep_operator.pods import Blockage, Pod
 
@@ -19,10 +19,11 @@ QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
 
 class Key(NamedTuple):
-    """A DataPrepJob's place."""
+    """The place of a DataPrepJob, or of a DataPrepCronJob."""
 
     namespace: str
     name: str
+    kind: str = KIND
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -79,6 +80,22 @@ class Live:
 
 
 @dataclass(frozen=True)
+class Awaited:
+    """Another job that must be Complete before this one starts."""
+
+    name: str
+    phase: str | None
+    """None when there is no such job."""
+    data_set: FromJob | None = None
+    """What it wrote, once it is Complete."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the wait for it is over."""
+        return self.phase == "Succeeded"
+
+
+@dataclass(frozen=True)
 class Observed:
     """One DataPrepJob and everything that belongs to it."""
 
@@ -104,6 +121,10 @@ class Observed:
     """By the uid of their Job."""
     rival: str | None = None
     """Another unfinished job with the same output and the better claim."""
+    awaited: tuple[Awaited, ...] = ()
+    """Jobs that this one waits for, until it starts."""
+    circle: tuple[str, ...] = ()
+    """Jobs that wait for each other, from this one back to this one."""
     missing: Blockage | None = None
     """What Events say about pods that can't be made or started."""
     refusal: Blockage | None = None

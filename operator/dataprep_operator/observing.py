@@ -13,12 +13,12 @@ from dataprep_api.errors import SpecError
 from dataprep_api.job import DataPrepJob
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_api.status import DataPrepJobStatus
+from dataprep_api.status import DataPrepJobStatus, FromJob
 from dataprep_operator import children, observed, pods, scripts, times
 from dataprep_operator.cache import Cache, Kind, Raw
 from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, EVENTS, NAMESPACES, PODS, Cluster
 from dataprep_operator.errors import NotFound, OperatorError, Refused
-from dataprep_operator.observed import QUEUE_LABEL, Child, Key, Observed
+from dataprep_operator.observed import QUEUE_LABEL, Awaited, Child, Key, Observed
 from dataprep_operator.pods import STUCK_CREATING_SECONDS, Blockage
 from dataprep_operator.progress import Board
 from dataprep_operator.settings import PodDefaults
@@ -67,6 +67,8 @@ class Observer:
             children=own,
             pods={child.uid: self._cache.pods_of(child.uid) for child in own},
             rival=str(rival) if rival is not None else None,
+            awaited=self._awaited(seen),
+            circle=self._cache.circle(key) if _not_begun(seen) else (),
             refusal=self._refusals.get(seen.uid),
         )
         if any(pod.lingering(now) for own_pods in seen.pods.values() for pod in own_pods):
@@ -115,6 +117,12 @@ class Observer:
                 return None
             self.froze(seen.uid, stored)
         return self._frozen[seen.uid]
+
+    def _awaited(self, seen: Observed) -> tuple[Awaited, ...]:
+        """The jobs that this one waits for. Who has begun waits no more."""
+        if seen.spec is None or not _not_begun(seen):
+            return ()
+        return tuple(_awaited_job(name, self._cache.job(Key(seen.key.namespace, name))) for name in seen.spec.awaited)
 
     # --- look-ups -------------------------------------------------------------------------------------------------------
 
@@ -177,6 +185,19 @@ class Observer:
     async def _events_about(self, namespace: str, uid: str) -> list[Mapping[str, Any]]:
         found = await self._cluster.list(EVENTS, namespace, fields=f"involvedObject.uid={uid}")
         return sorted(found, key=lambda event: event.get("lastTimestamp") or event["metadata"].get("creationTimestamp") or "")
+
+
+def _not_begun(seen: Observed) -> bool:
+    return seen.status.start_time is None and (not seen.finished or seen.retry_wanted)
+
+
+def _awaited_job(name: str, raw: Raw | None) -> Awaited:
+    if raw is None:
+        return Awaited(name, None)
+    status = raw.get("status") or {}
+    output = status.get("output") or {}
+    data_set = FromJob(uri=output["uri"], digest=output.get("digest")) if status.get("phase") == "Succeeded" else None
+    return Awaited(name, status.get("phase") or "Pending", data_set)
 
 
 def _status(raw: Raw) -> DataPrepJobStatus:

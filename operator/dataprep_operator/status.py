@@ -33,7 +33,7 @@ from dataprep_api.status import (
 )
 from dataprep_operator import conditions, ranges, scripts, steps, times
 from dataprep_operator.children import memory_limit, parallelism
-from dataprep_operator.observed import Child, Observed
+from dataprep_operator.observed import Awaited, Child, Observed
 from dataprep_operator.pods import Blockage
 from dataprep_operator.settings import PodDefaults
 from dataprep_operator.steps import Absent, Broken, Held, Queued, Through, Working
@@ -80,10 +80,16 @@ def _following(moment: Moment) -> DataPrepJobStatus:
     if status.output is None:
         # From the first moment `kubectl get -o wide` says where the data set will be, with its parameters filled in.
         status = status.model_copy(update={"output": OutputStatus(uri=moment.spec.output.uri)})
-    if seen.rival is not None:
+    if seen.circle:
+        return _failed(moment, status, Reason.CIRCULAR_WAIT, f"These jobs wait for each other: {' → '.join(seen.circle)}.")
+    awaited = _awaited(seen.awaited)
+    # Who waits writes nothing yet; often the other job writes there until then.
+    if seen.rival is not None and awaited is None:
         return _failed(moment, status, Reason.OUTPUT_IN_USE, f"{_output(moment)} is written by the unfinished DataPrepJob {seen.rival}.")
     if moment.spec.suspend and status.start_time is None:
         return _suspended(moment, status)
+    if awaited is not None:
+        return _held(moment, _resumed(moment, status), awaited)
     status = _started(moment, status)
     status = _stepped(moment, status)
     if status.phase in ("Succeeded", "Failed"):
@@ -118,6 +124,15 @@ def deadline(seen: Observed, status: DataPrepJobStatus) -> datetime | None:
             begins.append(condition.last_transition_time)
     begin = times.parse(max(begins))
     return begin + timedelta(seconds=seen.spec.active_deadline_seconds) if begin else None
+
+
+def waiting_deadline(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> datetime | None:
+    """When `startDeadlineSeconds` ends for a job that waits for another."""
+    waiting = conditions.find(status.conditions, ConditionType.RUNNING)
+    if spec.start_deadline_seconds is None or waiting is None or waiting.reason != Reason.WAITING_FOR_JOB:
+        return None
+    since = times.parse(waiting.last_transition_time)
+    return since + timedelta(seconds=spec.start_deadline_seconds) if since else None
 
 
 # --- the beginning and the end --------------------------------------------------------------------------------------------
@@ -174,7 +189,20 @@ def _first_step_again(status: DataPrepJobStatus, failed: Condition | None) -> Li
 
 
 def _started(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    return status if status.start_time else status.model_copy(update={"start_time": times.text(moment.now)})
+    if status.start_time:
+        return status
+    source = moment.spec.source
+    name = source.from_job.name if source is not None and source.from_job is not None else None
+    # Before anything is made from it: after a restart the other job may be gone.
+    found = next((each.data_set for each in moment.seen.awaited if each.name == name), None)
+    return status.model_copy(update={"start_time": times.text(moment.now), "from_job": found})
+
+
+def _awaited(jobs: Sequence[Awaited]) -> Blockage | None:
+    """What keeps the job from starting, when it is other jobs."""
+    said = {None: "which does not exist", "Failed": "which has failed and may be retried"}
+    waiting = [f"{each.name}, {said.get(each.phase, f'which is {each.phase}')}" for each in jobs if not each.complete]
+    return Blockage(Reason.WAITING_FOR_JOB, f"Waiting for {'; '.join(waiting)}.") if waiting else None
 
 
 def _failed(moment: Moment, status: DataPrepJobStatus, reason: Reason, message: str) -> DataPrepJobStatus:
@@ -360,7 +388,8 @@ def _held(moment: Moment, status: DataPrepJobStatus, blockage: Blockage) -> Data
         return _failed(moment, status, blockage.reason, blockage.message)
     limit = moment.spec.start_deadline_seconds
     if limit is not None and not blockage.fatal and (moment.now - since).total_seconds() >= limit:
-        return _failed(moment, status, Reason.START_DEADLINE_EXCEEDED, f"No pod could be scheduled within {limit} s: {blockage.message}")
+        what = "The job could not start" if blockage.reason is Reason.WAITING_FOR_JOB else "No pod could be scheduled"
+        return _failed(moment, status, Reason.START_DEADLINE_EXCEEDED, f"{what} within {limit} s: {blockage.message}")
     return _phase(moment, status, "Pending", "False", blockage.reason, blockage.message)
 
 
@@ -437,6 +466,7 @@ def _succeeded(moment: Moment, status: DataPrepJobStatus, result: CommitResult) 
                 uri=_output(moment),
                 manifest_uri=result.manifest_uri,
                 manifest_sha256=result.manifest_sha256,
+                digest=result.digest,
                 quarantine_uri=result.quarantine_uri,
                 files=result.files,
                 records=result.records.out,

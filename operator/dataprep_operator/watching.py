@@ -1,8 +1,9 @@
-"""What kopf does for us: it watches DataPrepJobs, our Jobs and our pods. Its handlers fill the cache and name whom it concerns.
+"""What kopf does for us: it watches DataPrepJobs and DataPrepCronJobs, our Jobs and our pods. Its handlers fill the cache and name whom it concerns.
 
 Only `on.event`: kopf's stateful handlers annotate the objects, want finalizers, and were measured to run several times under load.
 """
 
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 import kopf
 
-from dataprep_api import GROUP, PLURAL, VERSION, names
+from dataprep_api import CRON_PLURAL, GROUP, PLURAL, VERSION, names
 from dataprep_operator.cache import Cache, Kind
 from dataprep_operator.observed import Key
 from dataprep_operator.settings import Settings
@@ -19,24 +20,22 @@ from dataprep_operator.streams import StreamName, Streams
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 # Seconds: what concerns a job directly is looked at now; pods come in crowds and are looked at together.
-_DELAYS: Final = {Kind.DATAPREPJOBS: 0.0, Kind.JOBS: 0.0, Kind.PODS: 0.2}
+_DELAYS: Final = {Kind.DATAPREPJOBS: 0.0, Kind.DATAPREPCRONJOBS: 0.0, Kind.JOBS: 0.0, Kind.PODS: 0.2}
 
 
 def registry(*, cache: Cache, streams: Streams, concerns: Callable[[Key, float], None]) -> kopf.OperatorRegistry:
     """The handlers."""
     handlers = kopf.OperatorRegistry()
 
-    # Any: kopf's event is the API's JSON.
-    def take(kind: Kind, event: Any) -> None:
-        raw = event["object"]
-        key = cache.drop(kind, raw) if event["type"] == "DELETED" else cache.put(kind, _slim(raw))
-        streams.handled(kind, raw["metadata"]["uid"])
-        if key is not None:
-            concerns(key, _DELAYS[kind])
+    take = functools.partial(_take, cache=cache, streams=streams, concerns=concerns)
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=handlers)
     async def data_prep_job(event: Any, **_: Any) -> None:
         take(Kind.DATAPREPJOBS, event)
+
+    @kopf.on.event(GROUP, VERSION, CRON_PLURAL, registry=handlers)
+    async def data_prep_cron_job(event: Any, **_: Any) -> None:
+        take(Kind.DATAPREPCRONJOBS, event)
 
     @kopf.on.event("batch", "v1", "jobs", registry=handlers)
     async def child_job(event: Any, **_: Any) -> None:
@@ -48,6 +47,17 @@ def registry(*, cache: Cache, streams: Streams, concerns: Callable[[Key, float],
 
     kopf.on.login(registry=handlers)(login)
     return handlers
+
+
+# Any: kopf's event is the API's JSON.
+def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, concerns: Callable[[Key, float], None]) -> None:
+    """Put what an event tells into the cache, and name everybody whom it concerns."""
+    raw = event["object"]
+    key = cache.drop(kind, raw) if event["type"] == "DELETED" else cache.put(kind, _slim(raw))
+    streams.handled(kind, raw["metadata"]["uid"])
+    others = cache.also_concerned(raw) if kind is Kind.DATAPREPJOBS else []
+    for each in [*([key] if key is not None else []), *others]:
+        concerns(each, _DELAYS[kind])
 
 
 def operator_settings() -> kopf.OperatorSettings:

@@ -111,7 +111,10 @@ def _full_status(fill: str) -> DataPrepJobStatus:
         ),
         splits=[status.SplitStatus(name=short, records=NUMBER, shards=NUMBER, bytes=NUMBER)] * 16,
         labels=[status.LabelStatus(feature=short, num_classes=NUMBER, classes=[short] * 200)] * 8,
-        output=status.OutputStatus(uri=uri, manifest_uri=uri, manifest_sha256="f" * 64, files=NUMBER, records=NUMBER, bytes=NUMBER),
+        output=status.OutputStatus(
+            uri=uri, manifest_uri=uri, manifest_sha256="f" * 64, digest="f" * 64, files=NUMBER, records=NUMBER, bytes=NUMBER
+        ),
+        from_job=status.FromJob(uri=fill * 1024, digest="f" * 64),
         outputs=[status.OutputFile(uri=uri, split=short, bytes=NUMBER, records=NUMBER, sha256="f" * 64)] * 50,
         failures=[failure] * 20,
         bad_records=[failure] * 20,

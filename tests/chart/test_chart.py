@@ -233,12 +233,14 @@ def test_the_service_has_an_address_for_each_replica_and_pods_are_told_its_name(
     assert environment(objects)["DATAPREP_STATUS_URL"] == f"http://{service['metadata']['name']}.dataprep.svc:8080"
 
 
-def test_the_crd_is_the_generated_one_and_kept(render: Render) -> None:
-    rendered = the(render(), "CustomResourceDefinition")
+def test_the_crds_are_the_generated_ones_and_kept(render: Render) -> None:
+    rendered = of_kind(render(), "CustomResourceDefinition")
+    let_go = of_kind(render({"crds": {"keep": False}}), "CustomResourceDefinition")
 
-    assert rendered["spec"] == crd.crd()["spec"]
-    assert rendered["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
-    assert "annotations" not in the(render({"crds": {"keep": False}}), "CustomResourceDefinition")["metadata"]
+    made = {each["metadata"]["name"]: each["spec"] for each in (crd.crd(), crd.cron_crd())}
+    assert {each["metadata"]["name"]: each["spec"] for each in rendered} == made
+    assert [each["metadata"]["annotations"] for each in rendered] == [{"helm.sh/resource-policy": "keep"}] * 2
+    assert [each for each in let_go if "annotations" in each["metadata"]] == []
     assert of_kind(render({"crds": {"install": False}}), "CustomResourceDefinition") == []
 
 

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 import yaml
 
+from dataprep_api.cron import DataPrepCronJob
 from dataprep_api.job import DataPrepJob
 from dataprep_api.reasons import MEANING, Reason
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 _YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
+KINDS: dict[str, type[DataPrepJob] | type[DataPrepCronJob]] = {"DataPrepJob": DataPrepJob, "DataPrepCronJob": DataPrepCronJob}
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
 
 
@@ -23,13 +25,13 @@ def jobs() -> list[Any]:
         pytest.param(document, id=f"{page.relative_to(ROOT)}-{number}")
         for page, number, block in blocks
         for document in yaml.safe_load_all(block)
-        if isinstance(document, dict) and document.get("kind") == "DataPrepJob"
+        if isinstance(document, dict) and document.get("kind") in KINDS
     ]
 
 
 @pytest.mark.parametrize("document", jobs())
-def test_every_job_in_the_docs_is_valid(document: dict[str, object]) -> None:
-    DataPrepJob.parse(document)
+def test_every_job_in_the_docs_is_valid(document: dict[str, Any]) -> None:
+    KINDS[str(document["kind"])].parse(document)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

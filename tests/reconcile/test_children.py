@@ -79,7 +79,7 @@ def test_an_index_behind_the_longest_name_fits_63_characters() -> None:
 
 
 def test_the_spec_is_stored_as_the_user_wrote_it() -> None:
-    body = children.spec_map(a_job())
+    body = children.spec_map(a_job(), None)
 
     assert body["immutable"] is True
     assert body["metadata"]["name"] == "mnist-0f1e2d-spec"

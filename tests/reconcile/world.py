@@ -16,6 +16,7 @@ from dataprep_api.status import RecordProgress
 from dataprep_operator import times
 from dataprep_operator.cache import Cache, Kind
 from dataprep_operator.cluster import Body, Resource
+from dataprep_operator.cron_reconcile import CronReconciler
 from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, OperatorError
 from dataprep_operator.observed import Key
 from dataprep_operator.progress import Board
@@ -25,7 +26,7 @@ from dataprep_operator.settings import PodDefaults, Settings
 NAMESPACE = "team-a"
 SHA = "ab" * 32
 START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-WATCHED = {"dataprepjobs": Kind.DATAPREPJOBS, "jobs": Kind.JOBS, "pods": Kind.PODS}
+WATCHED = {"dataprepjobs": Kind.DATAPREPJOBS, "dataprepcronjobs": Kind.DATAPREPCRONJOBS, "jobs": Kind.JOBS, "pods": Kind.PODS}
 
 
 class FakeCluster:
@@ -77,15 +78,15 @@ class FakeCluster:
         known = self._known(resource.plural, namespace, name)
         return copy.deepcopy(self._store(resource.plural, namespace, _merged(known, body)))
 
-    async def apply_status(self, key_name: str, namespace: str, *, uid: str, resource_version: str, status: Body) -> Body:
-        known = self._known("dataprepjobs", namespace, key_name)
-        self.calls.append(("status", "dataprepjobs", key_name))
-        self._refuse("status", "dataprepjobs")
+    async def apply_status(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str, status: Body) -> Body:
+        known = self._known(resource.plural, namespace, name)
+        self.calls.append(("status", resource.plural, name))
+        self._refuse("status", resource.plural)
         if (known["metadata"]["uid"], known["metadata"]["resourceVersion"]) != (uid, resource_version):
             raise Conflict("the object has been modified")
         if known.get("status") == status:
             return copy.deepcopy(known)
-        return copy.deepcopy(self._store("dataprepjobs", namespace, {**known, "status": copy.deepcopy(status)}))
+        return copy.deepcopy(self._store(resource.plural, namespace, {**known, "status": copy.deepcopy(status)}))
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str) -> None:
         self.calls.append(("delete", resource.plural, name))
@@ -154,6 +155,8 @@ class World:
         self.reconciler = Reconciler(
             cache=self.cache, cluster=self.cluster, board=self.board, settings=self.settings, clock=lambda: self.cluster.now
         )
+
+        self.crons = CronReconciler(cache=self.cache, cluster=self.cluster, clock=lambda: self.cluster.now)
 
     def _event(self, plural: str, body: Body, gone: bool) -> None:
         if plural in WATCHED:

@@ -17,6 +17,7 @@ from dataprep_api.spec.output import HdfsOptions, Output, Shards
 from dataprep_api.spec.script import Script
 from dataprep_api.spec.sources import Source
 from dataprep_api.spec.sources.csv import CsvColumn, CsvSource
+from dataprep_api.spec.sources.from_job import JobName
 from dataprep_api.spec.sources.idx import IdxSource, IdxSubset
 from dataprep_api.spec.sources.images import ImagesSource
 from dataprep_api.spec.splits import Deduplicate, Shuffle, Split, Splits
@@ -100,6 +101,8 @@ ParamName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length
 _OF_A_SOURCE: Final = ("features", "labels", "transforms", "deduplicate", "limit", "splits", "shuffle")
 """Fields that say something about records, which a script makes by itself."""
 
+_NO_LIMIT: Final = "limit counts all splits of the other job's data set; leave it out with fromJob.split"
+
 
 class DataPrepJobSpec(Model):
     """This raw data, through these transforms, into shards of this format, there."""
@@ -110,6 +113,11 @@ class DataPrepJobSpec(Model):
             *(
                 rule(f"!has(self.script) || !has(self.{name})", f"{name} is for jobs with a source", path=f".{name}")
                 for name in _OF_A_SOURCE
+            ),
+            rule(
+                "!has(self.limit) || !has(self.source) || !has(self.source.fromJob) || !has(self.source.fromJob.split)",
+                _NO_LIMIT,
+                path=".limit",
             ),
         )
     )
@@ -146,12 +154,14 @@ class DataPrepJobSpec(Model):
     """How stores are reached: credentials by Secret, endpoints, Hadoop configuration by ConfigMap, each for a URI prefix."""
     workers: Workers = Workers()
     """The converter pods."""
+    run_after: Annotated[list[JobName], Field(max_length=32)] | None = None
+    """DataPrepJobs of the same namespace that must be Complete before this one starts. `dataprep run` passes over it."""
     suspend: bool = False
     """Stops the pods without losing finished shards; false resumes."""
     active_deadline_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
     """The job fails when it has run for longer."""
     start_deadline_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
-    """The job fails when a pod stays unschedulable for longer. Default: it waits."""
+    """The job fails when a pod stays unschedulable, or another job that it waits for unfinished, for longer. Default: it waits."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
     """Retries of the plan and of the commit step."""
     backoff_limit_per_index: Annotated[int, Field(ge=0, le=100)] = 3
@@ -181,6 +191,24 @@ class DataPrepJobSpec(Model):
         if self.script is not None and self.output.table is not None:
             raise ValueError("output.table is for jobs with a source")
         return self
+
+    @model_validator(mode="after")
+    def _one_split_of_the_other_job(self) -> Self:
+        other = self.source.from_job if self.source is not None else None
+        if other is None or other.split is None:
+            return self
+        if self.limit is not None:
+            raise ValueError(_NO_LIMIT)
+        for entry in self.splits.into if self.splits is not None else ():
+            if entry.subset is not None:
+                raise ValueError(f"the split {entry.name!r} names a subset, and so does fromJob.split: leave one of them out")
+        return self
+
+    @property
+    def awaited(self) -> list[str]:
+        """Names of the jobs that must be Complete before this one starts."""
+        other = self.source.from_job if self.source is not None else None
+        return list(dict.fromkeys([*([other.name] if other is not None else []), *(self.run_after or [])]))
 
     @model_validator(mode="after")
     def _unique_features(self) -> Self:

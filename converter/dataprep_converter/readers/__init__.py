@@ -138,6 +138,10 @@ class ReadsColumns(Protocol):
 
 def reader_class(kind: str) -> type[Reader]:
     """The class of a source. Raises BadSpec naming the known ones."""
+    if kind == "from_job":
+        raise BadSpec(
+            "source.fromJob waits for another job, which only the operator can do. Here name its data set: --set 'source={dataset: {uri: DIR}}'"
+        )
     if kind not in READERS:
         raise BadSpec(f"No reader named {kind!r}; known: {', '.join(sorted(READERS))}.")
     module, _, name = READERS[kind].partition(":")

@@ -9,6 +9,7 @@ from dataprep_api.spec.sources.csv import CsvSource
 from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
 from dataprep_api.spec.sources.dataset import DatasetSource
 from dataprep_api.spec.sources.fixed_length import FixedLengthSource
+from dataprep_api.spec.sources.from_job import FromJobSource
 from dataprep_api.spec.sources.idx import IdxSource
 from dataprep_api.spec.sources.images import ImagesSource
 from dataprep_api.spec.sources.join import JoinSource
@@ -44,6 +45,7 @@ class Source(OneOf):
     whole_file: WholeFileSource | None = None
     tfrecord: TfrecordSource | None = None
     dataset: DatasetSource | None = None
+    from_job: FromJobSource | None = None
     numpy: NumpySource | None = None
     libsvm: LibsvmSource | None = None
     join: JoinSource | None = None
