@@ -19,7 +19,11 @@ def numbers(folder: Path, *, count: int = 40, splits: dict[str, Any] | None = No
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "rows.csv").write_text("".join(f"{number}\n" for number in range(count)))
     source = {"csv": {"uris": [str(folder / "rows.csv")], "columns": [{"name": "n", "type": "Int64"}]}}
-    spec: dict[str, Any] = {"source": source, "allowEmpty": True, "output": {"shards": {"count": 3}} | output | {"uri": str(folder / "set")}}
+    spec: dict[str, Any] = {
+        "source": source,
+        "allowEmpty": True,
+        "output": {"shards": {"count": 3}} | output | {"uri": str(folder / "set")},
+    }
     convert(spec | ({"splits": splits} if splits else {}))
     return folder / "set"
 

@@ -176,13 +176,15 @@ def test_a_missing_float_is_nan_and_a_missing_text_none() -> None:
     assert plain(found["l"]) == [[1], [], []]
 
 
-MISSING: dict[str, pa.DataType] = {"a number": pa.int64(), "a truth value": pa.bool_(), "texts": pa.list_(pa.large_string(), 2)}
+MISSING: dict[str, Any] = {"a number": pa.int64(), "a truth value": pa.bool_(), "texts": pa.list_(pa.large_string(), 2)}
 
 
 @pytest.mark.parametrize("kind", MISSING)
 def test_what_no_array_can_say_is_refused(kind: str) -> None:
     batch = pa.record_batch({"n": pa.nulls(2, MISSING[kind])})
-    with pytest.raises(BadData, match=exactly("'n' has records without a value, which no array of its type can say; leave it out (columns=)")):
+    with pytest.raises(
+        BadData, match=exactly("'n' has records without a value, which no array of its type can say; leave it out (columns=)")
+    ):
         as_numpy(batch)
 
 

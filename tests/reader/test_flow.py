@@ -131,7 +131,10 @@ def test_reading_goes_on_while_the_other_computes(depth: int) -> None:
 @given(st.lists(st.integers(0, 12), max_size=9), st.lists(st.integers(1, 12), max_size=9))
 def test_batches_are_cut_to_their_sizes(pieces: list[int], sizes: list[int]) -> None:
     ends = [sum(pieces[: number + 1]) for number in range(len(pieces))]
-    found = [batch.column("n").to_pylist() for batch in cut((rows(range(end - size, end)) for size, end in zip(pieces, ends, strict=True)), sizes)]
+    found = [
+        batch.column("n").to_pylist()
+        for batch in cut((rows(range(end - size, end)) for size, end in zip(pieces, ends, strict=True)), sizes)
+    ]
     flat = [value for batch in found for value in batch]
     assert [len(batch) for batch in found] == sizes[: len(found)]
     assert flat == list(range(len(flat)))

@@ -82,7 +82,12 @@ def test_a_list_of_paths_of_ones_own(folder: Path, tmp_path: Path) -> None:
 
 def test_relative_paths(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    for source in (".", ["train-00000-of-00003.tfrecords", "./train-00001-of-00003.tfrecords"], "_dataprep/paths/train.txt", manifest(Path())):
+    for source in (
+        ".",
+        ["train-00000-of-00003.tfrecords", "./train-00001-of-00003.tfrecords"],
+        "_dataprep/paths/train.txt",
+        manifest(Path()),
+    ):
         assert flat(opened(source, split="train"))[:20] == list(range(20)), source
     monkeypatch.chdir(folder.parent)
     for source in ("set", ["set/train-00000-of-00003.tfrecords"], "set/_dataprep/paths/train.txt", manifest(Path("set"))):
@@ -128,7 +133,9 @@ def test_files_of_something_else_are_refused(folder: Path, tmp_path: Path) -> No
 
 def test_what_stands_beside_shards_is_passed_by(tmp_path: Path) -> None:
     folder = numbers(tmp_path, format="mds")
-    found = sorted(str(path) for path in folder.rglob("*") if path.is_file() and "_dataprep" not in path.parts and "_tfds" not in path.parts)
+    found = sorted(
+        str(path) for path in folder.rglob("*") if path.is_file() and "_dataprep" not in path.parts and "_tfds" not in path.parts
+    )
     assert any(path.endswith("index.json") for path in found)
     assert sorted(flat(opened(found))) == list(range(40))
 

@@ -44,7 +44,9 @@ def test_a_shuffled_epoch_has_every_record_once(shards: list[list[int]], seed: i
 
 
 def test_epochs_seeds_and_windows_have_orders_of_their_own() -> None:
-    orders = {tuple(window_order(50, seed=seed, epoch=epoch, window=window)) for seed in range(5) for epoch in range(5) for window in range(5)}
+    orders = {
+        tuple(window_order(50, seed=seed, epoch=epoch, window=window)) for seed in range(5) for epoch in range(5) for window in range(5)
+    }
     assert len(orders) == 125
     parts = a_data_set([[1] * 50])
     assert len({tuple(parts.shuffled(seed=seed, epoch=epoch).numbers) for seed in range(5) for epoch in range(5)}) == 25

@@ -180,7 +180,12 @@ def test_parts_of_a_rank_are_ranks_themselves(folder: Path) -> None:
 
 @settings(max_examples=30)
 @given(
-    st.sampled_from(FORMATS), st.integers(0, 30), st.sampled_from([None, 8]), st.sampled_from([1, 7, 25, 1000]), st.booleans(), st.integers(0, 1)
+    st.sampled_from(FORMATS),
+    st.integers(0, 30),
+    st.sampled_from([None, 8]),
+    st.sampled_from([1, 7, 25, 1000]),
+    st.booleans(),
+    st.integers(0, 1),
 )
 def test_a_restored_reader_goes_on_with_the_next_batch(
     folders: dict[str, Path], kind: str, taken: int, seed: int | None, window: int, drop: bool, rank: int
