@@ -18,8 +18,8 @@ from dataprep_reader.arrays import Ragged
 from dataprep_reader.reader import Reader
 
 try:
-    import torch  # type: ignore[import-not-found]  # an environment of its own has it
-    from torch.utils.data import IterableDataset, get_worker_info  # type: ignore[import-not-found]
+    import torch
+    from torch.utils.data import IterableDataset, get_worker_info
 except ModuleNotFoundError as exc:
     raise ModuleNotFoundError("dataprep_reader.torch needs PyTorch: pip install torch") from exc
 

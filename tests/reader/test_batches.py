@@ -170,9 +170,10 @@ def test_a_missing_float_is_nan_and_a_missing_text_none() -> None:
     )  # fmt: skip
     assert isinstance(found["x"], np.ndarray)
     assert found["x"].dtype == np.float32
-    assert np.array_equal(found["x"], [0.5, np.nan, 1.5], equal_nan=True)
+    assert np.array_equal(found["x"], np.array([0.5, np.nan, 1.5]), equal_nan=True)
     assert plain(found["t"]) == ["a", None, "b"]
-    assert np.array_equal(np.asarray(found["v"]), [[1, 2], [np.nan, np.nan], [3, 4]], equal_nan=True)
+    assert isinstance(found["v"], np.ndarray)
+    assert np.array_equal(found["v"], np.array([[1, 2], [np.nan, np.nan], [3, 4]]), equal_nan=True)
     assert plain(found["l"]) == [[1], [], []]
 
 

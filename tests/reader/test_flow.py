@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep_reader.flow import ahead, cut, in_order
+from dataprep_reader.flow import Run, ahead, cut, in_order
 
 PATIENCE_SECONDS = 60
 """When nothing has happened for so long, nothing will: no measure of anything."""
@@ -63,7 +63,8 @@ def test_an_error_of_a_run_comes_in_its_place(count: int) -> None:
         yield 2
         raise LookupError("no more")
 
-    items = in_order([partial(iter, [0, 1]), failing, partial(iter, [3])], threads=count)
+    runs: list[Run[int]] = [partial(iter, [0, 1]), failing, partial(iter, [3])]
+    items = in_order(runs, threads=count)
     assert [next(items) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(LookupError, match="no more"):
         next(items)
