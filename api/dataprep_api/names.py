@@ -65,6 +65,11 @@ def made_folder(run_id: str) -> str:
     return f"{run_folder(run_id)}/made"
 
 
+def upload_file(run_id: str) -> str:
+    """The session by which a run writes its rows to a table."""
+    return f"{run_folder(run_id)}/upload.json"
+
+
 def quarantine_folder(run_id: str) -> str:
     """Folder of a run's bad records."""
     return f"{run_folder(run_id)}/quarantine"

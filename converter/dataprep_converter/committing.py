@@ -16,7 +16,7 @@ from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, MetadataF
 from dataprep_api.spec import BadRecords, DataPrepJobSpec
 from dataprep_api.stages import SIDES
 from dataprep_api.status import MAX_OUTPUTS, OutputFile, RecordProgress, SplitStatus
-from dataprep_converter import __version__, comparing, metadata, statistics
+from dataprep_converter import __version__, comparing, metadata, statistics, table_output
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.class_counts import as_texts
 from dataprep_converter.encoders import describe, encoder_class
@@ -56,6 +56,8 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     if again is not None:
         manifest = _as_before(manifest, again)
     success = folder.put_manifest(manifest)
+    if again is None:
+        table_output.commit(spec, folder, reports, access)
     folder.put_success(success)
     folder.remove_made()
     return result_of(manifest, success, folder, reports=reports, warnings=comparing.warnings(manifest, found))

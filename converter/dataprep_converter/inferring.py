@@ -24,6 +24,7 @@ from dataprep_api.spec import Feature, LabelFeature, Output, Source
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import BadSpec, NotFound
 from dataprep_converter.features import resolve
+from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.readers import READERS, SAMPLE, reader_class
 from dataprep_converter.readers.listing import input_files
 from dataprep_converter.recognising import HEAD_BYTES, dialect, extension, kind_of, unzipped
@@ -96,6 +97,34 @@ class _Found:
 
 def infer(uri: str, access: Access, *, output: str | None = None, stores: Sequence[Mapping[str, Any]] = ()) -> str:
     """A job in YAML, with what was found as comments. Raises NotFound for a URI without files, BadSpec when what is there can't be read."""
+    found = _finished(uri, access) or _from_files(uri, access)
+    spec = {"source": {found.name: found.source}, **found.spec, "output": {"uri": output or _beside(uri)}}
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": _name_of(uri)},
+        "spec": spec | ({"stores": [dict(store) for store in stores]} if stores else {}),
+    }
+    DataPrepJob.parse(document)
+    comments = "".join(f"# {' '.join(note.split())}\n" for note in found.notes)
+    return comments + yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _finished(uri: str, access: Access) -> _Found | None:
+    """What dataprep made itself, when it is that."""
+    folder = OutputFolder(uri, access, run_id="")
+    success = folder.success()
+    if success is None:
+        return None
+    manifest = folder.manifest(success)
+    columns = ", ".join(feature["name"] for feature in manifest.features)
+    counted = f"{manifest.records_out} records in {len(manifest.files)} files of the format {manifest.format}"
+    return _Found(
+        "dataset", {"uri": uri, "digest": manifest.digest}, notes=[f"{uri}: a finished data set, {counted}", f"columns: {columns}"]
+    )
+
+
+def _from_files(uri: str, access: Access) -> _Found:
     files = [
         _File(path, entry)
         for _, path, entry in itertools.islice(input_files(access, [uri]), MOST_NAMES)
@@ -107,16 +136,7 @@ def infer(uri: str, access: Access, *, output: str | None = None, stores: Sequen
     found = _FINDERS.get(kind, _by_uri)(uri, _Looked(kind, files, chosen), access)
     found.notes = [*_overview(uri, found, files, chosen), *found.notes]
     _look_inside(found, chosen, access)
-    spec = {"source": {found.name: found.source}, **found.spec, "output": {"uri": output or _beside(uri)}}
-    document = {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": _name_of(uri)},
-        "spec": spec | ({"stores": [dict(store) for store in stores]} if stores else {}),
-    }
-    DataPrepJob.parse(document)
-    comments = "".join(f"# {' '.join(note.split())}\n" for note in found.notes)
-    return comments + yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
+    return found
 
 
 def _most_common_kind(files: Sequence[_File], access: Access) -> tuple[str, list[_File]]:

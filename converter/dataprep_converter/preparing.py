@@ -10,7 +10,7 @@ from dataprep_api.messages import PlanResult
 from dataprep_api.report import Manifest, Success
 from dataprep_api.spec import Source
 from dataprep_api.status import MAX_LABELS, LabelStatus, SplitStatus
-from dataprep_converter import committing, planning
+from dataprep_converter import committing, planning, table_output
 from dataprep_converter.access import Access
 from dataprep_converter.archive_uris import archive_of
 from dataprep_converter.errors import OutputExists
@@ -38,10 +38,12 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = pr
     fresh, tables = planning.make(spec, access)
     folder = OutputFolder(spec.output.uri, access, fresh.head.run_id)
     success = folder.success()
+    features = Pipeline(spec, fresh.head.reader_state, access, fresh.head.learned).features
+    table_output.check(spec, features, fresh.head.shards, folder, access)
 
     if success is not None and success.run_id == folder.run_id and spec.output.overwrite == "IfChanged":
         manifest = folder.manifest(success)
-        if committing.is_untouched(fresh, manifest, folder):
+        if committing.is_untouched(fresh, manifest, folder) and table_output.is_untouched(spec, folder, access):
             logger.info("output %s holds a finished data set of this very run: reused", folder.uri)
             return Prepared(plan=fresh, result=_result(fresh, class_names(job, fresh, access), folder, reused=(manifest, success)))
 
@@ -54,6 +56,7 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = pr
     if plan is None:
         folder.put_plan(fresh, tables)
         plan = fresh
+    table_output.begin(spec, folder, access)
     return Prepared(plan=plan, result=_result(plan, class_names(job, plan, access), folder))
 
 

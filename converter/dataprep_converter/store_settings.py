@@ -39,6 +39,7 @@ def _settings(store: spec.Store, index: int, mounts: Path | None) -> StoreSettin
     return StoreSettings(
         uri_prefix=store.uri_prefix,
         endpoint=store.endpoint,
+        tunnel_endpoint=store.tunnel_endpoint,
         region=store.region,
         path_style=store.path_style,
         user=store.user,

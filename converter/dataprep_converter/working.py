@@ -9,7 +9,7 @@ from dataprep_api.plan import Shard, task
 from dataprep_api.report import ShardReport
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import RecordProgress
-from dataprep_converter import plugins, shard
+from dataprep_converter import plugins, shard, table_output
 from dataprep_converter.access import Access
 from dataprep_converter.errors import BadSpec, InputChanged, NotFound
 from dataprep_converter.output_folder import OutputFolder
@@ -93,16 +93,20 @@ def work(
     """Makes the missing shards of task `index`. Each shard is tried again when its store fails; what is done stays done."""
     folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
     pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
+    rows = table_output.opened(spec, folder, access)
     progress = TaskProgress()
     skipped = 0
     for one in task(plan.head, index):
         report = folder.report(one.number)
-        if report is not None and folder.is_done(report, plan):
+        is_done = report is not None and folder.is_done(report, plan)
+        if report is not None and is_done:
             skipped += 1
         else:
             progress.shards_active = 1
             report = _made(one, spec=spec, plan=plan, pipeline=pipeline, access=access, attempt=attempt, progress=progress, watch=watch)
             logger.info("shard %s: %d records, %d bytes", report.file, report.records_out, report.size)
+        if rows is not None:
+            rows.send(report, is_new=not is_done)
         progress.finish(report)
         watch(progress)
     return WorkResult(

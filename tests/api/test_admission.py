@@ -235,6 +235,14 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"splits.into": [{"name": "a", "first": 5}, {"name": "a"}]},
         "spec.splits.into: Invalid value: the names of the splits must differ",
     ),
+    "rows for a table from another format": (
+        {"output.table": {"uri": "odps://p/tables/t"}},
+        "spec.output.table: Invalid value: table needs format: arrow",
+    ),
+    "columns selected and excluded": (
+        {"source": {"table": {"uris": ["odps://p/tables/t"], "selectedCols": ["a"], "excludedCols": ["b"]}}},
+        "spec.source.table.selectedCols: Invalid value: set selectedCols or excludedCols, not both",
+    ),
     "Extend": (
         {"output.overwrite": "Extend"},
         "spec.output.overwrite: Invalid value: Extend is not built yet: use Never, IfChanged or Always",

@@ -111,6 +111,12 @@ def anything(folder: Path) -> Path:
     return folder / "blobs"
 
 
+def data_set(folder: Path) -> Path:
+    assert code_of("infer", idx(folder), "--output", folder / "made.yaml", "--to", folder / "made") == 0
+    assert code_of("run", folder / "made.yaml", "--quiet") == 0
+    return folder / "made"
+
+
 INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
     "idx": (idx, 40),
     "images": (photos, 8),
@@ -124,6 +130,7 @@ INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
     "numpy": (arrays, 6),
     "libsvm": (libsvm, 6),
     "whole_file": (anything, 3),
+    "dataset": (data_set, 40),
 }
 """For each source an input, and the number of its records."""
 

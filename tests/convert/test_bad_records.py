@@ -17,6 +17,7 @@ from dataprep_converter.display import Display
 from dataprep_converter.errors import BadData
 from dataprep_converter.readers import Raw
 from dataprep_converter.run import run
+from dataprep_converter.statistics import ShardStatistics
 from dataprep_converter.verifying import verify
 
 COLUMNS = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]
@@ -127,7 +128,7 @@ def test_a_shard_that_is_hopeless_by_itself_is_not_finished(tmp_path: Path, monk
     monkeypatch.setattr(shard, "MOST_RECORDS", 5)
     seen: list[int] = []
     text = b"x,y\n" * 20 + b"1,2\n" * 40
-    monkeypatch.setattr(shard, "_count_labels", lambda records, *_: seen.append(records.num_rows))
+    monkeypatch.setattr(ShardStatistics, "add", lambda _, records: seen.append(records.num_rows))
     with pytest.raises(BadData, match="10 bad records of 60 are more than onBadRecord.maxFraction 0.15"):
         made(a_job(tmp_path, policy={"policy": "Skip", "maxFraction": 0.15}, text=text))
     assert len(seen) == 1  # one of the four batches of the first shard came before

@@ -358,6 +358,16 @@ def test_croissant_has_every_shard_relative_to_itself(tmp_path: Path) -> None:
     assert [field["name"] for field in described["recordSet"][1]["field"]] == ["id", "label", "score", "text"]
 
 
+def test_croissant_names_the_columns_that_the_files_have(tmp_path: Path) -> None:
+    """A vector is several columns of a CSV; without a header there is nothing to name."""
+    features = [{"name": "v", "columns": ["id", "score"], "dtype": "float32"}]
+    for number, (options, columns) in enumerate([({}, ["label", "v_0", "v_1"]), ({"header": False}, None), ({"delimiter": ";"}, None)]):
+        out = made(a_job(tmp_path, out=str(number), features=features, output={"format": "csv", "csv": options}))
+        described = json.loads((out / "_dataprep/croissant.json").read_text())
+        records = [each for each in described["recordSet"] if each["@id"].startswith("records/")]
+        assert ([field["name"] for field in records[0]["field"]] if records else None) == columns
+
+
 def test_a_hundred_thousand_shards_are_no_obstacle() -> None:
     count = 100_000
     files = [a_file(f"train-{n:06}-of-{count:06}.tfrecords") for n in range(count)]

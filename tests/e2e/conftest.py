@@ -98,7 +98,7 @@ def namespace(cluster: Cluster, operator: Installation, stores: Stores) -> Itera
     made = Namespace(cluster, name)
     made.apply(*stores.secrets())
     yield made
-    cluster.kubectl("delete", "namespace", name, "--wait=false")
+    cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture(scope="session")

@@ -101,6 +101,19 @@ def test_a_killed_worker_costs_only_its_own_shard(
     assert {file: reports[file] for file in done} == done
 
 
+def test_a_namespace_can_be_deleted_while_a_killed_worker_waits_for_its_next(
+    namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str
+) -> None:
+    """Kubernetes lets a namespace go when its pods are gone, and a Job keeps an ended pod until it has made the next one."""
+    with slow_writes(stores, seconds=2.0):
+        namespace.apply(slow_job(namespace, stores, digits_on_hdfs))
+        some_reports(stores, namespace, at_least=1)
+        kill_processes(namespace)
+        namespace.wait("slow", lambda status: bool(status.get("failures")), what="a failed pod")
+        cluster.kubectl("delete", "namespace", namespace.name, "--wait=false")
+        cluster.kubectl("wait", "--for=delete", f"namespace/{namespace.name}", "--timeout=90s", timeout_seconds=120)
+
+
 @pytest.mark.exclusive
 @pytest.mark.parametrize("phase", ["Planning", "Running", "Committing"])
 def test_the_operator_may_die_in_any_phase(

@@ -22,7 +22,8 @@ from tests.fuzz.damage import damaged
 from dataprep_api.spec import Source
 from dataprep_converter import plugins
 from dataprep_converter.errors import ConvertError
-from dataprep_converter.readers import READERS, SAMPLE, Batch, join, joining, parquet, reader_class, sql, stretches, tfrecord
+from dataprep_converter.readers import READERS, SAMPLE, Batch, Reader, join, joining, parquet, reader_class, sql, stretches, tfrecord
+from dataprep_converter.readers.dataset import DatasetReader
 from dataprep_converter.readers.join import JoinReader
 
 ROUNDS: Final = int(os.environ.get("FUZZ", "12"))
@@ -138,5 +139,10 @@ def check(contract: type[ReaderContract], source: Source, file: Path, allowed: s
 def check_text(text: str, contract: type[ReaderContract], file: Path) -> None:
     """Raises AssertionError for an error that doesn't name the file."""
     # A join names a table where a row is missing, which may have many files; here it has the name of its only one.
-    names = [str(file), f"the table {file.stem}", f" {file.stem} ("] if contract.reader is JoinReader else [str(file)]
+    # A data set names its folder, and the file as its manifest has it.
+    also: dict[type[Reader], list[str]] = {
+        JoinReader: [f"the table {file.stem}", f" {file.stem} ("],
+        DatasetReader: [f"{file.parent}: {file.name}"],
+    }
+    names = [str(file), *also.get(contract.reader, [])]
     assert any(name in text for name in names), f"it doesn't name the file: {text}"

@@ -20,6 +20,7 @@ from dataprep_api.spec.formats.sequence_file import SequenceFileOptions
 from dataprep_api.spec.formats.tfrecord import TfrecordOptions
 from dataprep_api.spec.formats.webdataset import WebdatasetOptions
 from dataprep_api.spec.model import Model, Quantity, Uri, rule, rules
+from dataprep_api.spec.sources.table import TableUri
 
 MINIBATCH: Final = 32
 """Records of a minibatch unless the spec says otherwise."""
@@ -71,6 +72,13 @@ class HdfsOptions(Model):
     """Block size of the files. Default: the cluster's own."""
 
 
+class TableOutput(Model):
+    """A MaxCompute table, or a partition of one, that gets the records as its rows."""
+
+    uri: TableUri
+    """`odps://project/tables/t`, or one partition, `odps://project/tables/t/pt=20260101`, which is made when it isn't there. Its rows are replaced, all at once, when the data set is finished."""
+
+
 _ONE_MINIBATCH: Final = ("npz", "fileBatch", "dl4jDataset")
 """Formats whose files have no records of their own: with minibatches each file is one."""
 _IS_MINIBATCH: Final = "has(self.granularity) && self.granularity == 'Minibatch'"
@@ -97,6 +105,11 @@ class Output(Model):
                 f" || self.shards.records >= (has(self.minibatchSize) ? self.minibatchSize : {MINIBATCH})",
                 "shards.records must be at least minibatchSize",
                 path=".shards.records",
+            ),
+            rule(
+                "!has(self.table) || (has(self.format) && self.format == 'arrow')",
+                "table needs format: arrow",
+                path=".table",
             ),
             rule(
                 "!has(self.overwrite) || self.overwrite != 'Extend'",
@@ -167,6 +180,8 @@ class Output(Model):
     """Whether each uncompressed shard of `tfrecord` and `recordioProtobuf` gets an index of its records in `_dataprep/index`, for DALI and others."""
     hdfs: HdfsOptions = HdfsOptions()
     """How files are created on HDFS."""
+    table: TableOutput | None = None
+    """A MaxCompute table that gets the records too, each shard by the worker that made it. Needs format: arrow."""
     statistics: Literal["Sampled", "All", "ClassCounts"] = "Sampled"
     """What the statistics beside the data set are made of: `Sampled` looks at every k-th record for means and histograms where there is much, `All` at each value, which takes longer; `ClassCounts` leaves them out and counts only classes."""
 
@@ -174,6 +189,12 @@ class Output(Model):
     def _built(self) -> Self:
         if self.overwrite == "Extend":
             raise ValueError("overwrite: Extend is not built yet: use Never, IfChanged or Always")
+        return self
+
+    @model_validator(mode="after")
+    def _rows_for_the_table(self) -> Self:
+        if self.table is not None and self.format != "arrow":
+            raise ValueError("table needs format: arrow")
         return self
 
     @model_validator(mode="after")

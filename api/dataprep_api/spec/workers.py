@@ -19,13 +19,15 @@ class Store(Model):
     uri_prefix: Uri
     """`oss://bucket/`, `s3://`, `hdfs://ns1`."""
     secret_ref: LocalObjectReference | None = None
-    """Secret with the credentials. Keys: `accessKeyId`, `accessKeySecret`, `securityToken` (OSS and S3)."""
+    """Secret with the credentials. Keys: `accessKeyId`, `accessKeySecret`, `securityToken` (OSS, S3 and MaxCompute)."""
     config_map_ref: LocalObjectReference | None = None
     """ConfigMap with `core-site.xml` and `hdfs-site.xml` (HDFS)."""
     endpoint: Uri | None = None
     """Address of the store's service: `https://oss-cn-shenzhen-internal.aliyuncs.com`."""
+    tunnel_endpoint: Uri | None = None
+    """Address of the service that moves rows (MaxCompute). When absent, the endpoint is asked for it."""
     region: Annotated[str, Field(max_length=64)] | None = None
-    """Region, for the signature (OSS and S3)."""
+    """Region, for the signature (OSS, S3 and MaxCompute)."""
     path_style: bool = False
     """Whether the bucket is in the path instead of in the host name."""
     user: Annotated[str, Field(min_length=1, max_length=256)] | None = None

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dataprep_api import names
-from dataprep_converter.encoders import FeatureSpec
+from dataprep_converter.encoders import FeatureSpec, delimited
 from dataprep_converter.metadata import Finished, Made
 from dataprep_converter.metadata.sagemaker import CONTENT_TYPES
 from dataprep_converter.metadata.tfds import IMAGE
 
 FILE: Final = f"{names.SIDE}/croissant.json"
+_MOST_COLUMNS: Final = 1000
+"""A CSV of pixels would make this file larger than its shards."""
 _TYPES: Final = {"int64": "sc:Integer", "float": "sc:Float", "bytes": "sc:Text"}
 _FORMATS: Final[Mapping[str, str]] = {
     **CONTENT_TYPES,
@@ -120,24 +122,43 @@ def _classes(number: int, label: str, found: list[str]) -> Mapping[str, Any]:
 
 def _records(finished: Finished) -> list[Mapping[str, Any]]:
     """The features of the records, by shard: what a record is in the file is the format's own matter, but for columns of tables."""
-    if finished.manifest.format not in ("parquet", "csv", "jsonl") or finished.manifest.compression != "none":
-        return []
-    return [
-        {
-            "@type": "cr:RecordSet",
-            "@id": f"records/{_id(file.file, number)}",
-            "name": f"records of {file.file}",
-            "field": [_column(_id(file.file, number), place, feature) for place, feature in enumerate(finished.features)],
-        }
-        for number, file in enumerate(finished.manifest.files)
-    ]
+    columns = _columns(finished)
+    return (
+        []
+        if columns is None
+        else [
+            {
+                "@type": "cr:RecordSet",
+                "@id": f"records/{_id(file.file, number)}",
+                "name": f"records of {file.file}",
+                "field": [_column(_id(file.file, number), place, *column) for place, column in enumerate(columns)],
+            }
+            for number, file in enumerate(finished.manifest.files)
+        ]
+    )
 
 
-def _column(file: str, number: int, feature: FeatureSpec) -> Mapping[str, Any]:
-    kind = "sc:ImageObject" if feature.name == IMAGE else _TYPES[feature.kind]
-    source = {"fileObject": {"@id": file}, "extract": {"column": feature.name}}
-    field = _field(f"records/{file}/{_id(feature.name, number)}", feature.name, kind)
-    return field | {"source": source} | ({"repeated": True} if feature.shape else {})
+def _columns(finished: Finished) -> list[tuple[str, str, bool]] | None:
+    """(name, type, whether it is a list) of each column; None of files whose columns Croissant can't name."""
+    format_, options = finished.manifest.format, finished.spec.output.csv
+    if finished.manifest.compression != "none":
+        return None
+    if format_ in ("parquet", "jsonl"):
+        return [(feature.name, _type(feature), bool(feature.shape)) for feature in finished.features]
+    if format_ != "csv" or not options.header or options.delimiter != ",":
+        return None
+    found = [(name, _type(feature), False) for feature in finished.features for name in delimited.names(feature)]
+    return found if len(found) <= _MOST_COLUMNS else None
+
+
+def _type(feature: FeatureSpec) -> str:
+    return "sc:ImageObject" if feature.name == IMAGE else _TYPES[feature.kind]
+
+
+def _column(file: str, number: int, name: str, kind: str, repeated: bool) -> Mapping[str, Any]:
+    source = {"fileObject": {"@id": file}, "extract": {"column": name}}
+    field = _field(f"records/{file}/{_id(name, number)}", name, kind)
+    return field | {"source": source} | ({"repeated": True} if repeated else {})
 
 
 def _field(place: str, name: str, kind: str) -> dict[str, Any]:

@@ -38,6 +38,7 @@ READERS: Final[Mapping[str, str]] = {
     "libsvm": "dataprep_converter.readers.libsvm:LibsvmReader",
     "join": "dataprep_converter.readers.join:JoinReader",
     "sql": "dataprep_converter.readers.sql:SqlReader",
+    "table": "dataprep_converter.readers.table:TableReader",
     "plugin": "dataprep_converter.readers.plugin:PluginReader",
 }
 """Member of `spec.source` → class. Adding a source is one line here and one file."""

@@ -55,6 +55,8 @@ class StoreSettings:
 
     uri_prefix: str
     endpoint: str | None = None
+    tunnel_endpoint: str | None = None
+    """Of MaxCompute."""
     region: str | None = None
     path_style: bool = False
     user: str | None = None

@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from dataprep_api import names
+from dataprep_converter import maxcompute
 from dataprep_converter.access import Access
 from dataprep_converter.errors import ConvertError, NotFound, StoreError, Unreachable
 from dataprep_converter.retrying import impatiently
+from dataprep_converter.stores import scheme_of
 
 LIMIT_SECONDS: Final = 30.0
 _RETRY_SECONDS = 12.0
@@ -30,7 +32,10 @@ def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, li
 
 
 def check_source(access: Access, uri: str) -> None:
-    """Raises NotFound when `uri` is neither a file nor a folder with a file in it."""
+    """Raises NotFound when `uri` is neither a file nor a folder with a file in it, nor a table."""
+    if scheme_of(uri) == maxcompute.SCHEME:
+        maxcompute.check(uri, access)
+        return
     store = access.store(uri)
     if store.stat(uri) is None and next(iter(store.list(uri)), None) is None:
         raise NotFound(f"The source {uri} names nothing: no such file, and no file below it.", uri=uri)

@@ -64,11 +64,11 @@ def run(name: str, script: Path | str, arguments: Sequence[Path | str] = (), env
 
 
 def _make(folder: Path, name: str) -> None:
-    uv = str(Path(sys.executable).with_name("uv"))
     # Relocatable: the cache renames the folder when it is whole.
+    uv = str(Path(sys.executable).with_name("uv"))
     cache.build([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(folder)], cwd=folder)
-    # The lock is whole, so nothing else is looked for; it names the build backend of what exists as source only.
+    # By pip, which knows where this machine finds packages. The lock is whole, so nothing else is looked for; it names the build backend of what
+    # exists as source only.
     locked = str(lock(name))
-    interpreter = str(folder / "bin" / "python")
-    arguments = ["--quiet", "--no-deps", "--require-hashes", "--build-constraints", locked, "--requirements", locked]
-    cache.build([uv, "pip", "install", "--python", interpreter, *arguments], cwd=folder)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet", "--disable-pip-version-check"]
+    cache.build([*pip, "--no-deps", "--require-hashes", "--build-constraint", locked, "--requirement", locked], cwd=folder)

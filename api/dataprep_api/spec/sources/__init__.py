@@ -19,6 +19,7 @@ from dataprep_api.spec.sources.numpy import NumpySource
 from dataprep_api.spec.sources.parquet import ParquetSource
 from dataprep_api.spec.sources.plugin import PluginSource
 from dataprep_api.spec.sources.sql import SqlSource
+from dataprep_api.spec.sources.table import TableSource
 from dataprep_api.spec.sources.text import TextSource
 from dataprep_api.spec.sources.tfrecord import TfrecordSource
 from dataprep_api.spec.sources.whole_file import WholeFileSource
@@ -47,6 +48,7 @@ class Source(OneOf):
     libsvm: LibsvmSource | None = None
     join: JoinSource | None = None
     sql: SqlSource | None = None
+    table: TableSource | None = None
     plugin: PluginSource | None = None
 
     def inputs(self) -> list[str]:

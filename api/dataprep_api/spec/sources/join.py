@@ -11,6 +11,7 @@ from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
 from dataprep_api.spec.sources.jsonl import JsonlSource
 from dataprep_api.spec.sources.parquet import ParquetSource
 from dataprep_api.spec.sources.sql import SqlSource
+from dataprep_api.spec.sources.table import TableSource as MaxComputeSource
 
 Columns = Annotated[list[Column], Field(min_length=1, max_length=16)]
 
@@ -27,6 +28,7 @@ class TableSource(OneOf):
     parquet: ParquetSource | None = None
     arrow: ArrowSource | None = None
     sql: SqlSource | None = None
+    table: MaxComputeSource | None = None
 
     def inputs(self) -> list[str]:
         """Every URI that is read."""
