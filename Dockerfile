@@ -38,6 +38,7 @@ RUN python3 -m venv --without-pip /opt/dataprep \
  && python3 -m pip --python /opt/dataprep/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary :all: -r /tmp/requirements.txt
 COPY api/dataprep_api /tmp/packages/dataprep_api
 COPY converter/dataprep_converter /tmp/packages/dataprep_converter
+COPY converter/dataprep_reader /tmp/packages/dataprep_reader
 # Left out: headers and tests of the libraries, which no program runs.
 RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
     mv /tmp/packages/* "$packages"; \

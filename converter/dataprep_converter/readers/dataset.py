@@ -51,7 +51,7 @@ class DatasetReader(BlockReader):
         del source
         self._manifest = _frozen(state)
         self._features: Sequence[Mapping[str, Any]] = self._manifest.features
-        self._examples = _expected(self._features) if self._manifest.format == "tfrecord" else None
+        self._examples = examples_of(self._features) if self._manifest.format == "tfrecord" else None
         self._walks: Kept[str, _Walk] = Kept(_KEPT_WALKS)
 
     def schema(self) -> pa.Schema:
@@ -98,7 +98,7 @@ class DatasetReader(BlockReader):
         return row, values.fault(self._features, row)
 
 
-def _expected(features: Sequence[Mapping[str, Any]]) -> list[Expected] | None:
+def examples_of(features: Sequence[Mapping[str, Any]]) -> list[Expected] | None:
     """How plain tf.train.Examples are parsed all at once; None for what is no such record."""
     if any(
         each.get("sequence") or each.get("record") or (each["dtype"] == "bytes" and each["shape"] not in ([], [-1])) for each in features
@@ -120,10 +120,11 @@ def _parsed(records: Sequence[bytes], expected: Sequence[Expected], schema: pa.S
     columns, reasons = parse(b"".join(records), starts, ends, expected, is_strict=True)
     if reasons:
         return None
-    return pa.RecordBatch.from_arrays([_cast(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
+    return pa.RecordBatch.from_arrays([cast(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
 
 
-def _cast(column: Array, kind: pa.DataType) -> Array:
+def cast(column: Array, kind: pa.DataType) -> Array:
+    """The column in another type that holds the same values; lists of numbers as tensors too."""
     if column.type.equals(kind):
         return column
     if is_tensor(kind):

@@ -1,0 +1,85 @@
+"""Flow: items on their way from threads that read to the one who computes. How many are under way is bounded everywhere."""
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+Item = TypeVar("Item")
+Run: TypeAlias = Callable[[], Iterator[Item]]
+"""Something that is read in one go."""
+
+_END: Final[Any] = object()  # in place of an item
+_arrow: Any = pa  # the stubs don't know all functions
+
+
+def in_order(runs: Iterable[Run[Item]], *, threads: int) -> Iterator[Item]:
+    """The items of all runs, one run after another. So many runs are read at the same time, each one item ahead.
+
+    A run's error is raised in its place. Closing the generator waits for the items that are being read.
+    """
+    waiting = iter(runs)
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="dataprep-read")
+    reading: deque[tuple[Iterator[Item], Future[Item]]] = deque()
+
+    def begin() -> None:
+        for run in itertools.islice(waiting, threads - len(reading)):
+            items = run()
+            reading.append((items, pool.submit(next, items, _END)))
+
+    try:
+        begin()
+        while reading:
+            items, coming = reading[0]
+            item = coming.result()
+            if item is _END:
+                reading.popleft()
+                begin()
+                continue
+            reading[0] = (items, pool.submit(next, items, _END))
+            yield item
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def ahead(items: Iterator[Item], *, depth: int) -> Iterator[Item]:
+    """The items, made by a thread of their own. At most `depth` are made, or being made, that the caller has not asked for."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="dataprep-ahead")
+    try:
+        coming = deque(pool.submit(next, items, _END) for _ in range(depth))
+        while (item := coming.popleft().result()) is not _END:
+            coming.append(pool.submit(next, items, _END))
+            yield item
+            del item  # or it would stay in memory until the next one is there
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def cut(pieces: Iterable[pa.RecordBatch], sizes: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of these sizes, of which none is 0 and which need not take all rows."""
+    wanted = iter(sizes)
+    size = next(wanted, None)
+    kept: list[pa.RecordBatch] = []
+    rows = 0
+    for piece in pieces:
+        taken = 0
+        while size is not None and rows + piece.num_rows - taken >= size:
+            kept.append(piece.slice(taken, size - rows))
+            taken += size - rows
+            whole, kept, rows = _joined(kept), [], 0
+            yield whole
+            del whole
+            size = next(wanted, None)
+        if size is None:
+            return
+        if taken < piece.num_rows:
+            kept.append(piece.slice(taken))
+            rows += piece.num_rows - taken
+
+
+def _joined(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+    whole: pa.RecordBatch = pieces[0] if len(pieces) == 1 else _arrow.concat_batches(pieces)
+    return whole

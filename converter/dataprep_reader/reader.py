@@ -1,0 +1,306 @@
+"""The reader: batches of a data set, epoch after epoch, read ahead in threads, from any place on."""
+
+import hashlib
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Final, Literal, NamedTuple
+
+import pyarrow as pa
+
+from dataprep_api.report import Manifest
+from dataprep_converter.access import Access
+from dataprep_converter.stores import StoreSettings, scheme_of
+from dataprep_converter.tensors import to_arrow
+from dataprep_reader import flow, order
+from dataprep_reader.arrays import as_numpy
+from dataprep_reader.dataset import DataSet
+from dataprep_reader.order import Parts, Share
+from dataprep_reader.shards import PART_BYTES, RECORDS, Form, Shard
+
+WINDOW_BYTES: Final = 64 << 20
+"""About so many bytes of the files are shuffled together, if nothing else is asked for."""
+STATE_VERSION: Final = 1
+"""Another one when equal arguments give another order."""
+
+
+class Feature(NamedTuple):
+    """What an array of the batches holds."""
+
+    dtype: str
+    """numpy's name; `bytes`, or `text` for str."""
+    shape: tuple[int, ...]
+    """Of one record's value: () for one number; -1 stands for any length."""
+
+
+class Place(NamedTuple):
+    """Where the reader is."""
+
+    first: int
+    """First epoch of the pass: of all epochs that one `for` goes through."""
+    epoch: int
+    batch: int
+    """The next one of the epoch."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments of `dataprep_reader.open`. Raises ValueError."""
+
+    batch_size: int
+    epochs: int | None
+    shuffle: int | None
+    shuffle_window: int | None
+    drop_remainder: bool
+    rank: int
+    world_size: int
+    threads: int
+    prefetch: int
+    as_: Literal["numpy", "arrow"]
+
+    def __post_init__(self) -> None:
+        least = {"batch_size": 1, "epochs": 1, "shuffle_window": 1, "world_size": 1, "threads": 1, "prefetch": 0, "rank": 0}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if value is not None and value < bound:
+                raise ValueError(f"{name} must be at least {bound}, got {value}.")
+        if self.rank >= self.world_size:
+            raise ValueError(f"rank must be less than world_size, {self.world_size}, got {self.rank}.")
+        if self.as_ not in ("numpy", "arrow"):
+            raise ValueError(f"as_ must be 'numpy' or 'arrow', got {self.as_!r}.")
+        if self.shuffle is not None and (isinstance(self.shuffle, bool) or not isinstance(self.shuffle, int)):
+            raise ValueError(f"shuffle must be a seed, a whole number, or None, got {self.shuffle!r}.")
+
+
+class Reader:
+    """Batches of a finished data set; made by `dataprep_reader.open`.
+
+    Each `for` is a pass through `epochs` epochs. The next one goes on with the epochs behind, so every epoch has an order of its own; a `for` that
+    was left early is begun again, unless `restore` says otherwise. It can be pickled, and then reads by clients of its own.
+    """
+
+    def __init__(self, found: DataSet, *, columns: Sequence[str] | None, settings: Sequence[StoreSettings], options: Options) -> None:
+        self._found = found
+        self._columns = None if columns is None else tuple(columns)
+        self._settings = tuple(settings)
+        self._options = options
+        self._place = Place(0, 0, 0)
+        self._resumes = False
+        self._process = os.getpid()
+        Form(found, Access(settings), self._columns).features  # noqa: B018 - unknown columns are refused here
+
+    # --- what there is -----------------------------------------------------------------------------------------
+
+    @property
+    def manifest(self) -> Manifest:
+        """The data set's manifest: splits, files, digests."""
+        return self._found.manifest
+
+    @property
+    def records(self) -> int:
+        """Records of an epoch, those of all ranks together."""
+        return self._found.records
+
+    @property
+    def batches(self) -> int:
+        """Batches of an epoch, of this rank."""
+        return self._share.batches
+
+    @property
+    def yields_numpy(self) -> bool:
+        """Whether batches are dictionaries of arrays, and not Arrow's."""
+        return self._options.as_ == "numpy"
+
+    @property
+    def classes(self) -> dict[str, list[str]]:
+        """Names of the classes in the order of their numbers, by label; of labels that have such."""
+        return {name: list(found) for name, found in self.manifest.labels.items()}
+
+    @property
+    def features(self) -> dict[str, Feature]:
+        """What the batches hold, by name."""
+        described = Form(self._found, Access(), self._columns).features
+        return {each["name"]: Feature("text" if each.get("text") else each["dtype"], tuple(each["shape"])) for each in described}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of Arrow batches: tensors, large lists, large strings and binaries."""
+        return Form(self._found, Access(), self._columns).schema
+
+    def __len__(self) -> int:
+        """Batches of one pass, of this rank. Raises TypeError when it has no end."""
+        if self._options.epochs is None:
+            raise TypeError("A reader with epochs=None has no length; `batches` says how many an epoch has.")
+        return self.batches * self._options.epochs
+
+    def part(self, number: int, parts: int) -> "Reader":
+        """A reader of one of `parts` equal parts of what this rank reads: part number 0 … parts-1, as if there were so many times more ranks."""
+        mine = self._options
+        made = Reader(
+            self._found,
+            columns=self._columns,
+            settings=self._settings,
+            options=replace(mine, rank=mine.rank * parts + number, world_size=mine.world_size * parts),
+        )
+        made._process = self._process
+        made._place = Place(self._place.first, self._place.first, 0)
+        return made
+
+    # --- where it is ---------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Where the reader is, for `restore`: behind the batch that was yielded last. A small dictionary for JSON."""
+        return {"version": STATE_VERSION, **self._place._asdict(), "of": self._identity}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Makes the next `for` go on where a state was taken. Raises ValueError naming what differs when it is of another order."""
+        if state.get("version") != STATE_VERSION or not isinstance(state.get("of"), Mapping):
+            raise ValueError(f"This is no state of version {STATE_VERSION} of a reader: {str(state)[:200]}.")
+        for name, value in self._identity.items():
+            if state["of"].get(name) != value:
+                raise ValueError(f"The state is of another order: {name} was {state['of'].get(name)!r}, and is {value!r}.")
+        self._place = Place(*(int(state[name]) for name in Place._fields))
+        self._resumes = True
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next `for` begin with this epoch: what PyTorch's samplers call so."""
+        self._place = Place(epoch, epoch, 0)
+        self._resumes = False
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        """All that decides the order of the records."""
+        files = "".join(f"{file.sha256}  {file.file}\n" for file in self._found.files)
+        data = hashlib.sha256(f"{self.manifest.run_id}\n{files}".encode()).hexdigest()[:16]
+        mine = self._options
+        decisive = ("batch_size", "shuffle", "drop_remainder", "rank", "world_size")
+        window = {} if mine.shuffle is None else {"shuffle_window": self._window}
+        return {"data": data} | {name: value for name, value in asdict(mine).items() if name in decisive} | window
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        """Any: dictionaries of arrays, or RecordBatches, as `as_` says."""
+        mine = self._options
+        self._check_process()
+        start = self._place if self._resumes else Place(self._place.first, self._place.first, 0)
+        self._place, self._resumes = start, False
+        batches = self._batches(start)
+        for place, batch in flow.ahead(batches, depth=mine.prefetch) if mine.prefetch else batches:
+            self._place = place
+            yield batch
+            del batch
+        if mine.epochs is not None:
+            self.set_epoch(start.first + mine.epochs)
+
+    def _check_process(self) -> None:
+        """Raises RuntimeError in a process that was forked from the one that has the clients of a remote store."""
+        is_remote = scheme_of(self._found.uri) not in ("", "file")
+        if is_remote and os.getpid() != self._process:
+            raise RuntimeError(
+                f"The clients of {self._found.uri} were made in another process, and don't outlive a fork: start workers by spawn"
+                " (multiprocessing_context='spawn' of a DataLoader)."
+            )
+
+    def _batches(self, start: Place) -> Iterator[tuple[Place, Any]]:
+        """(where the reader is behind it, batch) of every batch from `start` on."""
+        share, size = self._share, self._options.batch_size
+        sizes = (min(size, share.records - number * size) for _, skipped in self._epochs(start) for number in range(skipped, share.batches))
+        batches = flow.cut(self._pieces(start), sizes)
+        for epoch, skipped in self._epochs(start):
+            for number in range(skipped, share.batches):
+                batch = next(batches)
+                is_last = number + 1 == share.batches
+                place = Place(start.first, epoch + 1, 0) if is_last else Place(start.first, epoch, number + 1)
+                yield place, as_numpy(batch) if self.yields_numpy else batch
+                del batch
+
+    def _epochs(self, start: Place) -> Iterator[tuple[int, int]]:
+        """(number, batches to be skipped) of every epoch of the pass."""
+        epochs, has_some = self._options.epochs, self._share.batches > 0
+        after = None if epochs is None else start.first + epochs
+        for epoch in itertools.count(start.epoch) if has_some else ():
+            if after is not None and epoch >= after:
+                return
+            yield epoch, start.batch if epoch == start.epoch else 0
+
+    def _pieces(self, start: Place) -> Iterator[pa.RecordBatch]:
+        """The epochs' records in order, in pieces of any size."""
+        chunks = flow.in_order(self._runs(start), threads=self._options.threads)
+        if self._options.shuffle is None:
+            return chunks
+        # While one window is drawn from, the next one is read.
+        return self._shuffled(start, flow.ahead(chunks, depth=self._chunks_of_a_window), self._options.shuffle)
+
+    def _runs(self, start: Place) -> Iterator[flow.Run[pa.RecordBatch]]:
+        """The parts of shards that are read, one after another."""
+        share, seed = self._share, self._options.shuffle
+        for epoch, skipped in self._epochs(start):
+            done = skipped * self._options.batch_size
+            if seed is None:
+                mine = self._parts.between(share.first + done, self._rows - done)
+            else:
+                done = done // self._window * self._window
+                mine = self._parts.shuffled(seed=seed, epoch=epoch).between(share.first + done, share.records - done)
+            for shard, *run in zip(*(each.tolist() for each in (mine.shards, mine.numbers, mine.firsts, mine.counts)), strict=True):
+                yield partial(self._shards[shard].read, *run)
+
+    def _shuffled(self, start: Place, chunks: Iterator[pa.RecordBatch], seed: int) -> Iterator[pa.RecordBatch]:
+        """The epochs' records, shuffled within each window."""
+        records, step, size = self._share.records, self._options.batch_size, self._window
+        plan = [(number, min(size, records - number * size)) for number in range(-(-records // size))]
+        sizes = (rows for _, skipped in self._epochs(start) for _, rows in plan[skipped * step // size :])
+        windows = flow.cut(chunks, sizes)
+        for epoch, skipped in self._epochs(start):
+            for number, rows in plan[skipped * step // size :]:
+                window = next(windows)
+                first, end = max(0, skipped * step - number * size), max(0, self._rows - number * size)
+                places = order.window_order(rows, seed=seed, epoch=epoch, window=number)[first:end]
+                for at in range(0, len(places), step):
+                    yield window.take(to_arrow(places[at : at + step]))
+                del window
+
+    @cached_property
+    def _share(self) -> Share:
+        mine = self._options
+        return order.share(
+            self.records, rank=mine.rank, world_size=mine.world_size, batch_size=mine.batch_size, drop_remainder=mine.drop_remainder
+        )
+
+    @property
+    def _rows(self) -> int:
+        """Records of an epoch that are in some batch of this rank."""
+        return min(self._share.records, self._share.batches * self._options.batch_size)
+
+    @cached_property
+    def _window(self) -> int:
+        """Records that are shuffled together."""
+        return self._options.shuffle_window or max(1, WINDOW_BYTES * self.records // max(1, self._bytes))
+
+    @cached_property
+    def _bytes(self) -> int:
+        return sum(file.size for file in self._found.files)
+
+    @property
+    def _chunks_of_a_window(self) -> int:
+        rows = max(1, min(RECORDS, PART_BYTES * self.records // max(1, self._bytes)))
+        return -(-self._window // rows)
+
+    @cached_property
+    def _shards(self) -> list[Shard]:
+        return Form(self._found, Access(self._settings), self._columns).shards()
+
+    @cached_property
+    def _parts(self) -> Parts:
+        with ThreadPoolExecutor(self._options.threads, thread_name_prefix="dataprep-read") as pool:
+            return order.parts_of(list(pool.map(lambda shard: shard.parts, self._shards)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        made_here = ("_shards", "_parts")
+        return {name: value for name, value in self.__dict__.items() if name not in made_here}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ = {**state, "_process": os.getpid()}

@@ -1,0 +1,326 @@
+"""Shards: the records of one file as Arrow batches, from any place on. One class for each way in which a format can be entered.
+
+Every class has *parts*, which can be read alone: of an indexed TFRecord file about 4 MiB each, of Parquet the row groups, of Arrow the record
+batches; of any other file there is one, the whole, and who wants records further on passes over those before.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataprep_api import names
+from dataprep_api.report import ManifestFile
+from dataprep_converter.access import Access, Input
+from dataprep_converter.decoders import BrokenRecord, Decoder, ReadsBlocks, by_feature, decoder, values
+from dataprep_converter.errors import BadData, NotWhole
+from dataprep_converter.readers import arrow_messages
+from dataprep_converter.readers.dataset import cast, examples_of
+from dataprep_converter.readers.examples import parse
+from dataprep_converter.readers.frames import payloads
+from dataprep_converter.readers.ranged import Ranged
+from dataprep_converter.tensors import is_tensor
+from dataprep_reader.dataset import DataSet
+from dataprep_reader.order import Numbers
+
+PART_BYTES: Final = 4 << 20
+"""About so many bytes of a file are read and decoded at once."""
+RECORDS: Final = 1024
+"""At most so many of those that are decoded one by one."""
+
+_any: Any = pa  # the stubs don't know all functions
+_pq: Any = pq
+
+
+class Shard(Protocol):
+    """The records of one file."""
+
+    @property
+    def parts(self) -> Numbers:
+        """How many records each part has. May read what the format says about itself."""
+        ...
+
+    def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
+        """So many records of one part, from number `first` of it on, in order. Raises BadData naming the file."""
+        ...
+
+
+@dataclass(frozen=True)
+class Form:
+    """What all shards of a data set have in common."""
+
+    found: DataSet
+    access: Access
+    columns: tuple[str, ...] | None
+    """The features that are wanted; None for all."""
+
+    @cached_property
+    def features(self) -> list[Mapping[str, Any]]:
+        """Those that are wanted, as the manifest describes them."""
+        every = self.found.manifest.features
+        if self.columns is None:
+            return list(every)
+        by_name = {feature["name"]: feature for feature in every}
+        unknown = [name for name in self.columns if name not in by_name]
+        if unknown or not self.columns:
+            raise ValueError(f"{self.found.uri} has no feature {unknown[0] if unknown else ''!r}: it has {', '.join(by_name)}.")
+        return [by_name[name] for name in self.columns]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The batches' columns: tensors, large lists, large binaries and strings, whatever the format."""
+        return values.schema(self.features)
+
+    def shards(self) -> list[Shard]:
+        """In the data set's order."""
+        manifest = self.found.manifest
+        indexed = {file.file for file in manifest.metadata}
+        made: list[Shard] = []
+        for file in self.found.files:
+            if manifest.format == "parquet":
+                made.append(ParquetShard(self, file))
+            elif manifest.format == "arrow":
+                made.append(ArrowShard(self, file))
+            elif manifest.format == "tfrecord" and self.examples is not None and names.index_file(file.file) in indexed:
+                made.append(IndexedShard(self, file))
+            else:
+                made.append(StreamedShard(self, file))
+        return made
+
+    @cached_property
+    def examples(self) -> Any:
+        """How the records are parsed all at once, where they are plain tf.train.Examples; else None."""
+        return examples_of(self.features) if self.found.manifest.format == "tfrecord" else None
+
+    def opened(self, file: ManifestFile) -> Input:
+        """The file, when it is as long as the manifest says."""
+        uri = self.uri(file)
+        source = self.access.store(uri).open(uri)
+        if source.size != file.size:
+            source.close()
+            raise BadData(f"{uri} has {source.size:,} bytes instead of {file.size:,}. See dataprep verify.", uri=uri)
+        return source
+
+    def uri(self, file: ManifestFile) -> str:
+        """Where it lies."""
+        return names.join(self.found.uri, file.file)
+
+    def counted(self, file: ManifestFile, counts: Sequence[int]) -> Numbers:
+        """The records of a file's parts, when they are as many as the manifest says."""
+        if sum(counts) != file.records:
+            uri = self.uri(file)
+            raise BadData(f"{uri} has {sum(counts):,} records instead of {file.records:,}. See dataprep verify.", uri=uri)
+        return np.array(counts, np.int64)
+
+    def parsed(self, data: bytes, starts: Numbers, ends: Numbers, *, uri: str, first: int) -> pa.RecordBatch:
+        """Records of a TFRecord file, which have the numbers from `first` on."""
+        if self.examples is not None:
+            columns, reasons = parse(data, starts, ends, self.examples, is_strict=self.columns is None)
+            if not reasons:
+                made = [cast(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
+                return pa.RecordBatch.from_arrays(made, schema=self.schema)
+        # A null, or a fault: each is looked at by itself.
+        records = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        return self.built(decoder(self.found.manifest), records, uri=uri, first=first)
+
+    def built(self, format_: Decoder, records: Sequence[Any], *, uri: str, first: int) -> pa.RecordBatch:
+        """Records as the decoder of the format has them, which have the numbers from `first` on."""
+        every = self.found.manifest.features
+        rows: list[Mapping[str, Any]] = []
+        for number, record in enumerate(records, start=first):
+            try:
+                row = by_feature(format_, record, every)
+                wrong = values.fault(every, row)
+            except NotWhole as exc:
+                wrong = str(exc).rstrip(".")
+            if wrong:
+                raise BadData(f"{uri}: in record {number} {wrong}. See dataprep verify.", uri=uri)
+            rows.append(row)
+        return values.columns(self.features, rows)
+
+    def conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Columns of Parquet and Arrow files in the types of `schema`."""
+        columns = [_conformed(batch.column(field.name), field.type) for field in self.schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _conformed(column: Any, kind: Any) -> Any:
+    if is_tensor(kind) and not is_tensor(column.type):
+        return _any.ExtensionArray.from_storage(kind, column.cast(kind.storage_type))
+    return column if column.type.equals(kind) else column.cast(kind)
+
+
+@dataclass(frozen=True)
+class IndexedShard:
+    """An uncompressed TFRecord file whose index says where each record lies."""
+
+    form: Form
+    file: ManifestFile
+
+    @cached_property
+    def _size(self) -> int:
+        return max(1, PART_BYTES * self.file.records // max(1, self.file.size))
+
+    @property
+    def parts(self) -> Numbers:
+        """Of equal length, but for the last."""
+        return np.diff(np.append(np.arange(0, self.file.records, self._size), self.file.records))
+
+    @cached_property
+    def _bounds(self) -> Numbers:
+        """Where each part begins and the last one ends."""
+        uri = names.join(self.form.found.uri, names.index_file(self.file.file))
+        lines = np.fromstring(self.form.access.store(uri).get(uri).decode("ascii"), np.int64, sep=" ")
+        if len(lines) != 2 * self.file.records or lines[-2:].sum() != self.file.size:
+            raise BadData(f"{uri} is not the index of {self.file.file}. See dataprep verify.", uri=uri)
+        return np.append(lines[:: 2 * self._size], self.file.size)
+
+    def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
+        """Both CRCs of every record are checked."""
+        uri = self.form.uri(self.file)
+        begin, end = self._bounds[part : part + 2].tolist()
+        with self.form.opened(self.file) as source:
+            data = source.read_at(begin, end - begin)
+        starts, ends = payloads(data, uri, begin)
+        if len(starts) != self.parts[part]:
+            raise BadData(f"{uri} has {len(starts)} records from byte {begin:,} to {end:,}, its index says {self.parts[part]}.", uri=uri)
+        taken = slice(first, first + count)
+        yield self.form.parsed(data, starts[taken], ends[taken], uri=uri, first=part * self._size + first)
+
+
+@dataclass(frozen=True)
+class StreamedShard:
+    """A file that is read from its beginning."""
+
+    form: Form
+    file: ManifestFile
+
+    @property
+    def parts(self) -> Numbers:
+        """One."""
+        return np.array([self.file.records] if self.file.records else [], np.int64)
+
+    def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
+        """What stands before is passed over, and what stands behind isn't read."""
+        del part  # there is but one
+        uri = self.form.uri(self.file)
+        format_ = decoder(self.form.found.manifest)
+        found = 0
+        with self.form.opened(self.file) as source:
+            pieces = source.stream()
+            batches = self._blocks(format_, pieces, first, count) if isinstance(format_, ReadsBlocks) else None
+            for batch in batches or self._batches(format_, pieces, first, count):
+                found += batch.num_rows
+                yield batch
+        if found != count:
+            raise BadData(f"{uri} has {first + found:,} records instead of {self.file.records:,}. See dataprep verify.", uri=uri)
+
+    def _blocks(self, format_: ReadsBlocks, pieces: Iterator[bytes], first: int, count: int) -> Iterator[pa.RecordBatch]:
+        uri = self.form.uri(self.file)
+        row = 0
+        blocks = format_.blocks(pieces)
+        while row < first + count and (block := self._next(blocks)) is not None:
+            low, high = max(first - row, 0), min(first + count - row, len(block))
+            if low < high:
+                yield self.form.parsed(block.data, block.starts[low:high], block.ends[low:high], uri=uri, first=row + low)
+            row += len(block)
+
+    def _batches(self, format_: Decoder, pieces: Iterator[bytes], first: int, count: int) -> Iterator[pa.RecordBatch]:
+        size = max(1, min(RECORDS, PART_BYTES * self.file.records // max(1, self.file.size)))
+        records = itertools.islice(format_.read(pieces), first, first + count)
+        row = first
+        while taken := [record for _, record in self._some(records, size)]:
+            yield self.form.built(format_, taken, uri=self.form.uri(self.file), first=row)
+            row += len(taken)
+
+    def _some(self, records: Iterator[Any], size: int) -> list[Any]:
+        try:
+            return list(itertools.islice(records, size))
+        except BrokenRecord as exc:
+            raise self._broken(exc) from exc
+
+    def _next(self, blocks: Iterator[Any]) -> Any:
+        try:
+            return next(blocks, None)
+        except BrokenRecord as exc:
+            raise self._broken(exc) from exc
+
+    def _broken(self, exc: BrokenRecord) -> BadData:
+        uri = self.form.uri(self.file)
+        return BadData(f"{uri}: {exc}.", uri=uri)
+
+
+@dataclass(frozen=True)
+class ParquetShard:
+    """A Parquet file: its parts are the row groups, of which only the wanted columns are read."""
+
+    form: Form
+    file: ManifestFile
+
+    @cached_property
+    def parts(self) -> Numbers:
+        """As the footer says."""
+        with self.form.opened(self.file) as source, _named(self.form.uri(self.file)):
+            footer = _pq.ParquetFile(Ranged(source)).metadata
+            return self.form.counted(self.file, [footer.row_group(number).num_rows for number in range(footer.num_row_groups)])
+
+    def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
+        """Checksums of pages are compared."""
+        wanted = self.form.schema.names
+        size = max(1, PART_BYTES * self.file.records // max(PART_BYTES, self.file.size))
+        row = 0
+        with self.form.opened(self.file) as source, _named(self.form.uri(self.file)):
+            file = _pq.ParquetFile(Ranged(source), pre_buffer=False, page_checksum_verification=True)
+            for batch in file.iter_batches(size, row_groups=[part], columns=wanted, use_threads=False):
+                low, high = max(first - row, 0), min(first + count - row, batch.num_rows)
+                row += batch.num_rows
+                if low < high:
+                    yield self.form.conformed(batch.slice(low, high - low))
+                if row >= first + count:
+                    return
+
+
+@dataclass(frozen=True)
+class ArrowShard:
+    """An Arrow IPC file: its parts are the record batches."""
+
+    form: Form
+    file: ManifestFile
+
+    @cached_property
+    def _messages(self) -> tuple[bytes, list[arrow_messages.Message]]:
+        """The schema, and the record batches."""
+        with self.form.opened(self.file) as source:
+            found = list(arrow_messages.messages(source, self.form.uri(self.file)))
+            schema = b"".join(source.read_at(each.offset, each.size) for each in found if each.kind == arrow_messages.SCHEMA)
+            return schema, [each for each in found if each.kind == arrow_messages.RECORDS]
+
+    @cached_property
+    def parts(self) -> Numbers:
+        """As the batches' heads say."""
+        return self.form.counted(self.file, [message.rows for message in self._messages[1]])
+
+    def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
+        """One batch, read whole."""
+        schema, batches = self._messages
+        message = batches[part]
+        with self.form.opened(self.file) as source, _named(self.form.uri(self.file)):
+            data = schema + source.read_at(message.offset, message.size)
+            batch = _any.ipc.open_stream(data, options=_any.ipc.IpcReadOptions(use_threads=False)).read_next_batch()
+            batch.validate(full=True)
+        yield self.form.conformed(batch.slice(first, count))
+
+
+@contextmanager
+def _named(uri: str) -> Iterator[None]:
+    """Arrow's errors as BadData naming the file."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as exc:
+        raise BadData(f"{uri} can't be read: {' '.join(str(exc).split())}. See dataprep verify.", uri=uri) from exc

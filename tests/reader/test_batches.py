@@ -1,0 +1,236 @@
+"""What batches hold: types and shapes, lists, text, bytes, missing values, and the same from every format."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.cli.commandline import EXAMPLES, code_of, settings
+from tests.convert.reader_contract import batches as source_batches
+from tests.convert.reader_contract import rows as source_rows
+from tests.convert.test_reader_dataset import convert, expected, lines, made
+from tests.reader.sets import SCORES, WORDS, exactly, flat, lists, numbers, opened, plain, rows
+
+from dataprep_api.spec import Source
+from dataprep_converter.access import Access
+from dataprep_converter.decoders import DECODERS
+from dataprep_converter.errors import BadData
+from dataprep_converter.readers.dataset import DatasetReader, finished
+from dataprep_reader import Feature, Ragged
+from dataprep_reader.arrays import as_numpy
+from dataprep_reader.shards import ArrowShard, Form, IndexedShard, ParquetShard
+from workbench.example_inputs import INPUTS
+
+TABLES = ["tfrecord", "recordioProtobuf", "parquet", "arrow", "jsonl", "csv", "webdataset", "mds"]
+
+
+def one(source: Any, **options: Any) -> dict[str, Any]:
+    """The only batch."""
+    (batch,) = opened(source, batch_size=1_000, **options)
+    found: dict[str, Any] = batch
+    return found
+
+
+@pytest.mark.parametrize("format_", TABLES)
+def test_arrays_have_the_types_and_shapes_of_the_features(format_: str, tmp_path: Path) -> None:
+    reader = opened(made(tmp_path, lines(30), format=format_), batch_size=12)
+    number = "float32" if format_ == "recordioProtobuf" else "int64"
+    found = list(reader)
+    assert [len(batch["n"]) for batch in found] == [12, 12, 6]
+    for batch in found:
+        assert batch["v"].dtype == np.float32
+        assert batch["v"].shape == (len(batch["n"]), 2)
+        assert batch["word"].dtype == np.object_
+        assert all(array.flags.writeable for array in batch.values())
+    if format_ != "recordioProtobuf":
+        assert reader.features == {
+            "label": Feature("int64", ()), "n": Feature(number, ()), "v": Feature("float32", (2,)), "word": Feature("text", ()),
+        }  # fmt: skip
+    together = {name: [value for batch in found for value in batch[name].tolist()] for name in found[0]}
+    assert [dict(zip(together, row, strict=True)) for row in zip(*together.values(), strict=True)] == expected(30)
+
+
+def test_wide_formats_are_read_without_a_step_for_each_record(tmp_path: Path) -> None:
+    for format_, kind in (("tfrecord", IndexedShard), ("parquet", ParquetShard), ("arrow", ArrowShard)):
+        reader = opened(made(tmp_path / format_, lines(5), format=format_))
+        assert {type(shard) for shard in reader._shards} == {kind}
+
+
+def test_examples_are_parsed_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, output in (("index", {}), ("gzip", {"tfrecord": {"compression": "Gzip"}}), ("plain", {"index": False})):
+        folder = made(tmp_path / name, lines(30), **output)
+        with monkeypatch.context() as patched:
+            patched.delattr(Form, "built")
+            assert rows(opened(folder, as_="arrow")) == expected(30)
+
+
+BY_FORMAT = {
+    "arrow": "csv-sequences-arrow",
+    "csv": "csv-xgboost",
+    "dl4jDataset": "dl4j-dataset",
+    "fileBatch": "file-batch",
+    "mds": "images-mds",
+    "parquet": "images-parquet",
+    "webdataset": "images-webdataset",
+    "jsonl": "jsonl-jsonl",
+    "mapFile": "map-file",
+    "npz": "npz",
+    "arrayRecord": "parquet-array-record",
+    "sequenceFile": "sequence-file",
+    "tfrecord": "csv-sequences",
+}
+
+
+def test_every_format_is_among_the_examples_or_the_tables() -> None:
+    assert set(BY_FORMAT) | set(TABLES) == set(DECODERS)
+
+
+@pytest.mark.parametrize("example", [*BY_FORMAT.values(), "jsonl", "masks"])
+def test_examples_of_every_format_are_what_the_source_dataset_reads(example: str, tmp_path: Path) -> None:
+    make, count = INPUTS[f"{example}-local.yaml"]
+    output = tmp_path / "out"
+    assert code_of("run", EXAMPLES / f"{example}-local.yaml", *settings({"params.input": make(tmp_path), "output.uri": output})) == 0
+    whole = source_rows(source_batches(DatasetReader, Source.model_validate({"dataset": {"uri": str(output)}})))
+    names = [split.name for split in _manifest(output).splits]
+    found = rows(opened(output, split=names, as_="arrow", batch_size=7))
+    assert found == [{name: value for name, value in row.items() if name != "_sample"} for row in whole]
+    assert len(found) == count
+    # DL4J's zips of files hold no label, though the records have one.
+    columns = ["image/encoded", "image/filename"] if example == "file-batch" else None
+    arrays = list(opened(output, split=names, batch_size=7, columns=columns))
+    assert sum(len(next(iter(batch.values()))) for batch in arrays) == count
+
+
+def _manifest(folder: Path) -> Any:
+    return finished(str(folder), Access())
+
+
+# --- lists ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_", ["tfrecord", "parquet", "arrow", "jsonl"])
+@pytest.mark.parametrize("sequence", [False, True])
+def test_lists_of_any_length_are_ragged(format_: str, sequence: bool, tmp_path: Path) -> None:
+    reader = opened(lists(tmp_path, sequence=sequence, format=format_), batch_size=1_000)
+    assert reader.features["scores"] == Feature("float32", (-1,))
+    (batch,) = reader
+    assert (batch["scores"].values.dtype, batch["scores"].offsets.dtype) == (np.float32, np.int64)
+    assert plain(batch["scores"]) == SCORES
+    assert batch["scores"].offsets.tolist() == [0, 2, 2, 3, 6, 6]
+    assert plain(batch["words"]) == WORDS
+    assert [len(batch["scores"]), batch["scores"][-2].tolist()] == [5, [3.5, 4.5, 5.5]]
+    with pytest.raises(IndexError, match="there are 5 lists, no number 5"):
+        batch["scores"][5]
+    mixed = one(tmp_path / "set", shuffle=3)
+    order = mixed["id"].tolist()
+    assert plain(mixed["words"]) == [WORDS[number] for number in order]
+    assert order != list(range(5))
+
+
+def test_lists_of_lists_are_ragged_of_ragged() -> None:
+    inner = Ragged(np.arange(6), np.array([0, 1, 3, 3, 6]))
+    lists_ = Ragged(inner, np.array([0, 2, 2, 4]))
+    assert [[each.tolist() for each in row] for row in lists_] == [[[0], [1, 2]], [], [[], [3, 4, 5]]]
+
+
+@pytest.mark.parametrize("format_", ["tfrecord", "parquet", "arrow", "jsonl"])
+def test_sequences_of_vectors_have_a_dimension_more(format_: str, tmp_path: Path) -> None:
+    (tmp_path / "walks").mkdir()
+    for number in range(4):
+        steps = [f"{step / 2},{number},{number % 2}" for step in range(2 + number)]
+        (tmp_path / "walks" / f"{number}.csv").write_text("\n".join(steps) + "\n")
+    source = {"csvSequences": {"uris": [str(tmp_path / "walks")], "perSequence": ["2"]}}
+    features = {"features": [{"name": "walk", "columns": ["0..1"]}], "labels": [{"name": "label", "columns": ["2"]}]}
+    convert({"source": source, **features, "output": {"uri": str(tmp_path / "set"), "format": format_}})
+    walk = one(tmp_path / "set")["walk"]
+    assert walk.values.shape == (2 + 3 + 4 + 5, 2)
+    assert [each.tolist() for each in walk] == [[[step / 2, number] for step in range(2 + number)] for number in range(4)]
+    assert one(tmp_path / "set", columns=["label"])["label"].shape == (4,)
+
+
+# --- columns, missing values, labels -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_", TABLES)
+def test_only_the_wanted_features_in_the_wanted_order(format_: str, tmp_path: Path) -> None:
+    reader = opened(made(tmp_path, lines(30), format=format_), columns=["word", "n"], as_="arrow")
+    assert reader.schema.names == ["word", "n"]
+    assert rows(reader) == [{"word": row["word"], "n": row["n"]} for row in expected(30)]
+
+
+def test_a_missing_float_is_nan_and_a_missing_text_none() -> None:
+    tensors = pa.ExtensionArray.from_storage(
+        pa.fixed_shape_tensor(pa.float32(), [2]), pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float32(), 2))
+    )
+    found = as_numpy(
+        pa.record_batch({
+            "x": pa.array([0.5, None, 1.5], pa.float32()), "t": ["a", None, "b"], "v": tensors, "l": pa.array([[1], None, []], pa.large_list(pa.int64())),
+        })
+    )  # fmt: skip
+    assert isinstance(found["x"], np.ndarray)
+    assert found["x"].dtype == np.float32
+    assert np.array_equal(found["x"], np.array([0.5, np.nan, 1.5]), equal_nan=True)
+    assert plain(found["t"]) == ["a", None, "b"]
+    assert isinstance(found["v"], np.ndarray)
+    assert np.array_equal(found["v"], np.array([[1, 2], [np.nan, np.nan], [3, 4]]), equal_nan=True)
+    assert plain(found["l"]) == [[1], [], []]
+
+
+MISSING: dict[str, Any] = {"a number": pa.int64(), "a truth value": pa.bool_(), "texts": pa.list_(pa.large_string(), 2)}
+
+
+@pytest.mark.parametrize("kind", MISSING)
+def test_what_no_array_can_say_is_refused(kind: str) -> None:
+    batch = pa.record_batch({"n": pa.nulls(2, MISSING[kind])})
+    with pytest.raises(
+        BadData, match=exactly("'n' has records without a value, which no array of its type can say; leave it out (columns=)")
+    ):
+        as_numpy(batch)
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "tfrecord"])
+def test_what_a_format_does_not_hold_is_missing(format_: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("nan\n1.5\n")
+    source = {"csv": {"uris": [str(tmp_path / "rows.csv")], "columns": [{"name": "x", "type": "Float64"}]}}
+    options = {"jsonl": {"nonFinite": "Null"}} if format_ == "jsonl" else {}
+    convert({"source": source, "output": {"uri": str(tmp_path / "set"), "format": format_} | options})
+    assert np.array_equal(one(tmp_path / "set")["x"], [np.nan, 1.5], equal_nan=True)
+    found = rows(opened(tmp_path / "set", as_="arrow"))
+    assert found[1] == {"x": 1.5}
+    assert (found[0]["x"] is None) == (format_ == "jsonl")
+
+
+def test_labels_have_the_names_of_their_classes(tmp_path: Path) -> None:
+    make, _ = INPUTS["images-local.yaml"]
+    output = tmp_path / "out"
+    assert code_of("run", EXAMPLES / "images-local.yaml", *settings({"params.input": make(tmp_path), "output.uri": output})) == 0
+    reader = opened(output, split=[split.name for split in _manifest(output).splits])
+    assert reader.classes["image/class/label"] == ["admiral", "flower", "temple"]
+    (batch,) = opened(output, split=[split.name for split in _manifest(output).splits], batch_size=100)
+    names = [reader.classes["image/class/label"][number] for number in batch["image/class/label"]]
+    assert names == batch["image/class/text"].tolist()
+    assert all(isinstance(each, bytes) and each[:2] == b"\xff\xd8" for each in batch["image/encoded"])
+
+
+def test_tensors_keep_type_and_shape(tmp_path: Path) -> None:
+    values = np.arange(20 * 6, dtype=np.uint16).reshape(20, 2, 3)
+    np.save(tmp_path / "x.npy", values)
+    for format_ in ("tfrecord", "parquet", "arrow", "npz"):
+        folder = tmp_path / format_
+        convert({"source": {"numpy": {"uris": [str(tmp_path / "x.npy")]}}, "output": {"uri": str(folder), "format": format_}})
+        batch = one(folder)
+        assert batch["values"].dtype == np.uint16
+        assert np.array_equal(batch["values"], values), format_
+        schema = opened(folder, as_="arrow").schema
+        assert isinstance(schema.field("values").type, pa.FixedShapeTensorType)
+        assert next(iter(opened(folder, as_="arrow", batch_size=3))).schema.equals(schema)
+
+
+def test_whole_records_come_as_bytes(tmp_path: Path) -> None:
+    folder = numbers(tmp_path / "first", count=9)
+    convert({"source": {"tfrecord": {"uris": [str(folder)], "raw": True}}, "output": {"uri": str(tmp_path / "set")}})
+    (name,) = opened(tmp_path / "set").features
+    assert len(one(tmp_path / "set")[name]) == 9
+    assert all(isinstance(record, bytes) for record in one(tmp_path / "set")[name])
+    assert flat(opened(folder)) == list(range(9))
