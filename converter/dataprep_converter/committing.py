@@ -53,8 +53,9 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     if again is not None:
         manifest = _as_before(manifest, again)
     success = folder.put_manifest(manifest)
-    folder.put_success(success)
+    # Before the mark: a run that finds a finished data set has nothing to tidy up.
     folder.remove_made()
+    folder.put_success(success)
     return result_of(manifest, success, folder, reports=reports, warnings=comparing.warnings(manifest, found))
 
 

@@ -20,6 +20,7 @@ from dataprep_api.spec import HdfsOptions, Output
 from dataprep_converter.access import Store
 from dataprep_converter.compression import Plain
 from dataprep_converter.encoders import encoder_class
+from dataprep_converter.publishing import publish
 from dataprep_converter.tensors import Array, binary_data, kernels
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -72,13 +73,13 @@ class RecordIndex:
         self._offset += int(sizes.sum())
 
     def put(self, store: Store, uri: str, *, file: str, hdfs: HdfsOptions) -> IndexFile:
-        """Writes the lines to `uri`, streaming; equal bytes at any attempt, so an existing file is replaced."""
+        """Writes the lines to `uri`, streaming, or finds that another attempt has."""
         upload = store.create(uri, hdfs=hdfs)
         try:
             self._file.seek(0)
             while piece := self._file.read(_PIECE):
                 upload.write(piece)
-            entry = upload.commit(replace=True)
+            entry = publish(upload, store, uri, size=self._size, sha256=self._digest.hexdigest())
         except BaseException:
             upload.abort()
             raise

@@ -277,7 +277,13 @@ class OssUpload:
             content_md5=_md5(data),
             body=bytes(data),
         )
-        answer = self._client.call("upload_part", request, place=self._place, doing="write")
+        try:
+            answer = self._client.call("upload_part", request, place=self._place, doing="write")
+        except NotFound as exc:
+            if exc.uri == f"oss://{self._bucket}":
+                raise
+            # A commit sweeps what attempts have left, and took this one for dead. A new attempt uploads anew.
+            raise Unreachable(str(exc), uri=self.uri) from exc
         self._sums[number] = (answer.hash_crc64, len(data))
         tag: str = answer.etag
         return tag

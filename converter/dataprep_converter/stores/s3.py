@@ -277,6 +277,9 @@ class S3Upload:
         answer = self._bucket.requests.send(
             "PUT", self._key, query={"partNumber": str(number), "uploadId": self._upload_id or ""}, body=data
         )
+        if answer.code == "NoSuchUpload":
+            # A commit sweeps what attempts have left, and took this one for dead. A new attempt uploads anew.
+            raise Unreachable(f"The upload of {self.uri} is gone: something else has aborted or completed it.", uri=self.uri)
         if not answer.ok:
             raise _refusal(answer, self._bucket, self._key, doing="write")
         return answer.headers.get("etag", "")
