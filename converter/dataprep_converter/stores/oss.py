@@ -43,6 +43,7 @@ from dataprep_converter.errors import (
 )
 from dataprep_converter.retrying import Patience, retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
+from dataprep_converter.stores.digests import checked, checked_stream
 from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for
 
 logger = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ _BAD_CREDENTIALS = {
     "InvalidAccessKeySecret",
     "RequestTimeTooSkewed",
 }
+_DAMAGED = {"InvalidDigest", "BadDigest", "IncompleteBody", "RequestTimeout"}
+"""The body was changed, or cut, on its way."""
 _FULL = {"QuotaExceeded", "StorageQuotaExceeded", "EntityTooLarge"}
 _RETRIED_ONCE_DONE = Patience(attempts=4, total_seconds=40)
 
@@ -143,10 +146,12 @@ class OssStore:
         place = _place(uri)
 
         def attempt() -> bytes:
+            return checked(read, uri=uri)
+
+        def read() -> tuple[bytes, str]:
             answer = self._client.call("get_object", oss.GetObjectRequest(bucket=place[0], key=place[1]), place=place, doing="read")
             with self._client.border(place, doing="read"):
-                content: bytes = answer.body.read()
-                return content
+                return answer.body.read(), _pin(answer.etag)
 
         return retrying(attempt, what=f"reading {uri}")
 
@@ -326,17 +331,26 @@ class OssInput:
             return b""
 
         def attempt() -> bytes:
+            return checked(read, uri=self.uri) if wanted == self.size else read()[0]
+
+        def read() -> tuple[bytes, str]:
             body = self._body(offset, offset + wanted)
             with self._client.border(self._place, doing="read"):
                 content: bytes = body.read()
             if len(content) != wanted:
                 raise Unreachable(f"OSS at {self._client.peer} sent {len(content)} of {wanted} bytes of {self.uri}.", uri=self.uri)
-            return content
+            return content, self.pin
 
         return retrying(attempt, what=f"reading {self.uri}")
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         end = self.size if length is None else min(self.size, offset + length)
+        pieces = self._streamed(offset, end)
+        if (offset, end) == (0, self.size):
+            pieces = checked_stream(pieces, size=end, etag=self.pin, uri=self.uri, again=lambda: self._streamed(0, end))
+        yield from pieces
+
+    def _streamed(self, offset: int, end: int) -> Iterator[bytes]:
         while offset < end:
             body = self._body(offset, end)
             try:
@@ -469,7 +483,7 @@ class _Client:
             return NotFound(f"{uri} does not exist.", uri=uri)
         if status == 412:
             return InputChanged(f"{uri} was replaced since it was listed.", uri=uri)
-        if status // 100 == 5 or status in (408, 409, 429):
+        if status // 100 == 5 or status in (408, 409, 429) or code in _DAMAGED:
             return Unreachable(f"OSS at {self.peer} failed at {uri}: {said}.", uri=uri)
         return StoreError(f"OSS at {self.peer} refused {uri}: {said}.", uri=uri)
 
