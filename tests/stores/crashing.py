@@ -4,7 +4,6 @@ It wraps real stores (`Store`, `Upload`, `Input` and nothing below them), so wha
 A process that isn't killed for real is dead all the same: whatever it asks of a store afterwards, in its `finally` too, is refused.
 """
 
-
 import os
 import signal
 import threading
@@ -37,7 +36,7 @@ class Point:
 class Operations:
     """Counts operations, and does `then` at the point. One for each life of a process."""
 
-    def __init__(self, point: Point | None = None, then: Callable[["Operations"], None] = lambda _: None) -> None:
+    def __init__(self, point: Point | None = None, then: Callable[["Operations"], object] = lambda _: None) -> None:
         self.names: list[str] = []
         """What was done so far, in order."""
         self.dead = False

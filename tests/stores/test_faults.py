@@ -1,17 +1,17 @@
 """Seeded faults between the converter and real servers: the data set is byte for byte the same, or the job says why not and nothing half is seen.
 
-20 seeds of each store in CI; `make faults SEEDS=300` runs more and writes docs/faults.md.
+20 seeds of S3 and OSS in CI and 8 of HDFS, where closing a file takes half a second; `make faults SEEDS=300` runs more and writes docs/faults.md.
 """
 
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
 from tests.stores import fault_report, small_jobs
-from tests.stores.places import BUCKET, Place, a_folder, hdfs, hidden, oss, s3
+from tests.stores.places import Place, hdfs, oss, s3
 from tests.stores.small_jobs import SmallJob, Whole, assert_nothing_broken, assert_whole
 
 from dataprep_api.exits import Exit
@@ -26,6 +26,7 @@ from storeservers.faulty import OF_TCP, Fault, HttpProxy, Kind, TcpProxy
 pytestmark = pytest.mark.store
 
 SEEDS = int(os.environ.get("SEEDS", "20"))
+_OF_HDFS = 0.4
 _MOST_FAULTS = 6
 _STALL_SECONDS = 1.5
 _ANSWER_SECONDS = 1.0
@@ -102,15 +103,16 @@ def a_stretch(request: pytest.FixtureRequest) -> Stretch:
 def test_faults_change_no_byte_or_are_named(a_stretch: Stretch) -> None:
     place, job, expected = a_stretch.place, a_stretch.job, a_stretch.expected
     outcomes: list[fault_report.Outcome] = []
-    for seed in range(SEEDS):
+    seeds = int(SEEDS * _OF_HDFS) if a_stretch.name == "hdfs" else SEEDS
+    for seed in range(seeds):
         output = f"seed-{seed}"
         a_stretch.proxy.arm(a_stretch.faults(seed))
         reason = None
         try:
             small_jobs.live(job.to(output), Access([place.settings]))
         except ConvertError as exc:
-            assert exc.exit is not Exit.INTERNAL, f"seed {seed}, {a_stretch.proxy.hits}"
-            assert str(exc)
+            if exc.exit is Exit.INTERNAL:
+                raise AssertionError(f"{a_stretch.name}, seed {seed}: no reason, after {a_stretch.proxy.hits}") from exc
             reason = exc.reason
         outcomes.append(fault_report.Outcome(a_stretch.proxy.hits, reason))
         a_stretch.proxy.arm()
@@ -124,4 +126,4 @@ def test_faults_change_no_byte_or_are_named(a_stretch: Stretch) -> None:
             raise AssertionError(f"{a_stretch.name}, seed {seed}, after {outcomes[-1]}") from exc
     fault_report.note(a_stretch.name, outcomes)
     hit = Counter(fault.kind for outcome in outcomes for fault in outcome.hits)
-    assert SEEDS < 20 or len(hit) >= min(8, len(a_stretch.kinds))
+    assert seeds < 20 or len(hit) >= min(8, len(a_stretch.kinds))

@@ -225,6 +225,6 @@ def test_a_job_reads_from_the_web(site: Site, tmp_path: Path) -> None:
     assert made.records.out == 3
 
 
-def test_a_job_that_writes_to_the_web_is_refused_at_once(site: Site, tmp_path: Path) -> None:
+def test_a_job_that_writes_to_the_web_is_refused_at_once(site: Site) -> None:
     with pytest.raises(BadSpec, match="nothing can be written to the web; http:// and https:// are for sources"):
         run(a_job(site.at("/rows.csv"), site.at("/out")), access=Access(), workers=1, display=Display(quiet=True))

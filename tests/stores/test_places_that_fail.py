@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.stores import small_jobs
 from tests.stores.crashing import CrashingAccess, Operations, Point
-from tests.stores.places import BUCKET, Place, in_folder, oss, s3
+from tests.stores.places import BUCKET, in_folder, oss, s3
 from tests.stores.small_jobs import assert_nothing_broken, assert_whole
 
 from dataprep_converter.access import Access
@@ -27,18 +27,22 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own, 4 MiB large."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True, text=True, check=False)
+    mounted = mount("-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder))
     if mounted.returncode != 0:
         pytest.skip(f"This test needs to mount a file system, which takes root: {mounted.stderr}")
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run(["umount", str(folder)], check=True)  # noqa: S607 - the system's own
+
+
+def mount(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)  # noqa: S607 - see above
 
 
 def points(count: int) -> list[Point]:
     return [Point(number, "before") for number in range(2, count, _EVERY)]
 
 
-def failing(job: small_jobs.SmallJob, output: str, point: Point, spoil: Callable[[], None]) -> StoreError | None:
+def failing(job: small_jobs.SmallJob, output: str, point: Point, spoil: Callable[[], object]) -> StoreError | None:
     """What a life raises in a place that is spoiled at the point; None when it came through."""
     try:
         small_jobs.live(job.to(output), CrashingAccess((job.place.settings,), Operations(point, lambda _: spoil())))
@@ -89,21 +93,17 @@ def test_a_disk_that_becomes_read_only_is_named_and_nothing_half_is_seen(disk: P
     job = small_jobs.of_rows(place)
     expected, count = counted(job)
 
-    def remount(how: str) -> None:
-        # As a file system that met an error does: what is being written may go on being written only by force.
-        subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=False, capture_output=True)
-
     named = 0
     for point in points(count):
         output = f"ro-{point.number}"
-        error = failing(job, output, point, lambda: remount("ro"))
+        error = failing(job, output, point, lambda: mount("-o", "remount,ro", str(disk)))
         if error is not None:
             assert isinstance(error, NotPermitted), error
             assert "Read-only file system" in str(error)
             assert f"path={disk}/{output}" in str(error)
             named += 1
         assert_nothing_broken(place, output, expected)
-        remount("rw")
+        assert mount("-o", "remount,rw", str(disk)).returncode == 0
         small_jobs.live(job.to(output), Access())
         assert_whole(place, output, expected)
     assert named >= len(points(count)) // 2
@@ -170,12 +170,17 @@ def test_an_oss_right_that_is_taken_away_half_way_is_named(request: pytest.Fixtu
 def test_a_right_of_s3_that_is_taken_away_half_way_is_named(request: pytest.FixtureRequest, s3_server: S3Server) -> None:
     whole = s3(request)
     s3_server.add_user("half-way", "half-way-secret")
-    place = replace(
-        whole, settings=replace(whole.settings, credentials={"accessKeyId": "half-way", "accessKeySecret": "half-way-secret"})
-    )
+    place = replace(whole, settings=replace(whole.settings, credentials={"accessKeyId": "half-way", "accessKeySecret": "half-way-secret"}))
 
     def allow(*denied: str) -> None:
-        everything = [{"Effect": "Allow", "Principal": "half-way", "Action": "s3:*", "Resource": [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/*"]}]
+        everything = [
+            {
+                "Effect": "Allow",
+                "Principal": "half-way",
+                "Action": "s3:*",
+                "Resource": [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/*"],
+            }
+        ]
         refused = [{"Effect": "Deny", "Principal": "half-way", "Action": each, "Resource": f"arn:aws:s3:::{BUCKET}/*"} for each in denied]
         s3_server.set_policy(BUCKET, json.dumps({"Statement": [*everything, *refused]}))
 

@@ -49,7 +49,9 @@ class HttpStore:
         self.settings = settings
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:  # noqa: ARG002 - there is nothing to list
-        raise NotFound(f"{_shown(uri)} is no file there, and no folder of the web can be listed: name each file by its own address.", uri=uri)
+        raise NotFound(
+            f"{_shown(uri)} is no file there, and no folder of the web can be listed: name each file by its own address.", uri=uri
+        )
         yield  # so that it is the generator that it has to be
 
     def stat(self, uri: str) -> Entry | None:
@@ -164,7 +166,9 @@ def _entry(uri: str, answer: _Body) -> Entry:
     # Of a part: `bytes 0-0/1234`.
     said = headers["Content-Range"].rpartition("/")[2] if headers["Content-Range"] is not None else headers["Content-Length"]
     if said is None or not said.isdigit():
-        raise StoreError(f"{_shown(uri)}: the server doesn't tell how large it is, so it can't be read in parts: copy it to a store.", uri=uri)
+        raise StoreError(
+            f"{_shown(uri)}: the server doesn't tell how large it is, so it can't be read in parts: copy it to a store.", uri=uri
+        )
     modified = headers["Last-Modified"]
     tag = headers["ETag"]
     return Entry(uri=uri, size=int(said), pin=tag if tag is not None else f"{said}-{modified or ''}", details=_details(modified))
@@ -224,4 +228,6 @@ def _shown(uri: str) -> str:
 
 
 def _refuse(uri: str) -> NoReturn:
-    raise BadSpec(f"{_shown(uri)}: nothing can be written to the web; http:// and https:// are for sources. Name a folder of another store.")
+    raise BadSpec(
+        f"{_shown(uri)}: nothing can be written to the web; http:// and https:// are for sources. Name a folder of another store."
+    )
