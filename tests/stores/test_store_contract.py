@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.stores.places import PLACES, Place, hidden, some_bytes
 
-from dataprep_converter.errors import AlreadyExists, NotFound
+from dataprep_converter.errors import AlreadyExists, NotFound, Unreachable
 from dataprep_converter.stores import Store
 
 MIB = 1 << 20
@@ -400,3 +400,24 @@ def test_an_ended_upload_takes_no_more(place: Place, store: Store) -> None:
 
     with pytest.raises(ValueError, match="ended"):
         upload.write(b"more")
+
+
+@pytest.mark.parametrize("size", [100, 20 * MIB], ids=str)
+def test_an_upload_that_was_swept_fails_as_worth_another_attempt(place: Place, store: Store, size: int) -> None:
+    content = some_bytes(size)
+    upload = store.create(place.at("file"))
+    upload.write(content)
+    place.store().sweep(place.root, older_than_seconds=0)
+    try:
+        # An upload of one part hasn't begun; one whose parts are under way may be whole after all.
+        upload.commit(replace=False)
+    except Unreachable:
+        assert store.stat(place.at("file")) is None
+        upload.abort()
+        again = store.create(place.at("file"))
+        again.write(content)
+        again.commit(replace=False)
+
+    assert store.get(place.at("file")) == content
+    assert place.names() == ["file"]
+    assert place.leftovers() == 0

@@ -309,6 +309,9 @@ class S3Upload:
             raise Unreachable(f"The upload of {self.uri} is gone: it was aborted, or its end is in doubt.", uri=self.uri)
         if answer.status == 412:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri)
+        if answer.code == "InvalidPart":
+            # A sweep came while parts were under way. A new attempt uploads anew.
+            raise Unreachable(f"A part of the upload of {self.uri} is gone: something else has aborted it.", uri=self.uri)
         raise _refusal(answer, self._bucket, self._key, doing="write")
 
     def _send_completion(self, document: bytes, headers: dict[str, str]) -> Answer:
