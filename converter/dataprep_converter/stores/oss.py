@@ -103,7 +103,7 @@ class OssStore:
         prefix = f"{key.rstrip('/')}/" if key.rstrip("/") else ""
         before = token = None
         while True:
-            page = self._client.call(
+            page = self._client.persistently(
                 "list_objects_v2",
                 oss.ListObjectsV2Request(
                     bucket=bucket,
@@ -178,7 +178,7 @@ class OssStore:
         bucket, key = place = _place(uri)
         # The batch form: it is the one right for deleting that a job is asked to have.
         request = oss.DeleteMultipleObjectsRequest(bucket=bucket, objects=[oss.DeleteObject(key=key)], quiet=True)
-        self._client.call("delete_multiple_objects", request, place=place, doing="delete")
+        self._client.persistently("delete_multiple_objects", request, place=place, doing="delete")
 
     def sweep(self, uri: str, *, older_than_seconds: float) -> int:
         bucket, key = _place(uri)
@@ -208,7 +208,7 @@ class OssStore:
         if not key or key.endswith("/"):
             return None
         try:
-            found = self._client.call("head_object", oss.HeadObjectRequest(bucket=bucket, key=key), place=place, doing="read")
+            found = self._client.persistently("head_object", oss.HeadObjectRequest(bucket=bucket, key=key), place=place, doing="read")
         except NotFound as exc:
             if exc.uri == f"oss://{bucket}":
                 raise
@@ -270,7 +270,7 @@ class OssUpload:
 
     def _begin(self) -> None:
         request = oss.InitiateMultipartUploadRequest(bucket=self._bucket, key=self._key)
-        answer = self._client.call("initiate_multipart_upload", request, place=self._place, doing="write")
+        answer = self._client.persistently("initiate_multipart_upload", request, place=self._place, doing="write")
         self._upload_id = answer.upload_id
 
     def _send_part(self, number: int, data: memoryview) -> str:
@@ -283,7 +283,7 @@ class OssUpload:
             body=bytes(data),
         )
         try:
-            answer = self._client.call("upload_part", request, place=self._place, doing="write")
+            answer = self._client.persistently("upload_part", request, place=self._place, doing="write")
         except NotFound as exc:
             if exc.uri == f"oss://{self._bucket}":
                 raise
@@ -410,6 +410,10 @@ class _Client:
         with self.border(place, doing=doing):
             return getattr(self._client, operation)(request, **options)
 
+    def persistently(self, operation: str, request: Any, *, place: tuple[str, str], doing: str) -> Any:
+        """The result of what may be repeated; beyond the SDK's own attempts, which don't see every fault of the network."""
+        return retrying(lambda: self.call(operation, request, place=place, doing=doing), what=f"{operation} of oss://{place[0]}/{place[1]}")
+
     def end(self, operation: str, request: Any, *, place: tuple[str, str], is_ours: Callable[[], Entry | None]) -> Any:
         """The result of what makes an object visible, or the object itself, when an attempt without an answer had made it visible.
 
@@ -458,6 +462,9 @@ class _Client:
             )
         if isinstance(error, sdk.ServiceError):
             return self._service_error(error, place[0], uri, doing=doing)
+        if isinstance(error, sdk.DeserializationError):
+            # Whatever stands between may answer in its own words: a gateway's 502 has no Date, which the SDK insists on.
+            return Unreachable(f"OSS at {self.peer} answered at {uri} what is no answer of OSS's: {_line(error)}.", uri=uri)
         if isinstance(error, sdk.RequestError | sdk.ResponseError | requests.RequestException | OSError):
             return Unreachable(f"OSS: cannot connect to {self.peer}, or the connection broke at {uri}: {_line(error)}.", uri=uri)
         return BadSpec(f"OSS can't take {uri}: {_line(error)}.", uri=uri)

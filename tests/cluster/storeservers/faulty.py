@@ -7,10 +7,12 @@ Both run on a thread of their own, on loopback, and count from the moment they a
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from email.utils import formatdate
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, Self
@@ -150,7 +152,8 @@ class HttpProxy(_Proxy):
                 _reset(writer)
                 return
             case Kind.FAILED:
-                answer = _refusal(500, "InternalError")
+                # As a gateway says it: not the server's words, and no Date.
+                answer = b"HTTP/1.1 500 Refused\r\nContent-Length: 0\r\n\r\n"
             case Kind.BUSY:
                 answer = _refusal(503, "SlowDown")
             case Kind.TOO_MANY:
@@ -258,7 +261,10 @@ def _closing(head: bytes) -> bytes:
 
 def _refusal(status: int, code: str) -> bytes:
     body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>The proxy says so.</Message></Error>'.encode()
-    head = f"HTTP/1.1 {status} Refused\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n\r\n"
+    now = formatdate(usegmt=True)
+    # An answer to HEAD has no body: OSS says it in a header.
+    said = base64.b64encode(body).decode()
+    head = f"HTTP/1.1 {status} Refused\r\nDate: {now}\r\nx-oss-err: {said}\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
