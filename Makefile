@@ -78,6 +78,14 @@ test-unit: $(STAMP) ## only what needs no server and no cluster
 fuzz: $(STAMP) ## damaged files for every reader, and random lives of jobs: FUZZ rounds of each (300)
 	FUZZ=$${FUZZ:-300} $(BIN)/pytest -q tests/fuzz tests/reconcile/test_model.py
 
+.PHONY: crashes
+crashes: $(STAMP) ## kill a job at every operation of every store, and let zombies wake up at each (an hour, most of it HDFS)
+	CRASHES=1 $(BIN)/pytest -q tests/stores/test_crashes.py
+
+.PHONY: faults
+faults: $(STAMP) ## SEEDS (300) of faults between the converter and each store server, and their report: docs/faults.md
+	CI=true SEEDS=$(or $(SEEDS),300) FAULTS_REPORT=docs/faults.md $(BIN)/pytest -q tests/stores/test_faults.py
+
 .PHONY: interop
 interop: $(STAMP) ## every foreign reader, those too large for CI as well (7 GB, kept in the cache), and their report: docs/interop.md
 	CI=true INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "interop or heavy"

@@ -58,8 +58,9 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     success = folder.put_manifest(manifest)
     if again is None:
         table_output.commit(spec, folder, reports, access)
-    folder.put_success(success)
+    # Before the mark: a run that finds a finished data set has nothing to tidy up.
     folder.remove_made()
+    folder.put_success(success)
     return result_of(manifest, success, folder, reports=reports, warnings=comparing.warnings(manifest, found))
 
 

@@ -19,6 +19,7 @@ from dataprep_api.spec import HdfsOptions, Output
 from dataprep_converter.access import Store
 from dataprep_converter.compression import Plain
 from dataprep_converter.encoders import encoder_class
+from dataprep_converter.publishing import publish
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -59,7 +60,7 @@ class RecordIndex:
         self._offset += int(sizes.sum())
 
     def put(self, store: Store, uri: str, *, file: str, hdfs: HdfsOptions) -> IndexFile:
-        """Writes the lines to `uri`, streaming; equal bytes at any attempt, so an existing file is replaced."""
+        """Writes the lines to `uri`, streaming, or finds that another attempt has."""
         upload = store.create(uri, hdfs=hdfs)
         digest = hashlib.sha256()
         size = 0
@@ -69,7 +70,7 @@ class RecordIndex:
                 upload.write(piece)
                 digest.update(piece)
                 size += len(piece)
-            entry = upload.commit(replace=True)
+            entry = publish(upload, store, uri, size=size, sha256=digest.hexdigest())
         except BaseException:
             upload.abort()
             raise

@@ -49,7 +49,9 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = pr
             return Prepared(plan=fresh, result=_result(fresh, class_names(job, fresh, access), folder, reused=(manifest, success)))
 
     _refuse_others(folder, success, may_replace=spec.output.overwrite != "Never")
-    folder.remove_success()
+    # Not one that another plan step's run has set since: this process may have slept.
+    if success is not None and folder.success() == success:
+        folder.remove_success()
     folder.claim()
     if spec.script is not None:
         # What an earlier run left must not pass for what this one makes.

@@ -24,9 +24,9 @@ from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import BadSpec, InputChanged, NotFound, NotWhole, OutputExists
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.planning import Plan
+from dataprep_converter.publishing import digest_of
 from dataprep_converter.readers.inputs import open_pinned
 from dataprep_converter.selection import Selection
-from dataprep_converter.shard import digest_of
 from dataprep_converter.stores import STORES, scheme_of
 from dataprep_converter.verifying import metadata_faults
 

@@ -18,15 +18,16 @@ from dataprep_api.messages import BadRecord
 from dataprep_api.plan import Shard, SplitPlan
 from dataprep_api.report import MAX_BAD_EXAMPLES, Companion, IndexFile, ShardReport
 from dataprep_api.spec import BadRecords
-from dataprep_converter.access import Access, Entry, Store, Upload
+from dataprep_converter.access import Access, Store, Upload
 from dataprep_converter.compression import Plain
 from dataprep_converter.encoders import Encoder
-from dataprep_converter.errors import AlreadyExists, BadData
+from dataprep_converter.errors import BadData
 from dataprep_converter.indexing import RecordIndex, has_index
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.planning import Plan
 from dataprep_converter.prefetching import prefetched
+from dataprep_converter.publishing import publish
 from dataprep_converter.quarantine import Quarantine
 from dataprep_converter.readers import Batch
 from dataprep_converter.selection import Selection
@@ -34,7 +35,6 @@ from dataprep_converter.statistics import ShardStatistics
 
 BATCH_BYTES = 4 * 2**20
 MOST_RECORDS = 8192
-_READ_BACK = 8 * 2**20
 
 
 @dataclass
@@ -61,6 +61,12 @@ class _Tally:
     quarantine: Quarantine | None = None
     index: RecordIndex | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Drops what was kept in temporary files."""
+        for kept in (self.quarantine, self.index):
+            if kept is not None:
+                kept.close()
 
 
 Watch = Callable[[Counts], None]
@@ -89,7 +95,11 @@ def make(
     )
     quarantine: str | None = None
     quarantine_sha256: str | None = None
-    upload = store.create(uri, hdfs=pipeline.spec.output.hdfs)
+    try:
+        upload = store.create(uri, hdfs=pipeline.spec.output.hdfs)
+    except BaseException:
+        tally.close()
+        raise
     try:
         encoder = pipeline.encoder()
         encoder.begin(shard, seed=plan.head.shuffle_seed or 0)
@@ -105,9 +115,7 @@ def make(
         upload.abort()
         raise
     finally:
-        for kept in (tally.quarantine, tally.index):
-            if kept is not None:
-                kept.close()
+        tally.close()
     report = ShardReport(
         run_id=plan.head.run_id,
         plan_sha256=plan.sha256,
@@ -139,24 +147,6 @@ def make(
     return report
 
 
-def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -> Entry:
-    """Gives the upload its final name.
-
-    An object that is there already is success when it has our bytes: another attempt finished first, or the answer to our own
-    commit was lost. Any other object is an older run's, and is replaced.
-    """
-    existing = store.stat(uri)
-    if existing is None:
-        try:
-            return upload.commit(replace=False)
-        except AlreadyExists:
-            existing = store.stat(uri)
-    if existing is not None and existing.size == size and digest_of(store, uri) == sha256:
-        upload.abort()
-        return existing
-    return upload.commit(replace=True)
-
-
 def _put(folder: OutputFolder, shard: Shard, name: str, data: bytes, pipeline: Pipeline) -> Companion:
     """Writes a companion beside its shard, in one piece. Equal bytes at any attempt, so an existing one is replaced."""
     file = names.join(shard.file.rpartition("/")[0], name) if "/" in shard.file else name
@@ -169,15 +159,6 @@ def _put_index(index: RecordIndex | None, store: Store, folder: OutputFolder, sh
         return None
     file = names.index_file(shard.file)
     return index.put(store, folder.at(file), file=file, hdfs=pipeline.spec.output.hdfs)
-
-
-def digest_of(store: Store, uri: str) -> str:
-    """SHA-256 of an object, read back."""
-    digest = hashlib.sha256()
-    with store.open(uri) as source:
-        for piece in source.stream():
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def _write(

@@ -12,7 +12,7 @@ import pytest
 from dataprep_api import names
 from dataprep_api.job import DataPrepJob
 from dataprep_api.messages import CommitResult
-from dataprep_converter import shard
+from dataprep_converter import publishing, shard
 from dataprep_converter.access import Access
 from dataprep_converter.convert_to_records import mnist_job
 from dataprep_converter.display import Display
@@ -172,7 +172,7 @@ def test_files_of_somebody_else_are_never_touched(few: Path, tmp_path: Path) -> 
 
 
 def test_a_run_that_lost_its_output_publishes_nothing_more(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish = shard.publish
+    publish = publishing.publish
     published: list[str] = []
 
     def then_lose(upload: Any, store: Any, uri: str, **sizes: Any) -> Any:

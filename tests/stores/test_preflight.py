@@ -1,5 +1,6 @@
 """The preflight names what is missing before any worker starts."""
 
+import os
 import time
 import uuid
 from dataclasses import replace
@@ -28,6 +29,18 @@ def test_a_good_place_passes_and_is_left_clean(tmp_path: Path, source: str) -> N
     run_preflight(Access(), f"{tmp_path}/out", [source, f"{source}/file"])
 
     assert [each for each in (tmp_path / "out").rglob("*") if each.is_file()] == []
+
+
+def test_what_a_killed_preflight_left_is_removed_and_a_running_ones_not(tmp_path: Path, source: str) -> None:
+    side = tmp_path / "out" / "_dataprep"
+    side.mkdir(parents=True)
+    for name in (".preflight-old", ".preflight-running", "other"):
+        (side / name).write_bytes(b"x")
+        if name != ".preflight-running":
+            os.utime(side / name, (0, 0))
+    run_preflight(Access(), f"{tmp_path}/out", [source])
+
+    assert sorted(each.name for each in side.iterdir()) == [".preflight-running", "other"]
 
 
 def test_a_source_that_names_nothing_is_named(tmp_path: Path, source: str) -> None:

@@ -1,106 +1,20 @@
 """The contract of Store, Upload and Input, the same for every store."""
 
-import hashlib
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+from tests.stores.places import PLACES, Place, hidden, some_bytes
 
-from dataprep_converter.errors import AlreadyExists, NotFound
-from dataprep_converter.stores import Store, StoreSettings, store_class
-from storeservers import FakeOss, HdfsCluster, S3Server
+from dataprep_converter.errors import AlreadyExists, NotFound, Unreachable
+from dataprep_converter.stores import Store
 
-BUCKET = "contract-bucket"
 MIB = 1 << 20
 
 
-@dataclass(frozen=True)
-class Place:
-    """A folder of its own for each test, and how others see it."""
-
-    root: str
-    settings: StoreSettings
-    names: Callable[[], list[str]]
-    """What is there, by other eyes than the store's; with hidden files, without folders. Relative to the root."""
-    leftovers: Callable[[], int]
-    """Unfinished uploads, by other eyes."""
-
-    def store(self) -> Store:
-        return store_class(self.root.partition("://")[0] if "://" in self.root else "")(self.settings)
-
-    def at(self, name: str) -> str:
-        return f"{self.root}/{name}"
-
-
-def a_folder() -> str:
-    return f"contract/{uuid.uuid4().hex}"
-
-
-def hidden(keys: list[str]) -> list[str]:
-    return [key for key in keys if key.rpartition("/")[2].startswith(".")]
-
-
-def some_bytes(size: int, *, seed: int = 0) -> bytes:
-    block = b"".join(hashlib.sha256(f"{seed}-{number}".encode()).digest() for number in range(4099))
-    return (block * (size // len(block) + 1))[:size]
-
-
-def _files(request: pytest.FixtureRequest) -> Place:
-    tmp_path: Path = request.getfixturevalue("tmp_path")
-    root = tmp_path / "out"
-
-    def keys() -> list[str]:
-        return sorted(str(each.relative_to(root)) for each in root.rglob("*") if each.is_file())
-
-    return Place(str(root), StoreSettings(uri_prefix=""), keys, lambda: len(hidden(keys())))
-
-
-def _hdfs(request: pytest.FixtureRequest) -> Place:
-    cluster: HdfsCluster = request.getfixturevalue("hdfs_cluster")
-    folder = f"/{a_folder()}"
-
-    def keys() -> list[str]:
-        found = cluster.files(folder) if cluster.exists(folder) else []
-        return sorted(each.path.removeprefix(f"{folder}/") for each in found)
-
-    return Place(f"{cluster.uri}{folder}", StoreSettings(uri_prefix="hdfs://"), keys, lambda: len(hidden(keys())))
-
-
-def _s3(request: pytest.FixtureRequest) -> Place:
-    server: S3Server = request.getfixturevalue("s3_server")
-    folder = a_folder()
-    return Place(
-        f"s3://{BUCKET}/{folder}",
-        request.getfixturevalue("s3_settings"),
-        lambda: [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, f"{folder}/")],
-        lambda: sum(each.key.startswith(folder) for each in server.uploads(BUCKET)),
-    )
-
-
-def _oss(request: pytest.FixtureRequest) -> Place:
-    server: FakeOss = request.getfixturevalue("oss_fake")
-    folder = a_folder()
-    return Place(
-        f"oss://{BUCKET}/{folder}",
-        request.getfixturevalue("oss_settings"),
-        lambda: [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, f"{folder}/")],
-        lambda: sum(each.key.startswith(folder) for each in server.uploads(BUCKET)),
-    )
-
-
-@pytest.fixture(
-    params=[
-        pytest.param(_files, id="files"),
-        pytest.param(_hdfs, id="hdfs", marks=pytest.mark.store),
-        pytest.param(_s3, id="s3", marks=pytest.mark.store),
-        pytest.param(_oss, id="oss", marks=pytest.mark.store),
-    ]
-)
+@pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest) -> Place:
     made: Place = request.param(request)
     return made
@@ -486,3 +400,24 @@ def test_an_ended_upload_takes_no_more(place: Place, store: Store) -> None:
 
     with pytest.raises(ValueError, match="ended"):
         upload.write(b"more")
+
+
+@pytest.mark.parametrize("size", [100, 20 * MIB], ids=str)
+def test_an_upload_that_was_swept_fails_as_worth_another_attempt(place: Place, store: Store, size: int) -> None:
+    content = some_bytes(size)
+    upload = store.create(place.at("file"))
+    upload.write(content)
+    place.store().sweep(place.root, older_than_seconds=0)
+    try:
+        # An upload of one part hasn't begun; one whose parts are under way may be whole after all.
+        upload.commit(replace=False)
+    except Unreachable:
+        assert store.stat(place.at("file")) is None
+        upload.abort()
+        again = store.create(place.at("file"))
+        again.write(content)
+        again.commit(replace=False)
+
+    assert store.get(place.at("file")) == content
+    assert place.names() == ["file"]
+    assert place.leftovers() == 0

@@ -20,6 +20,8 @@ STORES: Final[Mapping[str, str]] = {
     "hdfs": "dataprep_converter.stores.hdfs:HdfsStore",
     "s3": "dataprep_converter.stores.s3:S3Store",
     "oss": "dataprep_converter.stores.oss:OssStore",
+    "http": "dataprep_converter.stores.http:HttpStore",
+    "https": "dataprep_converter.stores.http:HttpStore",
 }
 """Scheme → class. Adding a store is one line here and one file."""
 

@@ -23,6 +23,7 @@ from typing import Final, NoReturn, Self, TypeVar
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.errors import AlreadyExists, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
+from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 
 TEMPORARY: Final = ".dataprep-tmp-"
@@ -87,12 +88,15 @@ class FileStore:
         return FileUpload(uri)
 
     def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - see create
-        upload = FileUpload(uri)
-        try:
-            upload.write(data)
-            return upload.commit(replace=replace)
-        finally:
-            upload.abort()
+        def attempt() -> Entry:
+            upload = FileUpload(uri)
+            try:
+                upload.write(data)
+                return upload.commit(replace=replace)
+            finally:
+                upload.abort()
+
+        return retrying(attempt, what=f"writing {uri}")
 
     def delete(self, uri: str) -> None:
         path = _path(uri)
@@ -160,6 +164,9 @@ class FileUpload:
             return _entry(self.uri, os.stat(self._path))
         except FileExistsError as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
+        except FileNotFoundError as exc:
+            # A commit sweeps what attempts have left, and took this one for dead. A new attempt writes it anew.
+            raise Unreachable(f"The temporary file of {self.uri} is gone: something has removed it.", uri=self.uri) from exc
         except OSError as exc:
             _translate(exc, self._path)
 

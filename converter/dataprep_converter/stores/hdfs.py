@@ -248,7 +248,7 @@ class HdfsUpload:
             raise ValueError(f"{self.uri}: the upload has ended.")
         try:
             for piece in _as_bytes(data):
-                with _border(self._addresses, self._path):
+                with self._at_the_temporary_file():
                     self._writer.write(piece)
                 self._size += len(piece)
         except BaseException:
@@ -259,13 +259,13 @@ class HdfsUpload:
         if self._writer is None:
             raise ValueError(f"{self.uri}: the upload has ended.")
         try:
-            with _border(self._addresses, self._path):
+            with self._at_the_temporary_file():
                 self._writer.close()
         except BaseException:
             self._park()
             raise
         self._writer = None
-        with _border(self._addresses, self._path):
+        with self._at_the_temporary_file():
             written = self._client.get_file_info(self._temporary)
         if written.length != self._size:
             raise Unreachable(f"HDFS has {written.length} bytes of {self.uri}, {self._size} were written.", uri=self.uri)
@@ -274,10 +274,10 @@ class HdfsUpload:
                 self._client.rename(self._temporary, self._path, replace)
         except AlreadyExists as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
-        except NotFound:
+        except NotFound as exc:
             # The first answer was lost and the client asked again: then the file is at its place. A rename keeps length and time.
             if not self._is_at_its_place(written):
-                raise
+                raise self._gone() from exc
         self._ended = True
         return _entry(self.uri, written)
 
@@ -290,6 +290,18 @@ class HdfsUpload:
             self._park()
         with contextlib.suppress(StoreError), _border(self._addresses, self._path):
             self._client.delete(self._temporary, False)
+
+    @contextlib.contextmanager
+    def _at_the_temporary_file(self) -> Iterator[None]:
+        try:
+            with _border(self._addresses, self._path):
+                yield
+        except NotFound as exc:
+            raise self._gone() from exc
+
+    def _gone(self) -> Unreachable:
+        # A commit sweeps what attempts have left, and took this one for dead. A new attempt writes it anew.
+        return Unreachable(f"The temporary file of {self.uri} is gone: something has removed it.", uri=self.uri)
 
     def _park(self) -> None:
         for each in (self._writer, self._client):

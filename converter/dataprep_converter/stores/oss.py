@@ -43,6 +43,7 @@ from dataprep_converter.errors import (
 )
 from dataprep_converter.retrying import Patience, retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
+from dataprep_converter.stores.digests import checked, checked_stream
 from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for
 
 logger = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ _BAD_CREDENTIALS = {
     "InvalidAccessKeySecret",
     "RequestTimeTooSkewed",
 }
+_DAMAGED = {"InvalidDigest", "BadDigest", "IncompleteBody", "RequestTimeout", "InvalidPart"}
+"""The body was changed, or cut, on its way; or a sweep came while parts were under way. A new attempt sends it anew."""
 _FULL = {"QuotaExceeded", "StorageQuotaExceeded", "EntityTooLarge"}
 _RETRIED_ONCE_DONE = Patience(attempts=4, total_seconds=40)
 
@@ -100,7 +103,7 @@ class OssStore:
         prefix = f"{key.rstrip('/')}/" if key.rstrip("/") else ""
         before = token = None
         while True:
-            page = self._client.call(
+            page = self._client.persistently(
                 "list_objects_v2",
                 oss.ListObjectsV2Request(
                     bucket=bucket,
@@ -143,10 +146,12 @@ class OssStore:
         place = _place(uri)
 
         def attempt() -> bytes:
+            return checked(read, uri=uri)
+
+        def read() -> tuple[bytes, str]:
             answer = self._client.call("get_object", oss.GetObjectRequest(bucket=place[0], key=place[1]), place=place, doing="read")
             with self._client.border(place, doing="read"):
-                content: bytes = answer.body.read()
-                return content
+                return answer.body.read(), _pin(answer.etag)
 
         return retrying(attempt, what=f"reading {uri}")
 
@@ -173,7 +178,7 @@ class OssStore:
         bucket, key = place = _place(uri)
         # The batch form: it is the one right for deleting that a job is asked to have.
         request = oss.DeleteMultipleObjectsRequest(bucket=bucket, objects=[oss.DeleteObject(key=key)], quiet=True)
-        self._client.call("delete_multiple_objects", request, place=place, doing="delete")
+        self._client.persistently("delete_multiple_objects", request, place=place, doing="delete")
 
     def sweep(self, uri: str, *, older_than_seconds: float) -> int:
         bucket, key = _place(uri)
@@ -203,7 +208,7 @@ class OssStore:
         if not key or key.endswith("/"):
             return None
         try:
-            found = self._client.call("head_object", oss.HeadObjectRequest(bucket=bucket, key=key), place=place, doing="read")
+            found = self._client.persistently("head_object", oss.HeadObjectRequest(bucket=bucket, key=key), place=place, doing="read")
         except NotFound as exc:
             if exc.uri == f"oss://{bucket}":
                 raise
@@ -265,7 +270,7 @@ class OssUpload:
 
     def _begin(self) -> None:
         request = oss.InitiateMultipartUploadRequest(bucket=self._bucket, key=self._key)
-        answer = self._client.call("initiate_multipart_upload", request, place=self._place, doing="write")
+        answer = self._client.persistently("initiate_multipart_upload", request, place=self._place, doing="write")
         self._upload_id = answer.upload_id
 
     def _send_part(self, number: int, data: memoryview) -> str:
@@ -277,7 +282,13 @@ class OssUpload:
             content_md5=_md5(data),
             body=bytes(data),
         )
-        answer = self._client.call("upload_part", request, place=self._place, doing="write")
+        try:
+            answer = self._client.persistently("upload_part", request, place=self._place, doing="write")
+        except NotFound as exc:
+            if exc.uri == f"oss://{self._bucket}":
+                raise
+            # A commit sweeps what attempts have left, and took this one for dead. A new attempt uploads anew.
+            raise Unreachable(str(exc), uri=self.uri) from exc
         self._sums[number] = (answer.hash_crc64, len(data))
         tag: str = answer.etag
         return tag
@@ -320,17 +331,26 @@ class OssInput:
             return b""
 
         def attempt() -> bytes:
+            return checked(read, uri=self.uri) if wanted == self.size else read()[0]
+
+        def read() -> tuple[bytes, str]:
             body = self._body(offset, offset + wanted)
             with self._client.border(self._place, doing="read"):
                 content: bytes = body.read()
             if len(content) != wanted:
                 raise Unreachable(f"OSS at {self._client.peer} sent {len(content)} of {wanted} bytes of {self.uri}.", uri=self.uri)
-            return content
+            return content, self.pin
 
         return retrying(attempt, what=f"reading {self.uri}")
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         end = self.size if length is None else min(self.size, offset + length)
+        pieces = self._streamed(offset, end)
+        if (offset, end) == (0, self.size):
+            pieces = checked_stream(pieces, size=end, etag=self.pin, uri=self.uri, again=lambda: self._streamed(0, end))
+        yield from pieces
+
+    def _streamed(self, offset: int, end: int) -> Iterator[bytes]:
         while offset < end:
             body = self._body(offset, end)
             try:
@@ -390,6 +410,10 @@ class _Client:
         with self.border(place, doing=doing):
             return getattr(self._client, operation)(request, **options)
 
+    def persistently(self, operation: str, request: Any, *, place: tuple[str, str], doing: str) -> Any:
+        """The result of what may be repeated; beyond the SDK's own attempts, which don't see every fault of the network."""
+        return retrying(lambda: self.call(operation, request, place=place, doing=doing), what=f"{operation} of oss://{place[0]}/{place[1]}")
+
     def end(self, operation: str, request: Any, *, place: tuple[str, str], is_ours: Callable[[], Entry | None]) -> Any:
         """The result of what makes an object visible, or the object itself, when an attempt without an answer had made it visible.
 
@@ -438,6 +462,9 @@ class _Client:
             )
         if isinstance(error, sdk.ServiceError):
             return self._service_error(error, place[0], uri, doing=doing)
+        if isinstance(error, sdk.DeserializationError):
+            # Whatever stands between may answer in its own words: a gateway's 502 has no Date, which the SDK insists on.
+            return Unreachable(f"OSS at {self.peer} answered at {uri} what is no answer of OSS's: {_line(error)}.", uri=uri)
         if isinstance(error, sdk.RequestError | sdk.ResponseError | requests.RequestException | OSError):
             return Unreachable(f"OSS: cannot connect to {self.peer}, or the connection broke at {uri}: {_line(error)}.", uri=uri)
         return BadSpec(f"OSS can't take {uri}: {_line(error)}.", uri=uri)
@@ -463,7 +490,7 @@ class _Client:
             return NotFound(f"{uri} does not exist.", uri=uri)
         if status == 412:
             return InputChanged(f"{uri} was replaced since it was listed.", uri=uri)
-        if status // 100 == 5 or status in (408, 409, 429):
+        if status // 100 == 5 or status in (408, 409, 429) or code in _DAMAGED:
             return Unreachable(f"OSS at {self.peer} failed at {uri}: {said}.", uri=uri)
         return StoreError(f"OSS at {self.peer} refused {uri}: {said}.", uri=uri)
 

@@ -18,6 +18,8 @@ from dataprep_converter.retrying import impatiently
 from dataprep_converter.stores import scheme_of
 
 LIMIT_SECONDS: Final = 30.0
+_PROBE: Final = ".preflight-"
+_FORGOTTEN_SECONDS: Final = 3600.0
 _RETRY_SECONDS = 12.0
 """After this no store is asked again, so that the last answer still comes within the limit."""
 
@@ -42,19 +44,23 @@ def check_source(access: Access, uri: str) -> None:
 
 
 def check_output(access: Access, uri: str) -> None:
-    """Writes, reads, lists and deletes a small file below `uri`."""
+    """Writes, reads, lists and deletes a small file below `uri`; and what a preflight left that was killed an hour ago or more."""
     store = access.store(uri)
     folder = names.join(uri, names.SIDE)
-    probe = names.join(folder, f".preflight-{secrets.token_hex(8)}")
+    probe = names.join(folder, f"{_PROBE}{secrets.token_hex(8)}")
     content = probe.encode()
     store.put(probe, content, replace=False)
     try:
         if store.get(probe) != content:
             raise StoreError(f"{probe} reads back other bytes than were written.", uri=probe)
-        if all(entry.uri != probe for entry in store.list(folder, recursive=False)):
+        listed = list(store.list(folder, recursive=False))
+        if all(entry.uri != probe for entry in listed):
             raise StoreError(f"{probe} was written and is not in the listing of its folder.", uri=probe)
     finally:
         store.delete(probe)
+    for entry in listed:
+        if entry.uri.startswith(names.join(folder, _PROBE)) and entry.details and entry.details.modified < time.time() - _FORGOTTEN_SECONDS:
+            store.delete(entry.uri)
 
 
 def _in_time(check: Callable[[], None], *, uri: str, seconds: float) -> None:

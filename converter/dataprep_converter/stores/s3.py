@@ -40,6 +40,7 @@ from dataprep_converter.errors import (
 from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.aws_credentials import CredentialChain
+from dataprep_converter.stores.digests import checked, checked_stream
 from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for
 from dataprep_converter.stores.s3_requests import ANSWER_SECONDS, CONNECT_SECONDS, Address, Answer, S3Requests
 
@@ -130,8 +131,12 @@ class S3Store:
         bucket, key = self._place(uri)
 
         def attempt() -> bytes:
+            def read() -> tuple[bytes, str]:
+                found = obstore.get(bucket.client, key)
+                return bytes(found.bytes()), _pin(found.meta["e_tag"])
+
             with _border(bucket, key, doing="read"):
-                return bytes(obstore.get(bucket.client, key).bytes())
+                return checked(read, uri=uri)
 
         return retrying(attempt, what=f"reading {uri}")
 
@@ -277,6 +282,9 @@ class S3Upload:
         answer = self._bucket.requests.send(
             "PUT", self._key, query={"partNumber": str(number), "uploadId": self._upload_id or ""}, body=data
         )
+        if answer.code == "NoSuchUpload":
+            # A commit sweeps what attempts have left, and took this one for dead. A new attempt uploads anew.
+            raise Unreachable(f"The upload of {self.uri} is gone: something else has aborted or completed it.", uri=self.uri)
         if not answer.ok:
             raise _refusal(answer, self._bucket, self._key, doing="write")
         return answer.headers.get("etag", "")
@@ -301,6 +309,9 @@ class S3Upload:
             raise Unreachable(f"The upload of {self.uri} is gone: it was aborted, or its end is in doubt.", uri=self.uri)
         if answer.status == 412:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri)
+        if answer.code == "InvalidPart":
+            # A sweep came while parts were under way. A new attempt uploads anew.
+            raise Unreachable(f"A part of the upload of {self.uri} is gone: something else has aborted it.", uri=self.uri)
         raise _refusal(answer, self._bucket, self._key, doing="write")
 
     def _send_completion(self, document: bytes, headers: dict[str, str]) -> Answer:
@@ -338,8 +349,11 @@ class S3Input:
             return b""
 
         def attempt() -> bytes:
+            def read() -> tuple[bytes, str]:
+                return bytes(self._range(offset, offset + wanted).bytes()), self.pin
+
             with _border(self._bucket, self._key, doing="read"):
-                return bytes(self._range(offset, offset + wanted).bytes())
+                return checked(read, uri=self.uri) if wanted == self.size else read()[0]
 
         piece = retrying(attempt, what=f"reading {self.uri}")
         if len(piece) != wanted:
@@ -350,16 +364,34 @@ class S3Input:
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         end = self.size if length is None else min(self.size, offset + length)
-        if offset >= end:
-            return
+        pieces = self._streamed(offset, end)
+        if (offset, end) == (0, self.size):
+            pieces = checked_stream(pieces, size=end, etag=self.pin, uri=self.uri, again=lambda: self._streamed(0, end))
+        yield from pieces
+
+    def _streamed(self, offset: int, end: int) -> Iterator[bytes]:
+        while offset < end:
+            try:
+                for piece in self._pieces(offset, end):
+                    offset += len(piece)
+                    yield piece
+                if offset < end:
+                    raise Unreachable(f"S3 at {self._bucket.peer} ended {self.uri} at {offset}, {end} was due.", uri=self.uri)
+            except Unreachable as exc:
+                # What came stays; one piece with its own retries, then a new stream.
+                logger.warning("stream of %s broke, reading on at %d: %s", self.uri, offset, exc)
+                piece = self.read_at(offset, min(_STREAM_BYTES, end - offset))
+                offset += len(piece)
+                yield piece
+
+    def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
         with _border(self._bucket, self._key, doing="read"):
             pieces = iter(self._range(offset, end).stream(min_chunk_size=_STREAM_BYTES))
-        while offset < end:
+        while True:
             with _border(self._bucket, self._key, doing="read"):
                 piece = next(pieces, None)
             if piece is None:
-                raise InputChanged(f"{self.uri} became shorter while it was read: it ended at {offset}.", uri=self.uri)
-            offset += len(piece)
+                return
             yield bytes(piece)
 
     def close(self) -> None:

@@ -35,7 +35,11 @@ _IDLE_SECONDS = 10.0
 """Servers close connections that nobody uses; an older one is not tried."""
 _UNRESERVED = "/-_.~"
 _RETRIED_STATUS = {408, 429, 500, 502, 503, 504}
-_RETRIED_CODES = {"InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "OperationAborted"}
+_RETRIED_CODES = {
+    *("InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "OperationAborted"),
+    # The body was changed, or cut, on its way.
+    *("BadDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "IncompleteBody"),
+}
 
 
 @dataclass(frozen=True)

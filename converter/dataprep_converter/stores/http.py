@@ -1,0 +1,233 @@
+"""Web addresses, `http://` and `https://`: a source only, read in ranges. There are no folders, so each file is named by itself.
+
+An address is used as it is written, query and percent signs too. An input is pinned by its ETag, else by size and Last-Modified, and every answer is
+held against the pin.
+"""
+
+# Store and Input in __init__.py document the public methods.
+# ruff: noqa: D102
+
+import contextlib
+import http.client
+import logging
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from email.message import Message
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import Final, NoReturn, Protocol, Self
+
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.errors import BadSpec, ConvertError, InputChanged, NotFound, NotPermitted, StoreError, Unreachable
+from dataprep_converter.retrying import retrying
+from dataprep_converter.stores import Details, Entry, StoreSettings, Upload
+
+logger = logging.getLogger(__name__)
+
+ANSWER_SECONDS: Final = 60.0
+_PIECE: Final = 4 << 20
+_WITHOUT_HEAD: Final = (400, 403, 405, 501)
+"""What servers say that know GET only; signed addresses are refused so too."""
+_AS_WRITTEN: Final = "!#$%&'()*+,/:;=?@[]~"
+
+
+class _Body(Protocol):
+    """An answer of urllib's."""
+
+    status: int
+    headers: Message
+
+    def read(self, amount: int, /) -> bytes: ...
+
+
+class HttpStore:
+    """The web."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.settings = settings
+
+    def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:  # noqa: ARG002 - there is nothing to list
+        raise NotFound(
+            f"{_shown(uri)} is no file there, and no folder of the web can be listed: name each file by its own address.", uri=uri
+        )
+        yield  # so that it is the generator that it has to be
+
+    def stat(self, uri: str) -> Entry | None:
+        def attempt() -> Entry | None:
+            try:
+                return _found(uri)
+            except NotFound:
+                return None
+
+        return retrying(attempt, what=f"looking at {_shown(uri)}")
+
+    def open(self, uri: str) -> "HttpInput":
+        found = self.stat(uri)
+        if found is None:
+            raise NotFound(f"{_shown(uri)} does not exist.", uri=uri)
+        return HttpInput(found)
+
+    def get(self, uri: str) -> bytes:
+        with self.open(uri) as source:
+            return source.read_at(0, source.size)
+
+    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> Upload:  # noqa: ARG002 - refused
+        _refuse(uri)
+
+    def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - refused
+        _refuse(uri)
+
+    def delete(self, uri: str) -> None:
+        _refuse(uri)
+
+    def sweep(self, uri: str, *, older_than_seconds: float) -> int:  # noqa: ARG002 - refused
+        _refuse(uri)
+
+
+class HttpInput:
+    """Ranges of one file, of the version that was opened."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.uri = entry.uri
+        self._entry = entry
+
+    @property
+    def size(self) -> int:
+        return self._entry.size
+
+    @property
+    def pin(self) -> str:
+        return self._entry.pin
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        end = offset + max(0, min(length, self.size - offset))
+        return retrying(lambda: b"".join(self._pieces(offset, end)), what=f"reading {_shown(self.uri)}")
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        end = self.size if length is None else min(self.size, offset + length)
+        while offset < end:
+            try:
+                for piece in self._pieces(offset, end):
+                    offset += len(piece)
+                    yield piece
+            except Unreachable as exc:
+                # What came stays; one piece with its own retries, then a new stream.
+                logger.warning("stream of %s broke, reading on at %d: %s", _shown(self.uri), offset, exc)
+                piece = self.read_at(offset, min(_PIECE, end - offset))
+                offset += len(piece)
+                yield piece
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
+        """The bytes from `offset` to `end`, all of them, or Unreachable."""
+        if offset >= end:
+            return
+        with _answer(self.uri, "GET", {"Range": f"bytes={offset}-{end - 1}"}) as answer:
+            self._check(answer)
+            # A server without ranges sends all: what was not asked for is passed over.
+            before = offset if answer.status != http.client.PARTIAL_CONTENT else 0
+            while before:
+                before -= len(_read(answer, min(_PIECE, before), self.uri))
+            while offset < end:
+                piece = _read(answer, min(_PIECE, end - offset), self.uri)
+                offset += len(piece)
+                yield piece
+
+    def _check(self, answer: _Body) -> None:
+        if _entry(self.uri, answer) != self._entry:
+            raise InputChanged(f"{_shown(self.uri)} was replaced since it was listed.", uri=self.uri)
+
+
+def _found(uri: str) -> Entry:
+    try:
+        with _answer(uri, "HEAD", {}) as answer:
+            if answer.headers["Content-Length"] is not None:
+                return _entry(uri, answer)
+    except StoreError as exc:
+        status = exc.__cause__.code if isinstance(exc.__cause__, urllib.error.HTTPError) else None
+        if status not in _WITHOUT_HEAD:
+            raise
+    with _answer(uri, "GET", {"Range": "bytes=0-0"}) as answer:
+        return _entry(uri, answer)
+
+
+def _entry(uri: str, answer: _Body) -> Entry:
+    headers = answer.headers
+    # Of a part: `bytes 0-0/1234`.
+    said = headers["Content-Range"].rpartition("/")[2] if headers["Content-Range"] is not None else headers["Content-Length"]
+    if said is None or not said.isdigit():
+        raise StoreError(
+            f"{_shown(uri)}: the server doesn't tell how large it is, so it can't be read in parts: copy it to a store.", uri=uri
+        )
+    modified = headers["Last-Modified"]
+    tag = headers["ETag"]
+    return Entry(uri=uri, size=int(said), pin=tag if tag is not None else f"{said}-{modified or ''}", details=_details(modified))
+
+
+def _details(modified: str | None) -> Details:
+    with contextlib.suppress(ValueError):
+        if modified is not None:
+            return Details(modified=parsedate_to_datetime(modified).timestamp())
+    return Details(modified=0.0)
+
+
+@contextlib.contextmanager
+def _answer(uri: str, method: str, headers: dict[str, str]) -> Iterator[_Body]:
+    """The answer, redirections followed; what goes wrong until it is read becomes ours."""
+    parts = urllib.parse.urlsplit(uri)
+    if "@" in parts.netloc:
+        raise BadSpec(f"An address can't hold a user and a password: {_shown(uri)}.")
+    written = urllib.parse.quote(uri.partition("#")[0], safe=_AS_WRITTEN)
+    # Compressed on the way it would have neither this size nor ranges.
+    request = urllib.request.Request(written, method=method, headers={"Accept-Encoding": "identity", "User-Agent": "dataprep", **headers})  # noqa: S310 - scheme_of saw http or https
+    try:
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310 - see above
+            yield answer
+    except urllib.error.HTTPError as exc:
+        with exc:
+            raise _refusal(exc, uri) from exc
+    except (OSError, http.client.HTTPException) as exc:
+        reason = getattr(exc, "reason", None) or exc
+        raise Unreachable(f"HTTP: cannot connect to {parts.netloc}, or the connection broke at {_shown(uri)}: {reason}.", uri=uri) from exc
+
+
+def _read(answer: _Body, amount: int, uri: str) -> bytes:
+    piece = answer.read(amount)
+    if not piece:
+        raise Unreachable(f"{_shown(uri)}: the answer ended too early.", uri=uri)
+    return piece
+
+
+def _refusal(error: urllib.error.HTTPError, uri: str) -> ConvertError:
+    said = f"{error.code} {error.reason}"
+    if error.code in (404, 410):
+        return NotFound(f"{_shown(uri)} does not exist: {said}.", uri=uri)
+    if error.code in (401, 403, 407):
+        return NotPermitted(f"{_shown(uri)} may not be read: {said}.", uri=uri)
+    if error.code in (412, 416):
+        return InputChanged(f"{_shown(uri)} was replaced since it was listed: {said}.", uri=uri)
+    if error.code // 100 == 5 or error.code in (408, 425, 429):
+        return Unreachable(f"HTTP: {urllib.parse.urlsplit(uri).netloc} failed at {_shown(uri)}: {said}.", uri=uri)
+    return StoreError(f"{_shown(uri)} was refused: {said}.", uri=uri)
+
+
+def _shown(uri: str) -> str:
+    """Without the query, which may be a signature, and without a user's name and password."""
+    parts = urllib.parse.urlsplit(uri)
+    return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _refuse(uri: str) -> NoReturn:
+    raise BadSpec(
+        f"{_shown(uri)}: nothing can be written to the web; http:// and https:// are for sources. Name a folder of another store."
+    )

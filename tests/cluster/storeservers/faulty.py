@@ -1,0 +1,288 @@
+"""A proxy between a client and a real store server that does, at chosen requests, what networks and servers do on bad days.
+
+`HttpProxy` knows requests and answers and can say no in the server's name; `TcpProxy` knows connections and bytes only, for HDFS's calls.
+Both run on a thread of their own, on loopback, and count from the moment they are armed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from email.utils import formatdate
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, Final, Self
+
+
+class Kind(StrEnum):
+    """What goes wrong with one request."""
+
+    RESET = "connection reset"
+    """Before the server hears of it."""
+    LOST = "lost answer"
+    """The server has acted, the connection is reset."""
+    STALL = "stall"
+    """Nothing is passed on and nothing answered, for `stall_seconds`."""
+    LATE = "lost answer after a stall"
+    """The server has acted; then as above."""
+    SLOW = "slow answer"
+    FAILED = "500"
+    BUSY = "503"
+    TOO_MANY = "429"
+    FAILED_LATE = "500 after acting"
+    TRUNCATED = "truncated body"
+    FLIPPED = "flipped bit in an answer"
+    """In the body of an object that is read; of others nothing could tell."""
+    FLIPPED_UP = "flipped bit on the way up"
+    EXPIRED = "expired token"
+
+
+OF_TCP: Final = (Kind.RESET, Kind.LOST, Kind.SLOW, Kind.TRUNCATED)
+"""What can be done without knowing the protocol. Hadoop's calls carry no checksum, so no bit of them is flipped."""
+
+_LIMIT = 1 << 26
+_RST = b"\1\0\0\0\0\0\0\0"
+_SLOW_PIECES = 8
+_SLOW_SECONDS = 0.03
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The `number`-th request since arming (from 1) goes wrong in this way."""
+
+    number: int
+    kind: Kind
+
+
+class _Proxy:
+    """What both have in common: a port, a thread, the armed faults."""
+
+    def __init__(self, port: int, *, host: str = "127.0.0.1", stall_seconds: float = 3.0) -> None:
+        self.host = host
+        self._server_port = port
+        self._stall_seconds = stall_seconds
+        self.port = 0
+        self.count = 0
+        """Requests since arming."""
+        self.hits: list[Fault] = []
+        """The faults that hit since arming."""
+        self._faults: dict[int, Kind] = {}
+        self._lock = threading.Lock()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._listener = self._run(asyncio.start_server(self._serve, self.host, 0, limit=_LIMIT))
+        self.port = self._listener.sockets[0].getsockname()[1]
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._run(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def arm(self, faults: Sequence[Fault] = ()) -> None:
+        """Counts from 1 again, with these faults; without any the proxy is as good as a cable."""
+        with self._lock:
+            self.count = 0
+            self.hits = []
+            self._faults = {fault.number: fault.kind for fault in faults}
+
+    def _next(self) -> Kind | None:
+        with self._lock:
+            self.count += 1
+            kind = self._faults.pop(self.count, None)
+            if kind is not None:
+                self.hits.append(Fault(self.count, kind))
+            return kind
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raise NotImplementedError
+
+    async def _serve_quietly(self, serving: Callable[[], Coroutine[Any, Any, None]], writer: asyncio.StreamWriter) -> None:
+        # Clients go away when they like.
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            await serving()
+        with contextlib.suppress(OSError):
+            writer.close()
+
+    async def _close(self) -> None:
+        self._listener.close()
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    # Any: whatever the coroutine returns.
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=30)
+
+
+class HttpProxy(_Proxy):
+    """One request a connection, each passed on whole, its answer too. `expired` is the store's error code for a token that is too old."""
+
+    def __init__(self, port: int, *, expired: str, stall_seconds: float = 3.0) -> None:
+        super().__init__(port, stall_seconds=stall_seconds)
+        self._expired = expired
+
+    @property
+    def endpoint(self) -> str:
+        """Its address for clients."""
+        return f"http://{self.host}:{self.port}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._serve_quietly(lambda: self._request(reader, writer), writer)
+
+    async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        body = await reader.readexactly(_content_length(head))
+        kind = self._next()
+        match kind:
+            case Kind.RESET:
+                _reset(writer)
+                return
+            case Kind.STALL:
+                await asyncio.sleep(self._stall_seconds)
+                _reset(writer)
+                return
+            case Kind.FAILED:
+                # As a gateway says it: not the server's words, and no Date.
+                answer = b"HTTP/1.1 500 Refused\r\nContent-Length: 0\r\n\r\n"
+            case Kind.BUSY:
+                answer = _refusal(503, "SlowDown")
+            case Kind.TOO_MANY:
+                answer = _refusal(429, "TooManyRequests")
+            case Kind.EXPIRED:
+                answer = _refusal(403, self._expired)
+            case _:
+                answer = await self._answer(head, _flipped(body) if kind is Kind.FLIPPED_UP else body)
+        answer_head, _, answer_body = answer.partition(b"\r\n\r\n")
+        if kind is Kind.LATE:
+            await asyncio.sleep(self._stall_seconds)
+        if kind in (Kind.LOST, Kind.LATE):
+            _reset(writer)
+            return
+        if kind is Kind.FAILED_LATE:
+            answer_head, _, answer_body = _refusal(500, "InternalError").partition(b"\r\n\r\n")
+        if kind is Kind.FLIPPED and _reads_an_object(head, answer_head):
+            answer_body = _flipped(answer_body)
+        if kind is Kind.TRUNCATED:
+            answer_body = answer_body[: len(answer_body) // 2]
+        writer.write(_closing(answer_head) + b"\r\n\r\n")
+        for piece in _pieces(answer_body) if kind is Kind.SLOW else [answer_body]:
+            writer.write(piece)
+            await writer.drain()
+            if kind is Kind.SLOW:
+                await asyncio.sleep(_SLOW_SECONDS)
+
+    async def _answer(self, head: bytes, body: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection(self.host, self._server_port, limit=_LIMIT)
+        try:
+            writer.write(_closing(head) + b"\r\n\r\n" + body)
+            await writer.drain()
+            return await reader.read()
+        finally:
+            writer.close()
+
+
+class TcpProxy(_Proxy):
+    """Bytes both ways; every piece that comes from the client counts as a request."""
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._serve_quietly(lambda: self._connection(reader, writer), writer)
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_connection(self.host, self._server_port)
+        fault: list[Kind] = []
+        down = asyncio.create_task(self._down(server_reader, writer, fault))
+        try:
+            while piece := await reader.read(1 << 16):
+                kind = self._next()
+                if kind is Kind.RESET:
+                    break
+                if kind is not None:
+                    fault.append(kind)
+                server_writer.write(piece)
+                await server_writer.drain()
+        finally:
+            down.cancel()
+            _reset(writer)
+            server_writer.close()
+
+    async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: list[Kind]) -> None:
+        while piece := await reader.read(1 << 16):
+            kind = fault.pop(0) if fault else None
+            if kind is Kind.LOST:
+                _reset(writer)
+                return
+            if kind is Kind.TRUNCATED:
+                writer.write(piece[: len(piece) // 2])
+                await writer.drain()
+                _reset(writer)
+                return
+            for part in _pieces(piece) if kind is Kind.SLOW else [piece]:
+                writer.write(part)
+                await writer.drain()
+                if kind is Kind.SLOW:
+                    await asyncio.sleep(_SLOW_SECONDS)
+        _reset(writer)
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    # Without lingering the kernel sends RST and no FIN.
+    import socket
+
+    found = writer.get_extra_info("socket")
+    if found is not None:
+        with contextlib.suppress(OSError):
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST)
+    writer.transport.abort()
+
+
+def _content_length(head: bytes) -> int:
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length":
+            return int(value)
+    return 0
+
+
+def _closing(head: bytes) -> bytes:
+    """The head with `Connection: close` instead of what it says itself."""
+    lines = [line for line in head.rstrip(b"\r\n").split(b"\r\n") if not line.lower().startswith((b"connection:", b"keep-alive:"))]
+    return b"\r\n".join([*lines, b"Connection: close"])
+
+
+def _refusal(status: int, code: str) -> bytes:
+    body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>The proxy says so.</Message></Error>'.encode()
+    now = formatdate(usegmt=True)
+    # An answer to HEAD has no body: OSS says it in a header.
+    said = base64.b64encode(body).decode()
+    head = f"HTTP/1.1 {status} Refused\r\nDate: {now}\r\nx-oss-err: {said}\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def _reads_an_object(head: bytes, answer_head: bytes) -> bool:
+    method, _, rest = head.partition(b" ")
+    path, _, query = rest.partition(b" ")[0].partition(b"?")
+    status = answer_head.split(b" ", 2)[1]
+    return method == b"GET" and path.count(b"/") > 1 and not query and status in (b"200", b"206")
+
+
+def _flipped(body: bytes) -> bytes:
+    """One bit of the middle byte the other way round."""
+    changed = bytearray(body)
+    if changed:
+        changed[len(changed) // 2] ^= 1
+    return bytes(changed)
+
+
+def _pieces(body: bytes) -> list[bytes]:
+    size = max(1, -(-len(body) // _SLOW_PIECES))
+    return [body[start : start + size] for start in range(0, len(body), size)]

@@ -1,0 +1,101 @@
+"""Places: a folder of its own for each test on every store, and how others than the store's client see it."""
+
+import hashlib
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dataprep_converter.stores import Store, StoreSettings, store_class
+from storeservers import FakeOss, HdfsCluster, S3Server
+
+BUCKET = "contract-bucket"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder of its own for each test, and how others see it."""
+
+    root: str
+    settings: StoreSettings
+    names: Callable[[], list[str]]
+    """What is there, by other eyes than the store's; with hidden files, without folders. Relative to the root."""
+    leftovers: Callable[[], int]
+    """Unfinished uploads, by other eyes."""
+
+    def store(self) -> Store:
+        return store_class(self.root.partition("://")[0] if "://" in self.root else "")(self.settings)
+
+    def at(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+
+def a_folder() -> str:
+    return f"contract/{uuid.uuid4().hex}"
+
+
+def hidden(keys: list[str]) -> list[str]:
+    return [key for key in keys if key.rpartition("/")[2].startswith(".")]
+
+
+def some_bytes(size: int, *, seed: int = 0) -> bytes:
+    block = b"".join(hashlib.sha256(f"{seed}-{number}".encode()).digest() for number in range(4099))
+    return (block * (size // len(block) + 1))[:size]
+
+
+def files(request: pytest.FixtureRequest) -> Place:
+    tmp_path: Path = request.getfixturevalue("tmp_path")
+    return in_folder(tmp_path / "out")
+
+
+def in_folder(root: Path) -> Place:
+    """A folder of this machine."""
+
+    def keys() -> list[str]:
+        return sorted(str(each.relative_to(root)) for each in root.rglob("*") if each.is_file())
+
+    return Place(str(root), StoreSettings(uri_prefix=""), keys, lambda: len(hidden(keys())))
+
+
+def hdfs(request: pytest.FixtureRequest) -> Place:
+    cluster: HdfsCluster = request.getfixturevalue("hdfs_cluster")
+    folder = f"/{a_folder()}"
+
+    def keys() -> list[str]:
+        found = cluster.files(folder) if cluster.exists(folder) else []
+        return sorted(each.path.removeprefix(f"{folder}/") for each in found)
+
+    return Place(f"{cluster.uri}{folder}", StoreSettings(uri_prefix="hdfs://"), keys, lambda: len(hidden(keys())))
+
+
+def s3(request: pytest.FixtureRequest) -> Place:
+    server: S3Server = request.getfixturevalue("s3_server")
+    folder = a_folder()
+    return Place(
+        f"s3://{BUCKET}/{folder}",
+        request.getfixturevalue("s3_settings"),
+        lambda: [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, f"{folder}/")],
+        lambda: sum(each.key.startswith(folder) for each in server.uploads(BUCKET)),
+    )
+
+
+def oss(request: pytest.FixtureRequest) -> Place:
+    server: FakeOss = request.getfixturevalue("oss_fake")
+    folder = a_folder()
+    return Place(
+        f"oss://{BUCKET}/{folder}",
+        request.getfixturevalue("oss_settings"),
+        lambda: [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, f"{folder}/")],
+        lambda: sum(each.key.startswith(folder) for each in server.uploads(BUCKET)),
+    )
+
+
+PLACES = [
+    pytest.param(files, id="files"),
+    pytest.param(hdfs, id="hdfs", marks=pytest.mark.store),
+    pytest.param(s3, id="s3", marks=pytest.mark.store),
+    pytest.param(oss, id="oss", marks=pytest.mark.store),
+]
+"""Parameters of a fixture: functions that make a place from pytest's request."""

@@ -1,0 +1,136 @@
+"""A small job that takes every path of the protocol, its life as the pods live it, and what must be true of its output at any time."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.stores.places import Place
+
+from dataprep_api.job import DataPrepJob
+from dataprep_api.report import Manifest, Success
+from dataprep_converter import committing, preparing, working
+from dataprep_converter.access import Access
+from dataprep_converter.output_folder import OutputFolder
+
+RECORDS: Final = 24
+_ROWS = [f"{number},{number % 3}" for number in range(RECORDS)]
+_ROWS[5] = '"not\na number",1'
+
+
+@dataclass(frozen=True)
+class SmallJob:
+    """24 rows, one of them bad, in two shards with an index each; source and output in one place."""
+
+    place: Place
+    source: dict[str, Any]
+    spec: dict[str, Any] = field(default_factory=dict)
+
+    def to(self, output: str, **spec: Any) -> DataPrepJob:
+        """The job with this folder of the place as its output."""
+        written: dict[str, Any] = {
+            "source": self.source,
+            "onBadRecord": {"policy": "Quarantine"},
+            "workers": {"parallelism": 1},
+            **self.spec,
+        }
+        made_to: dict[str, Any] = {
+            "uri": self.place.at(output),
+            "shards": {"count": 2},
+            "index": True,
+            "overwrite": "IfChanged",
+            **spec,
+        }
+        document = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "small"}}
+        return DataPrepJob.parse({**document, "spec": {**written, "output": made_to}})
+
+
+def of_rows(place: Place) -> SmallJob:
+    """The rows in one CSV file."""
+    place.store().put(place.at("in/rows.csv"), "\n".join(_ROWS).encode())
+    columns = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]
+    return SmallJob(place, {"csv": {"uris": [place.at("in/rows.csv")], "columns": columns}})
+
+
+def of_a_join(place: Place) -> SmallJob:
+    """Two tables by key: the plan step leaves what it made for the workers."""
+    store = place.store()
+    store.put(place.at("in/left.csv"), "\n".join(["id,x", *(f"{n},{n * n}" for n in range(RECORDS))]).encode())
+    store.put(place.at("in/right.csv"), "\n".join(["id,label", *(f"{n},{n % 3}" for n in range(RECORDS))]).encode())
+    tables = [{"name": name, "source": {"csv": {"uris": [place.at(f"in/{name}.csv")], "header": True}}} for name in ("left", "right")]
+    return SmallJob(place, {"join": {"keys": ["id"], "missing": "Drop", "tables": tables}}, {"onBadRecord": {"policy": "Fail"}})
+
+
+def plan(job: DataPrepJob, access: Access) -> preparing.Prepared:
+    """What the plan's pod does."""
+    return preparing.prepare(job, access)
+
+
+def work(job: DataPrepJob, access: Access, planned: preparing.Prepared) -> None:
+    """What the workers' pods do, one after the other."""
+    folder = OutputFolder(job.spec.output.uri, access, planned.result.run_id)
+    for index in range(planned.result.tasks):
+        loaded = working.load_plan(folder, planned.result.plan_sha256)
+        working.work(job.spec, plan=loaded, index=index, access=access, attempt=str(index), watch=lambda _: None)
+
+
+def commit(job: DataPrepJob, access: Access, planned: preparing.Prepared) -> None:
+    """What the pod of the commit does."""
+    folder = OutputFolder(job.spec.output.uri, access, planned.result.run_id)
+    committing.commit(job.spec, plan=working.load_plan(folder, planned.result.plan_sha256), access=access)
+
+
+def live(job: DataPrepJob, access: Access) -> None:
+    """The whole life of a job."""
+    planned = plan(job, access)
+    if not planned.result.reused:
+        work(job, access, planned)
+        commit(job, access, planned)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A finished data set, read by a store of its own."""
+
+    names: frozenset[str]
+    """Of every file below the folder, hidden ones too."""
+    visible: dict[str, bytes]
+    manifest: bytes
+    success: bytes
+
+
+def whole(place: Place, output: str) -> Whole:
+    """What is in a finished folder. Fails when `_SUCCESS` is not there, or names another manifest."""
+    store = place.store()
+    success = store.get(place.at(f"{output}/_SUCCESS"))
+    said = Success.model_validate_json(success)
+    manifest = store.get(place.at(f"{output}/{said.manifest}"))
+    Manifest.model_validate_json(manifest)
+    return Whole(frozenset(listed(place, output)), visible(place, output), manifest, success)
+
+
+def listed(place: Place, output: str) -> list[str]:
+    """Every file below the output, by other eyes than the store's."""
+    return [name.removeprefix(f"{output}/") for name in place.names() if name.startswith(f"{output}/")]
+
+
+def visible(place: Place, output: str) -> dict[str, bytes]:
+    """The visible files and their bytes."""
+    store = place.store()
+    names = [name for name in listed(place, output) if not any(part[0] in "_." for part in name.split("/"))]
+    return {name: store.get(place.at(f"{output}/{name}")) for name in names}
+
+
+def assert_nothing_broken(place: Place, output: str, expected: Whole) -> None:
+    """At any moment of any attempt: what is visible is whole, and `_SUCCESS` is there only when all is."""
+    seen = visible(place, output)
+    assert seen.items() <= expected.visible.items()
+    if f"{output}/_SUCCESS" in place.names():
+        found = whole(place, output)
+        assert (found.visible, found.manifest, found.success) == (expected.visible, expected.manifest, expected.success)
+
+
+def assert_whole(place: Place, output: str, expected: Whole) -> None:
+    """After the last attempt: same bytes, same manifest, nothing doubled, no leftover."""
+    found = whole(place, output)
+    assert sorted(found.names) == sorted(expected.names)
+    assert found == expected
+    assert place.leftovers() == 0

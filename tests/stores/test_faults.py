@@ -1,0 +1,130 @@
+"""Seeded faults between the converter and real servers: the data set is byte for byte the same, or the job says why not and nothing half is seen.
+
+20 seeds of S3 and OSS in CI and 8 of HDFS, where closing a file takes half a second; `make faults SEEDS=300` runs more and writes docs/faults.md.
+"""
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+from tests.stores import fault_report, small_jobs
+from tests.stores.places import Place, hdfs, oss, s3
+from tests.stores.small_jobs import SmallJob, Whole, assert_nothing_broken, assert_whole
+
+from dataprep_api.reasons import Reason
+from dataprep_converter import working as converter_working
+from dataprep_converter.access import Access
+from dataprep_converter.errors import ConvertError
+from dataprep_converter.retrying import Patience
+from dataprep_converter.stores import preflight
+from storeservers import FakeOss, HdfsCluster, S3Server
+from storeservers.faulty import OF_TCP, Fault, HttpProxy, Kind, TcpProxy
+
+pytestmark = pytest.mark.store
+
+SEEDS = int(os.environ.get("SEEDS", "20"))
+_OF_HDFS = 0.4
+_MOST_FAULTS = 6
+_STALL_SECONDS = 2.0
+_ANSWER_SECONDS = 1.5
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A place behind a proxy, with a job that was done there once."""
+
+    name: str
+    proxy: HttpProxy | TcpProxy
+    place: Place
+    job: SmallJob
+    expected: Whole
+    requests: int
+    """How many a whole life makes."""
+    kinds: tuple[Kind, ...]
+
+    def faults(self, seed: int) -> list[Fault]:
+        """One to six, anywhere in the life."""
+        chosen = random.Random(f"{self.name}-{seed}")  # noqa: S311 - the same faults each time
+        numbers = chosen.sample(range(1, self.requests + 1), chosen.randint(1, _MOST_FAULTS))
+        return [Fault(number, chosen.choice(self.kinds)) for number in sorted(numbers)]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits of seconds that are minutes otherwise."""
+    from dataprep_converter.stores import oss as oss_store
+    from dataprep_converter.stores import s3 as s3_store
+    from dataprep_converter.stores import s3_requests
+
+    for module in (oss_store, s3_store, s3_requests):
+        monkeypatch.setattr(module, "ANSWER_SECONDS", _ANSWER_SECONDS)
+    monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", Patience(attempts=3, first_delay_seconds=0.01))
+    monkeypatch.setattr(preflight, "_RETRY_SECONDS", 30.0)
+
+
+def stretch(name: str, place: Place, proxy: HttpProxy | TcpProxy, kinds: tuple[Kind, ...]) -> Stretch:
+    job = small_jobs.of_rows(place)
+    small_jobs.live(job.to("whole"), Access([place.settings]))
+    proxy.arm()
+    small_jobs.live(job.to("counted"), Access([place.settings]))
+    return Stretch(name, proxy, place, job, small_jobs.whole(place, "whole"), proxy.count, kinds)
+
+
+@pytest.fixture
+def s3_stretch(s3_server: S3Server, request: pytest.FixtureRequest) -> Iterator[Stretch]:
+    with HttpProxy(s3_server.port, expired="ExpiredToken", stall_seconds=_STALL_SECONDS) as proxy:
+        place = s3(request)
+        yield stretch("s3", replace(place, settings=replace(place.settings, endpoint=proxy.endpoint)), proxy, tuple(Kind))
+
+
+@pytest.fixture
+def oss_stretch(oss_fake: FakeOss, request: pytest.FixtureRequest) -> Iterator[Stretch]:
+    with HttpProxy(oss_fake.port, expired="SecurityTokenExpired", stall_seconds=_STALL_SECONDS) as proxy:
+        place = oss(request)
+        yield stretch("oss", replace(place, settings=replace(place.settings, endpoint=proxy.endpoint)), proxy, tuple(Kind))
+
+
+@pytest.fixture
+def hdfs_stretch(hdfs_cluster: HdfsCluster, request: pytest.FixtureRequest) -> Iterator[Stretch]:
+    with TcpProxy(hdfs_cluster.port) as proxy:
+        place = hdfs(request)
+        yield stretch("hdfs", replace(place, root=place.root.replace(f":{hdfs_cluster.port}/", f":{proxy.port}/")), proxy, OF_TCP)
+
+
+@pytest.fixture(params=["s3_stretch", "oss_stretch", "hdfs_stretch"], ids=["s3", "oss", "hdfs"])
+def a_stretch(request: pytest.FixtureRequest) -> Stretch:
+    found: Stretch = request.getfixturevalue(request.param)
+    return found
+
+
+def test_faults_change_no_byte_or_are_named(a_stretch: Stretch) -> None:
+    place, job, expected = a_stretch.place, a_stretch.job, a_stretch.expected
+    outcomes: list[fault_report.Outcome] = []
+    seeds = int(SEEDS * _OF_HDFS) if a_stretch.name == "hdfs" else SEEDS
+    for seed in range(seeds):
+        output = f"seed-{seed}"
+        a_stretch.proxy.arm(a_stretch.faults(seed))
+        reason = None
+        try:
+            small_jobs.live(job.to(output), Access([place.settings]))
+        except ConvertError as exc:
+            true = {Reason.STORE_UNREACHABLE} | {Reason.BAD_CREDENTIALS for fault in a_stretch.proxy.hits if fault.kind is Kind.EXPIRED}
+            if exc.reason not in true:
+                raise AssertionError(f"{a_stretch.name}, seed {seed}: not the reason, after {a_stretch.proxy.hits}") from exc
+            reason = exc.reason
+        outcomes.append(fault_report.Outcome(a_stretch.proxy.hits, reason))
+        a_stretch.proxy.arm()
+        try:
+            assert_nothing_broken(place, output, expected)
+            if reason is None:
+                assert small_jobs.whole(place, output).visible == expected.visible
+            small_jobs.live(job.to(output), Access([place.settings]))
+            assert_whole(place, output, expected)
+        except AssertionError as exc:
+            raise AssertionError(f"{a_stretch.name}, seed {seed}, after {outcomes[-1]}") from exc
+    fault_report.note(a_stretch.name, outcomes)
+    hit = Counter(fault.kind for outcome in outcomes for fault in outcome.hits)
+    assert seeds < 20 or len(hit) >= min(8, len(a_stretch.kinds))

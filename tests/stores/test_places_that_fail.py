@@ -1,0 +1,203 @@
+"""A place that fails a job half-way: the disk gets full, becomes read-only, a right is taken away. It is named, and nothing half is seen."""
+
+import json
+import os
+import subprocess
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.stores import small_jobs
+from tests.stores.crashing import CrashingAccess, Operations, Point
+from tests.stores.places import BUCKET, in_folder, oss, s3
+from tests.stores.small_jobs import assert_nothing_broken, assert_whole
+
+from dataprep_converter.access import Access
+from dataprep_converter.errors import NotPermitted, StoreError, StoreFull
+from storeservers import FakeOss, S3Server
+
+_NOBODY = 65534
+_EVERY = 11
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, 4 MiB large."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = mount("-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder))
+    if mounted.returncode != 0:
+        pytest.skip(f"This test needs to mount a file system, which takes root: {mounted.stderr}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)  # noqa: S607 - the system's own
+
+
+def mount(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)  # noqa: S607 - see above
+
+
+def points(count: int) -> list[Point]:
+    return [Point(number, "before") for number in range(2, count, _EVERY)]
+
+
+def failing(job: small_jobs.SmallJob, output: str, point: Point, spoil: Callable[[], object]) -> StoreError | None:
+    """What a life raises in a place that is spoiled at the point; None when it came through."""
+    try:
+        small_jobs.live(job.to(output), CrashingAccess((job.place.settings,), Operations(point, lambda _: spoil())))
+    except StoreError as exc:
+        return exc
+    return None
+
+
+def counted(job: small_jobs.SmallJob) -> tuple[small_jobs.Whole, int]:
+    small_jobs.live(job.to("whole"), Access([job.place.settings]))
+    operations = Operations()
+    small_jobs.live(job.to("counted"), CrashingAccess((job.place.settings,), operations))
+    return small_jobs.whole(job.place, "whole"), len(operations.names)
+
+
+def test_a_disk_that_gets_full_is_named_and_nothing_half_is_seen(disk: Path) -> None:
+    place = in_folder(disk)
+    job = small_jobs.of_rows(place)
+    expected, count = counted(job)
+    filler = disk / "filler"
+
+    def fill() -> None:
+        with filler.open("wb", buffering=0) as file:
+            try:
+                while file.write(bytes(4096)):
+                    pass
+            except OSError:
+                return
+
+    failures = 0
+    for point in points(count):
+        output = f"full-{point.number}"
+        error = failing(job, output, point, fill)
+        assert error is None or isinstance(error, StoreFull), error
+        if error is not None:
+            failures += 1
+            assert str(error).startswith(f"No space or quota left for {disk}/{output}")
+        assert_nothing_broken(place, output, expected)
+        assert place.leftovers() == 0
+        filler.unlink()
+        small_jobs.live(job.to(output), Access())
+        assert_whole(place, output, expected)
+    assert failures >= len(points(count)) - 1
+
+
+def test_a_disk_that_becomes_read_only_is_named_and_nothing_half_is_seen(disk: Path) -> None:
+    place = in_folder(disk)
+    job = small_jobs.of_rows(place)
+    expected, count = counted(job)
+
+    named = 0
+    for point in points(count):
+        output = f"ro-{point.number}"
+        error = failing(job, output, point, lambda: mount("-o", "remount,ro", str(disk)))
+        if error is not None:
+            assert isinstance(error, NotPermitted), error
+            assert "Read-only file system" in str(error)
+            assert f"path={disk}/{output}" in str(error)
+            named += 1
+        assert_nothing_broken(place, output, expected)
+        assert mount("-o", "remount,rw", str(disk)).returncode == 0
+        small_jobs.live(job.to(output), Access())
+        assert_whole(place, output, expected)
+    assert named >= len(points(count)) // 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become nobody")
+def test_a_folder_that_may_no_longer_be_written_is_named_and_nothing_half_is_seen(disk: Path) -> None:
+    place = in_folder(disk)
+    job = small_jobs.of_rows(place)
+    expected, count = counted(job)
+    for point in points(count):
+        output = f"no-{point.number}"
+        folder = disk / output
+        folder.mkdir()
+        os.chown(folder, _NOBODY, _NOBODY)
+
+        def forbid(folder: Path = folder) -> None:
+            for each in (folder, *(found for found in folder.rglob("*") if found.is_dir())):
+                each.chmod(0o555)
+
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.setuid(_NOBODY)
+                error = failing(job, output, point, forbid)
+                assert isinstance(error, NotPermitted), error
+                assert "AccessDenied: user=nobody (uid 65534) path=" in str(error)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert_nothing_broken(place, output, expected)
+        for each in (folder, *(found for found in folder.rglob("*") if found.is_dir())):
+            each.chmod(0o755)
+        small_jobs.live(job.to(output), Access())
+        assert_whole(place, output, expected)
+
+
+@pytest.mark.store
+def test_an_oss_right_that_is_taken_away_half_way_is_named(request: pytest.FixtureRequest, oss_fake: FakeOss) -> None:
+    place = oss(request)
+    job = small_jobs.of_rows(place)
+    expected, count = counted(job)
+    named = 0
+    for right in ("oss:PutObject", "oss:GetObject", "oss:ListObjects"):
+        for point in points(count)[::2]:
+            output = f"{right[4:]}-{point.number}"
+            error = failing(job, output, point, lambda right=right: oss_fake.deny(right))  # type: ignore[misc] # mypy can't infer a lambda with a default
+            if error is not None:
+                assert isinstance(error, NotPermitted), error
+                assert f"missing {right}" in str(error)
+                named += 1
+            oss_fake.deny()
+            assert_nothing_broken(place, output, expected)
+            small_jobs.live(job.to(output), Access([place.settings]))
+            assert_whole(place, output, expected)
+    assert named >= 5
+
+
+@pytest.mark.store
+def test_a_right_of_s3_that_is_taken_away_half_way_is_named(request: pytest.FixtureRequest, s3_server: S3Server) -> None:
+    whole = s3(request)
+    s3_server.add_user("half-way", "half-way-secret")
+    place = replace(whole, settings=replace(whole.settings, credentials={"accessKeyId": "half-way", "accessKeySecret": "half-way-secret"}))
+
+    def allow(*denied: str) -> None:
+        everything = [
+            {
+                "Effect": "Allow",
+                "Principal": "half-way",
+                "Action": "s3:*",
+                "Resource": [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/*"],
+            }
+        ]
+        refused = [{"Effect": "Deny", "Principal": "half-way", "Action": each, "Resource": f"arn:aws:s3:::{BUCKET}/*"} for each in denied]
+        s3_server.set_policy(BUCKET, json.dumps({"Statement": [*everything, *refused]}))
+
+    allow()
+    job = small_jobs.of_rows(place)
+    expected, count = counted(job)
+    named = 0
+    for right in ("s3:PutObject", "s3:GetObject"):
+        for point in points(count)[::2]:
+            output = f"{right[3:]}-{point.number}"
+            error = failing(job, output, point, lambda right=right: allow(right))  # type: ignore[misc] # see above
+            if error is not None:
+                assert isinstance(error, NotPermitted), error
+                assert f"missing {right}" in str(error)
+                named += 1
+            allow()
+            assert_nothing_broken(place, output, expected)
+            small_jobs.live(job.to(output), Access([place.settings]))
+            assert_whole(place, output, expected)
+    assert named >= 5
