@@ -251,7 +251,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         records=200_000,
         quick=20_000,
         contenders=(
-            _encode({"format": "webdataset"}),
+            _encode({"format": "webdataset", "webdataset": {"extensions": {"jpg": "jpg"}}}),
             Contender("webdataset", "peer", "webdataset_tar.py", "samples", peer="webdataset", environment="webdataset", share=0.2),
             limit("write alone", "write"),
         ),
