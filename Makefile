@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := api operator converter tests
+SOURCES := api operator converter tests benchmarks
 export PYTHONPATH := tests/cluster
 export PYTHONSAFEPATH := 1
 # Programs of the environment, such as Go, where the machine has none of its own.
@@ -93,6 +93,13 @@ interop: $(STAMP) ## every foreign reader, those too large for CI as well (7 GB,
 .PHONY: memory
 memory: $(STAMP) ## SIZE (2G) of each of KINDS (all) converted in a memory cgroup of 512 MiB (root, many minutes; no part of the tests)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python tests/scale/memory.py --size $(or $(SIZE),2G) $(KINDS)
+
+.PHONY: bench bench-peers
+bench-peers: $(STAMP) ## install the libraries that the benchmarks compare with, each in an environment of its own
+	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks --install
+
+bench: bench-peers ## WORKLOADS (all) beside their peers and limits, ROUNDS (5) of each; writes docs/benchmarks.md (many minutes; no part of the tests)
+	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks --rounds $(or $(ROUNDS),5) $(if $(WORKLOADS),--only $(WORKLOADS))
 
 .PHONY: e2e
 e2e: $(STAMP) ## only the tests on the cluster

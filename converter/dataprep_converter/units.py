@@ -4,6 +4,7 @@ import hashlib
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +77,7 @@ class Units:
         first = 0
         source = iter(units)
         while block := list(itertools.islice(source, _BLOCK)):
-            columns: dict[str, list[object]] = {name: [getattr(unit, name) for unit in block] for name in SCHEMA.names[:-2]}
+            columns: dict[str, list[object]] = {name: list(map(attrgetter(name), block)) for name in SCHEMA.names[:-2]}
             columns["key"] = [key_of(unit.root, unit.path) for unit in block]
             columns["first"] = list(itertools.accumulate((unit.records for unit in block[:-1]), initial=first))
             first += sum(unit.records for unit in block)

@@ -27,7 +27,7 @@ from dataprep_operator.settings import PodDefaults
 MOST_LOOK_UPS: Final = 2
 _QUEUE_DOMAIN: Final = QUEUE_LABEL.partition("/")[0]
 # What may change while a job runs; everything else is as it was when it began.
-_LIVE_FIELDS: Final = ("suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "cleanup")
+_LIVE_FIELDS: Final = ("suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "cleanup", "retry")
 
 
 class StatusUnreadable(OperatorError):

@@ -440,6 +440,8 @@ FROZEN: dict[str, tuple[str, dict[str, Any]]] = {
     "workers.volumeMounts": ("workers.volumeMounts", {"workers": {"volumeMounts": [{"name": "nas", "mountPath": "/a"}]}}),
     "workers.serviceAccountName": ("workers.serviceAccountName", {"workers": {"serviceAccountName": "a"}}),
     "workers.priorityClassName": ("workers.priorityClassName", {"workers": {"priorityClassName": "a"}}),
+    "workers.podTemplate": ("workers.podTemplate", {"workers": {"podTemplate": {"labels": {"a": "b"}}}}),
+    "runAfter": ("runAfter", {"runAfter": ["another"]}),
 }
 
 
@@ -464,6 +466,7 @@ def test_every_frozen_field_is_in_the_table() -> None:
         pytest.param({"ttlSecondsAfterFinished": 60}, id="ttlSecondsAfterFinished"),
         pytest.param({"cleanup": [{"when": "Failed", "action": "DeletePods"}]}, id="cleanup"),
         pytest.param({"activeDeadlineSeconds": 60}, id="activeDeadlineSeconds"),
+        pytest.param({"retry": {"memoryGrowth": 2, "maxMemory": "4Gi"}}, id="retry"),
     ],
 )
 def test_after_the_start_it_may_change(cluster: Cluster, started: str, change: dict[str, Any]) -> None:

@@ -46,7 +46,7 @@ class Encoded:
         encoder = encoder_class(format_)(self.output, self.features)
         bounds = [0, *cuts, rows]
         parts = [batch.records.slice(first, after - first) for first, after in pairwise(bounds)]
-        self.content = b"".join([*(bytes(encoder.encode(part)) for part in parts), encoder.close()])
+        self.content = b"".join([*(bytes(encoder.encode(part)) for part in parts), encoder.close(), *encoder.rest()])
 
     def decoder(self) -> Decoder:
         """The decoder that `verify` and `inspect` would take for it."""

@@ -102,7 +102,7 @@ class Encoder(Protocol):
         """What ends the file; often nothing."""
         ...
 
-    def rest(self) -> Iterator[bytes]:
+    def rest(self) -> Iterator[bytes | bytearray | memoryview]:
         """What stands behind that, in pieces: the records of a format whose file begins with what only the last one tells. Often nothing."""
         ...
 
@@ -137,7 +137,7 @@ class SingleFile:
         """Nobody asks for them."""
         return None
 
-    def rest(self) -> Iterator[bytes]:
+    def rest(self) -> Iterator[bytes | bytearray | memoryview]:
         """Nothing."""
         return iter(())
 

@@ -6,7 +6,7 @@
 The header says how many records there are, so values are held until the file ends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -44,15 +44,18 @@ class NpzEncoder(SingleFile):
         return b""
 
     def close(self) -> bytes:
-        """The whole file."""
+        """Nothing yet: joined, the arrays would be in memory twice."""
+        return b""
+
+    def rest(self) -> Iterator[Bytes]:
+        """The whole file, piece by piece."""
         archive = Zip(deflated=self._deflated)
-        pieces: list[Bytes] = []
         for name, held in self._held.items():
             stored = np.dtype(held.feature.dtype).newbyteorder("<")
             records = sum(map(len, held.parts))
             values = [_bytes(part.astype(stored, copy=False)) for part in held.parts]
-            pieces += archive.add(name, [header(stored, (records, *held.feature.shape)), *values])
-        return b"".join([*pieces, archive.end()])
+            yield from archive.add(name, [header(stored, (records, *held.feature.shape)), *values])
+        yield archive.end()
 
 
 def member_name(feature: FeatureSpec) -> str:

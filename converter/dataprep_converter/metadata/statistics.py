@@ -36,7 +36,19 @@ def make(finished: Finished) -> Made:
         "splits": {name: _split(split, kinds, manifest.labels) for name, split in found.items()},
         "warnings": comparing.warnings(manifest, finished.statistics),
     }
-    yield STATISTICS, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    yield STATISTICS, _laid_out(document).encode() + b"\n"
+
+
+def _laid_out(value: Any, indent: str = "\n") -> str:
+    """JSON in which each dict with others in it has a line for each entry, and all else is one line.
+
+    json's own `indent` is made in Python, value by value: of 22 features it takes longer than 200,000 records.
+    """
+    if not isinstance(value, dict) or not any(isinstance(entry, dict) for entry in value.values()):
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    below = f"{indent} "
+    entries = (f"{below}{json.dumps(name, ensure_ascii=False)}: {_laid_out(entry, below)}" for name, entry in value.items())
+    return f"{{{','.join(entries)}{indent}}}"
 
 
 def stored(manifest: Manifest, folder: OutputFolder) -> dict[str, Any] | None:

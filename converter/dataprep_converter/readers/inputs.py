@@ -69,7 +69,7 @@ def relative_path(root: str, uri: str) -> str:
 
 def is_hidden(path: str) -> bool:
     """Whether a file or a folder on the way begins with `_` or `.`, which means that it is no data."""
-    return any(part.startswith(("_", ".")) for part in path.split("/"))
+    return path.startswith(("_", ".")) or "/_" in path or "/." in path
 
 
 def found(store: Store, uri: str) -> Entry:

@@ -1,0 +1,74 @@
+"""The benchmarks: `make bench`, or `python -m benchmarks --only NAME… --peers tf,vahidk --quick`.
+
+Each workload's contenders take turns, each run a process of its own on the same data; what they wrote is read back by a library that is not
+ours, and only equal outputs count. Without --quick the results go to `docs/benchmarks.json`, and the page and the plot are made from it.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks import contenders, report, running
+from benchmarks.workloads import WORKLOADS, Workload
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs what was asked for. Returns 1 when an output was wrong or a contender failed."""
+    arguments = _parser().parse_args(argv)
+    if arguments.install:
+        contenders.install()
+        return 0
+    if arguments.page:
+        report.write(json.loads(report.RESULTS.read_text()))
+        return 0
+    peers = None if arguments.peers is None else set(filter(None, arguments.peers.split(",")))
+    rounds = arguments.rounds or (1 if arguments.quick else 5)
+    results: dict[str, Any] = {}
+    for workload in _chosen(arguments.only):
+        records = max(1, round((workload.quick if arguments.quick else workload.records) * arguments.size))
+        with tempfile.TemporaryDirectory(prefix="dataprep-bench-", dir=arguments.folder) as folder:
+            found = running.run(workload, Path(folder), records=records, rounds=rounds, seed=arguments.seed, peers=peers)
+        results[workload.name] = found
+        print(report.table(workload.name, found), flush=True)
+    if not arguments.quick:
+        report.write(_merged(results, machine=contenders.machine()))
+    faults = [f"{name}: {fault}" for name, found in results.items() for fault in found["faults"]]
+    print("\n".join(faults), file=sys.stderr)
+    return 1 if faults else 0
+
+
+def _chosen(only: Sequence[str]) -> list[Workload]:
+    unknown = set(only) - {workload.name for workload in WORKLOADS}
+    if unknown:
+        sys.exit(f"No workload named {', '.join(sorted(unknown))}; known: {', '.join(workload.name for workload in WORKLOADS)}.")
+    return [workload for workload in WORKLOADS if not only or workload.name in only]
+
+
+def _merged(results: dict[str, Any], *, machine: dict[str, str]) -> dict[str, Any]:
+    """These results, and those of other workloads that were taken before."""
+    before = json.loads(report.RESULTS.read_text())["workloads"] if report.RESULTS.exists() else {}
+    found = {**before, **{name: {**each, "at": datetime.now(UTC).date().isoformat(), "machine": machine} for name, each in results.items()}}
+    return {"workloads": {workload.name: found[workload.name] for workload in WORKLOADS if workload.name in found}}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these workloads")
+    parser.add_argument("--peers", metavar="NAMES", help="only these peers, with commas: tf,vahidk,webdataset,sagemaker,numpy; '' for none")
+    parser.add_argument("--quick", action="store_true", help="little data and one round; prints, and writes nothing")
+    parser.add_argument("--rounds", type=int, help="runs of each contender")
+    parser.add_argument("--size", type=float, default=1.0, help="times as many records")
+    parser.add_argument("--seed", type=int, default=7, help="of the data")
+    parser.add_argument("--folder", help="where data and outputs lie while a workload runs (default: the system's temporary folder)")
+    parser.add_argument("--install", action="store_true", help="make the peers' environments, and no more")
+    parser.add_argument("--page", action="store_true", help="make the page and the plot again from docs/benchmarks.json")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""The data of the workloads, made by a seed at any size: files in a folder, the same ones for every contender."""
+
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from PIL import Image
+from pyarrow import csv
+from pyarrow import parquet as pq
+
+from workbench import photos
+
+_ROWS = 50_000
+_PHOTO = (500, 375)
+_SMALL_FILE = 600
+
+arrow: Any = pa
+"""Its stubs don't know arrays whose type numpy has."""
+
+Make = Callable[[Path, int, np.random.Generator], None]
+
+
+def images(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """JPEG files of 500 x 375 pixels and about 110 kB, in a folder for each of three classes: photographs, encoded again."""
+    encoded: dict[str, list[bytes]] = {}
+    for file in sorted(photos.write(folder.with_name(f"{folder.name}-photos")).glob("*/*.jpg")):
+        with Image.open(file) as photo:
+            grain = rng.normal(0, 6, (_PHOTO[1], _PHOTO[0], 3))
+            pixels = np.clip(np.asarray(photo.convert("RGB").resize(_PHOTO)) + grain, 0, 255).astype(np.uint8)
+        file.unlink()
+        Image.fromarray(pixels).save(file, quality=95)
+        encoded.setdefault(file.parent.name, []).append(file.read_bytes())
+    for number in range(records):
+        name = sorted(encoded)[number % len(encoded)]
+        target = folder / name / f"{number:07d}.jpg"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(encoded[name][number // len(encoded) % len(encoded[name])])
+
+
+def small_samples(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """Pictures of 600 bytes and a class: what a library does for each sample is all that counts."""
+    pictures = rng.integers(0, 256, (records, _SMALL_FILE), np.uint8)
+    classes = rng.integers(0, 10, records)
+    column = arrow.FixedSizeBinaryArray.from_buffers(pa.binary(_SMALL_FILE), records, [None, arrow.py_buffer(pictures.tobytes())])
+    _put(folder, arrow.table({"jpg": column.cast(pa.binary()), "cls": classes}))
+    np.savez(folder / "table.npz", jpg=pictures, cls=classes)
+
+
+def idx(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """28 x 28 pixels and a label, as MNIST's files."""
+    pixels = rng.integers(0, 256, (records, 28, 28), np.uint8) * (rng.random((records, 28, 28)) < 0.2)
+    labels = rng.integers(0, 10, records, np.uint8)
+    for name, values in (("images", pixels.astype(np.uint8)), ("labels", labels)):
+        head = struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
+        (folder / f"{name}.idx").write_bytes(head + values.tobytes())
+
+
+def _columns(records: int, rng: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
+    numbers: dict[str, npt.NDArray[Any]] = {f"n{place:02d}": rng.integers(0, 120, records) for place in range(10)}
+    return numbers | {f"x{place:02d}": rng.random(records, np.float32) for place in range(12)}
+
+
+def table(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """22 columns in memory: 10 of small whole numbers, 12 of floats."""
+    columns = _columns(records, rng)
+    _put(folder, arrow.table(columns))
+    np.savez(folder / "table.npz", **columns)  # type: ignore[arg-type]  # its stub takes no mapping of arrays
+
+
+def csv_table(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """A CSV file of 22 such columns."""
+    with csv.CSVWriter(folder / "table.csv", arrow.table(_columns(0, rng)).schema) as out:
+        for first in range(0, records, _ROWS):
+            out.write_table(arrow.table(_columns(min(_ROWS, records - first), rng)))
+
+
+def parquet_table(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """A Parquet file of 22 such columns, in snappy, a row group for each 50,000 rows."""
+    pq.write_table(arrow.table(_columns(records, rng)), folder / "table.parquet", row_group_size=_ROWS, compression="snappy")
+
+
+def ragged(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """Two texts and a list of whole numbers, each of any length, and a number of any size."""
+
+    def texts(longest: int) -> Any:
+        ends = np.concatenate(([0], np.cumsum(rng.integers(1, longest, records)))).astype(np.int32)
+        letters = rng.integers(97, 123, int(ends[-1]), np.uint8)
+        return arrow.StringArray.from_buffers(records, arrow.py_buffer(ends), arrow.py_buffer(letters))
+
+    ends = np.concatenate(([0], np.cumsum(rng.integers(0, 12, records)))).astype(np.int32)
+    words = rng.integers(0, 50_000, int(ends[-1]))
+    _put(
+        folder,
+        arrow.table(
+            {
+                "title": texts(30),
+                "text": texts(120),
+                "words": arrow.ListArray.from_arrays(arrow.array(ends), arrow.array(words)),
+                "user": 2 ** rng.integers(0, 40, records),
+            }
+        ),
+    )
+
+
+def sequences(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """Sequences of 50 steps of 20 floats, and a label."""
+    values = arrow.array(rng.random(records * 50 * 20, np.float32))
+    steps = arrow.FixedSizeListArray.from_arrays(values, 20)
+    rows = arrow.ListArray.from_arrays(arrow.array(np.arange(records + 1, dtype=np.int32) * 50), steps)
+    schema = pa.schema([pa.field("steps", rows.type, metadata={"sequence": "yes"}), pa.field("label", pa.int64())])
+    _put(folder, pa.Table.from_arrays([rows, arrow.array(rng.integers(0, 10, records))], schema=schema))
+
+
+def dense(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """784 floats and a label."""
+    values = rng.random((records, 784), np.float32)
+    labels = rng.integers(0, 10, records).astype(np.float32)
+    _put(folder, arrow.table({"values": arrow.FixedSizeListArray.from_arrays(arrow.array(values.reshape(-1)), 784), "label": labels}))
+    np.savez(folder / "table.npz", values=values, label=labels)
+
+
+def sparse(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """50 of 10,000 floats, and a label."""
+    keys = np.sort(rng.integers(0, 200, (records, 50)) + np.arange(50) * 200, axis=1)
+    values = rng.random((records, 50), np.float32)
+    labels = rng.integers(0, 2, records).astype(np.float32)
+    ends = arrow.array(np.arange(records + 1, dtype=np.int32) * 50)
+    lists = {name: arrow.ListArray.from_arrays(ends, arrow.array(of.reshape(-1))) for name, of in (("keys", keys), ("values", values))}
+    _put(folder, arrow.table({**lists, "label": labels}))
+    np.savez(folder / "table.npz", keys=keys, values=values, label=labels)
+
+
+def nothing(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """No files: the workload makes its own, or needs none."""
+    del folder, records, rng
+
+
+def _put(folder: Path, data: pa.Table) -> None:
+    with pa.ipc.new_file(str(folder / "table.arrow"), data.schema) as out:
+        out.write_table(data)
+
+
+MAKERS: Mapping[str, Make] = {
+    made.__name__: made for made in (images, small_samples, idx, table, csv_table, parquet_table, ragged, sequences, dense, sparse, nothing)
+}
+"""By name, as the workloads say it."""

@@ -1,0 +1,117 @@
+"""Runs of contenders, each a process of its own, and what they took: seconds and CPU by their own clock, memory of all their processes."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPTS = ROOT / "benchmarks" / "peers"
+_OURS = [ROOT / folder for folder in ("api", "operator", "converter")]
+_SECONDS = 0.02
+"""Between two looks at the memory."""
+
+
+class RunFailed(RuntimeError):
+    """A contender ended with an error; the message ends with what it said."""
+
+
+@dataclass(frozen=True)
+class Took:
+    """What one run took."""
+
+    records: int
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    written: int = 0
+
+
+@dataclass
+class Runs:
+    """All runs of one contender."""
+
+    runs: list[Took] = field(default_factory=list)
+
+    @property
+    def per_second(self) -> float:
+        """Records a second, the median."""
+        return statistics.median(run.records / run.seconds for run in self.runs)
+
+    @property
+    def spread(self) -> float:
+        """Half of what lies between the slowest run and the quickest, as a share of the median."""
+        rates = [run.records / run.seconds for run in self.runs]
+        return (max(rates) - min(rates)) / 2 / self.per_second
+
+
+def python_run(interpreter: Path | None, script: str, arguments: Sequence[str | Path]) -> tuple[str, int]:
+    """What a script of `peers` prints, and the peak of its processes' memory in bytes. Raises RunFailed."""
+    command = [str(interpreter or sys.executable), str(SCRIPTS / script), *map(str, arguments)]
+    return watched(command, _environment(is_ours=interpreter is None))
+
+
+def watched(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, int]:
+    """What a command prints, and the peak of what is resident in its processes. Raises RunFailed."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        peak = [0]
+        over = threading.Event()
+        watcher = threading.Thread(target=_watch, args=(process.pid, peak, over))
+        watcher.start()
+        output, errors = process.communicate()
+        over.set()
+        watcher.join()
+    if process.returncode != 0:
+        raise RunFailed(f"{' '.join(command[:3])} ended with {process.returncode}:\n{errors[-3000:]}")
+    return output, peak[0]
+
+
+def timed(command: Sequence[str]) -> Took:
+    """A whole command of ours, its start included: one record."""
+    began = time.perf_counter()
+    before = os.times()
+    _, peak = watched(command, _environment(is_ours=True))
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return Took(records=1, seconds=time.perf_counter() - began, cpu_seconds=cpu, peak_bytes=peak)
+
+
+def took(output: str, peak: int, written: int) -> Took:
+    """What a script said about itself; its own peak is exact, the one that was watched has its children's memory too."""
+    said = json.loads(output.splitlines()[-1])
+    return Took(said["records"], said["seconds"], said["cpu_seconds"], max(peak, said["peak_bytes"]), written)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of the visible files below a folder."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return sum(path.stat().st_size for path in found if not any(part[0] in "_." for part in path.relative_to(folder).parts))
+
+
+def _environment(*, is_ours: bool) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DATAPREP_"))}
+    kept["CUDA_VISIBLE_DEVICES"] = ""
+    if is_ours:
+        kept["PYTHONPATH"] = os.pathsep.join(map(str, _OURS))
+    return kept
+
+
+def _watch(process: int, peak: list[int], over: threading.Event) -> None:
+    while not over.wait(_SECONDS):
+        peak[0] = max(peak[0], _resident(process))
+
+
+def _resident(process: int) -> int:
+    """Bytes of a process and of all below it; what they share is counted for each."""
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        children = [int(child) for task in Path(f"/proc/{process}/task").iterdir() for child in (task / "children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE") + sum(map(_resident, children))

@@ -1,0 +1,150 @@
+"""Our side: a whole job, the encoder alone, `verify`, or the plan of a simulated listing.
+
+ours.py job|encode|verify|plan INPUT OUTPUT RECORDS OPTIONS
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+from clocked import clocked
+
+from dataprep_api.job import DataPrepJob
+from dataprep_api.plan import Shard
+from dataprep_api.spec import LabelFeature, Output
+from dataprep_converter import planning, verifying
+from dataprep_converter.access import Access, Entry
+from dataprep_converter.display import Display
+from dataprep_converter.encoders import encoder_class
+from dataprep_converter.features import resolve
+from dataprep_converter.metadata import METADATA
+from dataprep_converter.readers import Batch, reader_class
+from dataprep_converter.run import run
+from dataprep_converter.shard import MOST_RECORDS
+from dataprep_converter.transforms import step_class
+
+_BATCH_BYTES = 4 << 20
+_FILE_BYTES = 110_000
+_PIN = "1-110000"
+
+
+def a_job(spec: dict[str, Any], source: Path, output: Path) -> DataPrepJob:
+    """The job of a spec in which INPUT and OUTPUT stand for the folders."""
+    text = json.dumps({"metadata": {"name": "benchmark"}, "spec": spec})
+    return DataPrepJob.model_validate_json(text.replace("INPUT", str(source)).replace("OUTPUT", str(output)))
+
+
+def load(job: DataPrepJob) -> None:
+    """Imports what the job imports when it first needs it: the clock of peers begins behind their imports too."""
+    spec = job.spec
+    reader_class(spec.data.kind)
+    encoder_class(spec.output.format)
+    for transform in spec.transforms or []:
+        step_class(transform.kind)
+    for place in METADATA.values():
+        import_module(place.partition(":")[0])
+
+
+def convert(job: DataPrepJob, *, workers: int) -> int:
+    """The whole of `dataprep run`."""
+    _, made = run(job, access=Access(), workers=workers, display=Display(quiet=True))
+    return made.records.out
+
+
+def encode(table: pa.Table, output: Output, labels: list[LabelFeature], place: Path) -> int:
+    """Columns in memory to the bytes of a file, without a plan, a digest or an index."""
+    projector = resolve(None, labels, schema=table.schema, default_label="", output=output)
+    encoder = encoder_class(output.format)(output, projector.features)
+    encoder.begin(Shard(number=0, split="all", index=0, file=place.name, first=0, records=len(table)), seed=0)
+    rows = max(1, min(MOST_RECORDS, _BATCH_BYTES * len(table) // max(1, table.nbytes)))
+    with place.open("wb", buffering=0) as out:
+        for records in table.to_batches(max_chunksize=rows):
+            out.write(encoder.encode(projector.project(Batch(records=records, bad=[], bytes_in=0)).records))
+        out.write(encoder.close())
+        for piece in encoder.rest():
+            out.write(piece)
+    return len(table)
+
+
+class Listing:
+    """A store of files that there are only by name."""
+
+    def __init__(self, files: int) -> None:
+        self._files = files
+
+    def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
+        """Files in a hundred folders."""
+        del recursive
+        each = max(1, self._files // 100)
+        for number in range(self._files):
+            yield Entry(uri=f"{uri.rstrip('/')}/class-{number // each:03d}/{number:09d}.jpg", size=_FILE_BYTES, pin=_PIN)
+
+    def stat(self, uri: str) -> Entry | None:
+        """Nothing: the URI is a folder."""
+        del uri
+        return None
+
+    def open(self, uri: str) -> "Picture":
+        """The plan looks into a few of them."""
+        return Picture(uri)
+
+
+class Picture:
+    """One of those files: the beginning of a JPEG of 500 x 375 pixels, and zeros."""
+
+    _CONTENT = bytes.fromhex("ffd8 ffc0 0011 08 0177 01f4 03 012200 021101 031101").ljust(_FILE_BYTES, b"\0")
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.size = _FILE_BYTES
+        self.pin = _PIN
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """See `Input`."""
+        return self._CONTENT[offset : offset + length]
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def plan(spec: dict[str, Any], files: int) -> int:
+    """The plan of so many files."""
+    access = Access()
+    store = Listing(files)
+    access.store = lambda uri: store  # type: ignore[assignment, method-assign, return-value]  # noqa: ARG005
+    job = a_job(spec, Path("/simulated"), Path("/nowhere"))
+    made, _ = planning.make(job.spec, access)
+    return made.head.samples
+
+
+def main(kind: str, source: Path, output: Path, records: int, options: dict[str, Any]) -> None:
+    if kind == "job":
+        job = a_job(options["spec"], source, output)
+        load(job)
+        clocked(lambda: convert(job, workers=options.get("workers", 1)))
+    elif kind == "encode":
+        table = pa.ipc.open_file(str(source / "table.arrow")).read_all()
+        form = Output.model_validate({"uri": str(output), **options["output"]})
+        place = Path(options["place"]) if "place" in options else output / f"data.{encoder_class(form.format).extension(form)}"
+        labels = [LabelFeature(name=name) for name in options.get("labels", [])]
+        clocked(lambda: encode(table, form, labels, place))
+    elif kind == "verify":
+        clocked(lambda: verifying.verify(str(source), Access()).records_out)
+    elif kind == "plan":
+        clocked(lambda: plan(options["spec"], records))
+    else:
+        sys.exit(f"Nothing of ours is named {kind!r}.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), json.loads(sys.argv[5]))

@@ -1,0 +1,38 @@
+"""SageMaker's SDK, version 2: its writers of dense and of sparse matrices.
+
+sagemaker_recordio.py dense|sparse INPUT OUTPUT RECORDS
+"""
+
+import importlib.util
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+from clocked import clocked
+
+# The package's __init__ imports all of SageMaker and what all of it needs; this module alone needs none of that.
+_FOUND = importlib.util.find_spec("sagemaker")
+assert _FOUND is not None  # noqa: S101 - a script: what it lacks ends it
+_PACKAGE = types.ModuleType("sagemaker")
+_PACKAGE.__path__ = list(_FOUND.submodule_search_locations or [])
+sys.modules["sagemaker"] = _PACKAGE
+
+from sagemaker import serializer_utils  # noqa: E402
+
+
+def main(kind: str, source: Path, output: Path, records: int) -> None:
+    held = {name: column[:records] for name, column in np.load(source / "table.npz").items()}
+
+    def work() -> int:
+        with (output / "data.rec").open("wb") as out:
+            serializer_utils.write_numpy_to_dense_tensor(out, held["values"], held["label"])
+        return len(held["label"])
+
+    if kind != "dense":
+        sys.exit(f"No workload of SageMaker's named {kind!r}.")
+    clocked(work)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
