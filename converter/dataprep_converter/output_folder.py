@@ -1,6 +1,6 @@
 """The output folder: who owns it, what of the plan is done, what is finished.
 
-<output>/train-00000-of-00008.tfrecords     the shards: the only visible names
+<output>/train-00000-of-00008.tfrecords     the shards: the only visible names (`mds` has an index.json in each split)
 <output>/_SUCCESS                           written last; names the manifest and its digest
 <output>/_dataprep/OWNER                    the run that may write here
 <output>/_dataprep/<run id>/plan.json, units.parquet, splits.parquet, reports/<shard>.json, quarantine/, manifest.json
