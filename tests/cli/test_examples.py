@@ -8,13 +8,19 @@ from pathlib import Path
 import pytest
 from tests.cli.commandline import EXAMPLES, ROOT, code_of, environment, settings, visible
 
-from dataprep_converter import records
+from dataprep_converter import plugins, records
 from dataprep_converter.access import Access
 from dataprep_converter.verifying import verify
 from workbench import mnist, photos
 from workbench.example_inputs import INPUTS
 
 JOBS = [file for file in sorted(EXAMPLES.glob("*.yaml")) if "kind: DataPrepJob" in file.read_text(encoding="utf-8")]
+
+
+@pytest.fixture(autouse=True)
+def code_of_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process runs one job; here the code of an earlier example must not be taken for this one's."""
+    monkeypatch.setenv(plugins.CODE_VARIABLE, "")
 
 
 @pytest.mark.parametrize("example", JOBS, ids=lambda file: file.name)

@@ -134,8 +134,8 @@ INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
 }
 """For each source an input, and the number of its records."""
 
-ASKED_FOR = {"masks", "csv_sequences", "fixed_length", "join", "sql", "plugin"}
-"""Sources that no file tells by itself: somebody must say what belongs together, or how it is read."""
+ASKED_FOR = {"masks", "csv_sequences", "fixed_length", "join", "sql", "table", "plugin"}
+"""Sources that no file tells by itself: somebody must say what belongs together, how it is read, or that it is a database."""
 
 
 def inferred(source: Path | str, folder: Path, *more: str) -> tuple[str, dict[str, Any]]:

@@ -37,6 +37,8 @@ def contracts() -> dict[str, type[ReaderContract]]:
     """The contract tests of all readers, by module and class."""
     found: dict[str, type[ReaderContract]] = {}
     for file in sorted(_CONVERT.glob("test_reader_*.py")):
+        if file.stem.endswith("_table"):
+            continue  # MaxCompute: its rows come from a service, and what that sends damaged is in its own tests
         module = import_module(f"tests.convert.{file.stem}")
         for name, value in vars(module).items():
             if name.startswith("Test") and isinstance(value, type) and issubclass(value, ReaderContract):
