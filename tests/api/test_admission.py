@@ -299,7 +299,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         "spec.output.overwrite: Invalid value: Extend is not built yet: use Never, IfChanged or Always",
     ),
     "an unknown overwrite": ({"output.overwrite": "always"}, 'spec.output.overwrite: Unsupported value: "always"'),
-    "an unknown format": ({"output.format": "parquet"}, 'spec.output.format: Unsupported value: "parquet": supported values: "tfrecord"'),
+    "an unknown format": ({"output.format": "orc"}, 'spec.output.format: Unsupported value: "orc": supported values: "tfrecord"'),
     "count and records": (
         {"output.shards": {"count": 2, "records": 10}},
         "spec.output.shards: Invalid value: set only one of count, targetSize, records",

@@ -108,8 +108,12 @@ def test_a_namespace_can_be_deleted_while_a_killed_worker_waits_for_its_next(
     with slow_writes(stores, seconds=2.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs))
         some_reports(stores, namespace, at_least=1)
-        kill_processes(namespace)
-        namespace.wait("slow", lambda status: bool(status.get("failures")), what="a failed pod")
+
+        def has_failed(status: Document) -> bool:
+            kill_processes(namespace)
+            return bool(status.get("failures"))
+
+        namespace.wait("slow", has_failed, what="a failed pod")
         cluster.kubectl("delete", "namespace", namespace.name, "--wait=false")
         cluster.kubectl("wait", "--for=delete", f"namespace/{namespace.name}", "--timeout=90s", timeout_seconds=120)
 
