@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -67,34 +69,38 @@ def running_workers(namespace: Namespace) -> list[Document]:
     return [pod for pod in namespace.pods("slow", step="convert") if pod.get("status", {}).get("phase") == "Running"]
 
 
-def delete_pods(namespace: Namespace) -> None:
-    for pod in running_workers(namespace):
+def delete_pods(namespace: Namespace) -> int:
+    """Returns how many there were."""
+    workers = running_workers(namespace)
+    for pod in workers:
         namespace.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
+    return len(workers)
 
 
-def kill_processes(namespace: Namespace) -> None:
-    """kill -9 of the converter itself, from the machine that is the node."""
+def kill_processes(namespace: Namespace) -> int:
+    """kill -9 of the converter itself, from the machine that is the node. Returns how many containers were hit."""
+    killed: set[str] = set()
     for pod in running_workers(namespace):
-        uid = pod["metadata"]["uid"]
+        container = pod["status"]["containerStatuses"][0].get("containerID", "").removeprefix("containerd://")
         for cgroup in Path("/proc").glob("[0-9]*/cgroup"):
             try:
-                if uid in cgroup.read_text() and b"dataprep" in (cgroup.parent / "cmdline").read_bytes():
-                    import os
-                    import signal
-
+                if container and container in cgroup.read_text():
                     os.kill(int(cgroup.parent.name), signal.SIGKILL)
+                    killed.add(container)
             except (OSError, ValueError):
                 continue
+    return len(killed)
 
 
 @pytest.mark.parametrize("kill", [pytest.param(kill_processes, id="kill -9"), pytest.param(delete_pods, id="forced deletion")])
 def test_a_killed_worker_costs_only_its_own_shard(
-    namespace: Namespace, stores: Stores, digits_on_hdfs: str, kill: Callable[[Namespace], None]
+    namespace: Namespace, stores: Stores, digits_on_hdfs: str, kill: Callable[[Namespace], int]
 ) -> None:
     with slow_writes(stores, seconds=1.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs))
         done = some_reports(stores, namespace, at_least=2)
-        kill(namespace)
+        # Between two tasks there may be none for a moment.
+        namespace.wait("slow", lambda _: kill(namespace) > 0, what="at work")
         some_reports(stores, namespace, at_least=4)
     namespace.wait_phase("slow", "Succeeded")
     reports = assert_whole(stores, namespace)
