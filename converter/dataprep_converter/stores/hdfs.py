@@ -45,6 +45,7 @@ from dataprep_converter.errors import (
 from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.files import TEMPORARY, temporary_name
+from dataprep_converter.stores.streaming import going_on
 
 logger = logging.getLogger(__name__)
 
@@ -354,20 +355,11 @@ class HdfsInput:
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         end = self._size if length is None else min(self._size, offset + length)
         gathered: list[bytes] = []
-        while offset < end:
-            try:
-                for piece in self._pieces(offset, end):
-                    gathered.append(piece)
-                    offset += len(piece)
-                    if sum(map(len, gathered)) >= _STREAM_BYTES:
-                        yield b"".join(gathered)
-                        gathered.clear()
-            except Unreachable as exc:
-                # What came stays; the rest is read piece by piece, each with its own retries.
-                logger.warning("stream of %s broke at %d, reading on: %s", self.uri, offset, exc)
-                piece = self.read_at(offset, min(_READ_BYTES, end - offset))
-                gathered.append(piece)
-                offset += len(piece)
+        for piece in going_on(self._pieces, self.read_at, offset=offset, end=end, step=_READ_BYTES, what=self.uri):
+            gathered.append(piece)
+            if sum(map(len, gathered)) >= _STREAM_BYTES:
+                yield b"".join(gathered)
+                gathered.clear()
         if gathered:
             yield b"".join(gathered)
 

@@ -23,6 +23,7 @@ from dataprep_api.spec import HdfsOptions
 from dataprep_converter.errors import BadSpec, ConvertError, InputChanged, NotFound, NotPermitted, StoreError, Unreachable
 from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings, Upload
+from dataprep_converter.stores.streaming import going_on
 
 logger = logging.getLogger(__name__)
 
@@ -107,17 +108,7 @@ class HttpInput:
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         end = self.size if length is None else min(self.size, offset + length)
-        while offset < end:
-            try:
-                for piece in self._pieces(offset, end):
-                    offset += len(piece)
-                    yield piece
-            except Unreachable as exc:
-                # What came stays; one piece with its own retries, then a new stream.
-                logger.warning("stream of %s broke, reading on at %d: %s", _shown(self.uri), offset, exc)
-                piece = self.read_at(offset, min(_PIECE, end - offset))
-                offset += len(piece)
-                yield piece
+        return going_on(self._pieces, self.read_at, offset=offset, end=end, step=_PIECE, what=_shown(self.uri))
 
     def close(self) -> None:
         """Nothing is held."""

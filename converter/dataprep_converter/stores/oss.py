@@ -45,6 +45,7 @@ from dataprep_converter.retrying import Patience, retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.digests import checked, checked_stream
 from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for
+from dataprep_converter.stores.streaming import going_on
 
 logger = logging.getLogger(__name__)
 
@@ -351,22 +352,14 @@ class OssInput:
         yield from pieces
 
     def _streamed(self, offset: int, end: int) -> Iterator[bytes]:
-        while offset < end:
-            body = self._body(offset, end)
-            try:
-                for piece in self._pieces(body):
-                    offset += len(piece)
-                    yield piece
-                if offset < end:
-                    raise Unreachable(f"OSS at {self._client.peer} ended {self.uri} at {offset}, {end} was due.", uri=self.uri)
-            except Unreachable as exc:
-                # What came stays; one piece with its own retries, then a new stream.
-                logger.warning("stream of %s broke, reading on at %d: %s", self.uri, offset, exc)
-                piece = self.read_at(offset, min(_STREAM_BYTES, end - offset))
-                offset += len(piece)
-                yield piece
-            finally:
-                body.close()
+        return going_on(
+            lambda first, after: self._pieces(self._body(first, after), first, after),
+            self.read_at,
+            offset=offset,
+            end=end,
+            step=_STREAM_BYTES,
+            what=self.uri,
+        )
 
     def close(self) -> None:
         """Nothing is held."""
@@ -387,14 +380,20 @@ class OssInput:
         )
         return self._client.call("get_object", request, place=self._place, doing="read").body
 
-    def _pieces(self, body: Any) -> Iterator[bytes]:  # the SDK has no types
-        pieces = iter(body.iter_bytes(block_size=_STREAM_BYTES))
-        while True:
-            with self._client.border(self._place, doing="read"):
-                piece = next(pieces, None)
-            if piece is None:
-                return
-            yield piece
+    def _pieces(self, body: Any, offset: int, end: int) -> Iterator[bytes]:  # the SDK has no types
+        try:
+            pieces = iter(body.iter_bytes(block_size=_STREAM_BYTES))
+            while True:
+                with self._client.border(self._place, doing="read"):
+                    piece = next(pieces, None)
+                if piece is None:
+                    break
+                offset += len(piece)
+                yield piece
+            if offset < end:
+                raise Unreachable(f"OSS at {self._client.peer} ended {self.uri} at {offset}, {end} was due.", uri=self.uri)
+        finally:
+            body.close()
 
 
 class _Client:

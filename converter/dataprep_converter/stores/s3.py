@@ -43,6 +43,7 @@ from dataprep_converter.stores.aws_credentials import CredentialChain
 from dataprep_converter.stores.digests import checked, checked_stream
 from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for
 from dataprep_converter.stores.s3_requests import ANSWER_SECONDS, CONNECT_SECONDS, Address, Answer, S3Requests
+from dataprep_converter.stores.streaming import going_on
 
 if TYPE_CHECKING:
     from obstore import GetResult  # known to type checkers only
@@ -370,19 +371,7 @@ class S3Input:
         yield from pieces
 
     def _streamed(self, offset: int, end: int) -> Iterator[bytes]:
-        while offset < end:
-            try:
-                for piece in self._pieces(offset, end):
-                    offset += len(piece)
-                    yield piece
-                if offset < end:
-                    raise Unreachable(f"S3 at {self._bucket.peer} ended {self.uri} at {offset}, {end} was due.", uri=self.uri)
-            except Unreachable as exc:
-                # What came stays; one piece with its own retries, then a new stream.
-                logger.warning("stream of %s broke, reading on at %d: %s", self.uri, offset, exc)
-                piece = self.read_at(offset, min(_STREAM_BYTES, end - offset))
-                offset += len(piece)
-                yield piece
+        return going_on(self._pieces, self.read_at, offset=offset, end=end, step=_STREAM_BYTES, what=self.uri)
 
     def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
         with _border(self._bucket, self._key, doing="read"):
@@ -391,8 +380,11 @@ class S3Input:
             with _border(self._bucket, self._key, doing="read"):
                 piece = next(pieces, None)
             if piece is None:
-                return
+                break
+            offset += len(piece)
             yield bytes(piece)
+        if offset < end:
+            raise Unreachable(f"S3 at {self._bucket.peer} ended {self.uri} at {offset}, {end} was due.", uri=self.uri)
 
     def close(self) -> None:
         """Nothing is held."""

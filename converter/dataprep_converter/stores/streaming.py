@@ -1,0 +1,29 @@
+"""Streaming: a range of a file, from a connection that may break on the way."""
+
+import logging
+from collections.abc import Callable, Iterator
+
+from dataprep_converter.errors import Unreachable
+
+logger = logging.getLogger(__name__)
+
+
+def going_on(
+    pieces: Callable[[int, int], Iterator[bytes]], read_at: Callable[[int, int], bytes], *, offset: int, end: int, step: int, what: str
+) -> Iterator[bytes]:
+    """The bytes from `offset` to `end`, by as many streams as it takes.
+
+    `pieces(offset, end)` begins one. When it breaks, what came stays: the next `step` bytes come by `read_at`, which has its own retries, and then
+    a new stream. `what` names the file in the log.
+    """
+    while offset < end:
+        stream = pieces(offset, end)
+        try:
+            for piece in stream:
+                offset += len(piece)
+                yield piece
+        except Unreachable as exc:
+            logger.warning("stream of %s broke, reading on at %d: %s", what, offset, exc)
+            piece = read_at(offset, min(step, end - offset))
+            offset += len(piece)
+            yield piece
