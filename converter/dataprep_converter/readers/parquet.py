@@ -22,6 +22,7 @@ from dataprep_converter.errors import BadData, BadSpec, InputChanged
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.blocks import KEPT_FILES, Block, BlockReader, Kept
 from dataprep_converter.readers.columns import Column
+from dataprep_converter.readers.equal_batches import equal_batches
 from dataprep_converter.readers.listing import input_files
 from dataprep_converter.readers.ranged import Ranged
 from dataprep_converter.readers.tables import Settler, Table, columns_from
@@ -196,7 +197,8 @@ class _File:
         self._ranged.load(_joined(spans) if small else [])
         size = self.part_records(group)
         batches = self._file.iter_batches(batch_size=size, row_groups=[group], columns=self._names, use_threads=False)
-        self._ahead = _of_equal_length(batches, size)
+        # Arrow makes a batch shorter when its text is too long for one array.
+        self._ahead = equal_batches(batches, size)
         self._group, self._next = group, 0
 
 
@@ -209,25 +211,3 @@ def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             out.append((start, end))
     return out
-
-
-def _of_equal_length(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
-    """The rows of the batches in batches of `size`, the last one shorter. Arrow makes a batch shorter when its text is too long for one array."""
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows += batch.num_rows
-        while rows >= size:
-            whole = waiting[0] if len(waiting) == 1 else _pq_concat(waiting)
-            yield whole.slice(0, size)
-            rows -= size
-            waiting = [whole.slice(size)] if rows else []
-    if rows:
-        yield waiting[0] if len(waiting) == 1 else _pq_concat(waiting)
-
-
-def _pq_concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    concat: Any = pa
-    whole: pa.RecordBatch = concat.concat_batches(batches)
-    return whole

@@ -30,6 +30,7 @@ from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.blocks import KEPT_FILES, Block, BlockReader, Kept
 from dataprep_converter.readers.columns import Column, columns_of, default_of, settled, taken
 from dataprep_converter.readers.databases import Database, connect, quoted
+from dataprep_converter.readers.equal_batches import equal_batches
 from dataprep_converter.readers.schemas import frozen, thawed
 from dataprep_converter.tensors import kernels
 from dataprep_converter.units import Unit
@@ -157,7 +158,7 @@ class _Rows:
         order = ", ".join(quoted(name) for name in source.order_by)
         statement = f"SELECT {database.selected(self.result)} FROM ({_query(source)}) AS q WHERE {where} ORDER BY {order}"
         last: pa.RecordBatch | None = None
-        for rows in _blocks(database.batches(statement, self.result)):
+        for rows in equal_batches(database.batches(statement, self.result), BLOCK_ROWS):
             self._refuse_ties(last, rows, source)
             last = rows.slice(rows.num_rows - 1)
             values, wrong = settled([taken(rows, column) for column in self.columns], self.columns, self.defaults)
@@ -181,23 +182,6 @@ class _Rows:
             raise BadSpec(
                 f"{_uri(source)}: source.sql.orderBy doesn't tell all rows apart: two have {shown[:256]}. Add a column that differs."
             )
-
-
-def _blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of BLOCK_ROWS, the last one shorter."""
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        rest = batch
-        while rows + rest.num_rows >= BLOCK_ROWS:
-            cut = BLOCK_ROWS - rows
-            yield _arrow.concat_batches([*waiting, rest.slice(0, cut)])
-            waiting, rows, rest = [], 0, rest.slice(cut)
-        if rest.num_rows:
-            waiting.append(rest)
-            rows += rest.num_rows
-    if waiting:
-        yield _arrow.concat_batches(waiting)
 
 
 class _Part:

@@ -28,6 +28,7 @@ from dataprep_converter.maxcompute import Session, SessionEnded, Table
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.blocks import Block, BlockReader
 from dataprep_converter.readers.columns import Column, columns_of, default_of, settled, taken
+from dataprep_converter.readers.equal_batches import equal_batches
 from dataprep_converter.readers.schemas import frozen, thawed
 from dataprep_converter.units import Unit
 
@@ -213,7 +214,7 @@ class _Stream:
         self._following = number
         start = number * block_rows
         batches = session.batches(unit.row + start, unit.records - start, columns)
-        self._blocks = _blocks(batches, block_rows)
+        self._blocks = equal_batches(batches, block_rows)
 
     def reaches(self, unit: Unit, number: int) -> bool:
         """Whether the block comes soon."""
@@ -226,23 +227,6 @@ class _Stream:
             self._following += 1
             if self._following > number:
                 return records
-
-
-def _blocks(batches: Iterator[pa.RecordBatch], block_rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of `block_rows`, the last one shorter."""
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        rest = batch
-        while rows + rest.num_rows >= block_rows:
-            cut = block_rows - rows
-            yield _arrow.concat_batches([*waiting, rest.slice(0, cut)])
-            waiting, rows, rest = [], 0, rest.slice(cut)
-        if rest.num_rows:
-            waiting.append(rest)
-            rows += rest.num_rows
-    if waiting:
-        yield _arrow.concat_batches(waiting)
 
 
 def _whole(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
@@ -330,4 +314,4 @@ def _look_at_head(rows: _Rows, session: Session, start: int, count: int) -> list
 
 
 def _look_at_all(rows: _Rows, session: Session, block_rows: int, start: int, count: int) -> list[str]:
-    return [_digest(rows.block(records)) for records in _blocks(session.batches(start, count, rows.names), block_rows)]
+    return [_digest(rows.block(records)) for records in equal_batches(session.batches(start, count, rows.names), block_rows)]
