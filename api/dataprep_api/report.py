@@ -1,6 +1,8 @@
 """What was made: a report beside each shard, and the manifest of the finished data set."""
 
-from typing import Any
+import hashlib
+from collections.abc import Iterable
+from typing import Any, Self
 
 from dataprep_api import canonical
 from dataprep_api.messages import BadRecord
@@ -101,6 +103,27 @@ class ManifestFile(Model):
     sha256: str
     raw_sha256: str
     companions: list[Companion] = []
+
+    @classmethod
+    def of(cls, report: ShardReport) -> Self:
+        """What the manifest says of a shard that has this report."""
+        return cls(
+            file=report.file,
+            split=report.split,
+            records=report.records_out,
+            size=report.size,
+            sha256=report.sha256,
+            raw_sha256=report.raw_sha256,
+            companions=report.companions,
+        )
+
+
+def digest_of_files(files: Iterable[tuple[str, str]]) -> str:
+    """SHA-256 over `<sha256>  <file>\\n` of each (sha256, file): what `sha256sum` of the files would have as its own."""
+    digest = hashlib.sha256()
+    for sha256, file in files:
+        digest.update(f"{sha256}  {file}\n".encode())
+    return digest.hexdigest()
 
 
 class ManifestSplit(Model):

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from dataprep_api import canonical, names
 from dataprep_api.plan import Owner, PlanHead
-from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, ShardReport, Success
+from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, ShardReport, Success, digest_of_files
 from dataprep_converter.access import Access
 from dataprep_converter.errors import NotFound
 from dataprep_converter.output_folder import OutputFolder
@@ -88,8 +88,8 @@ def _sums(manifest: Manifest) -> Iterator[tuple[str, object, object]]:
     yield "recordsIn", manifest.records_in, manifest.records_out + manifest.bad + manifest.filtered - manifest.added
     yield "size", manifest.size, sum(file.size for file in files)
     yield "files", len(files), len({file.file for file in files})
-    yield "digest", manifest.digest, digest_of([(file.sha256, file.file) for file in files])
-    yield "rawDigest", manifest.raw_digest, digest_of([(file.raw_sha256, file.file) for file in files])
+    yield "digest", manifest.digest, digest_of_files((file.sha256, file.file) for file in files)
+    yield "rawDigest", manifest.raw_digest, digest_of_files((file.raw_sha256, file.file) for file in files)
     for split in manifest.splits:
         yield f"of {split.name}", _counts(split), _counted([file for file in files if file.split == split.name])
 
@@ -100,11 +100,6 @@ def _counts(split: ManifestSplit) -> tuple[int, int, int]:
 
 def _counted(files: Sequence[ManifestFile]) -> tuple[int, int, int]:
     return sum(file.records for file in files), sum(file.size for file in files), len(files)
-
-
-def digest_of(files: Sequence[tuple[str, str]]) -> str:
-    """What `sha256sum` of the files would have as its own SHA-256."""
-    return hashlib.sha256("".join(f"{sha256}  {file}\n" for sha256, file in files).encode()).hexdigest()
 
 
 def _of_reports(manifest: Manifest, reports: Sequence[ShardReport | None]) -> Iterator[Fault]:

@@ -12,9 +12,9 @@ from typing import Final
 
 from dataprep_api import run_id
 from dataprep_api.messages import CommitResult
-from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, ShardReport
+from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, ShardReport, digest_of_files
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_converter import accounts, committing, script_files
+from dataprep_converter import committing, script_files
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.decoders import BrokenRecord, Decoder, ReadsBlocks, decoder
 from dataprep_converter.encoders import encoder_class
@@ -133,14 +133,9 @@ def _report(number: int, path: str, found: _Read, entry: Entry, plan: Plan) -> S
 
 
 def _manifest(spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport]) -> Manifest:
-    files = [
-        ManifestFile(
-            file=each.file, split=each.split, records=each.records_out, size=each.size, sha256=each.sha256, raw_sha256=each.raw_sha256
-        )
-        for each in reports
-    ]
+    files = [ManifestFile.of(report) for report in reports]
     records, size = sum(file.records for file in files), sum(file.size for file in files)
-    digest = accounts.digest_of([(file.sha256, file.file) for file in files])
+    digest = digest_of_files((file.sha256, file.file) for file in files)
     return Manifest(
         run_id=plan.head.run_id,
         encoding_version=plan.head.encoding_version,

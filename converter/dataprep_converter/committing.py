@@ -12,7 +12,7 @@ import pyarrow as pa
 from dataprep_api import names, run_id
 from dataprep_api.messages import BadRecord, CommitResult
 from dataprep_api.plan import shards
-from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, MetadataFile, ShardReport, Success
+from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, MetadataFile, ShardReport, Success, digest_of_files
 from dataprep_api.spec import BadRecords, DataPrepJobSpec
 from dataprep_api.stages import SIDES
 from dataprep_api.status import MAX_OUTPUTS, OutputFile, RecordProgress, SplitStatus
@@ -211,20 +211,9 @@ def _manifest(
         added=sum(report.added for report in reports),
         size=sum(report.size for report in reports),
         splits=[_split(split.name, [r for r in reports if r.split == split.name], found.get(split.name)) for split in plan.head.splits],
-        files=[
-            ManifestFile(
-                file=r.file,
-                split=r.split,
-                records=r.records_out,
-                size=r.size,
-                sha256=r.sha256,
-                raw_sha256=r.raw_sha256,
-                companions=r.companions,
-            )
-            for r in reports
-        ],
-        digest=_digest((report.sha256, report.file) for report in reports),
-        raw_digest=_digest((report.raw_sha256, report.file) for report in reports),
+        files=[ManifestFile.of(report) for report in reports],
+        digest=digest_of_files((report.sha256, report.file) for report in reports),
+        raw_digest=digest_of_files((report.raw_sha256, report.file) for report in reports),
         bad_examples=_examples(reports),
         quarantine=[report.quarantine for report in reports if report.quarantine is not None],
         tools=tools(),
@@ -286,13 +275,6 @@ def _split(name: str, reports: Sequence[ShardReport], found: SplitStatistics | N
         shards=len(reports),
         label_counts={feature: counts for feature, counts in counted.items() if counts},
     )
-
-
-def _digest(files: Iterable[tuple[str, str]]) -> str:
-    digest = hashlib.sha256()
-    for sha256, file in files:
-        digest.update(f"{sha256}  {file}\n".encode())
-    return digest.hexdigest()
 
 
 def _examples(reports: Sequence[ShardReport]) -> list[BadRecord]:

@@ -38,9 +38,7 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = pr
     fresh, tables = _planned(spec, access)
     folder = OutputFolder(spec.output.uri, access, fresh.head.run_id)
     success = folder.success()
-    if spec.output.table is not None:
-        features = Pipeline(spec, fresh.head.reader_state, access, fresh.head.learned).features
-        table_output.check(spec, features, fresh.head.shards, folder, access)
+    table_output.check(spec, fresh, folder, access)
 
     if success is not None and success.run_id == folder.run_id and spec.output.overwrite == "IfChanged":
         manifest = folder.manifest(success)

@@ -18,11 +18,12 @@ from dataprep_api.report import ShardReport
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.access import Access
 from dataprep_converter.decoders.tables import spooled
-from dataprep_converter.encoders import FeatureSpec
 from dataprep_converter.encoders.tables import ordered, schema_of
 from dataprep_converter.errors import BadData, BadSpec, Missing, NotFound, NotWhole, OutputExists, OutputLost
 from dataprep_converter.maxcompute import SessionEnded, Table, Upload
 from dataprep_converter.output_folder import OutputFolder
+from dataprep_converter.pipeline import Pipeline
+from dataprep_converter.planning import Plan
 from dataprep_converter.retrying import retrying
 
 logger = logging.getLogger(__name__)
@@ -46,15 +47,18 @@ class _Begun:
 # --- the plan step ------------------------------------------------------------------------------------------------
 
 
-def check(spec: DataPrepJobSpec, features: Sequence[FeatureSpec], shards: int, folder: OutputFolder, access: Access) -> None:
+def check(spec: DataPrepJobSpec, plan: Plan, folder: OutputFolder, access: Access) -> None:
     """Raises BadSpec naming columns that don't fit or shards that are too many, OutputExists for rows that may not be replaced, and what the service says."""
     if spec.output.table is None:
         return
     uri = spec.output.table.uri
-    if shards > MOST_BLOCKS:
-        raise BadSpec(f"{uri}: {shards:,} shards, and an upload session takes {MOST_BLOCKS:,} blocks; ask for fewer in output.shards.")
+    if plan.head.shards > MOST_BLOCKS:
+        raise BadSpec(
+            f"{uri}: {plan.head.shards:,} shards, and an upload session takes {MOST_BLOCKS:,} blocks; ask for fewer in output.shards."
+        )
     table = Table(uri, access)
     version = _version(table)
+    features = Pipeline(spec, plan.head.reader_state, access, plan.head.learned).features
     _casts(schema_of(ordered(features)), table.columns(), uri)
     if spec.output.overwrite == "Never" and version is not None and _begun(folder, uri) is None and (rows := table.session().count):
         raise OutputExists(
