@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.availability import unavailable
 from tests.stores import small_jobs
 from tests.stores.crashing import CrashingAccess, Operations, Point
 from tests.stores.places import BUCKET, in_folder, oss, s3
@@ -29,7 +30,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     mounted = mount("-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder))
     if mounted.returncode != 0:
-        pytest.skip(f"This test needs to mount a file system, which takes root: {mounted.stderr}")
+        unavailable(f"This test needs to mount a file system, which takes root: {mounted.stderr}")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)  # noqa: S607 - the system's own
 
@@ -109,7 +110,6 @@ def test_a_disk_that_becomes_read_only_is_named_and_nothing_half_is_seen(disk: P
     assert named >= len(points(count)) // 2
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become nobody")
 def test_a_folder_that_may_no_longer_be_written_is_named_and_nothing_half_is_seen(disk: Path) -> None:
     place = in_folder(disk)
     job = small_jobs.of_rows(place)
