@@ -377,7 +377,10 @@ def test_a_gzipped_tar_file_that_is_cut_or_damaged_is_refused(tmp_path: Path) ->
     assert "not valid gzip" in refused(tmp_path / "a.tgz", data[:-8] + bytes(8))
 
 
-@pytest.mark.parametrize("data", [b"", b"\x89PNG" * 200, b"PK\x03\x04" + bytes(100), gzip.compress(b"no tar" * 200)])
+NO_ARCHIVES = {"empty": b"", "PNG": b"\x89PNG" * 200, "zip": b"PK\x03\x04" + bytes(100), "gzip": gzip.compress(b"no tar" * 200)}
+
+
+@pytest.mark.parametrize("data", NO_ARCHIVES.values(), ids=NO_ARCHIVES.keys())
 def test_what_is_no_archive_is_refused(tmp_path: Path, data: bytes) -> None:
     assert "a.zip is no whole " in refused(tmp_path / "a.zip", data)
 
