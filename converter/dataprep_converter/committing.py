@@ -224,12 +224,9 @@ def _with_metadata(finished: Finished, folder: OutputFolder) -> Manifest:
     """The manifest with the files around the data set, which are written; what earlier runs left beside the data is removed."""
     indexes = [report.index for report in finished.reports if report.index is not None]
     written = [MetadataFile(file=index.file, size=index.size, sha256=index.sha256) for index in indexes]
-    for path, content in metadata.files(finished):
-        if names.is_hidden(path):
-            folder.put_hidden(path, content)
-        else:
-            folder.put_visible(path, content, hdfs=finished.spec.output.hdfs)
-        written.append(MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()))
+    files = list(metadata.files(finished))
+    folder.put_metadata(files, hdfs=finished.spec.output.hdfs)
+    written += [MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()) for path, content in files]
     kept = {file.file for file in written}
     for path in [path for path in folder.side_files() if path not in kept]:
         folder.delete(path)
