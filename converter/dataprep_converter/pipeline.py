@@ -10,7 +10,7 @@ import numpy as np
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter import provenance
 from dataprep_converter.access import Access
-from dataprep_converter.encoders import Encoder, FeatureSpec, encoder_class
+from dataprep_converter.encoders import Encoder, FeatureSpec, TakesClasses, encoder_class
 from dataprep_converter.features import Projector, resolve
 from dataprep_converter.readers import Batch, HasLines, reader_class
 from dataprep_converter.selection import Samples
@@ -90,7 +90,10 @@ class Pipeline:
 
     def encoder(self) -> Encoder:
         """A fresh encoder for one shard."""
-        return encoder_class(self.spec.output.format)(self.spec.output, self.features)
+        made = encoder_class(self.spec.output.format)(self.spec.output, self.features)
+        if isinstance(made, TakesClasses):
+            made.take_classes(self.class_names())
+        return made
 
     def batches(self, units: Units, samples: Iterator[Samples], seconds: dict[str, float] | None = None) -> Iterator[Batch]:
         """A batch of finished features for each array of sample numbers. `seconds` collects time by stage."""
