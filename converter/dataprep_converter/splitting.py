@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from dataprep_api import names, quantity
 from dataprep_api.plan import HASH_BLOCK, HashInterval, SplitPlan
-from dataprep_api.spec import DataPrepJobSpec, Split, Splits
+from dataprep_api.spec import NO_TRAIN, DataPrepJobSpec, Split, Splits
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.selection import Selection
 from dataprep_converter.units import Units
@@ -33,6 +33,9 @@ def divide(
         plans = [
             _members(split, ranges, interval, units) for split, ranges, interval in _assign(rules_of(spec, units), _subset_ranges(units))
         ]
+    found = [plan.name for plan in plans]
+    if spec.output.format == "recordioProtobuf" and "train" not in found:
+        raise BadSpec(f"{NO_TRAIN}; they are {', '.join(found)}.")
     several = len(plans) > 1
     divided = []
     for plan in plans:

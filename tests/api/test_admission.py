@@ -157,6 +157,14 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         "spec.code: Invalid value: set exactly one of configMapRef and git",
     ),
     "code by SSH": ({"code": {"git": {"url": "ssh://a"}}}, "spec.code.git.url in body should match"),
+    "SageMaker's format without a split to train on": (
+        {"output.format": "recordioProtobuf", "splits": {"into": [{"name": "a"}]}},
+        "spec.splits: Invalid value: recordioProtobuf is for SageMaker, whose training jobs need a channel named train",
+    ),
+    "provenance and a uid of one's own": (
+        {"output.provenance": True, "output.recordioProtobuf": {"uid": "a"}},
+        "spec.output.provenance: Invalid value: provenance is the records' uid and metadata",
+    ),
     "output left out": ({"output": None}, "spec.output: Required value"),
     "no files": ({"source.idx.subsets": []}, "spec.source.idx.subsets in body should have at least 1 items"),
     "an extension with a dot": (

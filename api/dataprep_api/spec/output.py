@@ -84,6 +84,8 @@ _ONE_MINIBATCH: Final = ("npz", "fileBatch", "dl4jDataset")
 _IS_MINIBATCH: Final = "has(self.granularity) && self.granularity == 'Minibatch'"
 _ANY_SHARDS: Final = "has(self.shards) && (has(self.shards.count) || has(self.shards.targetSize) || has(self.shards.records))"
 
+_ONE_UID: Final = "provenance is the records' uid and metadata: leave recordioProtobuf.uid and metadata out"
+
 
 class Output(Model):
     """Where the data set goes, and in what form."""
@@ -105,6 +107,12 @@ class Output(Model):
                 f" || self.shards.records >= (has(self.minibatchSize) ? self.minibatchSize : {MINIBATCH})",
                 "shards.records must be at least minibatchSize",
                 path=".shards.records",
+            ),
+            rule(
+                "!has(self.provenance) || !self.provenance || !has(self.recordioProtobuf)"
+                " || !(has(self.recordioProtobuf.uid) || has(self.recordioProtobuf.metadata))",
+                _ONE_UID,
+                path=".provenance",
             ),
             rule(
                 "!has(self.table) || (has(self.format) && self.format == 'arrow')",
@@ -178,6 +186,8 @@ class Output(Model):
     """What to do with an output that is finished or holds another run's files: `Never` refuses, `IfChanged` reuses it when spec and inputs are the same and else replaces it, `Always` replaces it."""
     index: bool = True
     """Whether each uncompressed shard of `tfrecord` and `recordioProtobuf` gets an index of its records in `_dataprep/index`, for DALI and others."""
+    provenance: bool = False
+    """Whether each record says where it comes from, in the features `_uid` and `_source`: in `recordioProtobuf` its `uid` and `metadata`."""
     hdfs: HdfsOptions = HdfsOptions()
     """How files are created on HDFS."""
     table: TableOutput | None = None
@@ -189,6 +199,12 @@ class Output(Model):
     def _built(self) -> Self:
         if self.overwrite == "Extend":
             raise ValueError("overwrite: Extend is not built yet: use Never, IfChanged or Always")
+        return self
+
+    @model_validator(mode="after")
+    def _one_uid(self) -> Self:
+        if self.provenance and (self.recordio_protobuf.uid is not None or self.recordio_protobuf.metadata is not None):
+            raise ValueError(_ONE_UID)
         return self
 
     @model_validator(mode="after")
