@@ -28,7 +28,7 @@ from workbench import mnist
 ROWS = "".join(f"{number},{number / 4}\n" for number in range(150))
 COLUMNS = [{"name": "id", "type": "Int64"}, {"name": "x", "type": "Float64"}]
 TABLE = {"id": "bigint", "x": "double"}
-SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.float64())])
+SCHEMA = pa.schema(pa.field(name, kind) for name, kind in (("id", pa.int64()), ("x", pa.float64())))
 
 
 class _Silent(http.server.SimpleHTTPRequestHandler):
