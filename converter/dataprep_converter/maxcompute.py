@@ -333,8 +333,8 @@ def _of_a_role(uri: str) -> Any:
         chain.get_credential()
     except ModuleNotFoundError as exc:
         raise BadSpec(_MISSING) from exc
-    except BadCredentials as exc:
-        raise BadCredentials(f"{uri}: {exc} MaxCompute also takes ODPS_ACCESS_ID and ODPS_ACCESS_KEY.", uri=uri) from exc
+    except (BadCredentials, Unreachable) as exc:
+        raise type(exc)(f"{uri}: {exc}", uri=uri) from exc
     return chain
 
 

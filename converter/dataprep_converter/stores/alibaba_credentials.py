@@ -7,13 +7,15 @@ wrongly would work with the rights of its node, or fail with the words of anothe
 import logging
 import os
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dataprep_converter.errors import BadCredentials
+from dataprep_converter.errors import BadCredentials, Unreachable
 
 logger = logging.getLogger(__name__)
 
+_NEARLY_SECONDS: Final = 60
 _KEY: Final = "ALIBABA_CLOUD_ACCESS_KEY_ID"
 _SECRET: Final = "ALIBABA_CLOUD_ACCESS_KEY_SECRET"  # noqa: S105 - names of variables
 _TOKEN: Final = "ALIBABA_CLOUD_SECURITY_TOKEN"  # noqa: S105 - see above
@@ -30,26 +32,33 @@ class AlibabaCredentials:
         self._lock = threading.Lock()
         # Any: the library has no types.
         self._providers: list[tuple[str, Any]] | None = None
+        self._held: Any = None
 
     def get_credential(self) -> Any:
         """An object with `get_access_key_id()`, `get_access_key_secret()` and `get_security_token()`, which is what pyodps asks of a provider.
 
-        Raises BadCredentials, naming the role, or saying where it looked.
+        Raises BadCredentials, naming the role, or saying where it looked; Unreachable when nobody answered for the role.
         """
+        from Tea.exceptions import RetryError  # type: ignore[import-untyped] # of the library's own, which ships no types; not at the top as below
+
         with self._lock:
             if self._providers is None:
                 self._providers = _providers(os.environ)
             said = []
             for what, provider in self._providers:
                 try:
-                    found = provider.get_credentials()
+                    self._held = provider.get_credentials()
                 except Exception as exc:  # their own, requests', and whatever a wrong file raises
-                    logger.debug("no credentials by %s: %s", what, exc)
+                    if self._held is not None and (self._held.get_expiration() or 0) > time.time() + _NEARLY_SECONDS:
+                        logger.warning("the credentials of %s could not be fetched anew yet: %s", what, _line(exc))
+                        return self._held
+                    if isinstance(exc, RetryError) and len(self._providers) == 1:
+                        raise Unreachable(f"cannot connect for the credentials of {what}: {_line(exc)}.") from exc
                     said.append(f"{what}: {_line(exc)}")
                 else:
                     # The first that answers is the one, also when it fails later.
                     self._providers = [(what, provider)]
-                    return found
+                    return self._held
         raise BadCredentials(
             f"No credentials of Alibaba Cloud: {'; '.join(said)}. Give the store a Secret (accessKeyId, accessKeySecret), or the pods "
             "(workers.serviceAccountName) a service account with a RAM role (RRSA), or the nodes a RAM role."

@@ -478,8 +478,8 @@ class _Client:
         uri = f"oss://{place[0]}/{place[1]}"
         while isinstance(error, sdk.OperationError):
             error = error.unwrap()
-        if isinstance(error, ConvertError):
-            return error  # of our own provider of credentials
+        if isinstance(error, sdk.CredentialsFetchError) and isinstance(said := error.kwargs["error"], BadCredentials | Unreachable):
+            return type(said)(f"{uri}: {said}", uri=uri)
         if isinstance(error, sdk.CredentialsBaseError):
             return BadCredentials(
                 f"No credentials for {uri}: give the store a Secret (accessKeyId, accessKeySecret), set OSS_ACCESS_KEY_ID and "

@@ -39,7 +39,7 @@ from dataprep_converter.errors import (
 )
 from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
-from dataprep_converter.stores.aws_credentials import CredentialChain
+from dataprep_converter.stores.aws_credentials import CredentialChain, domain_of
 from dataprep_converter.stores.digests import checked, checked_stream
 from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for, unfinished
 from dataprep_converter.stores.s3_requests import ANSWER_SECONDS, CONNECT_SECONDS, Address, Answer, S3Requests
@@ -82,7 +82,7 @@ class S3Store:
         given = settings.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
         # A host that has no bucket names in its DNS is the rule for endpoints of one's own; Amazon's take both.
         self._path_style = settings.path_style or (given is not None and _is_bare_host(given))
-        self._endpoint = _with_scheme(given or f"https://s3.{self._region}.amazonaws.com")
+        self._endpoint = _with_scheme(given or f"https://s3.{self._region}.{domain_of(self._region)}")
         self._credentials = CredentialChain(settings.credentials, region=self._region)
         self._buckets: dict[str, _Bucket] = {}
         self._threads: ThreadPoolExecutor | None = None
