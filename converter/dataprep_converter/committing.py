@@ -1,7 +1,6 @@
 """The commit step: every planned shard has a report, the store agrees, the numbers add up; then manifest and `_SUCCESS`."""
 
 import hashlib
-import logging
 import platform
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,8 +27,6 @@ from dataprep_converter.planning import Plan
 from dataprep_converter.shard import too_many
 from dataprep_converter.statistics import SplitStatistics
 
-logger = logging.getLogger(__name__)
-
 _SHOWN = 5
 MAX_WARNINGS = 10
 
@@ -43,7 +40,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     folder.check_owner()
     reports = _complete(plan, folder.reports(plan.head.shards))
     _judge_bad_records(spec.on_bad_record, reports)
-    _remove_what_is_stale(folder, keep=set(_sizes(reports)) | names.split_files(plan.head.extension, _sizes(reports)))
+    unswept = _remove_what_is_stale(folder, keep=set(_sizes(reports)) | names.split_files(plan.head.extension, _sizes(reports)))
     _check_listing(reports, folder, ours=names.split_files(plan.head.extension, _sizes(reports)))
 
     pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
@@ -61,7 +58,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     # Before the mark: a run that finds a finished data set has nothing to tidy up.
     folder.remove_made()
     folder.put_success(success)
-    return result_of(manifest, success, folder, reports=reports, warnings=comparing.warnings(manifest, found))
+    return result_of(manifest, success, folder, reports=reports, warnings=[*unswept, *comparing.warnings(manifest, found)])
 
 
 def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
@@ -144,14 +141,15 @@ def _judge_bad_records(policy: BadRecords, reports: Sequence[ShardReport]) -> No
         raise BadData(f"{fault}; the first: {first.uri}, record {first.row}: {first.reason}", uri=first.uri)
 
 
-def _remove_what_is_stale(folder: OutputFolder, *, keep: set[str]) -> None:
-    """Visible files that only an earlier run planned, and leftovers of uploads. The plans that say so are removed later, with the metadata."""
+def _remove_what_is_stale(folder: OutputFolder, *, keep: set[str]) -> list[str]:
+    """Removes visible files that only an earlier run planned, and leftovers of uploads. Returns warnings of what it may not.
+
+    The plans that say so are removed later, with the metadata.
+    """
     known = folder.known_files()
     for path in [path for path, _ in folder.visible() if path in known and path not in keep]:
         folder.delete(path)
-    swept = folder.sweep()
-    if swept:
-        logger.info("removed %d leftovers of uploads that never ended", swept)
+    return folder.sweep()
 
 
 def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder, *, ours: set[str]) -> None:

@@ -11,6 +11,7 @@
 
 import contextlib
 import hashlib
+import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,9 +23,11 @@ from dataprep_api.report import Manifest, ShardReport, Success
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter import planning, script_files
 from dataprep_converter.access import Access, Entry
-from dataprep_converter.errors import AlreadyExists, NotFound, NotWhole, OutputLost
+from dataprep_converter.errors import AlreadyExists, NotFound, NotPermitted, NotWhole, OutputLost
 from dataprep_converter.made_files import MadeFiles
 from dataprep_converter.planning import Plan, Tables
+
+logger = logging.getLogger(__name__)
 
 _PARALLEL_READS = 16
 _PARALLEL_WRITES = 8
@@ -234,9 +237,15 @@ class OutputFolder:
         found = {path.split("/")[1] for path, _ in self._listed(names.SIDE) if path.endswith(("/plan.json", "/manifest.json"))}
         return sorted(found)
 
-    def sweep(self) -> int:
-        """Removes leftovers of uploads that never ended."""
-        return self._store.sweep(self.uri, older_than_seconds=0)
+    def sweep(self) -> list[str]:
+        """Removes leftovers of uploads that never ended. Returns a warning where the store doesn't permit that, which fails no job."""
+        try:
+            swept = self._store.sweep(self.uri, older_than_seconds=0)
+        except (NotPermitted, NotFound) as exc:
+            return [f"{exc} No job needs that right; without it, give the bucket a lifecycle rule that removes unfinished uploads."]
+        if swept:
+            logger.info("removed %d leftovers of uploads that never ended below %s", swept, self.uri)
+        return []
 
     def _listed(self, below: str = "") -> Iterator[tuple[str, Entry]]:
         for entry in self._store.list(self.at(below) if below else self.uri):

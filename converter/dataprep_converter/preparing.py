@@ -1,7 +1,7 @@
 """The plan step: check the stores, plan, and take the output folder, or find that there is nothing to do."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dataprep_api import names
@@ -31,10 +31,10 @@ class Prepared:
     """`result.reused` says that the data set is there already."""
 
 
-def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = preflight) -> Prepared:
+def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> Prepared:
     """Plans the job and takes its output folder. Idempotent: a second call finds the first one's plan."""
     spec = job.spec
-    check(access, output_uri=spec.output.uri, source_uris=_given(spec))
+    warnings = check(access, output_uri=spec.output.uri, source_uris=_given(spec))
     fresh, tables = _planned(spec, access)
     folder = OutputFolder(spec.output.uri, access, fresh.head.run_id)
     success = folder.success()
@@ -44,7 +44,8 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = pr
         manifest = folder.manifest(success)
         if committing.is_untouched(manifest, folder) and table_output.is_untouched(spec, folder, access):
             logger.info("output %s holds a finished data set of this very run: reused", folder.uri)
-            return Prepared(plan=fresh, result=_result(fresh, class_names(job, fresh, access), folder, reused=(manifest, success)))
+            classes = class_names(job, fresh, access)
+            return Prepared(plan=fresh, result=_result(fresh, classes, folder, warnings=warnings, reused=(manifest, success)))
 
     _refuse_others(folder, success, may_replace=spec.output.overwrite != "Never")
     # Not one that another plan step's run has set since: this process may have slept.
@@ -62,7 +63,7 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = pr
         folder.put_plan(fresh, tables)
         plan = fresh
     table_output.begin(spec, folder, access)
-    return Prepared(plan=plan, result=_result(plan, class_names(job, plan, access), folder))
+    return Prepared(plan=plan, result=_result(plan, class_names(job, plan, access), folder, warnings=warnings))
 
 
 def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
@@ -130,6 +131,7 @@ def _result(
     classes: dict[str, list[str]],
     folder: OutputFolder,
     *,
+    warnings: Sequence[str] = (),
     reused: tuple[Manifest, Success] | None = None,
 ) -> PlanResult:
     head = plan.head
@@ -152,5 +154,5 @@ def _result(
         code_commit=plugins.commit(),
         reused=reused is not None,
         commit=committing.result_of(*reused, folder) if reused else None,
-        warnings=[warning[:512] for warning in head.warnings[:10]],
+        warnings=[warning[:512] for warning in [*warnings, *head.warnings][:10]],
     )

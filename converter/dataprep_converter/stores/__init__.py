@@ -4,11 +4,11 @@ Every foreign error is translated at this border (see `errors.py`). Nothing writ
 `Upload.commit` returns, and `abort` leaves nothing. Objects are addressed by URI.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol, Self, runtime_checkable
 from urllib.parse import urlsplit
 
 from dataprep_api.spec import HdfsOptions
@@ -159,7 +159,19 @@ class Store(Protocol):
         ...
 
     def sweep(self, uri: str, *, older_than_seconds: float) -> int:
-        """Removes leftovers of uploads below the folder `uri` that never ended (temporary files, unfinished multipart uploads); returns how many."""
+        """Removes leftovers of uploads below the folder `uri` that never ended (temporary files, unfinished multipart uploads); returns how many.
+
+        Raises NotPermitted, naming the right and what stays, where that takes rights that a job needn't have.
+        """
+        ...
+
+
+@runtime_checkable
+class Warns(Protocol):
+    """A store that may know of a setting which its users should hear of."""
+
+    def warnings(self, uri: str) -> Sequence[str]:
+        """A sentence for each, about the output folder `uri`; none where the store may not be asked."""
         ...
 
 

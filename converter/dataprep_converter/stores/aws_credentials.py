@@ -5,6 +5,7 @@ Apart from `s3.py` because two clients sign with them: obstore, and our own mult
 
 import configparser
 import json
+import logging
 import os
 import threading
 import urllib.error
@@ -19,8 +20,11 @@ from xml.etree import ElementTree as ET
 
 from dataprep_converter.errors import BadCredentials, Unreachable
 
+logger = logging.getLogger(__name__)
+
 _TIMEOUT_SECONDS: Final = 5.0
 _EARLY: Final = timedelta(minutes=5)
+_NEARLY: Final = timedelta(minutes=1)
 _INSTANCE = "http://169.254.169.254"
 _CONTAINER = "http://169.254.170.2"
 
@@ -47,8 +51,14 @@ class CredentialChain:
     def current(self) -> AwsCredentials:
         """Raises BadCredentials, saying where it looked."""
         with self._lock:
-            if self._held is None or (self._held.expires is not None and self._held.expires - _EARLY < datetime.now(UTC)):
-                self._held = self._fetch()
+            now = datetime.now(UTC)
+            if self._held is None or (self._held.expires is not None and self._held.expires - _EARLY < now):
+                try:
+                    self._held = self._fetch()
+                except (BadCredentials, Unreachable) as exc:
+                    if self._held is None or self._held.expires is None or self._held.expires - _NEARLY < now:
+                        raise
+                    logger.warning("the credentials of S3 could not be fetched anew yet: %s", exc)
             return self._held
 
     def for_obstore(self) -> dict[str, Any]:
@@ -58,6 +68,7 @@ class CredentialChain:
             "access_key_id": held.access_key,
             "secret_access_key": held.secret_key,
             "token": held.token,
+            # Asked again for every request once they are nearly over.
             "expires_at": held.expires and held.expires - _EARLY,
         }
 
@@ -83,6 +94,11 @@ class CredentialChain:
         )
 
 
+def domain_of(region: str) -> str:
+    """What the names of AWS's services end in."""
+    return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+
+
 def _of_shared_file() -> AwsCredentials | None:
     file = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
     profile = os.environ.get("AWS_PROFILE", "default")
@@ -98,7 +114,7 @@ def _of_shared_file() -> AwsCredentials | None:
 
 
 def _of_web_identity(token_file: Path, role: str, *, region: str) -> AwsCredentials:
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com"
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.{domain_of(region)}"
     query = urllib.parse.urlencode(
         {
             "Action": "AssumeRoleWithWebIdentity",
@@ -108,7 +124,8 @@ def _of_web_identity(token_file: Path, role: str, *, region: str) -> AwsCredenti
             "WebIdentityToken": token_file.read_text(),
         }
     )
-    answer = _answer(f"{endpoint}/", what=f"role {role}", body=query.encode())
+    hint = "The role's trust policy must name the cluster's OIDC provider and the pods' service account (workers.serviceAccountName)."
+    answer = _answer(f"{endpoint}/", what=f"role {role} of the service account", hint=hint, body=query.encode())
     found = ET.fromstring(answer).find(".//{*}Credentials")  # noqa: S314 - AWS's own answer, over TLS
     if found is None:
         raise BadCredentials(f"STS gave no credentials for role {role}.")
@@ -126,7 +143,8 @@ def _of_container() -> AwsCredentials:
     token = os.environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN")
     if token_file := os.environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
         token = Path(token_file).read_text()
-    return _of_json(_answer(url, what="the container's role", headers={"Authorization": token} if token else {}))
+    hint = "With EKS Pod Identity: the pods' service account (workers.serviceAccountName) needs an association with a role."
+    return _of_json(_answer(url, what="the container's role", hint=hint, headers={"Authorization": token} if token else {}))
 
 
 def _of_instance() -> AwsCredentials | None:
@@ -142,9 +160,9 @@ def _of_instance() -> AwsCredentials | None:
         )
         headers = {"X-aws-ec2-metadata-token": token.decode()}
         role = _answer(roles, what="the instance's role", headers=headers).decode().split("\n")[0]
-        return _of_json(_answer(f"{roles}{role}", what=f"role {role}", headers=headers))
     except (Unreachable, BadCredentials):
         return None  # not on an instance, or one without a role
+    return _of_json(_answer(f"{roles}{role}", what=f"role {role} of the instance", headers=headers))
 
 
 def _of_json(answer: bytes) -> AwsCredentials:
@@ -160,6 +178,7 @@ def _answer(
     url: str,
     *,
     what: str,
+    hint: str = "",
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
     method: str | None = None,
@@ -172,6 +191,9 @@ def _answer(
             return content
     except urllib.error.HTTPError as exc:
         with exc:
-            raise BadCredentials(f"No credentials for {what}: {exc.code} {exc.read()[:300].decode(errors='replace')}") from exc
+            said = f"{exc.code} {' '.join(exc.read()[:300].decode(errors='replace').split())}"
+            if exc.code in (408, 429) or exc.code >= 500:
+                raise Unreachable(f"{urllib.parse.urlsplit(url).netloc} failed for the credentials of {what}: {said}.") from exc
+            raise BadCredentials(f"No credentials for {what}: {said}. {hint}".rstrip()) from exc
     except OSError as exc:
         raise Unreachable(f"cannot connect to {urllib.parse.urlsplit(url).netloc} for the credentials of {what}: {exc}.") from exc

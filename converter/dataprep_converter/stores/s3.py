@@ -13,7 +13,7 @@ import os
 import re
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -39,9 +39,9 @@ from dataprep_converter.errors import (
 )
 from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
-from dataprep_converter.stores.aws_credentials import CredentialChain
+from dataprep_converter.stores.aws_credentials import CredentialChain, domain_of
 from dataprep_converter.stores.digests import checked, checked_stream
-from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for
+from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for, unfinished
 from dataprep_converter.stores.s3_requests import ANSWER_SECONDS, CONNECT_SECONDS, Address, Answer, S3Requests
 from dataprep_converter.stores.streaming import going_on
 
@@ -68,6 +68,7 @@ RIGHT_OF: Final = {
     "list": "s3:ListBucket",
     "delete": "s3:DeleteObject",
     "sweep": "s3:ListBucketMultipartUploads",
+    "abort": "s3:AbortMultipartUpload",
 }
 
 
@@ -81,7 +82,7 @@ class S3Store:
         given = settings.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
         # A host that has no bucket names in its DNS is the rule for endpoints of one's own; Amazon's take both.
         self._path_style = settings.path_style or (given is not None and _is_bare_host(given))
-        self._endpoint = _with_scheme(given or f"https://s3.{self._region}.amazonaws.com")
+        self._endpoint = _with_scheme(given or f"https://s3.{self._region}.{domain_of(self._region)}")
         self._credentials = CredentialChain(settings.credentials, region=self._region)
         self._buckets: dict[str, _Bucket] = {}
         self._threads: ThreadPoolExecutor | None = None
@@ -163,25 +164,40 @@ class S3Store:
         latest = time.time() - older_than_seconds
         query = {"uploads": "", "prefix": f"{key.rstrip('/')}/" if key.rstrip("/") else ""}
         removed = 0
+        staying: list[str] = []
         while True:
             answer = bucket.requests.send("GET", "", query=query)
             if not answer.ok:
-                try:
-                    raise _refusal(answer, bucket, key, doing="sweep")
-                except (NotPermitted, NotFound) as exc:
-                    # Not a right that a job needs: buckets should have a lifecycle rule for unfinished uploads.
-                    logger.info("unfinished uploads below %s are not looked for: %s", uri, exc)
-                    return removed
+                raise _refusal(answer, bucket, key, doing="sweep")
             page = answer.xml()
             for each in page.iterfind("{*}Upload"):
                 begun = datetime.fromisoformat(each.findtext("{*}Initiated") or "9999-01-01T00:00:00Z")
                 if begun.timestamp() <= latest:
                     name, upload = each.findtext("{*}Key") or "", each.findtext("{*}UploadId") or ""
-                    removed += bucket.requests.send("DELETE", name, query={"uploadId": upload}).ok
+                    aborted = bucket.requests.send("DELETE", name, query={"uploadId": upload})
+                    removed += aborted.ok
+                    if aborted.status == 403:
+                        staying.append(name)
             if page.findtext("{*}IsTruncated") != "true":
-                return removed
+                break
             query["key-marker"] = page.findtext("{*}NextKeyMarker") or ""
             query["upload-id-marker"] = page.findtext("{*}NextUploadIdMarker") or ""
+        if staying:
+            raise NotPermitted(unfinished(RIGHT_OF["abort"], uri, staying), uri=uri)
+        return removed
+
+    def warnings(self, uri: str) -> Sequence[str]:
+        bucket, _ = self._place(uri)
+        answer = bucket.requests.send("GET", "", query={"versioning": ""})
+        status = answer.xml().findtext("{*}Status") if answer.ok else None
+        if not status:
+            return []
+        return [
+            (
+                f"The bucket {bucket.name} has versioning {status}: what jobs replace or remove is kept, and paid for, as older versions. "
+                "Give it a lifecycle rule for them, or use a bucket without."
+            )
+        ]
 
     def _place(self, uri: str) -> "tuple[_Bucket, str]":
         name, _, key = uri.partition("://")[2].partition("/")
@@ -271,7 +287,9 @@ class S3Upload:
         if self._upload_id is not None:
             # A part that was under way may land after an abort; S3 says to abort until nothing is left, the sweep does.
             with contextlib.suppress(StoreError):
-                self._bucket.requests.send("DELETE", self._key, query={"uploadId": self._upload_id})
+                answer = self._bucket.requests.send("DELETE", self._key, query={"uploadId": self._upload_id})
+                if answer.status == 403:
+                    logger.warning("the unfinished upload of %s stays: missing %s", self.uri, RIGHT_OF["abort"])
 
     def _begin(self) -> None:
         answer = self._bucket.requests.send("POST", self._key, query={"uploads": ""})
