@@ -208,7 +208,7 @@ def _manifest(
         filtered=sum(report.filtered for report in reports),
         added=sum(report.added for report in reports),
         size=sum(report.size for report in reports),
-        splits=[_split(split.name, [r for r in reports if r.split == split.name], found.get(split.name)) for split in plan.head.splits],
+        splits=[_split(name, [r for r in reports if r.split == name], found.get(name)) for name in plan.head.split_names],
         files=[ManifestFile.of(report) for report in reports],
         digest=digest_of_files((report.sha256, report.file) for report in reports),
         raw_digest=digest_of_files((report.raw_sha256, report.file) for report in reports),

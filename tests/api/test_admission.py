@@ -302,9 +302,13 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"source": {"table": {"uris": ["odps://p/tables/t"], "selectedCols": ["a"], "excludedCols": ["b"]}}},
         "spec.source.table.selectedCols: Invalid value: set selectedCols or excludedCols, not both",
     ),
-    "Extend": (
-        {"output.overwrite": "Extend"},
-        "spec.output.overwrite: Invalid value: Extend is not built yet: use Never, IfChanged or Always",
+    "names that say how many shards there are, of a data set that grows": (
+        {"output.overwrite": "Extend", "output.fileName": "{split}-{shard}-of-{shards}.{ext}"},
+        "spec.output.fileName: Invalid value: with overwrite: Extend the file name needs {shard} and can't have {shards}: names never change",
+    ),
+    "a table that grows": (
+        {"output.overwrite": "Extend", "output.format": "arrow", "output.table": {"uri": "odps://p/tables/t"}},
+        "spec.output.table: Invalid value: a table can't be extended: use overwrite: Always",
     ),
     "an unknown overwrite": ({"output.overwrite": "always"}, 'spec.output.overwrite: Unsupported value: "always"'),
     "an unknown format": ({"output.format": "orc"}, 'spec.output.format: Unsupported value: "orc": supported values: "tfrecord"'),

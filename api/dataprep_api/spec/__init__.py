@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, model_validator
 from dataprep_api.spec.code import Code
 from dataprep_api.spec.features import Dtype, Feature, LabelFeature
 from dataprep_api.spec.formats.tfrecord import TfrecordOptions
+from dataprep_api.spec.growing import faults as growing_faults
 from dataprep_api.spec.model import Model, OneOf, Open, Quantity, ResourceQuantity, Seconds, rule, rules
 from dataprep_api.spec.output import HdfsOptions, Output, Shards
 from dataprep_api.spec.script import Script
@@ -217,6 +218,12 @@ class DataPrepJobSpec(Model):
         names = [split.name for split in self.splits.into] if self.splits is not None else ["train"]
         if self.output.format == "recordioProtobuf" and "train" not in names:
             raise ValueError(f"{NO_TRAIN}; they are {', '.join(names)}")
+        return self
+
+    @model_validator(mode="after")
+    def _can_grow(self) -> Self:
+        if self.output.overwrite == "Extend" and (found := list(growing_faults(self))):
+            raise ValueError(f"overwrite: Extend: {'; '.join(found)}")
         return self
 
     @property
