@@ -24,7 +24,8 @@ from dataprep_converter.errors import (
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.aws_credentials import AwsCredentials, CredentialChain
 from dataprep_converter.stores.s3 import S3Store
-from dataprep_converter.stores.s3_requests import Answer, S3Requests
+from dataprep_converter.stores.s3_requests import S3Requests
+from dataprep_converter.stores.store_requests import Answer
 from storeservers import S3Server
 
 MIB = 1 << 20
@@ -193,7 +194,7 @@ def test_a_part_that_cannot_be_sent_fails_the_upload(
     s3_server: S3Server, store: S3Store, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_answers(monkeypatch, of=lambda _, query: "partNumber" in query, times=99)
-    monkeypatch.setattr("dataprep_converter.stores.s3_requests.ATTEMPTS", 2)
+    monkeypatch.setattr("dataprep_converter.stores.store_requests.ATTEMPTS", 2)
     upload = store.create(f"s3://{bucket}/file")
     with pytest.raises(Unreachable, match="127"):
         upload.write(bytes(100 * MIB))
@@ -239,7 +240,7 @@ def test_a_uri_without_bucket_is_refused() -> None:
     ],
 )
 def test_the_bucket_stands_where_the_endpoint_wants_it(settings: dict[str, str], bucket: str, host: str, path: str) -> None:
-    made, _ = S3Store(StoreSettings(uri_prefix="s3://", **settings))._place(f"s3://{bucket}/key")  # type: ignore[arg-type] # of several types
+    made, _ = S3Store(StoreSettings(uri_prefix="s3://", **settings)).place(f"s3://{bucket}/key")  # type: ignore[arg-type] # of several types
     assert (made.requests.address.netloc, made.requests.address.path) == (host, path)
 
 
