@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.stores.lost_answers import lose_answers
 
 from dataprep_converter.errors import (
     AlreadyExists,
@@ -136,21 +137,6 @@ def test_folder_markers_are_no_files(s3_server: S3Server, store: S3Store, bucket
 
     assert [entry.uri for entry in store.list(f"s3://{bucket}")] == [f"s3://{bucket}/folder/file"]
     assert store.stat(f"s3://{bucket}/folder") is None
-
-
-def lose_answers(monkeypatch: pytest.MonkeyPatch, *, of: Callable[[str, dict[str, str]], bool], times: int = 1) -> None:
-    """The request is done; its answer never comes."""
-    lost: list[int] = []
-    real = S3Requests._send_once
-
-    def send_once(self: S3Requests, method: str, key: str, *, query: dict[str, str], headers: dict[str, str], body: bytes) -> Answer:
-        answer = real(self, method, key, query=query, headers=headers, body=body)
-        if of(method, query) and len(lost) < times:
-            lost.append(1)
-            raise ConnectionResetError("the answer is lost")
-        return answer
-
-    monkeypatch.setattr(S3Requests, "_send_once", send_once)
 
 
 @pytest.mark.store

@@ -125,11 +125,13 @@ class Requests(ABC):
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         body: bytes | memoryview = b"",
+        attempts: int | None = None,
     ) -> Answer:
         """The answer, after retries of what the server or the network did wrong. Raises Unreachable, naming host and port."""
+        attempts = attempts or ATTEMPTS
         in_doubt = False
         fault: Exception | None = None
-        for attempt in range(ATTEMPTS):
+        for attempt in range(attempts):
             if attempt:
                 time.sleep(min(0.2 * 2**attempt, 3.0) * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
             try:
@@ -145,7 +147,7 @@ class Requests(ABC):
                 continue
             return Answer(answer.status, answer.headers, answer.body, in_doubt)
         if isinstance(fault, Unreachable):
-            raise Unreachable(f"{self.service} at {self.address.peer} failed {ATTEMPTS} times: {fault}.")
+            raise Unreachable(f"{self.service} at {self.address.peer} failed {attempts} times: {fault}.")
         raise Unreachable(f"{self.service}: cannot connect to {self.address.peer}: {fault}.") from fault
 
     def _send_once(
