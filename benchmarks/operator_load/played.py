@@ -44,7 +44,7 @@ def job(name: str, part: str, *, parallelism: int = 1) -> dict[str, Any]:
                 "nodeSelector": {"type": "kwok"},
                 "tolerations": tolerations,
                 "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
-                "podTemplate": {"metadata": {"labels": {LABEL: part}}},
+                "podTemplate": {"labels": {LABEL: part}},
             },
         },
     }
