@@ -25,11 +25,13 @@ from dataprep_converter.metadata import METADATA
 from dataprep_converter.readers import Batch, reader_class
 from dataprep_converter.run import run
 from dataprep_converter.shard import MOST_RECORDS
+from dataprep_converter.stores import FolderFiles
 from dataprep_converter.transforms import step_class
 
 _BATCH_BYTES = 4 << 20
 _FILE_BYTES = 110_000
 _PIN = "1-110000"
+_FILES = 256
 
 
 def a_job(spec: dict[str, Any], source: Path, output: Path) -> DataPrepJob:
@@ -76,12 +78,15 @@ class Listing:
     def __init__(self, files: int) -> None:
         self._files = files
 
-    def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
+    def list_folders(self, uri: str, *, recursive: bool = True) -> Iterator[FolderFiles]:
         """Files in a hundred folders."""
         del recursive
         each = max(1, self._files // 100)
-        for number in range(self._files):
-            yield Entry(uri=f"{uri.rstrip('/')}/class-{number // each:03d}/{number:09d}.jpg", size=_FILE_BYTES, pin=_PIN)
+        for folder in range(-(-self._files // each)):
+            end = min(self._files, (folder + 1) * each)
+            for first in range(folder * each, end, _FILES):
+                names = [f"{number:09d}.jpg" for number in range(first, min(first + _FILES, end))]
+                yield FolderFiles(f"{uri.rstrip('/')}/class-{folder:03d}/", names, [_FILE_BYTES] * len(names), [_PIN] * len(names))
 
     def stat(self, uri: str) -> Entry | None:
         """Nothing: the URI is a folder."""

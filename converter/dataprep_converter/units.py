@@ -10,6 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_converter.tensors import Array
+
+_arrow: Any = pa  # the stubs don't know all functions
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -97,19 +101,24 @@ class _Block:
                 column.append(getattr(item, name))
             return
         count = len(item.paths)
-        given = {"path": item.paths, "uri": item.uris, "size": item.sizes, "pin": item.pins, "subset": item.subsets, "extra": item.extras}
+        given: dict[str, list[Any]] = {
+            "path": item.paths,
+            "uri": item.uris,
+            "size": item.sizes,
+            "pin": item.pins,
+            "subset": item.subsets,
+            "extra": item.extras,
+        }
         for name, value in ("root", item.root), ("records", 1), ("offset", 0), ("row", 0):
             given[name] = [value] * count
         for name, column in self._columns.items():
             column += given[name]
 
-    def batch(self, first: int) -> pa.RecordBatch:
-        """The rows of the table, numbered from `first`."""
-        columns: dict[str, Any] = dict(self._columns)  # Any: see above
-        records = np.array(columns["records"], np.int64)
-        columns["key"] = _keys(columns["root"], columns["path"])
-        columns["first"] = first + np.cumsum(records) - records
-        return pa.record_batch(columns, schema=SCHEMA)
+    def columns(self, first: int) -> dict[str, Array]:
+        """The columns of the table, its rows numbered from `first`."""
+        records = np.array(self._columns["records"], np.int64)
+        made = {"key": _keys(self._columns["root"], self._columns["path"]), "first": first + np.cumsum(records) - records}
+        return {name: pa.array(values, SCHEMA.field(name).type) for name, values in (self._columns | made).items()}
 
 
 class Units:
@@ -124,16 +133,24 @@ class Units:
     @classmethod
     def of(cls, units: Iterable[Unit | Files]) -> "Units":
         """The table of `units`, numbered from 0."""
-        batches: list[pa.RecordBatch] = []
+        chunks: dict[str, list[Array]] = {name: [] for name in SCHEMA.names}
         first = 0
+
+        def take(block: _Block) -> int:
+            for name, column in block.columns(first).items():
+                chunks[name].append(column)
+            return first + block.records
+
         block = _Block()
         for item in units:
             block.add(item)
             if len(block) >= _BLOCK:
-                batches.append(block.batch(first))
-                first += block.records
+                first = take(block)
                 block = _Block()
-        return cls(pa.Table.from_batches([*batches, block.batch(first)], schema=SCHEMA))
+        take(block)
+        # Column by column: what was joined is let go of, or all would be held twice.
+        whole = [pa.table({name: _arrow.chunked_array(chunks.pop(name))}).combine_chunks().column(0) for name in SCHEMA.names]
+        return cls(pa.table(whole, schema=SCHEMA))
 
     def __len__(self) -> int:
         return self.table.num_rows

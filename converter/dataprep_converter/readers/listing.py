@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Final
 
@@ -43,8 +43,9 @@ class FilesOfFolder:
         """The files for which `kept` is true."""
         if all(kept):
             return self
-        names, sizes, pins = (list(compress(column, kept)) for column in (self.names, self.sizes, self.pins))
-        return FilesOfFolder(self.root, self.folder, self.below, names, sizes, pins)
+        return replace(
+            self, names=list(compress(self.names, kept)), sizes=list(compress(self.sizes, kept)), pins=list(compress(self.pins, kept))
+        )
 
 
 def input_files(access: Access, uris: Sequence[str]) -> Iterator[tuple[int, str, Entry]]:
