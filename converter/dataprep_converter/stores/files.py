@@ -22,7 +22,7 @@ from functools import cache
 from itertools import groupby, islice
 from operator import methodcaller
 from types import TracebackType
-from typing import Final, NoReturn, Self, TypeAlias, TypeVar
+from typing import Final, NoReturn, ParamSpec, Self, TypeAlias, TypeVar
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.errors import AlreadyExists, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
@@ -40,6 +40,7 @@ _ABSENT = {errno.ENOENT, errno.ENOTDIR}
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM, errno.EMLINK}
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def temporary_name(name: str) -> str:
@@ -67,7 +68,7 @@ class FileStore:
     def stat(self, uri: str) -> Entry | None:
         path = _path(uri)
         try:
-            status = _unstale(lambda: os.stat(path))
+            status = _unstale(os.stat, path)
         except OSError as exc:
             if exc.errno in _ABSENT:
                 return None
@@ -186,7 +187,7 @@ class FileInput:
         self._path = _path(uri)
         self._descriptor: int | None = None
         try:
-            self._descriptor = _unstale(lambda: os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
+            self._descriptor = _unstale(os.open, self._path, os.O_RDONLY | os.O_CLOEXEC)
             status = os.fstat(self._descriptor)
         except OSError as exc:
             if exc.errno in _ABSENT:
@@ -360,7 +361,7 @@ def _states(descriptor: int, folder: str, names: list[str]) -> tuple[list[str], 
 def _again(path: str) -> os.stat_result | None:
     """The state of a file whose handle was stale, or None when it is gone."""
     try:
-        return _unstale(lambda: os.stat(path))
+        return _unstale(os.stat, path)
     except OSError as exc:
         if exc.errno in _ABSENT or exc.errno == errno.ELOOP:
             return None
@@ -368,7 +369,7 @@ def _again(path: str) -> os.stat_result | None:
 
 
 def _path(uri: str) -> str:
-    if not uri.lower().startswith("file://"):
+    if uri[: len("file://")].lower() != "file://":
         return uri
     host, slash, path = uri[len("file://") :].partition("/")
     if host not in ("", "localhost"):
@@ -411,16 +412,16 @@ def _group_name(number: int) -> str:
         return str(number)
 
 
-def _unstale(call: Callable[[], T]) -> T:
-    """The result of `call`, tried again while NFS says that a handle is stale."""
+def _unstale(call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """The result of the call, tried again while NFS says that a handle is stale."""
     for _ in range(_STALE_ATTEMPTS - 1):
         try:
-            return call()
+            return call(*given, **named)
         except OSError as exc:
             if exc.errno != errno.ESTALE:
                 raise
             time.sleep(0.05)
-    return call()
+    return call(*given, **named)
 
 
 def _publish_exclusively(temporary: str, path: str) -> None:
