@@ -16,7 +16,7 @@ from clocked import clocked
 from dataprep_api.job import DataPrepJob
 from dataprep_api.plan import Shard
 from dataprep_api.spec import LabelFeature, Output
-from dataprep_converter import planning, verifying
+from dataprep_converter import limits, planning, verifying
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.display import Display
 from dataprep_converter.encoders import encoder_class
@@ -55,6 +55,15 @@ def convert(job: DataPrepJob, *, workers: int) -> int:
     """The whole of `dataprep run`."""
     _, made = run(job, access=Access(), workers=workers, display=Display(quiet=True))
     return made.records.out
+
+
+def pretend_memory(count: int) -> None:
+    """Makes this process believe that it may use so many bytes."""
+
+    def memory_bytes(**_: object) -> int:
+        return count
+
+    limits.memory_bytes = memory_bytes
 
 
 def encode(table: pa.Table, output: Output, labels: list[LabelFeature], place: Path) -> int:
@@ -136,6 +145,8 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
     if kind == "job":
         job = a_job(options["spec"], source, output)
         load(job)
+        if "memory_bytes" in options:
+            pretend_memory(options["memory_bytes"])
         clocked(lambda: convert(job, workers=options.get("workers", 1)))
     elif kind == "encode":
         table = pa.ipc.open_file(str(source / "table.arrow")).read_all()
