@@ -83,6 +83,13 @@ def parquet_table(folder: Path, records: int, rng: np.random.Generator) -> None:
     pq.write_table(arrow.table(_columns(records, rng)), folder / "table.parquet", row_group_size=_ROWS, compression="snappy")
 
 
+def two_tables(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """Two Parquet files with the same keys, each in an order of its own: four floats in each row."""
+    for name in ("left", "right"):
+        columns = {"id": rng.permutation(records)} | {f"{name}{place}": rng.random(records, np.float32) for place in range(4)}
+        pq.write_table(arrow.table(columns), folder / f"{name}.parquet", row_group_size=_ROWS, compression="snappy")
+
+
 def ragged(folder: Path, records: int, rng: np.random.Generator) -> None:
     """Two texts and a list of whole numbers, each of any length, and a number of any size."""
 
@@ -145,6 +152,7 @@ def _put(folder: Path, data: pa.Table) -> None:
 
 
 MAKERS: Mapping[str, Make] = {
-    made.__name__: made for made in (images, small_samples, idx, table, csv_table, parquet_table, ragged, sequences, dense, sparse, nothing)
+    made.__name__: made
+    for made in (images, small_samples, idx, table, csv_table, parquet_table, ragged, sequences, dense, sparse, two_tables, nothing)
 }
 """By name, as the workloads say it."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from benchmarks.contenders import Command, Contender, limit, ours, tensorflow
+from benchmarks.measuring import ROOT
 
 _ONE_FILE: Final[Mapping[str, Any]] = {"uri": "OUTPUT", "shards": {"count": 1}}
 _IMAGES: Final[Mapping[str, Any]] = {"images": {"uris": ["INPUT"]}}
@@ -15,6 +16,14 @@ _DECODED: Final[Mapping[str, Any]] = {
     "features": [{"name": "image"}],
 }
 _RESIZED: Final = [{"resize": {"shortestSide": 256}}, {"encode": {"format": "Jpeg", "quality": 95}}]
+_JOINED: Final[Mapping[str, Any]] = {
+    "source": {
+        "join": {
+            "keys": ["id"],
+            "tables": [{"name": name, "source": {"parquet": {"uris": [f"INPUT/{name}.parquet"]}}} for name in ("left", "right")],
+        }
+    }
+}
 _VAHIDK: Final = {"peer": "vahidk", "environment": "tfrecord"}
 
 
@@ -37,8 +46,16 @@ class Workload:
     """What makes the input of the data, when that is not the data itself."""
 
 
-def _job(spec: Mapping[str, Any], output: Mapping[str, Any] | None = None, *, workers: int = 1, name: str = "ours") -> Contender:
-    return ours("job", {"spec": {**spec, "output": {**_ONE_FILE, **(output or {})}}, "workers": workers}, name=name)
+def _job(
+    spec: Mapping[str, Any],
+    output: Mapping[str, Any] | None = None,
+    *,
+    workers: int = 1,
+    name: str = "ours",
+    memory_bytes: int | None = None,
+) -> Contender:
+    options: dict[str, Any] = {"spec": {**spec, "output": {**_ONE_FILE, **(output or {})}}, "workers": workers}
+    return ours("job", options | ({"memory_bytes": memory_bytes} if memory_bytes is not None else {}), name=name)
 
 
 def _encode(output: Mapping[str, Any] | None = None, *, labels: Sequence[str] = (), place: str | None = None) -> Contender:
@@ -271,6 +288,19 @@ WORKLOADS: Final[Sequence[Workload]] = (
         goals={"ours, in order": 0.9},
     ),
     Workload(
+        "join",
+        "W11: two Parquet tables by key, in other orders, to TFRecord in the order of the keys",
+        make="two_tables",
+        records=5_000_000,
+        quick=100_000,
+        contenders=(
+            _job(_JOINED),
+            _job(_JOINED, name="ours, 512 MiB", memory_bytes=512 << 20),
+            Contender("DuckDB to Parquet", "peer", "duckdb_join.py", "join", peer="duckdb"),
+        ),
+        goals={"DuckDB to Parquet": 0.7},
+    ),
+    Workload(
         "verify",
         "W12: every byte of a TFRecord data set of JPEG files verified",
         make="images",
@@ -300,6 +330,17 @@ WORKLOADS: Final[Sequence[Workload]] = (
         records=1_000_000,
         quick=100_000,
         contenders=(ours("plan", {"spec": {"source": {"images": {"uris": ["/simulated"]}}, "output": {"uri": "/nowhere"}}}, writes=False),),
+    ),
+    Workload(
+        "small-job",
+        "Start: `dataprep run` of MNIST's 70,000 records as a command, beside an empty Python",
+        make="idx",
+        records=70_000,
+        quick=70_000,
+        contenders=(
+            _started("ours", "-m", "dataprep_converter", "run", str(ROOT / "benchmarks/small_job.yaml"), "--set", "params.input=INPUT", "--set", "output.uri=OUTPUT", "--quiet"),
+            _started("an empty Python", "-c", "pass"),
+        ),
     ),
     Workload(
         "start",

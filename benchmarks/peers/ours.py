@@ -16,7 +16,7 @@ from clocked import clocked
 from dataprep_api.job import DataPrepJob
 from dataprep_api.plan import Shard
 from dataprep_api.spec import LabelFeature, Output
-from dataprep_converter import planning, verifying
+from dataprep_converter import limits, planning, verifying
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.display import Display
 from dataprep_converter.encoders import encoder_class
@@ -25,11 +25,13 @@ from dataprep_converter.metadata import METADATA
 from dataprep_converter.readers import Batch, reader_class
 from dataprep_converter.run import run
 from dataprep_converter.shard import MOST_RECORDS
+from dataprep_converter.stores import FolderFiles
 from dataprep_converter.transforms import step_class
 
 _BATCH_BYTES = 4 << 20
 _FILE_BYTES = 110_000
 _PIN = "1-110000"
+_FILES = 256
 
 
 def a_job(spec: dict[str, Any], source: Path, output: Path) -> DataPrepJob:
@@ -55,6 +57,15 @@ def convert(job: DataPrepJob, *, workers: int) -> int:
     return made.records.out
 
 
+def pretend_memory(count: int) -> None:
+    """Makes this process believe that it may use so many bytes."""
+
+    def memory_bytes(**_: object) -> int:
+        return count
+
+    limits.memory_bytes = memory_bytes
+
+
 def encode(table: pa.Table, output: Output, labels: list[LabelFeature], place: Path) -> int:
     """Columns in memory to the bytes of a file, without a plan, a digest or an index."""
     projector = resolve(None, labels, schema=table.schema, default_label="", output=output)
@@ -76,12 +87,15 @@ class Listing:
     def __init__(self, files: int) -> None:
         self._files = files
 
-    def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
+    def list_folders(self, uri: str, *, recursive: bool = True) -> Iterator[FolderFiles]:
         """Files in a hundred folders."""
         del recursive
         each = max(1, self._files // 100)
-        for number in range(self._files):
-            yield Entry(uri=f"{uri.rstrip('/')}/class-{number // each:03d}/{number:09d}.jpg", size=_FILE_BYTES, pin=_PIN)
+        for folder in range(-(-self._files // each)):
+            end = min(self._files, (folder + 1) * each)
+            for first in range(folder * each, end, _FILES):
+                names = [f"{number:09d}.jpg" for number in range(first, min(first + _FILES, end))]
+                yield FolderFiles(f"{uri.rstrip('/')}/class-{folder:03d}/", names, [_FILE_BYTES] * len(names), [_PIN] * len(names))
 
     def stat(self, uri: str) -> Entry | None:
         """Nothing: the URI is a folder."""
@@ -131,6 +145,8 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
     if kind == "job":
         job = a_job(options["spec"], source, output)
         load(job)
+        if "memory_bytes" in options:
+            pretend_memory(options["memory_bytes"])
         clocked(lambda: convert(job, workers=options.get("workers", 1)))
     elif kind == "encode":
         table = pa.ipc.open_file(str(source / "table.arrow")).read_all()

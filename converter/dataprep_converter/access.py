@@ -23,10 +23,10 @@ class Access:
         if divided(uri) is not None:
             return self._within_archives()
         scheme = scheme_of(uri)
-        found = next((s for s in self.settings if uri.startswith(s.uri_prefix)), StoreSettings(uri_prefix=f"{scheme}://" if scheme else ""))
-        key = (scheme, found.uri_prefix)
+        found = next((s for s in self.settings if uri.startswith(s.uri_prefix)), None) if self.settings else None
+        key = (scheme, found.uri_prefix if found is not None else "")
         if key not in self._clients:
-            self._clients[key] = store_class(scheme)(found)
+            self._clients[key] = store_class(scheme)(found or StoreSettings(uri_prefix=f"{scheme}://" if scheme else ""))
         return self._clients[key]
 
     def fresh(self, uri: str) -> Store:

@@ -8,7 +8,7 @@ _WITHIN: Final = re.compile(r"(.*?\.(?:zip|tar|tar\.gz|tgz))!(?:/(.*))?", re.DOT
 
 def divided(uri: str) -> tuple[str, str] | None:
     """(archive, path within it) of a URI that names something within an archive, else None."""
-    found = _WITHIN.fullmatch(uri)
+    found = _WITHIN.fullmatch(uri) if "!" in uri else None
     return (found[1], found[2] or "") if found is not None else None
 
 

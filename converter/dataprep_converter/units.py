@@ -1,14 +1,18 @@
 """Units: the parts of the input in the order of their samples, as an Arrow table (`units.parquet`)."""
 
 import hashlib
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import attrgetter
+from itertools import repeat
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from dataprep_converter.tensors import Array
+
+_arrow: Any = pa  # the stubs don't know all functions
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,19 @@ class Unit:
     """What only the reader knows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Units that are whole files of one record each, in columns: millions of them are listed, and an object for each would take most of the time."""
+
+    root: int
+    paths: list[str]
+    uris: list[str]
+    sizes: list[int]
+    pins: list[str]
+    subsets: list[str]
+    extras: list[str]
+
+
 _COLUMNS: dict[str, pa.DataType] = {
     "root": pa.int32(),
     "path": pa.string(),
@@ -56,9 +73,52 @@ _BLOCK = 65_536
 """Units that are Python objects at the same time."""
 
 
-def key_of(root: int, path: str) -> int:
-    """64-bit key of a file: what the split hash starts from. BLAKE2b of `<root>\\0<path>`."""
-    return int.from_bytes(hashlib.blake2b(f"{root}\0{path}".encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
+def _keys(roots: list[int], paths: list[str]) -> npt.NDArray[np.uint64]:
+    """64-bit key of each file: what the split hash starts from. BLAKE2b of `<root>\\0<path>`."""
+    digest = hashlib.blake2b
+    names = map(str.encode, map("{}\0{}".format, roots, paths), repeat("utf-8"), repeat("surrogateescape"))
+    return np.frombuffer(b"".join([digest(name, digest_size=8).digest() for name in names]), "<u8").astype(np.uint64, copy=False)
+
+
+class _Block:
+    """Some units, in columns."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names[:-2]}  # Any: numbers and texts
+
+    def __len__(self) -> int:
+        return len(self._columns["path"])
+
+    @property
+    def records(self) -> int:
+        """Samples of all of them."""
+        return sum(self._columns["records"])
+
+    def add(self, item: Unit | Files) -> None:
+        """Takes a unit, or files."""
+        if isinstance(item, Unit):
+            for name, column in self._columns.items():
+                column.append(getattr(item, name))
+            return
+        count = len(item.paths)
+        given: dict[str, list[Any]] = {
+            "path": item.paths,
+            "uri": item.uris,
+            "size": item.sizes,
+            "pin": item.pins,
+            "subset": item.subsets,
+            "extra": item.extras,
+        }
+        for name, value in ("root", item.root), ("records", 1), ("offset", 0), ("row", 0):
+            given[name] = [value] * count
+        for name, column in self._columns.items():
+            column += given[name]
+
+    def columns(self, first: int) -> dict[str, Array]:
+        """The columns of the table, its rows numbered from `first`."""
+        records = np.array(self._columns["records"], np.int64)
+        made = {"key": _keys(self._columns["root"], self._columns["path"]), "first": first + np.cumsum(records) - records}
+        return {name: pa.array(values, SCHEMA.field(name).type) for name, values in (self._columns | made).items()}
 
 
 class Units:
@@ -71,18 +131,26 @@ class Units:
         self._key: npt.NDArray[np.uint64] = self.table["key"].to_numpy()
 
     @classmethod
-    def of(cls, units: Iterable[Unit]) -> "Units":
+    def of(cls, units: Iterable[Unit | Files]) -> "Units":
         """The table of `units`, numbered from 0."""
-        batches: list[pa.RecordBatch] = []
+        chunks: dict[str, list[Array]] = {name: [] for name in SCHEMA.names}
         first = 0
-        source = iter(units)
-        while block := list(itertools.islice(source, _BLOCK)):
-            columns: dict[str, list[object]] = {name: list(map(attrgetter(name), block)) for name in SCHEMA.names[:-2]}
-            columns["key"] = [key_of(unit.root, unit.path) for unit in block]
-            columns["first"] = list(itertools.accumulate((unit.records for unit in block[:-1]), initial=first))
-            first += sum(unit.records for unit in block)
-            batches.append(pa.record_batch(columns, schema=SCHEMA))
-        return cls(pa.Table.from_batches(batches, schema=SCHEMA))
+
+        def take(block: _Block) -> int:
+            for name, column in block.columns(first).items():
+                chunks[name].append(column)
+            return first + block.records
+
+        block = _Block()
+        for item in units:
+            block.add(item)
+            if len(block) >= _BLOCK:
+                first = take(block)
+                block = _Block()
+        take(block)
+        # Column by column: what was joined is let go of, or all would be held twice.
+        whole = [pa.table({name: _arrow.chunked_array(chunks.pop(name))}).combine_chunks().column(0) for name in SCHEMA.names]
+        return cls(pa.table(whole, schema=SCHEMA))
 
     def __len__(self) -> int:
         return self.table.num_rows

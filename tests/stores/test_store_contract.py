@@ -9,7 +9,7 @@ import pytest
 from tests.stores.places import PLACES, Place, hidden, some_bytes
 
 from dataprep_converter.errors import AlreadyExists, NotFound, Unreachable
-from dataprep_converter.stores import Store
+from dataprep_converter.stores import Store, folders_of
 
 MIB = 1 << 20
 
@@ -52,6 +52,19 @@ def test_pieces_of_any_kind_and_size_make_one_object(place: Place, store: Store)
     upload.commit(replace=True)
 
     assert store.get(place.at("pieces")) == content
+
+
+@pytest.mark.parametrize("recursive", [True, False], ids=["all", "folder"])
+def test_folders_have_the_files_of_a_listing_in_its_order(place: Place, store: Store, recursive: bool) -> None:
+    for name in ("a", "b/c", "b/d/e", "b-1", "b.1", "\u00e9/\U0001f600", "z"):
+        store.put(place.at(f"in/{name}"), name.encode())
+    listed = list(store.list(place.at("in"), recursive=recursive))
+    folders = list(folders_of(store, place.at("in"), recursive=recursive))
+
+    found = [(f.folder + name, size, pin) for f in folders for name, size, pin in zip(f.names, f.sizes, f.pins, strict=True)]
+    assert found == [(entry.uri, entry.size, entry.pin) for entry in listed]
+    assert len(found) == (7 if recursive else 4)
+    assert all("/" not in name for files in folders for name in files.names)
 
 
 def test_a_size_hint_changes_nothing_that_is_read(place: Place, store: Store) -> None:

@@ -17,7 +17,7 @@ from dataprep_api.spec import Source
 from dataprep_converter.access import Access
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.made_files import MadeFiles
-from dataprep_converter.units import Unit, Units
+from dataprep_converter.units import Files, Unit, Units
 
 READERS: Final[Mapping[str, str]] = {
     "idx": "dataprep_converter.readers.idx:IdxReader",
@@ -51,7 +51,7 @@ SAMPLE: Final = "_sample"
 class Discovery:
     """What `discover` found."""
 
-    units: Iterator[Unit]
+    units: Iterator[Unit | Files]
     """In the order of the samples' numbers. May be consumed once; `state` is complete only after that."""
     state: dict[str, Any] = field(default_factory=dict)
     """What every worker must know: JSON values. May be filled while `units` is consumed. `ignored` and `warnings` go into the plan."""

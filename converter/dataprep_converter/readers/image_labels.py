@@ -1,8 +1,7 @@
 """The class of an image, from its folder or its file's name, as text; and the list of classes."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -10,21 +9,28 @@ import pyarrow as pa
 from dataprep_api.spec import ImagesSource
 from dataprep_api.spec.sources.images import FileNameLabel
 from dataprep_converter.errors import BadSpec
-from dataprep_converter.readers.image_listing import ListedFile
 from dataprep_converter.tensors import kernels
 
-_BLOCK = 4096
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _SHOWN = 20
 
 
-def labelled(images: Iterator[ListedFile], source: ImagesSource) -> Iterator[tuple[ListedFile, str]]:
-    """Each image with its class. Raises BadSpec for one without a class, naming it."""
-    if source.label_from == "ParentFolder":
-        return ((image, _parent(image)) for image in images)
-    if source.file_name is None:
-        return ((image, "") for image in images)
-    return _by_pattern(images, source.file_name.pattern) if source.file_name.pattern else _by_part(images, source.file_name)
+def parent(folders: Sequence[str], *, where: str) -> str:
+    """The class that the folder of an image names (labelFrom: ParentFolder). Raises BadSpec naming `where`."""
+    if not folders:
+        raise BadSpec(
+            f"{where} lies in no folder that could name its class (labelFrom: ParentFolder); set labelFrom: None for images without one."
+        )
+    return folders[-1]
+
+
+def named(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> list[str]:
+    """The classes that the files' own names tell (labelFrom: FileName). Raises BadSpec for a name without one, naming its URI."""
+    found = _by_pattern(names, uris, rule.pattern) if rule.pattern else _by_part(names, uris, rule)
+    for label, uri in zip(found, uris, strict=True):
+        if not label:
+            raise BadSpec(f"{uri}: the part of its name that is to be the class is empty (source.images.fileName).")
+    return found
 
 
 def number(text: str, *, where: str) -> int:
@@ -60,38 +66,30 @@ def shown(names: Sequence[Any]) -> str:
     return ", ".join(map(str, names[:_SHOWN])) + (f" … and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
-def _parent(image: ListedFile) -> str:
-    if not image.folders:
-        raise BadSpec(
-            f"{image.entry.uri} lies in no folder that could name its class (labelFrom: ParentFolder);"
-            " set labelFrom: None for images without one."
-        )
-    return image.folders[-1]
-
-
-def _by_part(images: Iterator[ListedFile], rule: FileNameLabel) -> Iterator[tuple[ListedFile, str]]:
+def _by_part(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> list[str]:
     separator = rule.split or ""
-    for image in images:
-        stem = _name(image).rpartition(".")[0]
+    found = []
+    for name, uri in zip(names, uris, strict=True):
+        stem = name.rpartition(".")[0]
         parts = stem.split(separator)
         if not -len(parts) <= rule.index < len(parts):
             raise BadSpec(
-                f"{image.entry.uri}: {stem!r} split by {separator!r} has no part {rule.index} that could be its class"
+                f"{uri}: {stem!r} split by {separator!r} has no part {rule.index} that could be its class"
                 f" (it has {len(parts)}; source.images.fileName)."
             )
-        yield image, _not_empty(parts[rule.index], image)
+        found.append(parts[rule.index])
+    return found
 
 
-def _by_pattern(images: Iterator[ListedFile], pattern: str) -> Iterator[tuple[ListedFile, str]]:
+def _by_pattern(names: Sequence[str], uris: Sequence[str], pattern: str) -> list[str]:
     # Arrow's regular expressions are RE2: their time is linear, whatever the pattern.
     _check(pattern)
-    while block := list(islice(images, _BLOCK)):
-        found = kernels.extract_regex(pa.array([_name(image) for image in block], pa.string()), pattern=pattern)
-        labels = found.field("label").to_pylist()
-        for image, is_found, label in zip(block, found.is_valid().to_pylist(), labels, strict=True):
-            if not is_found:
-                raise BadSpec(f"{image.entry.uri}: its name doesn't match source.images.fileName.pattern {pattern!r}.")
-            yield image, _not_empty(label, image)
+    found = kernels.extract_regex(pa.array(names, pa.string()), pattern=pattern)
+    for is_found, uri in zip(found.is_valid().to_pylist(), uris, strict=True):
+        if not is_found:
+            raise BadSpec(f"{uri}: its name doesn't match source.images.fileName.pattern {pattern!r}.")
+    labels: list[str] = found.field("label").to_pylist()
+    return labels
 
 
 def _check(pattern: str) -> None:
@@ -103,22 +101,15 @@ def _check(pattern: str) -> None:
         raise BadSpec(f"source.images.fileName.pattern {pattern!r} must have one group named label, (?P<label>…).")
 
 
-def _not_empty(label: str, image: ListedFile) -> str:
-    if not label:
-        raise BadSpec(f"{image.entry.uri}: the part of its name that is to be the class is empty (source.images.fileName).")
-    return label
-
-
-def _name(image: ListedFile) -> str:
-    return image.path.rpartition("/")[2]
-
-
-def checked(found: Iterable[tuple[ListedFile, str]], source: ImagesSource, classes: Classes) -> Iterator[tuple[ListedFile, str]]:
-    """The images with their classes added to `classes`, or with labels that are numbers."""
-    for image, label in found:
-        if source.label_from != "None":
-            if source.label_type == "Number":
-                label = str(number(label, where=image.entry.uri))
-            else:
-                classes.add(label, where=image.entry.uri)
-        yield image, label
+def checked(labels: Sequence[str], uris: Sequence[str], source: ImagesSource, classes: Classes) -> list[str]:
+    """The labels, added to `classes`, or as numbers. Raises BadSpec naming the URI of one that can't be."""
+    if source.label_from == "None":
+        return list(labels)
+    # Each is looked at once, where it first stands.
+    first = dict(zip(reversed(labels), reversed(uris), strict=True))
+    if source.label_type == "Number":
+        numbers = {label: str(number(label, where=first[label])) for label in dict.fromkeys(labels)}
+        return [numbers[label] for label in labels]
+    for label in dict.fromkeys(labels):
+        classes.add(label, where=first[label])
+    return list(labels)

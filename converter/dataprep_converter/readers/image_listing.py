@@ -1,13 +1,13 @@
 """Which images a source holds: folders, globs and files filtered by extension, and the subset of each."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import BadSpec
-from dataprep_converter.readers.inputs import is_hidden, relative_path
-from dataprep_converter.readers.listing import input_files
+from dataprep_converter.readers.listing import FilesOfFolder, input_folders, visible
+from dataprep_converter.stores import folders_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,16 @@ class ListedFile:
     """Folders below the subset's, that of the file last. For a file or a glob, at least the folder that the file lies in."""
 
 
+@dataclass(frozen=True, slots=True)
+class ImagesOfFolder:
+    """Some images of one folder, in columns."""
+
+    files: FilesOfFolder
+    subset: str
+    folders: Sequence[str]
+    """See `ListedFile`."""
+
+
 def images_below(
     access: Access,
     uris: Sequence[str],
@@ -37,26 +47,48 @@ def images_below(
 
     Raises NotFound for a URI that names nothing, BadSpec for an image that is in no subset.
     """
+    found = folders_of_images(access, uris, extensions=extensions, recursive=recursive, subset_from=subset_from, state=state)
+    for images in found:
+        files = images.files
+        for path, uri, size, pin in zip(files.paths, files.uris, files.sizes, files.pins, strict=True):
+            yield ListedFile(files.root, path, Entry(uri, size, pin), images.subset, images.folders)
+
+
+def folders_of_images(
+    access: Access,
+    uris: Sequence[str],
+    *,
+    extensions: Sequence[str],
+    recursive: bool,
+    subset_from: str,
+    state: dict[str, Any],
+) -> Iterator[ImagesOfFolder]:
+    """Like `images_below`, some images of a folder at a time."""
     state.setdefault("ignored", 0)
-    found = input_files(access, uris) if recursive else _flat(access, uris)
-    for root, path, entry in found:
-        if extension_of(path) not in extensions:
-            state["ignored"] += 1
-            continue
-        folders = _folders(uris[root], path, entry)
-        yield listed(root, path, entry, folders=folders, uri=uris[root], subset_from=subset_from)
+    endings = tuple(f".{extension}" for extension in extensions)
+    for found in input_folders(access, uris) if recursive else _flat(access, uris):
+        files = found.only([name.endswith(endings) or extension_of(name) in extensions for name in found.names])
+        state["ignored"] += len(found.names) - len(files.names)
+        if files.names:
+            uri = uris[files.root]
+            subset, folders = _subset(files.uris[0], folders=_folders(uri, files), uri=uri, subset_from=subset_from)
+            yield ImagesOfFolder(files, subset, folders)
 
 
 def listed(root: int, path: str, entry: Entry, *, folders: Sequence[str], uri: str, subset_from: str) -> ListedFile:
     """The file with its subset. Raises BadSpec when no folder names it."""
-    subset = ""
+    return ListedFile(root, path, entry, *_subset(entry.uri, folders=folders, uri=uri, subset_from=subset_from))
+
+
+def _subset(file: str, *, folders: Sequence[str], uri: str, subset_from: str) -> tuple[str, Sequence[str]]:
+    """The subset of a file, and the folders below the subset's."""
     if subset_from == "Root":
-        subset = uri.rstrip("/").rpartition("/")[2]
-    elif subset_from == "FirstFolder":
-        if not folders:
-            raise BadSpec(f"{entry.uri} lies in no folder that could name its subset (subsetFrom: FirstFolder).")
-        subset, *folders = folders
-    return ListedFile(root, path, entry, subset, folders)
+        return uri.rstrip("/").rpartition("/")[2], folders
+    if subset_from != "FirstFolder":
+        return "", folders
+    if not folders:
+        raise BadSpec(f"{file} lies in no folder that could name its subset (subsetFrom: FirstFolder).")
+    return folders[0], folders[1:]
 
 
 def extension_of(path: str) -> str:
@@ -65,24 +97,22 @@ def extension_of(path: str) -> str:
     return extension.lower() if dot else ""
 
 
-def _flat(access: Access, uris: Sequence[str]) -> Iterator[tuple[int, str, Entry]]:
-    """Like `input_files`, but only of the folders themselves."""
+def _flat(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder]:
+    """Like `input_folders`, but only of the folders themselves."""
     for root, uri in enumerate(uris):
         is_folder = False
-        for entry in access.store(uri).list(uri, recursive=False):
+        for found in folders_of(access.store(uri), uri, recursive=False):
             is_folder = True
-            path = relative_path(uri, entry.uri)
-            if not is_hidden(path):
-                yield root, path, entry
+            yield visible(found, folder=uri, root=root)
         if not is_folder:
-            yield from ((root, path, entry) for _, path, entry in input_files(access, [uri]) if not _is_below(uri, entry.uri))
+            yield from (replace(files, root=root) for files in input_folders(access, [uri]) if not _is_below(uri, files.uris[0]))
 
 
-def _folders(uri: str, path: str, entry: Entry) -> list[str]:
-    folders = path.split("/")[:-1]
-    if folders or _is_below(uri, entry.uri):
+def _folders(uri: str, files: FilesOfFolder) -> list[str]:
+    folders = files.below.split("/")[:-1]
+    if folders or _is_below(uri, files.folder):
         return folders
-    return [name for name in entry.uri.split("/")[-2:-1] if name]
+    return [name for name in files.folder.split("/")[-2:-1] if name]
 
 
 def _is_below(folder: str, uri: str) -> bool:

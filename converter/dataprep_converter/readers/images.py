@@ -5,7 +5,8 @@ One unit is one file; its `extra` is the class. Which images there are is told b
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -19,11 +20,11 @@ from dataprep_converter.features import NOT_BY_DEFAULT
 from dataprep_converter.readers import SAMPLE, Batch, Discovery, image_headers
 from dataprep_converter.readers.files_ahead import FilesReader, Row, binaries
 from dataprep_converter.readers.image_headers import ImageHeader
-from dataprep_converter.readers.image_labels import Classes, checked, labelled
-from dataprep_converter.readers.image_listing import ListedFile, images_below
+from dataprep_converter.readers.image_labels import Classes, checked, named, parent
+from dataprep_converter.readers.image_listing import folders_of_images
 from dataprep_converter.readers.image_lists import images_of
 from dataprep_converter.tensors import Array
-from dataprep_converter.units import Unit, Units
+from dataprep_converter.units import Files, Units
 
 LABEL: Final = "image/class/label"
 TEXT: Final = "image/class/text"
@@ -34,6 +35,7 @@ IMAGE: Final[Sequence["pa.Field[Any]"]] = (
     pa.field("image/width", pa.int64()),
 )
 """What every source of images has of an image."""
+_BLOCK: Final = 4096
 FILENAME: Final["pa.Field[Any]"] = pa.field("image/filename", pa.string(), metadata=NOT_BY_DEFAULT)
 
 
@@ -130,22 +132,17 @@ def _images(source: Source) -> ImagesSource:
     return source.images
 
 
-def _units(source: ImagesSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+def _units(source: ImagesSource, access: Access, state: dict[str, Any]) -> Iterator[Files]:
     classes = Classes(source.classes, option="source.images.classes")
-    for image, label in checked(_listed(source, access, state), source, classes):
-        entry = image.entry
-        yield Unit(
-            root=image.root, path=image.path, uri=entry.uri, records=1, size=entry.size, pin=entry.pin, subset=image.subset, extra=label
-        )
+    for files in _listed(source, access) if source.listed is not None else _below(source, access, state):
+        yield replace(files, extras=checked(files.extras, files.uris, source, classes))
     if source.label_from != "None" and source.label_type == "Name":
         state["classes"] = classes.names()
 
 
-def _listed(source: ImagesSource, access: Access, state: dict[str, Any]) -> Iterator[tuple[ListedFile, str]]:
-    if source.listed is not None:
-        images = images_of(access, source.listed, subset_from=source.subset_from)
-        return images if source.label_from == "List" else labelled((image for image, _ in images), source)
-    found = images_below(
+def _below(source: ImagesSource, access: Access, state: dict[str, Any]) -> Iterator[Files]:
+    """The images of folders, with their labels as they are written."""
+    found = folders_of_images(
         access,
         source.uris or [],
         extensions=source.extensions,
@@ -153,4 +150,37 @@ def _listed(source: ImagesSource, access: Access, state: dict[str, Any]) -> Iter
         subset_from=source.subset_from,
         state=state,
     )
-    return labelled(found, source)
+    for images in found:
+        files, count = images.files, len(images.files.names)
+        uris = files.uris
+        if source.label_from == "ParentFolder":
+            labels = [parent(images.folders, where=uris[0])] * count
+        else:
+            labels = named(files.names, uris, source.file_name) if source.file_name is not None else [""] * count
+        yield Files(files.root, files.paths, uris, list(files.sizes), list(files.pins), [images.subset] * count, labels)
+
+
+def _listed(source: ImagesSource, access: Access) -> Iterator[Files]:
+    """The images of a list, with their labels as they are written."""
+    assert source.listed is not None  # noqa: S101 - asked only then
+    found = images_of(access, source.listed, subset_from=source.subset_from)
+    while block := list(islice(found, _BLOCK)):
+        images = [image for image, _ in block]
+        uris = [image.entry.uri for image in images]
+        if source.label_from == "List":
+            labels = [label for _, label in block]
+        elif source.label_from == "ParentFolder":
+            labels = [parent(image.folders, where=image.entry.uri) for image in images]
+        elif source.file_name is not None:
+            labels = named([image.path.rpartition("/")[2] for image in images], uris, source.file_name)
+        else:
+            labels = [""] * len(images)
+        yield Files(
+            root=0,
+            paths=[image.path for image in images],
+            uris=uris,
+            sizes=[image.entry.size for image in images],
+            pins=[image.entry.pin for image in images],
+            subsets=[image.subset for image in images],
+            extras=labels,
+        )

@@ -13,9 +13,9 @@ from dataprep_converter.errors import BadSpec
 from dataprep_converter.features import NOT_BY_DEFAULT
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.files_ahead import FilesReader, Row, binaries
-from dataprep_converter.readers.listing import input_files
+from dataprep_converter.readers.listing import input_folders
 from dataprep_converter.tensors import Array
-from dataprep_converter.units import Unit
+from dataprep_converter.units import Files
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,16 @@ def _whole_file(source: Source) -> WholeFileSource:
     return source.whole_file
 
 
-def _units(written: WholeFileSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+def _units(written: WholeFileSource, access: Access, state: dict[str, Any]) -> Iterator[Files]:
     ignored = 0
-    for root, path, entry in input_files(access, written.uris):
-        stem, _, extension = path.rpartition("/")[2].rpartition(".")
-        if written.extensions is not None and (not stem or extension.lower() not in written.extensions):
-            ignored += 1
-            continue
-        yield Unit(root=root, path=path, uri=entry.uri, records=1, size=entry.size, pin=entry.pin)
+    for found in input_folders(access, written.uris):
+        files = found.only([_is_wanted(name, written.extensions) for name in found.names]) if written.extensions is not None else found
+        count = len(files.names)
+        ignored += len(found.names) - count
+        yield Files(files.root, files.paths, files.uris, list(files.sizes), list(files.pins), [""] * count, [""] * count)
     state["ignored"] = ignored
+
+
+def _is_wanted(name: str, extensions: Sequence[str]) -> bool:
+    stem, _, extension = name.rpartition(".")
+    return bool(stem) and extension.lower() in extensions

@@ -7,6 +7,7 @@ Every foreign error is translated at this border (see `errors.py`). Nothing writ
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import groupby, islice
 from types import TracebackType
 from typing import Final, Protocol, Self, runtime_checkable
 from urllib.parse import urlsplit
@@ -29,6 +30,8 @@ STORES: Final[Mapping[str, str]] = {
 
 EXTRAS: Final[Mapping[str, str]] = {"abfs": "azure", "abfss": "azure", "gs": "gcs"}
 """Scheme → what to install for it, where that has another name."""
+
+_MOST_FILES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,17 @@ class Entry:
     """Equal as long as the object is the same: the etag, or size and modification time in nanoseconds."""
     details: Details | None = field(default=None, compare=False, repr=False)
     """Always there in a listing; elsewhere where the store tells it in the same breath."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFiles:
+    """Some files of one folder, in columns: of millions of files an `Entry` each would take most of the time of a listing."""
+
+    folder: str
+    """URI of the folder, with a slash at its end."""
+    names: Sequence[str]
+    sizes: Sequence[int]
+    pins: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -178,6 +192,26 @@ class Warns(Protocol):
     def warnings(self, uri: str) -> Sequence[str]:
         """A sentence for each, about the output folder `uri`; none where the store may not be asked."""
         ...
+
+
+@runtime_checkable
+class ListsFolders(Protocol):
+    """A store that can list files folder by folder for less than one by one."""
+
+    def list_folders(self, uri: str, *, recursive: bool = True) -> Iterator[FolderFiles]:
+        """What `list` gives, in its order, some files of a folder at a time."""
+        ...
+
+
+def folders_of(store: Store, uri: str, *, recursive: bool = True) -> Iterator[FolderFiles]:
+    """What `store.list` gives, in its order, some files of a folder at a time."""
+    if isinstance(store, ListsFolders):
+        yield from store.list_folders(uri, recursive=recursive)
+        return
+    for folder, entries in groupby(store.list(uri, recursive=recursive), key=lambda entry: entry.uri[: entry.uri.rfind("/") + 1]):
+        while some := list(islice(entries, _MOST_FILES)):
+            names = [entry.uri[len(folder) :] for entry in some]
+            yield FolderFiles(folder, names, [entry.size for entry in some], [entry.pin for entry in some])
 
 
 def scheme_of(uri: str) -> str:

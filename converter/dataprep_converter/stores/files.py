@@ -16,19 +16,23 @@ import os
 import pwd
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from functools import cache
+from itertools import groupby, islice
+from operator import methodcaller
 from types import TracebackType
-from typing import Final, NoReturn, Self, TypeVar
+from typing import Final, NoReturn, ParamSpec, Self, TypeAlias, TypeVar
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.errors import AlreadyExists, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
 from dataprep_converter.retrying import retrying
-from dataprep_converter.stores import Details, Entry, StoreSettings
+from dataprep_converter.stores import Details, Entry, FolderFiles, StoreSettings
 
 TEMPORARY: Final = ".dataprep-tmp-"
 
 _BLOCK = 4 << 20
+_MOST_FILES = 256
 _STALE_ATTEMPTS = 4
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -36,6 +40,7 @@ _ABSENT = {errno.ENOENT, errno.ENOTDIR}
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM, errno.EMLINK}
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def temporary_name(name: str) -> str:
@@ -51,26 +56,19 @@ class FileStore:
         self.settings = settings
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
-        folder = _path(uri)
-        prefix = uri.rstrip("/") + "/"
-        # What every path below begins with; cut off, because os.path.relpath would be half the time of a listing.
-        above = len(os.path.join(folder, ""))
-        pending = [_sorted(folder, ())]
-        while pending:
-            found = next(pending[-1], None)
-            if found is None:
-                pending.pop()
-            elif isinstance(found, _Folder):
-                if recursive:
-                    pending.append(_sorted(found.path, found.above))
-            else:
-                path, status = found
-                yield _entry(prefix + path[above:], status)
+        for folder, names, found in _walked(uri, recursive=recursive):
+            for name, status in zip(names, found, strict=True):
+                yield _entry(folder + name, status)
+
+    def list_folders(self, uri: str, *, recursive: bool = True) -> Iterator[FolderFiles]:
+        for folder, names, found in _walked(uri, recursive=recursive):
+            sizes = [status.st_size for status in found]
+            yield FolderFiles(folder, names, sizes, list(map(_pin, sizes, [status.st_mtime_ns for status in found])))
 
     def stat(self, uri: str) -> Entry | None:
         path = _path(uri)
         try:
-            status = _unstale(lambda: os.stat(path))
+            status = _unstale(os.stat, path)
         except OSError as exc:
             if exc.errno in _ABSENT:
                 return None
@@ -189,7 +187,7 @@ class FileInput:
         self._path = _path(uri)
         self._descriptor: int | None = None
         try:
-            self._descriptor = _unstale(lambda: os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
+            self._descriptor = _unstale(os.open, self._path, os.O_RDONLY | os.O_CLOEXEC)
             status = os.fstat(self._descriptor)
         except OSError as exc:
             if exc.errno in _ABSENT:
@@ -264,45 +262,114 @@ class FileInput:
             _translate(exc, self._path)
 
 
+_Files: TypeAlias = tuple[str, list[str], list[os.stat_result]]
+"""URI of a folder with a slash at its end, and names and states of some of its files."""
+
+
+def _walked(uri: str, *, recursive: bool) -> Iterator[_Files]:
+    """The files below a folder, in UTF-8 byte order of their URIs."""
+    prefix = uri.rstrip("/") + "/"
+    pending = [_sorted(prefix, _path(uri), ())]
+    try:
+        while pending:
+            found = next(pending[-1], None)
+            if found is None:
+                pending.pop()
+            elif isinstance(found, tuple):
+                yield found
+            elif recursive:
+                pending.append(_sorted(found.uri, found.path, found.above))
+    finally:
+        for walk in pending:
+            walk.close()
+
+
+@dataclass(frozen=True, slots=True)
 class _Folder:
-    def __init__(self, path: str, above: tuple[tuple[int, int], ...]) -> None:
-        self.path = path
-        self.above = above
+    uri: str
+    path: str
+    above: tuple[tuple[int, int], ...]
+    """What its folders are to the system."""
 
 
-def _sorted(folder: str, above: tuple[tuple[int, int], ...]) -> Iterator[_Folder | tuple[str, os.stat_result]]:
+def _sorted(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> Generator[_Folder | _Files, None, None]:
     """Files and folders of one folder. Sorting a folder as `name/` makes the order of the walk that of whole paths: a-1, a.b, a/b."""
     try:
-        # Only names are held, not stats: a folder may have millions of files.
-        with os.scandir(folder or ".") as found:
-            names = sorted(os.fsencode(each.name) + (b"/" if each.is_dir() else b"") for each in found)
-        identity = os.stat(folder or ".")
+        descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as exc:
         if exc.errno in _ABSENT:
             return
         _translate(exc, folder)
-    # A symbolic link may lead back up; a folder that is its own ancestor is not entered again.
-    if (identity.st_dev, identity.st_ino) in above:
-        return
-    above = (*above, (identity.st_dev, identity.st_ino))
-    for name in names:
-        path = os.path.join(folder, os.fsdecode(name.removesuffix(b"/")))
-        if name.endswith(b"/"):
-            yield _Folder(path, above)
-            continue
+    try:
         try:
-            status = _unstale(lambda path=path: os.stat(path))  # type: ignore[misc] # mypy can't infer a lambda with a default
+            # Only names are held, not states: a folder may have millions of files.
+            with os.scandir(descriptor) as found:
+                names = [each.name + "/" if each.is_dir() else each.name for each in found]
+            identity = os.fstat(descriptor)
+        except OSError as exc:
+            _translate(exc, folder)
+        # A symbolic link may lead back up; a folder that is its own ancestor is not entered again.
+        if (identity.st_dev, identity.st_ino) in above:
+            return
+        above = (*above, (identity.st_dev, identity.st_ino))
+        # The order of UTF-8 is that of code points, but not for the stand-ins of bytes that are no UTF-8.
+        names.sort(key=None if _is_text(names) else os.fsencode)
+        for is_folder, run in groupby(names, key=_ends_as_folder):
+            if is_folder:
+                yield from (_Folder(uri + name, os.path.join(folder, name[:-1]), above) for name in run)
+            else:
+                while some := list(islice(run, _MOST_FILES)):
+                    yield (uri, *_states(descriptor, folder, some))
+    finally:
+        os.close(descriptor)
+
+
+def _is_text(names: list[str]) -> bool:
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_ends_as_folder = methodcaller("endswith", "/")
+
+
+def _states(descriptor: int, folder: str, names: list[str]) -> tuple[list[str], list[os.stat_result]]:
+    """Those of the names that are regular files, and their states."""
+    kept = []
+    found = []
+    for name in names:
+        try:
+            status = os.stat(name, dir_fd=descriptor)
         except OSError as exc:
             # Gone since (another worker's temporary file), or a link to nowhere.
             if exc.errno in _ABSENT or exc.errno == errno.ELOOP:
                 continue
-            _translate(exc, path)
+            if exc.errno != errno.ESTALE:
+                _translate(exc, os.path.join(folder, name))
+            again = _again(os.path.join(folder, name))
+            if again is None:
+                continue
+            status = again
         if _is_regular(status):
-            yield path, status
+            kept.append(name)
+            found.append(status)
+    return kept, found
+
+
+def _again(path: str) -> os.stat_result | None:
+    """The state of a file whose handle was stale, or None when it is gone."""
+    try:
+        return _unstale(os.stat, path)
+    except OSError as exc:
+        if exc.errno in _ABSENT or exc.errno == errno.ELOOP:
+            return None
+        _translate(exc, path)
 
 
 def _path(uri: str) -> str:
-    if not uri.lower().startswith("file://"):
+    if uri[: len("file://")].lower() != "file://":
         return uri
     host, slash, path = uri[len("file://") :].partition("/")
     if host not in ("", "localhost"):
@@ -345,16 +412,16 @@ def _group_name(number: int) -> str:
         return str(number)
 
 
-def _unstale(call: Callable[[], T]) -> T:
-    """The result of `call`, tried again while NFS says that a handle is stale."""
+def _unstale(call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """The result of the call, tried again while NFS says that a handle is stale."""
     for _ in range(_STALE_ATTEMPTS - 1):
         try:
-            return call()
+            return call(*given, **named)
         except OSError as exc:
             if exc.errno != errno.ESTALE:
                 raise
             time.sleep(0.05)
-    return call()
+    return call(*given, **named)
 
 
 def _publish_exclusively(temporary: str, path: str) -> None:
