@@ -52,12 +52,18 @@ $splits$classes
 def Records(split, folder=FOLDER, local=None, **options):
     """The split's records as dictionaries; `shuffle=True`, `batch_size=` and others are StreamingDataset's own."""
     options = {"shuffle": False, "batch_size": 1, "validate_hash": "sha256"} | options
-    if "://" in str(folder):
-        return StreamingDataset(remote=str(folder), local=local or tempfile.mkdtemp(), split=split, **options)
-    return StreamingDataset(local=str(folder), split=split, **options)
-
+$opened
 
 ''')
+_FETCHED: Final = "StreamingDataset(remote=str(folder), local=local or tempfile.mkdtemp(), split=split, **options)\n"
+_WHERE_IT_LIES: Final = f"""\
+    if "://" in str(folder):
+        return {_FETCHED}\
+    return StreamingDataset(local=str(folder), split=split, **options)
+"""
+_DECOMPRESSED: Final = (
+    f"    # The library puts the decompressed shards beside the others, so it gets a folder of its own.\n    return {_FETCHED}"
+)
 _NPZ: Final = Template('''\
 """Loads this data set with PyTorch: `Records("train")` is a dataset, `python load_torch.py [FOLDER]` counts its records.
 
@@ -124,7 +130,8 @@ def text(finished: Finished) -> str:
                 **parts,
             )
         case "mds":
-            return loaders.filled(Template(_MDS.template + _MAIN), **parts)
+            opened = _WHERE_IT_LIES if finished.manifest.compression == "none" else _DECOMPRESSED
+            return loaders.filled(Template(_MDS.template + _MAIN), opened=opened, **parts)
         case _:
             return loaders.filled(Template(_NPZ.template + _MAIN), files=loaders.files_function("Python"), **parts)
 

@@ -80,6 +80,16 @@ def test_pytorch_loads_samples_of_libraries_of_their_own(tmp_path: Path) -> None
     assert {record["image/class/label"] for record in pictures} == {0, 1, 2}
 
 
+@pytest.mark.parametrize("compression", ["Zstd", "Gzip"])
+def test_streaming_decompresses_shards(tmp_path: Path, compression: str) -> None:
+    out = loader_sets.numbers(tmp_path, format="mds", mds={"compression": compression})
+    files = sorted(out.rglob("*"))
+    (said,) = loaded("mds", "torch", out)
+    assert said["said"] == COUNTED
+    assert [(record["n"], record["x"]) for record in as_rows(said["loaded"])] == [(row["n"], row["x"]) for row in WHOLE]
+    assert sorted(out.rglob("*")) == files
+
+
 def test_dali_loads_tar_files(tmp_path: Path) -> None:
     numbers, images = loaded(
         "dali", "dali", loader_sets.numbers(tmp_path / "numbers", format="webdataset"), loader_sets.images(tmp_path, format="webdataset")
