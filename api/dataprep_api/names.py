@@ -172,7 +172,7 @@ def file_name(template: str, *, split: str, shard: int, shards: int, ext: str) -
 
 def split_files(extension: str, files: Iterable[str]) -> set[str]:
     """Visible files that the commit step writes beside these shards: the index.json without which the reader of `mds` finds nothing."""
-    folders = {file.rpartition("/")[0] for file in files} if extension == "mds" else set()
+    folders = {file.rpartition("/")[0] for file in files} if extension.partition(".")[0] == "mds" else set()
     return {f"{folder}/{INDEX_JSON}" if folder else INDEX_JSON for folder in folders}
 
 

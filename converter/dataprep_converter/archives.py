@@ -124,7 +124,7 @@ class _Archive:
             if place.deflated:
                 contents = zips.inflated(source, place, self._uri, kept_bytes=0)
                 return _Member(contents, 0, place.size, pin, closed=source)
-            return _Member(source, zips.begin(source, place, self._uri), place.size, pin, closed=source)
+            return _Member(zips.Stored(source, place, self._uri), 0, place.size, pin, closed=source)
         if self.index.contents is None:
             return _Member(source, place.offset, place.size, pin, closed=source)
         source.close()

@@ -8,9 +8,12 @@ concatenated members as one stream (RFC 1952, section 2.2).
 
 import struct
 import zlib
-from typing import ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
+
+import pyarrow as pa
 
 MEMBER_BYTES: Final = 4 * 2**20
+_arrow: Any = pa  # the stubs don't know a codec's levels
 _HEADER: Final = bytes.fromhex("1f8b08000000000000 03")
 
 
@@ -18,7 +21,7 @@ class Compressor(Protocol):
     """Raw bytes in, file bytes out."""
 
     name: ClassVar[str]
-    """`none` or `gzip`, for the manifest."""
+    """`none`, `gzip` or `zstd`, for the manifest."""
 
     def compress(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
         """What can be written now; may be empty, may be `data` itself."""
@@ -71,3 +74,23 @@ class GzipMembers:
         deflate = zlib.compressobj(self._level, zlib.DEFLATED, -15)
         body = deflate.compress(raw) + deflate.flush()
         return b"".join((_HEADER, body, struct.pack("<II", zlib.crc32(raw), len(raw))))
+
+
+class ZstdFrame:
+    """One Zstandard frame of all bytes, which says their number: readers that decompress a file at once want that. Holds them until the end."""
+
+    name: ClassVar[str] = "zstd"
+
+    def __init__(self, level: int) -> None:
+        self._codec = _arrow.Codec("zstd", compression_level=level)
+        self._waiting = bytearray()
+
+    def compress(self, data: bytes | bytearray | memoryview) -> bytes:
+        """Nothing yet."""
+        self._waiting += data
+        return b""
+
+    def finish(self) -> bytes:
+        """The frame."""
+        made: bytes = self._codec.compress(bytes(self._waiting), asbytes=True)
+        return made

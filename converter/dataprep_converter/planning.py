@@ -100,8 +100,11 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tup
     learned: dict[str, Any] = dict(base.head.learned) if base is not None else {}
     for number, wanted in pipeline.unlearned() if base is None else ():
         # Which samples a split has doesn't depend on the size of their records.
-        split = _split(divide(spec, units, bytes_per_record=0, extension=extension, rules=rules, assigned=plans), wanted)
-        chunks = Selection(split, units, shuffle_seed=None, codes=codes).chunks(0, split.records, size=_LEARNED_RECORDS)
+        split = _split(
+            divide(spec, units, bytes_per_record=0, extension=extension, rules=rules, assigned=plans), wanted, of=(spec.transforms or [])[number].kind
+        )
+        size = min(pipeline.most_records, _LEARNED_RECORDS)
+        chunks = Selection(split, units, shuffle_seed=None, codes=codes).chunks(0, split.records, size=size)
         learned[str(number)] = pipeline.learn(number, units, chunks)
         pipeline.take(number, learned[str(number)])
     encoded = _encoded_bytes(pipeline, units, bytes_in)
@@ -166,13 +169,11 @@ def load(head: bytes, tables: Tables) -> Plan:
     return Plan(head=plan, sha256=hashlib.sha256(head).hexdigest(), units=Units(table), codes=codes)
 
 
-def _split(splits: Sequence[SplitPlan], name: str) -> SplitPlan:
+def _split(splits: Sequence[SplitPlan], name: str, *, of: str) -> SplitPlan:
     """The split of this name, or the first one that has records. Raises BadSpec naming those that there are."""
     found = next((split for split in splits if split.name == name or (not name and split.records)), None)
     if found is None:
-        raise BadSpec(
-            f"The transform vocabulary: there is no split {name!r} with records; the splits are {', '.join(s.name for s in splits)}."
-        )
+        raise BadSpec(f"The transform {of}: there is no split {name!r} with records; the splits are {', '.join(s.name for s in splits)}.")
     return found
 
 

@@ -145,6 +145,12 @@ def parse_example(payload: bytes) -> dict[str, list[Any]]:
 
     Raises NotWhole when the payload is neither.
     """
+    context, lists = parse_sequence(payload)
+    return dict(sorted((context | lists).items()))
+
+
+def parse_sequence(payload: bytes) -> tuple[dict[str, list[Any]], dict[str, list[list[Any]]]]:
+    """The context of a SequenceExample and its feature lists, each a list of steps; of an Example all is context. Raises NotWhole."""
     try:
         # An Example is a SequenceExample with nothing but a context.
         message = _record_class().FromString(payload)
@@ -152,8 +158,7 @@ def parse_example(payload: bytes) -> dict[str, list[Any]]:
         raise NotWhole("The record holds no tf.train.Example.") from exc
     context, lists = message.context.feature, message.feature_lists.feature_list
     found = {name: _values(context[name]) for name in context}
-    found |= {name: [_values(step) for step in lists[name].feature] for name in lists}
-    return dict(sorted(found.items()))
+    return found, {name: [_values(step) for step in lists[name].feature] for name in lists}
 
 
 def _values(feature: Any) -> list[Any]:

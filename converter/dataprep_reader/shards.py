@@ -19,6 +19,7 @@ from dataprep_api import names
 from dataprep_api.report import ManifestFile
 from dataprep_converter.access import Access, Input
 from dataprep_converter.decoders import BrokenRecord, Decoder, ReadsBlocks, by_feature, decoder, values
+from dataprep_converter.decoders.npz import NpzDecoder
 from dataprep_converter.errors import BadData, NotWhole
 from dataprep_converter.hugging_face import unwrapped
 from dataprep_converter.readers import arrow_messages
@@ -26,7 +27,7 @@ from dataprep_converter.readers.dataset import cast, examples_of
 from dataprep_converter.readers.examples import parse
 from dataprep_converter.readers.frames import payloads
 from dataprep_converter.readers.ranged import Ranged
-from dataprep_converter.tensors import is_tensor
+from dataprep_converter.tensors import is_tensor, to_arrow
 from dataprep_reader.dataset import DataSet
 from dataprep_reader.order import Numbers
 
@@ -88,6 +89,8 @@ class Form:
                 made.append(ParquetShard(self, file))
             elif manifest.format == "arrow":
                 made.append(ArrowShard(self, file))
+            elif manifest.format == "npz":
+                made.append(ArraysShard(self, file))
             elif manifest.format == "tfrecord" and self.examples is not None and names.index_file(file.file) in indexed:
                 made.append(IndexedShard(self, file))
             else:
@@ -256,6 +259,39 @@ class StreamedShard:
     def _broken(self, exc: BrokenRecord) -> BadData:
         uri = self.form.uri(self.file)
         return BadData(f"{uri}: {exc}.", uri=uri)
+
+
+@dataclass(frozen=True)
+class ArraysShard:
+    """A file of arrays, which is read whole."""
+
+    form: Form
+    file: ManifestFile
+
+    @property
+    def parts(self) -> Numbers:
+        """One."""
+        return np.array([self.file.records] if self.file.records else [], np.int64)
+
+    def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
+        """Slices of the arrays; checksums are compared."""
+        del part  # there is but one
+        uri = self.form.uri(self.file)
+        try:
+            with self.form.opened(self.file) as source:
+                arrays = NpzDecoder(self.form.found.manifest).arrays(source.stream())
+        except BrokenRecord as exc:
+            raise BadData(f"{uri}: {exc}.", uri=uri) from exc
+        self.form.counted(self.file, [len(next(iter(arrays.values())))])
+        size = max(1, PART_BYTES * self.file.records // max(1, self.file.size))
+        for start in range(first, first + count, size):
+            taken = slice(start, min(start + size, first + count))
+            columns = [to_arrow(_native(arrays[field.name][taken])) for field in self.form.schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=self.form.schema)
+
+
+def _native(values: Any) -> Any:
+    return np.ascontiguousarray(values, values.dtype.newbyteorder("="))
 
 
 @dataclass(frozen=True)

@@ -401,3 +401,42 @@ def test_an_archive_is_never_written(tmp_path: Path) -> None:
     uri = f"{put(tmp_path / 'a.zip', FILES)}!/x"
     with pytest.raises(BadSpec, match=r"a\.zip!/x lies within an archive; archives are only read\."):
         Access().store(uri).put(uri, b"x")
+
+
+# --- checksums of stored members ----------------------------------------------------------------------------------
+
+
+def flipped(path: Path, content: bytes) -> Path:
+    """The archive with one bit of a member's content turned over."""
+    data = path.read_bytes()
+    at = data.index(content) + len(content) // 2
+    path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    return path
+
+
+def test_a_flipped_bit_in_a_stored_member_is_an_error_that_names_it(tmp_path: Path) -> None:
+    content = b"0123456789" * 20_000
+    archive = flipped(put(tmp_path / "a.stored.zip", {"good": b"g", "x/bad": content}), content)
+    with pytest.raises(BadData, match=r"a\.stored\.zip: the member 'x/bad' has a wrong checksum\."):
+        contents(f"{archive}!/")
+    assert list(contents(f"{archive}!/good").values()) == [b"g"]
+
+
+def test_a_flipped_bit_in_stored_rows_is_an_error_that_names_them(tmp_path: Path) -> None:
+    content = b"1,2\n3,4\n" * 5_000
+    archive = flipped(put(tmp_path / "a.stored.zip", {"rows.csv": content}), content)
+    source = Source.model_validate({"csv": {"uris": [f"{archive}!/rows.csv"], "columns": [{"name": n, "type": "String"} for n in "ab"]}})
+    with pytest.raises(BadData, match=r"a\.stored\.zip: the member 'rows\.csv' has a wrong checksum\."):
+        plan(CsvReader, source)
+
+
+def test_pieces_in_order_are_summed_and_others_are_not(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 1000
+    archive = flipped(put(tmp_path / "a.stored.zip", {"x": content}), content)
+    with Access().store(f"{archive}!/x").open(f"{archive}!/x") as member:
+        assert len(member.read_at(200_000, 56_000)) == 56_000
+        assert len(member.read_at(0, 100_000)) == 100_000
+        assert len(member.read_at(50_000, 100_000)) == 100_000
+        assert len(member.read_at(160_000, 90_000)) == 90_000
+        with pytest.raises(BadData, match="the member 'x' has a wrong checksum"):
+            member.read_at(250_000, 6_000)

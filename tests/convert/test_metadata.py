@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import json
+import runpy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from dataprep_converter.run import run
 from dataprep_converter.verifying import verify
 from workbench import photos
 
-FRAMEWORKS = ("tensorflow", "torch", "dali", "sagemaker", "spark")
+FRAMEWORKS = ("tensorflow", "torch", "dali", "sagemaker", "spark", "numpy")
 HALVES = {"into": [{"name": "train", "first": 5}, {"name": "validation"}]}
 ROWS = "".join(f"{number},{number / 4},name {number},{number % 2}\n" for number in range(9))
 
@@ -307,11 +308,14 @@ def said(loader: str) -> str:
         a_finished([a_file("train.tfrecords")], WHOLE),
         *(
             a_finished([a_file("train.x")], SCALAR, format_=format_)
-            for format_ in ("recordioProtobuf", "csv", "jsonl", "parquet", "arrow", "npz")
+            for format_ in ("recordioProtobuf", "csv", "jsonl", "parquet", "arrow", "npz", "webdataset", "mds", "arrayRecord")
         ),
     ],
-    ids=["examples", "no index", "gzip", "sequences", "whole records", "recordioProtobuf", "csv", "jsonl", "parquet", "arrow", "npz"],
-)
+    ids=[
+        "examples", "no index", "gzip", "sequences", "whole records", "recordioProtobuf", "csv", "jsonl", "parquet", "arrow", "npz", "webdataset",
+        "mds", "arrayRecord",
+    ],
+)  # fmt: skip
 def test_every_loader_is_python_and_short(finished: Finished) -> None:
     found = contents(finished, loaders)
     assert sorted(found) == sorted(f"_dataprep/loaders/load_{framework}.py" for framework in FRAMEWORKS)
@@ -336,6 +340,37 @@ def test_a_loader_that_can_not_load_says_why(framework: str, finished: Finished,
     text = said(contents(finished, loaders)[f"_dataprep/loaders/load_{framework}.py"])
     assert text.startswith(f"load_{framework}.py: ")
     assert reason in text
+
+
+@pytest.mark.parametrize(
+    ("format_", "options", "file", "parts"),
+    [
+        ("sequenceFile", {}, "LoadHadoop.java", ["SequenceFile.Reader", "a BytesWritable with a tf.train.Example", '{"train", "3"}']),
+        ("mapFile", {}, "LoadHadoop.java", ["DL4J's RecordWritable"]),
+        ("fileBatch", {}, "LoadDl4j.java", ["FileBatch.readFromZip"]),
+        ("dl4jDataset", {}, "LoadDl4j.java", ["new DataSet()", "getFeatures()"]),
+        ("dl4jDataset", {"dl4jDataset": {"holds": "MultiDataSet"}}, "LoadDl4j.java", ["new MultiDataSet()", "getFeatures(0)"]),
+        ("npz", {}, None, []),
+    ],
+)
+def test_hadoop_and_dl4j_have_programs_of_their_own(format_: str, options: dict[str, Any], file: str | None, parts: list[str]) -> None:
+    found = contents(a_finished([a_file("train.x")], SCALAR, format_=format_, **options), loaders)
+    programs = {name.rpartition("/")[2]: text for name, text in found.items() if name.endswith(".java")}
+    assert list(programs) == ([file] if file else [])
+    for part in parts:
+        assert part in programs[file or ""]
+
+
+def test_numpys_loader_loads_what_it_lies_in(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    out = made(a_job(tmp_path, output={"format": "npz", "shards": {"count": 2}}, features=[{"name": "id"}, {"name": "score"}]))
+    loader = out / "_dataprep/loaders/load_numpy.py"
+    monkeypatch.setattr("sys.argv", [str(loader)])
+    runpy.run_path(str(loader), run_name="__main__")
+    assert capsys.readouterr().out == "train: 5 of 5 records\nvalidation: 4 of 4 records\n"
+    loaded = runpy.run_path(str(loader))
+    arrays = list(loaded["load"]("train"))
+    assert [each["features/id"].tolist() for each in arrays] == [[0, 1], [2, 3, 4]]
+    assert loaded["ARRAYS"] == {"features/id": ("int64", ()), "features/score": ("float32", ()), "labels/label": ("int64", ())}
 
 
 def test_dali_is_given_what_it_can_read() -> None:

@@ -266,3 +266,13 @@ def test_options_that_exclude_each_other_are_refused() -> None:
         Source.model_validate({"numpy": {"uris": ["a"], "arrays": {"x": "b"}}})
     with pytest.raises(ValidationError, match=r"members choose arrays of the \.npz files in uris"):
         Source.model_validate({"numpy": {"arrays": {"x": "b"}, "members": {"x": "y"}}})
+
+
+def test_a_flipped_bit_in_a_stored_array_is_an_error_that_names_it(tmp_path: Path) -> None:
+    values = np.arange(40_000, dtype=np.int64)
+    np.savez(tmp_path / "a.npz", x=values)
+    data = (tmp_path / "a.npz").read_bytes()
+    at = data.index(values[20_000:20_010].tobytes())
+    (tmp_path / "a.npz").write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    with pytest.raises(BadData, match=r"a\.npz: the member 'x\.npy' has a wrong checksum\."):
+        batches(NumpyReader, of_uris(tmp_path / "a.npz"), size=5_000)

@@ -1,12 +1,21 @@
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
+from pydantic import ValidationError
 from tests.convert.image_batches import applied, drawn, pixels, reasons, schema_after, schema_of, tensors
 
-from dataprep_converter.errors import BadSpec
+from dataprep_api.job import DataPrepJob
+from dataprep_api.spec import Transform
+from dataprep_converter.access import Access
+from dataprep_converter.display import Display
+from dataprep_converter.errors import BadData, BadSpec
+from dataprep_converter.readers import Batch
+from dataprep_converter.run import run
+from dataprep_converter.transforms.standardize import StandardizeStep
 
 SIZE = (482, 415, 3)
 
@@ -86,3 +95,72 @@ def test_a_tensor_that_is_not_finite_is_bad() -> None:
     done = applied(tensors(np.array([1.0, np.nan], np.float32), np.array([1.0, 3.0], np.float32)), {"standardize": {}})
     assert reasons(done) == ["image is not finite in float32 after standardize"]
     assert pixels(done).tolist() == [[-1.0, 1.0]]
+
+
+# --- collected ----------------------------------------------------------------------------------------------------
+
+
+def a_step(example: Batch) -> StandardizeStep:
+    return StandardizeStep(Transform.model_validate({"standardize": {"split": "train"}}), schema_of(example))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+def test_collected_numbers_are_those_of_all_values_together(dtype: str) -> None:
+    images = np.stack([np.asarray(drawn(20, 30, seed=seed)) for seed in range(7)]).astype(dtype)
+    step = a_step(tensors(*images))
+    found = step.learn(iter([tensors(*images[:4]), tensors(*images[4:5]), tensors(*images[5:])]))
+    np.testing.assert_allclose(found["mean"], images.astype(np.float64).mean(axis=(0, 1, 2)), rtol=1e-14)
+    np.testing.assert_allclose(found["deviation"], images.astype(np.float64).std(axis=(0, 1, 2)), rtol=1e-13)
+
+
+def test_a_channel_of_one_value_becomes_zeros() -> None:
+    images = np.zeros((4, 2, 2, 2), np.uint8)
+    images[..., 1] = np.arange(16).reshape(4, 2, 2)
+    step = a_step(tensors(*images))
+    found = step.learn(iter([tensors(*images)]))
+    assert found == {"mean": [0.0, 7.5], "deviation": [0.25, np.std(np.arange(16))]}
+    step.take(found)
+    assert not pixels(step.apply(tensors(*images)))[..., 0].any()
+
+
+def test_what_can_not_be_collected_is_refused() -> None:
+    image = np.full((2, 2, 1), np.inf, np.float32)
+    step = a_step(tensors(image))
+    with pytest.raises(BadData, match="the column 'image' has a value in the split 'train' that is not finite"):
+        step.learn(iter([tensors(image)]))
+    with pytest.raises(BadData, match="the split 'train' has no values of 'image', from which mean and deviation could be collected"):
+        step.learn(iter([]))
+    with pytest.raises(ValidationError, match="mean and deviation are given, or collected from a split, not both"):
+        Transform.model_validate({"standardize": {"split": "train", "mean": [1], "deviation": [1]}})
+
+
+def test_a_job_collects_from_its_training_split_for_any_workers(tmp_path: Path) -> None:
+    vectors = np.array([[1, 10], [3, 10], [5, 40], [7, 60], [100, 1000]], np.float32)
+    np.save(tmp_path / "x.npy", vectors)
+    outs = []
+    for workers in (1, 2):
+        spec = {
+            "source": {"numpy": {"uris": [str(tmp_path / "x.npy")]}},
+            "transforms": [{"standardize": {"column": "values", "split": "train"}}],
+            "splits": {"into": [{"name": "train", "first": 4}, {"name": "test"}]},
+            "output": {"uri": str(tmp_path / f"out{workers}"), "format": "npz", "shards": {"records": 2}},
+        }
+        job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec}
+        run(DataPrepJob.parse(job), access=Access(), workers=workers, display=Display(quiet=True))
+        outs.append({file.name: file.read_bytes() for file in sorted((tmp_path / f"out{workers}").glob("*.npz"))})
+    assert outs[0] == outs[1]
+    found = np.concatenate([np.load(tmp_path / "out1" / name)["features/values"] for name in sorted(outs[0], key=lambda n: "test" in n)])
+    mean, deviation = [4.0, 30.0], [np.sqrt(5), np.sqrt(450)]
+    np.testing.assert_allclose(found, ((vectors - mean) / deviation).astype(np.float32), rtol=1e-6)
+
+
+def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones((2, 2), np.float32))
+    spec = {
+        "source": {"numpy": {"uris": [str(tmp_path / "x.npy")]}},
+        "transforms": [{"standardize": {"column": "values", "split": "training"}}],
+        "output": {"uri": str(tmp_path / "out")},
+    }
+    job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec}
+    with pytest.raises(BadSpec, match=r"The transform standardize: there is no split 'training' with records; the splits are train\."):
+        run(DataPrepJob.parse(job), access=Access(), workers=1, display=Display(quiet=True))

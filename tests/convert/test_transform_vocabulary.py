@@ -136,7 +136,7 @@ def test_it_is_built_from_the_training_split_and_reused_for_the_others(tmp_path:
     success = json.loads((tmp_path / "out" / "_SUCCESS").read_text())
     manifest = json.loads((tmp_path / "out" / success["manifest"]).read_text())
     assert manifest["labels"] == {"kind": ["x", "y"]}
-    assert [each["reason"] for each in manifest["badExamples"]] == ["label: 'z' is not in the vocabulary"]
+    assert [each["reason"] for each in manifest["badExamples"]] == ["line 6: label: 'z' is not in the vocabulary"]
 
 
 def test_a_split_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

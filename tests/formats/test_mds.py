@@ -1,6 +1,8 @@
 """mds: the bytes of MosaicML Streaming's own writer, everything read back, index.json in its folder, and damaged files."""
 
+import gzip
 import hashlib
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from tests.formats.columns import Written, all_same, any_columns, expected, plain, tensors, written
 
+import dataprep_reader
 from dataprep_api.job import DataPrepJob
 from dataprep_converter.access import Access
 from dataprep_converter.decoders import BrokenRecord, by_feature, decoder, values
@@ -48,10 +51,8 @@ def test_bytes_are_those_of_the_librarys_writer() -> None:
     assert hashlib.sha256(made.data).hexdigest() == "bee34456563a9dd05d1d7ebe35fbfd0b8fd9c6eb18324caf6261348b20eed03c"
     shard = mds.shard_of_index(
         mds.columns(made.features, made.output.mds),
-        basename="shard.00000.mds",
-        size=len(made.data),
+        raw=mds.Stored("shard.00000.mds", len(made.data), hashlib.sha256(made.data).hexdigest()),
         records=2,
-        sha256=hashlib.sha256(made.data).hexdigest(),
     )
     assert hashlib.sha256(mds.index([shard])).hexdigest() == "824231b1e0347ba03fc294694037301c48cdd14995baeff698e3ff66f019e4ff"
 
@@ -262,3 +263,49 @@ def test_an_array_that_does_not_have_its_shape_is_named(content: bytes) -> None:
     reader = decoder(written("mds", {"a": pa.array([[1]], pa.list_(pa.float32()))}).manifest())
     with pytest.raises(BrokenRecord, match="the content of 'a' is no ndarray:float32: "):
         reader.parse(number(len(content)) + content)
+
+
+# --- compressed shards --------------------------------------------------------------------------------------------------
+
+
+def uncompressed(data: bytes, ending: str) -> bytes:
+    """By others than ours."""
+    if ending == "gz":
+        return gzip.decompress(data)
+    with pa.input_stream(io.BytesIO(data), compression="zstd") as stream:
+        whole: bytes = stream.read()
+    return whole
+
+
+@pytest.mark.parametrize(("option", "ending", "named"), [("Zstd", "zstd", "zstd:3"), ("Gzip", "gz", "gz:6")])
+def test_compressed_shards_are_told_by_the_index_both_ways(tmp_path: Path, option: str, ending: str, named: str) -> None:
+    convert(tmp_path, format="mds", shards={"records": 12}, mds={"compression": option})
+    assert visible(tmp_path) == [
+        "test/index.json", f"test/shard.00000.mds.{ending}", "train/index.json", f"train/shard.00000.mds.{ending}", f"train/shard.00001.mds.{ending}",
+    ]  # fmt: skip
+    index = json.loads((tmp_path / "out/train/index.json").read_text())
+    for number, shard in enumerate(index["shards"]):
+        data = (tmp_path / f"out/train/shard.0000{number}.mds.{ending}").read_bytes()
+        raw = uncompressed(data, ending)
+        assert shard["compression"] == named
+        assert f'"compression": "{named}"'.encode() in raw
+        assert shard["zip_data"] == {
+            "basename": f"shard.0000{number}.mds.{ending}", "bytes": len(data), "hashes": {"sha256": hashlib.sha256(data).hexdigest()},
+        }  # fmt: skip
+        assert shard["raw_data"] == {
+            "basename": f"shard.0000{number}.mds", "bytes": len(raw), "hashes": {"sha256": hashlib.sha256(raw).hexdigest()},
+        }  # fmt: skip
+    verify(str(tmp_path / "out"), Access(), every_record=True)
+    read = dataprep_reader.open(str(tmp_path / "out"), split="train")
+    assert [n for batch in read for n in batch["n"].tolist()] == list(range(20))
+
+
+@pytest.mark.parametrize("option", ["Zstd", "Gzip"])
+def test_compressed_bytes_are_the_same_however_batches_are_cut(option: str) -> None:
+    columns = {"a": pa.array(range(500)), "b": pa.array([f"word {n}" for n in range(500)])}
+    made = written("mds", columns, options={"compression": option})
+    assert made.data == written("mds", columns, cuts=[3, 77], options={"compression": option}).data
+    assert made.records(size=100) == [{"a": [n], "b": [f"word {n}".encode()]} for n in range(500)]
+    for cut in (0, 10, len(made.data) - 1):
+        with pytest.raises(BrokenRecord):
+            made.records(data=made.data[:cut])

@@ -32,6 +32,11 @@ def table(folder: Path, **output: Any) -> Path:
     return _made(folder, {"features": [*FEATURES, VECTOR, RAW], "splits": HALVES}, {"shards": {"count": 2}} | output)
 
 
+def texts(folder: Path, **output: Any) -> Path:
+    """A number and a text."""
+    return _made(folder, {"features": [{"name": "n"}, {"name": "text"}], "splits": HALVES}, {"shards": {"count": 2}} | output)
+
+
 def sequences(folder: Path, **output: Any) -> Path:
     """The lists as sequences."""
     steps = [{"name": name, "sequence": True} for name in ("ints", "texts")]
@@ -43,10 +48,23 @@ def numbers(folder: Path, **output: Any) -> Path:
     return _made(folder, {"features": [{"name": "n"}, {"name": "x"}], "splits": HALVES}, {"shards": {"count": 2}} | output)
 
 
+def vectors(folder: Path, **output: Any) -> Path:
+    """A single feature."""
+    return _made(folder, {"features": [VECTOR], "splits": HALVES}, output)
+
+
 def images(folder: Path, **output: Any) -> Path:
     """39 photographs in three classes."""
     source = {"images": {"uris": [str(photos.write(folder / "photos"))]}}
     return made(a_job(folder / "out", source=source, output={"shards": {"count": 2}} | output))
+
+
+def files(folder: Path) -> Path:
+    """39 photographs in DL4J's zips of 8."""
+    source = {"images": {"uris": [str(photos.write(folder / "photos"))]}}
+    features = [{"name": "image/encoded"}, {"name": "image/filename"}]
+    output = {"format": "fileBatch", "granularity": "Minibatch", "minibatchSize": 8}
+    return made(a_job(folder / "out", source=source, features=features, output=output))
 
 
 def _made(folder: Path, spec: dict[str, Any], output: dict[str, Any]) -> Path:

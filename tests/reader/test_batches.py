@@ -234,3 +234,22 @@ def test_whole_records_come_as_bytes(tmp_path: Path) -> None:
     assert len(one(tmp_path / "set")[name]) == 9
     assert all(isinstance(record, bytes) for record in one(tmp_path / "set")[name])
     assert flat(opened(folder)) == list(range(9))
+
+
+def test_arrays_of_npz_are_sliced_and_not_taken_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dataprep_converter.decoders.npz.NpzDecoder.read", None)
+    np.save(tmp_path / "x.npy", np.arange(60, dtype=np.uint8).reshape(10, 2, 3))
+    convert({"source": {"numpy": {"uris": [str(tmp_path / "x.npy")]}}, "output": {"uri": str(tmp_path / "set"), "format": "npz"}})
+    found = [batch["values"] for batch in opened(tmp_path / "set", batch_size=4)]
+    assert [(each.dtype.name, each.shape) for each in found] == [("uint8", (4, 2, 3)), ("uint8", (4, 2, 3)), ("uint8", (2, 2, 3))]
+    assert np.concatenate(found).ravel().tolist() == list(range(60))
+
+
+def test_a_broken_file_of_npz_is_named(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(10))
+    convert({"source": {"numpy": {"uris": [str(tmp_path / "x.npy")]}}, "output": {"uri": str(tmp_path / "set"), "format": "npz"}})
+    data = bytearray((tmp_path / "set" / "train.npz").read_bytes())
+    data[200] ^= 1
+    (tmp_path / "set" / "train.npz").write_bytes(data)
+    with pytest.raises(BadData, match=r"set/train\.npz: .* at offset"):
+        list(opened(tmp_path / "set"))

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from dataprep_converter.decoders import BrokenRecord
-from dataprep_converter.readers.inputs import BrokenGzip, gunzipped
+from dataprep_converter.decoders.decompressing import decompressed
 
 
 def lines(pieces: Iterable[bytes], *, compression: str) -> Iterator[tuple[int, bytes]]:
     """(offset, line with its end) of the uncompressed text. Raises BrokenRecord for a last line without end, and for broken gzip."""
     offset = 0
     begun: list[bytes] = []
-    for piece in _plain(pieces, compression):
+    for piece in decompressed(pieces, compression):
         whole, end, rest = piece.rpartition(b"\n")
         if end:
             for line in _split(b"".join([*begun, whole, end])):
@@ -36,16 +36,3 @@ def _split(data: bytes) -> Iterator[bytes]:
         end = data.index(b"\n", start) + 1
         yield data[start:end]
         start = end
-
-
-def _plain(pieces: Iterable[bytes], compression: str) -> Iterator[bytes]:
-    if compression != "gzip":
-        yield from pieces
-        return
-    size = 0
-    try:
-        for piece in gunzipped(pieces):
-            yield piece
-            size += len(piece)
-    except BrokenGzip as exc:
-        raise BrokenRecord(f"{exc}, after {size:,} bytes of records,", offset=size) from exc

@@ -10,10 +10,11 @@ import numpy as np
 from dataprep_api.report import Manifest
 from dataprep_api.spec.formats.mds import MdsOptions
 from dataprep_converter.decoders import BrokenRecord
+from dataprep_converter.decoders.decompressing import decompressed
 from dataprep_converter.decoders.flattening import flat, narrowed
 from dataprep_converter.decoders.taking import Pieces
 from dataprep_converter.encoders import FeatureSpec
-from dataprep_converter.encoders.mds import Column, columns, config
+from dataprep_converter.encoders.mds import Column, algorithm, columns, config
 
 
 class MdsDecoder:
@@ -21,12 +22,14 @@ class MdsDecoder:
 
     def __init__(self, manifest: Manifest) -> None:
         features = [FeatureSpec(**{**feature, "shape": tuple(feature["shape"])}) for feature in manifest.features]
-        self._columns = columns(features, MdsOptions.model_validate(manifest.content["output"].get("mds", {})))
-        self._config = json.dumps(config(self._columns), sort_keys=True).encode()
+        options = MdsOptions.model_validate(manifest.content["output"].get("mds", {}))
+        self._columns = columns(features, options)
+        self._config = json.dumps(config(self._columns, algorithm(options)), sort_keys=True).encode()
+        self._compression = manifest.compression
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         """There is no CRC in this format: what a flipped bit inside a record does is found by the file's digest."""
-        source = Pieces(pieces)
+        source = Pieces(decompressed(pieces, self._compression))
         count = int.from_bytes(_whole(source, 4, "the number of records"), "little")
         offsets = np.frombuffer(_whole(source, 4 * (count + 1), f"the offsets of {count:,} records"), "<u4").astype(np.int64)
         if _whole(source, len(self._config), "the columns") != self._config:

@@ -28,6 +28,12 @@ class NpzDecoder:
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Values]]]:
         """The offset is that of the first array, because a record stands in all of them."""
+        arrays = self.arrays(pieces)
+        for number in range(len(next(iter(arrays.values())))):
+            yield 0, {name: array[number] for name, array in arrays.items()}
+
+    def arrays(self, pieces: Iterable[bytes]) -> dict[str, Values]:
+        """The arrays of a file by feature, all as long as each other. Raises BrokenRecord."""
         found, fault = members(pieces)
         if fault is not None:
             raise fault
@@ -38,8 +44,7 @@ class NpzDecoder:
         records = {len(array) for array in arrays.values()}
         if len(records) > 1:
             raise BrokenRecord(f"arrays of {' and '.join(map(str, sorted(records)))} records in one file", offset=0)
-        for number in range(records.pop()):
-            yield 0, {name: array[number] for name, array in arrays.items()}
+        return arrays
 
     def parse(self, record: dict[str, Values]) -> dict[str, Any]:
         """The values, flat."""

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Output
 from dataprep_api.spec.formats.mds import MdsOptions
+from dataprep_converter.compression import Compressor, GzipMembers, Plain, ZstdFrame
 from dataprep_converter.encoders import FeatureSpec, SingleFile, payloads
 from dataprep_converter.encoders.contents import NOTHING, Fixed, Lengths, Part, Ragged, even_offsets, look_up
 from dataprep_converter.errors import BadData, BadSpec
@@ -35,6 +36,7 @@ HASHES: Final = ["sha256"]
 """In index.json: the shards' SHA-256 is known anyway, and the library checks it when it is asked to."""
 _IMAGE: Final = "/encoded"
 """Features with this ending hold image files, which the library opens as such whatever their kind is."""
+_LEVELS: Final = {"Zstd": 3, "Gzip": 6}
 
 
 @dataclass(frozen=True)
@@ -76,13 +78,13 @@ def _column(feature: FeatureSpec, given: str | None) -> Column:
     return Column(feature, "int" if dtype == "int64" else dtype, size)
 
 
-def config(stored: Sequence[Column]) -> dict[str, Any]:
-    """What a shard, and the index of each, says of its columns."""
+def config(stored: Sequence[Column], compression: str | None = None) -> dict[str, Any]:
+    """What a shard, and the index of each, says of its columns; `compression` is in the library's words."""
     return {
         "column_encodings": [column.encoding for column in stored],
         "column_names": [column.feature.name for column in stored],
         "column_sizes": [column.size for column in stored],
-        "compression": None,
+        "compression": compression,
         "format": "mds",
         "hashes": HASHES,
         "size_limit": None,
@@ -90,19 +92,36 @@ def config(stored: Sequence[Column]) -> dict[str, Any]:
     }
 
 
+def algorithm(options: MdsOptions) -> str | None:
+    """The compression in the library's words."""
+    names = {"Zstd": "zstd", "Gzip": "gz"}
+    return f"{names[options.compression]}:{_LEVELS[options.compression]}" if options.compression != "None" else None
+
+
 class MdsEncoder(SingleFile):
     """See the module. Holds the records' lengths; the records are in a temporary file."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._columns = columns(features, output.mds)
-        self._config = json.dumps(config(self._columns), sort_keys=True).encode()
+        self._config = json.dumps(config(self._columns, algorithm(output.mds)), sort_keys=True).encode()
         self._records = Spool()
         self._sizes: list[Lengths] = []
 
     @staticmethod
-    def extension(_output: Output) -> str:
-        """`mds`."""
-        return "mds"
+    def extension(output: Output) -> str:
+        """`mds`, `mds.zstd` or `mds.gz`."""
+        found = algorithm(output.mds)
+        return f"mds.{found.partition(':')[0]}" if found else "mds"
+
+    @staticmethod
+    def compressor(output: Output) -> Compressor:
+        """Of the whole shard."""
+        match output.mds.compression:
+            case "Zstd":
+                return ZstdFrame(_LEVELS["Zstd"])
+            case "Gzip":
+                return GzipMembers(_LEVELS["Gzip"])
+        return Plain()
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
         """Nothing yet: see `rest`."""
@@ -188,7 +207,22 @@ def index(shards: Sequence[Mapping[str, Any]]) -> bytes:
     return json.dumps({"shards": list(shards), "version": 2}, sort_keys=True).encode()
 
 
-def shard_of_index(stored: Sequence[Column], *, basename: str, size: int, records: int, sha256: str) -> dict[str, Any]:
-    """A shard in `index.json`."""
-    raw = {"basename": basename, "bytes": size, "hashes": {"sha256": sha256}}
-    return config(stored) | {"raw_data": raw, "samples": records, "zip_data": None}
+@dataclass(frozen=True)
+class Stored:
+    """A file of a shard, as the index names it."""
+
+    basename: str
+    size: int
+    sha256: str
+
+    def entry(self) -> dict[str, Any]:
+        """In `index.json`."""
+        return {"basename": self.basename, "bytes": self.size, "hashes": {"sha256": self.sha256}}
+
+
+def shard_of_index(
+    stored: Sequence[Column], *, raw: Stored, records: int, compressed: Stored | None = None, compression: str | None = None
+) -> dict[str, Any]:
+    """A shard in `index.json`: `raw` is the file as the library reads it, `compressed` the one that there is, if it is another."""
+    zipped = compressed.entry() if compressed is not None else None
+    return config(stored, compression) | {"raw_data": raw.entry(), "samples": records, "zip_data": zipped}

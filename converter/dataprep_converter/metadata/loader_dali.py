@@ -1,10 +1,10 @@
-"""`load_dali.py`: uncompressed TFRecord files by NVIDIA DALI, with their indexes."""
+"""`load_dali.py`: uncompressed TFRecord files by NVIDIA DALI, with their indexes; and tar files of webdataset, which it indexes itself."""
 
 from string import Template
 from typing import Final
 
 from dataprep_converter.encoders import FeatureSpec
-from dataprep_converter.metadata import Finished, loaders
+from dataprep_converter.metadata import Finished, loader_torch_samples, loaders
 from dataprep_converter.metadata.tfds import IMAGE
 
 _LOADER: Final = Template('''\
@@ -51,7 +51,53 @@ def main():
 if __name__ == "__main__":
     main()
 ''')
+_MEMBERS: Final = Template('''\
+"""Loads this data set with NVIDIA DALI: `load("train")` is a built pipeline, `python load_dali.py [FOLDER]` counts its records.
+
+Decodes on the processor. With a GPU: device_id=0, and device="mixed" for images.
+"""
+
+import sys
+from pathlib import Path
+
+from nvidia.dali import fn, pipeline_def, types
+
+FOLDER = Path(__file__).resolve().parents[2]
+$splits$classes$features
+
+$files
+
+@pipeline_def
+def records(paths, random_shuffle):
+    """One output for each of FEATURES, in their order: the bytes of its member, or the pixels of an image; empty for a record without it."""
+    found = fn.readers.webdataset(
+        paths=paths, ext=list(FEATURES.values()), missing_component_behavior="empty", random_shuffle=random_shuffle, name="records"
+    )
+    record = dict(zip(FEATURES, found if len(FEATURES) > 1 else [found]))
+$decoded    return tuple(record.values())
+
+
+def load(split, folder=FOLDER, batch_size=32, random_shuffle=False):
+    """A pipeline over the split's records; `run()` gives the next batch, as lists of tensors."""
+    pipeline = records(files(split, folder), random_shuffle, batch_size=batch_size, num_threads=4, device_id=None)
+    pipeline.build()
+    return pipeline
+
+
+def main():
+    """Counts the records of every split, and runs one batch of each."""
+    for split, expected in SPLITS.items():
+        if expected:
+            pipeline = load(split, *sys.argv[1:2])
+            pipeline.run()
+            print(f"{split}: {pipeline.reader_meta('records')['epoch_size']} of {expected} records")
+
+
+if __name__ == "__main__":
+    main()
+''')
 _TYPES: Final = {"int64": ("tfrecord.int64", "0"), "float": ("tfrecord.float32", "0.0"), "bytes": ("tfrecord.string", '""')}
+_DECODED: Final = 'fn.decoders.image({record}, device="cpu", output_type=types.RGB)'
 _NAMES: Final = {
     "bool": "BOOL", "int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT64", "uint8": "UINT8", "uint16": "UINT16",
     "uint32": "UINT32", "float16": "FLOAT16", "float32": "FLOAT", "float64": "FLOAT64",
@@ -60,8 +106,10 @@ _NAMES: Final = {
 
 def text(finished: Finished) -> str:
     """The file. Raises Unreadable for what DALI doesn't read: other formats, gzip, SequenceExample."""
+    if finished.manifest.format == "webdataset":
+        return _of_members(finished)
     if finished.manifest.format != "tfrecord":
-        raise loaders.Unreadable(f"this one is for tfrecord, and this data set is {finished.manifest.format}.")
+        raise loaders.Unreadable(f"this one is for tfrecord and webdataset, and this data set is {finished.manifest.format}.")
     if finished.manifest.compression != "none":
         raise loaders.Unreadable("NVIDIA DALI reads no compressed TFRecord. Make the data set with output.tfrecord.compression: None.")
     if not all(report.index is not None for report in finished.reports):
@@ -83,6 +131,10 @@ def text(finished: Finished) -> str:
     )
 
 
+def _is_image(feature: FeatureSpec) -> bool:
+    return feature.name == IMAGE and feature.kind == "bytes" and not feature.shape
+
+
 def _is_list_of_bytes(feature: FeatureSpec) -> bool:
     return feature.kind == "bytes" and not feature.raw and feature.shape != ()
 
@@ -98,6 +150,24 @@ def _decoded(feature: FeatureSpec) -> str:
     value = f"record[{loaders.quoted(feature.name)}]"
     if feature.raw:
         return f"    {value} = fn.reinterpret({value}, dtype=types.{_NAMES[feature.dtype]}, shape={list(feature.shape)})\n"
-    if feature.name == IMAGE and feature.kind == "bytes" and not feature.shape:
-        return f'    {value} = fn.decoders.image({value}, device="cpu", output_type=types.RGB)\n'
+    if _is_image(feature):
+        return f"    {value} = {_DECODED.format(record=value)}\n"
     return ""
+
+
+def _of_members(finished: Finished) -> str:
+    found = loader_torch_samples.extensions(finished)
+    images = [each for each in finished.features if each.name in found and _is_image(each)]
+    lines = [
+        f"    record[{loaders.quoted(each.name)}] = {_DECODED.format(record=f'record[{loaders.quoted(each.name)}]')}\n" for each in images
+    ]
+    return loaders.filled(
+        _MEMBERS,
+        splits=loaders.splits(finished),
+        classes=loaders.classes(finished),
+        features=loaders.dictionary(
+            "FEATURES", {name: loaders.quoted(";".join(each)) for name, each in found.items()}, "Extensions of each feature's member."
+        ),
+        files=loaders.files_function("DALI"),
+        decoded="".join(lines),
+    )

@@ -53,6 +53,15 @@ def load(spark, split, folder=FOLDER):
 '''
     + _MAIN
 )
+_HADOOP: Final = Template(
+    _HEAD
+    + '''\
+def load(spark, split, folder=FOLDER):
+    """The split's (key, value) pairs; $value"""
+    return spark.sparkContext.sequenceFile(",".join(files(spark, split, folder)))
+'''
+    + _MAIN
+)
 _TABLE: Final = Template(
     _HEAD
     + '''\
@@ -78,6 +87,27 @@ def text(finished: Finished) -> str:
         message = "SequenceExample" if any(feature.sequence for feature in finished.features) else "Example"
         parse = f"tf.train.{message}.FromString makes a message of each."
         return loaders.filled(_RECORDS, submit="--packages org.tensorflow:tensorflow-hadoop:1.15.0", parse=parse, **parts)
+    if format_ in ("sequenceFile", "mapFile"):
+        return loaders.filled(_HADOOP, submit="", value=_value(finished), **parts).replace("spark-submit  load", "spark-submit load")
     if format_ not in tables:
-        raise loaders.Unreadable(f"there is one for {', '.join(['tfrecord', *tables])}, and this data set is {format_}.")
+        raise loaders.Unreadable(
+            f"there is one for {', '.join(['tfrecord', *tables, 'sequenceFile', 'mapFile'])}, and this data set is {format_}."
+        )
     return loaders.filled(_TABLE, submit="", read=tables[format_], **parts).replace("spark-submit  load", "spark-submit load")
+
+
+def _value(finished: Finished) -> str:
+    """What Python gets of a value. Raises Unreadable for those that PySpark can't hand over."""
+    output = finished.spec.output
+    is_map = finished.manifest.format == "mapFile"
+    kind = output.map_file.value if is_map else output.sequence_file.value
+    key = output.map_file.key if is_map else output.sequence_file.key
+    if kind == "Record":
+        raise loaders.Unreadable("PySpark can't hand DL4J's records over to Python; LoadHadoop.java reads them.")
+    if kind == "Example":
+        message = "SequenceExample" if any(feature.sequence for feature in finished.features) else "Example"
+        return f"tf.train.{message}.FromString makes a message of a value."
+    stored = next(feature for feature in finished.features if feature.name != key)
+    if (stored.shape and stored.dtype not in ("int8", "uint8")) or (not stored.shape and stored.dtype == "int8"):
+        raise loaders.Unreadable("PySpark can't hand arrays and single bytes of Hadoop over to Python; LoadHadoop.java reads them.")
+    return f"a value is {stored.name}."

@@ -5,7 +5,7 @@ from string import Template
 from typing import Final
 
 from dataprep_converter.encoders import FeatureSpec
-from dataprep_converter.metadata import Finished, loaders
+from dataprep_converter.metadata import Finished, loader_torch_samples, loaders
 
 _HEAD: Final = '''\
 """Loads this data set with PyTorch: `Records("train")` is a dataset, `python load_torch.py [FOLDER]` counts its records.
@@ -165,8 +165,10 @@ def text(finished: Finished) -> str:
     }
     if format_ in _TABLES:
         return loaders.filled(_TABLE, needs="Needs torch and pyarrow.", format=_TABLES[format_], **parts)
+    if format_ in loader_torch_samples.KNOWN:
+        return loader_torch_samples.text(finished)
     if format_ != "tfrecord":
-        known = ", ".join(["tfrecord", *_TABLES])
+        known = ", ".join(["tfrecord", *_TABLES, *loader_torch_samples.KNOWN])
         raise loaders.Unreadable(f"there is one for {known}, and this data set is {format_}.")
     is_indexed = bool(finished.reports) and all(report.index is not None for report in finished.reports)
     parts |= _parsing(finished.features)

@@ -19,8 +19,12 @@ LOADERS: Final[Mapping[str, str]] = {
     "dali": "dataprep_converter.metadata.loader_dali",
     "sagemaker": "dataprep_converter.metadata.loader_sagemaker",
     "spark": "dataprep_converter.metadata.loader_spark",
+    "numpy": "dataprep_converter.metadata.loader_numpy",
 }
 """Framework → module with `text(finished)`. Adding a loader is one line here and one file."""
+
+PROGRAMS: Final[Mapping[str, str]] = {"LoadHadoop.java": "hadoop", "LoadDl4j.java": "dl4j"}
+"""File → function of `loader_java`. They are there only where the format is theirs."""
 
 _FILES: Final = Template('''\
 def files(split, folder=FOLDER):
@@ -44,6 +48,12 @@ def make(finished: Finished) -> Made:
         except Unreadable as exc:
             text = f"raise SystemExit({quoted(f'load_{framework}.py: {exc}')})\n"
         yield f"{names.SIDE}/loaders/load_{framework}.py", text.encode()
+    programs = import_module("dataprep_converter.metadata.loader_java")
+    for file, function in PROGRAMS.items():
+        try:
+            yield f"{names.SIDE}/loaders/{file}", getattr(programs, function)(finished).encode()
+        except Unreadable:
+            continue
 
 
 def quoted(text: str) -> str:

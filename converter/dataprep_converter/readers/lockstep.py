@@ -260,7 +260,7 @@ def example(payload: bytes) -> dict[str, list[Any]]:
     features = parse_example(payload)
     inner = _delimited_at(payload, 0, BYTES)
     if payload[:1] == b"\x12" or (inner is not None and payload[inner[1] : inner[1] + 1] == b"\x12"):
-        raise NotWhole("The record holds a tf.train.SequenceExample, which this source doesn't read.")
+        raise NotWhole("The record holds a tf.train.SequenceExample, and no feature of source.tfrecord.features is a sequence.")
     return features
 
 

@@ -63,7 +63,7 @@ class _Place:
     start: int
     """First byte of the values, in the file or in the contents of `member`."""
     member: Member | None = None
-    """A deflated member of a .npz file."""
+    """Of a .npz file."""
 
 
 class _Column:
@@ -262,14 +262,13 @@ def _member(source: Input, entry: Entry, member: Member) -> tuple[_Header, _Plac
     if member.deflated:
         header = _header(zips.inflated(source, member, entry.uri), where, member.size)
         return header, _Place(entry.uri, entry.pin, header.size, member)
-    start = zips.begin(source, member, entry.uri)
-    header = _header(source, where, member.size, start=start)
-    return header, _Place(entry.uri, entry.pin, start + header.size)
+    header = _header(zips.Stored(source, member, entry.uri), where, member.size)
+    return header, _Place(entry.uri, entry.pin, header.size, member)
 
 
-def _header(source: Input, uri: str, size: int, *, start: int = 0) -> _Header:
-    """The header of an array of `size` bytes that begins at `start`. Raises BadData with what was expected and what came."""
-    data = io.BytesIO(source.read_at(start, min(size, _LONGEST_HEADER)))
+def _header(source: Input, uri: str, size: int) -> _Header:
+    """The header of an array of `size` bytes. Raises BadData with what was expected and what came."""
+    data = io.BytesIO(source.read_at(0, min(size, _LONGEST_HEADER)))
     try:
         version = np.lib.format.read_magic(data)
         if version == (1, 0):

@@ -14,7 +14,7 @@ from dataprep_converter.access import Access, Input
 from dataprep_converter.errors import InputChanged
 from dataprep_converter.readers.blocks import KEPT_FILES, Count, Counted, Kept
 from dataprep_converter.readers.inputs import Forward, Spool, open_pinned
-from dataprep_converter.readers.zips import Member, inflated
+from dataprep_converter.readers.zips import Member, Stored, inflated
 from dataprep_converter.stores import scheme_of
 from dataprep_converter.units import Unit, Units
 
@@ -82,16 +82,16 @@ class RowFiles:
         self._open: Kept[tuple[str, int, int], Rows] = Kept(KEPT_FILES)
 
     def rows(self, uri: str, pin: str, *, start: int, row_bytes: int, member: Member | None = None) -> Rows:
-        """The rows of this size from `start` on, of the file or of a deflated member of it.
+        """The rows of this size from `start` on, of the file or of a member of it.
 
         Raises InputChanged when the file is not the one that was planned.
         """
 
         def make() -> Rows:
             source: Input = Counted(open_pinned(self._access.store(uri), uri, pin), self._count)
-            is_far = scheme_of(uri) not in ("", "file") and member is None
+            is_far = scheme_of(uri) not in ("", "file") and (member is None or not member.deflated)
             if member is not None:
-                source = inflated(source, member, uri)
+                source = inflated(source, member, uri) if member.deflated else Stored(source, member, uri)
             return Rows(source, uri, start=start, row_bytes=row_bytes, is_far=is_far)
 
         return self._open.get((uri, member.header if member else -1, start), make)

@@ -20,14 +20,15 @@ from dataprep_converter.access import Access, Entry, Input
 from dataprep_converter.errors import BadData, BadSpec, InputChanged, NotWhole
 from dataprep_converter.framing import HEADER
 from dataprep_converter.output_folder import OutputFolder
-from dataprep_converter.readers import Discovery, Raw
+from dataprep_converter.readers import Discovery, Raw, sequence_examples
 from dataprep_converter.readers.blocks import KEPT_FILES, Block, BlockReader, Count, Counted, Kept
 from dataprep_converter.readers.examples import Expected, parse
 from dataprep_converter.readers.frames import Stretch, payloads, stretches
 from dataprep_converter.readers.inputs import GZIP_MAGIC
 from dataprep_converter.readers.listing import input_files
-from dataprep_converter.readers.lockstep import BYTES, FLOATS, INTS, example
+from dataprep_converter.readers.lockstep import BYTES, FLOATS, INTS
 from dataprep_converter.readers.streamed import Streamed, gunzipped
+from dataprep_converter.records import parse_sequence
 from dataprep_converter.stores import scheme_of
 from dataprep_converter.tensors import Array, binary
 from dataprep_converter.units import Unit
@@ -59,13 +60,17 @@ class TfrecordReader(BlockReader):
         written = _tfrecord(source)
         self._raw = written.raw
         self._is_strict = written.features is None
-        self._expected = [_expected(TfrecordFeature.model_validate(feature)) for feature in state.get("features", [])]
+        self._features = [TfrecordFeature.model_validate(feature) for feature in state.get("features", [])]
+        self._has_sequences = any(feature.sequence for feature in self._features)
+        self._expected = [] if self._has_sequences else [_expected(feature) for feature in self._features]
         self._contents: Kept[str, Streamed] = Kept(KEPT_FILES)
 
     def schema(self) -> pa.Schema:
         """Numbers as int64 and float32, tensors stored raw in their own type, bytes, and lists of them."""
         if self._raw:
             return pa.schema([pa.field(RECORD, pa.large_binary(), metadata=features.RECORD)])
+        if self._has_sequences:
+            return sequence_examples.schema(self._features)
         return pa.schema([(each.name, each.type) for each in self._expected])
 
     def load(self, unit: Unit, source: Input) -> Block:
@@ -80,6 +85,8 @@ class TfrecordReader(BlockReader):
         starts, ends = payloads(data, unit.uri, unit.offset)
         if self._raw:
             return Block.of(pa.RecordBatch.from_arrays([_between(data, starts, ends)], schema=self.schema()))
+        if self._has_sequences:
+            return sequence_examples.block(data, starts, ends, self._features, is_strict=self._is_strict)
         columns, reasons = parse(data, starts, ends, self._expected, is_strict=self._is_strict)
         is_good = np.ones(len(starts), np.bool_)
         is_good[list(reasons)] = False
@@ -117,7 +124,7 @@ class _Planner:
         self._state = state
         self._splits: dict[int, dict[str, str]] = {}
         self._features = source.features
-        self._sampled: list[tuple[str, dict[str, list[Any]]]] = []
+        self._sampled: list[tuple[str, bytes]] = []
         self._files = 0
 
     def units(self) -> Iterator[Unit]:
@@ -125,7 +132,7 @@ class _Planner:
         for root, path, entry in input_files(self._access, self._source.uris):
             yield from self._units_of(root, path, entry)
         if not self._source.raw:
-            settled = self._features or (_inferred(self._sampled) if self._sampled else [])
+            settled = self._features or (self._inferred() if self._sampled else [])
             self._state["features"] = [feature.model_dump(by_alias=True, exclude_defaults=True) for feature in settled]
 
     def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
@@ -200,12 +207,24 @@ class _Planner:
         starts, ends = payloads(data, uri, 0)
         for start, end in zip(starts[:_SAMPLED_RECORDS].tolist(), ends[:_SAMPLED_RECORDS].tolist(), strict=True):
             try:
-                self._sampled.append((uri, example(data[start:end])))
+                parse_sequence(data[start:end])
+                self._sampled.append((uri, data[start:end]))
             except NotWhole as exc:
                 raise BadData(
                     f"{uri}, offset {start - HEADER}: {str(exc)[:1].lower()}{str(exc)[1:]} Set source.tfrecord.raw to pass records on as they are.",
                     uri=uri,
                 ) from exc
+
+    def _inferred(self) -> list[TfrecordFeature]:
+        """The features of the first records."""
+        sequences = sequence_examples.inferred(self._sampled)
+        alone = _inferred([(uri, parse_sequence(payload)[0]) for uri, payload in self._sampled])
+        both = {each.name for each in alone}.intersection(each.name for each in sequences or [])
+        if both:
+            raise BadSpec(
+                f"The feature {min(both)!r} is a sequence in some records and none in others; list the features in source.tfrecord.features."
+            )
+        return sorted([*alone, *(sequences or [])], key=lambda feature: feature.name.encode())
 
 
 def _zipped(unit: Unit, share: int, contents: int) -> Unit:
@@ -216,12 +235,14 @@ def _zipped(unit: Unit, share: int, contents: int) -> Unit:
 def _of_manifest(feature: Mapping[str, Any]) -> TfrecordFeature:
     """A feature as our own manifest describes it."""
     shape = list(feature["shape"])
+    sequence = bool(feature.get("sequence"))
+    shape = shape[1:] if sequence else shape
     if feature["raw"]:
-        return TfrecordFeature(name=feature["name"], type="Bytes", shape=shape, raw=feature["dtype"])
-    if feature.get("sequence"):
-        raise BadSpec(f"The feature {feature['name']!r} is a sequence: source.tfrecord doesn't read tf.train.SequenceExample.")
+        return TfrecordFeature(name=feature["name"], type="Bytes", shape=shape, raw=feature["dtype"], sequence=sequence)
     is_ragged = -1 in shape or (bool(shape) and feature["kind"] == "bytes")
-    return TfrecordFeature(name=feature["name"], type=_KINDS[feature["kind"]], shape=[] if is_ragged else shape, ragged=is_ragged)
+    return TfrecordFeature(
+        name=feature["name"], type=_KINDS[feature["kind"]], shape=[] if is_ragged else shape, ragged=is_ragged, sequence=sequence
+    )
 
 
 def _inferred(sampled: Sequence[tuple[str, Mapping[str, Sequence[Any]]]]) -> list[TfrecordFeature]:

@@ -9,7 +9,8 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from dataprep_converter.access import Input
 from dataprep_converter.errors import BadData
@@ -24,6 +25,8 @@ _ENCRYPTED: Final = 0x1
 _METHODS: Final = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 9: "Deflate64", 93: "Zstandard"}
 _PIECE: Final = 1 << 20
 _RAW_DEFLATE: Final = -15
+_GAP: Final = 64 << 10
+"""So much may be passed over in a stored member that is read in order; it is read for the checksum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,69 @@ def begin(source: Input, member: Member, uri: str) -> int:
 def inflated(source: Input, member: Member, uri: str, *, kept_bytes: int = 0) -> Streamed:
     """The contents of a deflated member. Reading raises BadData when they are not what the directory says."""
     return Streamed(lambda: _inflate(source, member, uri), size=member.size, kept_bytes=kept_bytes)
+
+
+class Stored:
+    """The contents of a member that is stored as it is: a range of the zip file, from any place.
+
+    What is read in order, from the beginning to the end, is held against the checksum: reading the end raises BadData naming the member.
+    """
+
+    def __init__(self, source: Input, member: Member, uri: str) -> None:
+        self._source = source
+        self._member = member
+        self._uri = uri
+        self._begin = begin(source, member, uri)
+        self._summed = self._crc = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the contents."""
+        return self._member.size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, fewer only at the end."""
+        wanted = max(0, min(length, self.size - offset))
+        data = self._source.read_at(self._begin + offset, wanted)
+        gap = offset - self._summed
+        if 0 < gap <= _GAP:
+            # Such as an array's header, which the plan has read.
+            self._add(self._source.read_at(self._begin + self._summed, gap))
+            gap = 0
+        if -len(data) < gap <= 0:
+            self._add(data[-gap:])
+        return data
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The bytes from `offset` in order."""
+        left = max(0, self.size - offset)
+        summed = crc = 0
+        for piece in self._source.stream(self._begin + offset, left if length is None else min(length, left)):
+            summed, crc = summed + len(piece), zlib.crc32(piece, crc)
+            if offset == 0 and summed == self.size:
+                self._check(crc)
+            yield piece
+
+    def close(self) -> None:
+        """Ends reading."""
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _add(self, data: bytes) -> None:
+        """What follows what was summed so far."""
+        self._summed += len(data)
+        self._crc = zlib.crc32(data, self._crc)
+        if data and self._summed == self.size:
+            self._check(self._crc)
+
+    def _check(self, crc: int) -> None:
+        if crc != self._member.crc:
+            raise BadData(f"{self._uri}: the member {self._member.name!r} has a wrong checksum.", uri=self._uri)
 
 
 def _inflate(source: Input, member: Member, uri: str) -> Iterator[bytes]:

@@ -1,9 +1,10 @@
-"""`standardize`: mean 0 and deviation 1, of each tensor by itself or by given numbers.
+"""`standardize`: mean 0 and deviation 1, of each tensor by itself, by given numbers, or by those of one split that the plan step collects.
 
 A byte has 256 values, so an image of bytes is counted once and then looked up: exact, and each result is rounded only once.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
-from dataprep_converter.errors import BadSpec
+from dataprep_converter.errors import BadData, BadSpec
 from dataprep_converter.features import find_columns, numbers
 from dataprep_converter.readers import Batch
 from dataprep_converter.tensors import NUMPY_NAMES, arrow_type, is_tensor, shape_of, to_arrow, value_type
@@ -35,6 +36,8 @@ class StandardizeStep:
         if not is_tensor(kind) or value_type(kind) not in NUMPY_NAMES:
             raise BadSpec(f"{_OF} takes tensors of numbers, but the column {self._column!r} is {kind}.")
         self._dtype = np.dtype(standardize.dtype)
+        self._shape = shape_of(kind)
+        self._split = standardize.split
         self._given: tuple[Wide, Wide] | None = None
         if standardize.mean is not None and standardize.deviation is not None:
             channels = shape_of(kind)[-1]
@@ -47,6 +50,34 @@ class StandardizeStep:
     def schema(self) -> pa.Schema:
         """The column is float32 or float16."""
         return self._schema
+
+    # --- learning, while planning ----------------------------------------------------------------------------------
+
+    @property
+    def learns_from(self) -> str | None:
+        """The split whose mean and deviation are collected."""
+        return self._split
+
+    def learn(self, batches: Iterator[Batch]) -> dict[str, list[float]]:
+        """Mean and deviation of each channel, over all values of all records. Raises BadData when there is none, or one is not finite."""
+        moments = _Moments(self._shape[-1])
+        for batch in batches:
+            values, missing = numbers(batch.records.column(self._column))
+            moments.add(np.delete(values, missing, axis=0) if len(missing) else values)
+        if not moments.count:
+            raise BadData(
+                f"{_OF}: the split {self._split!r} has no values of {self._column!r}, from which mean and deviation could be collected."
+            )
+        deviation = np.maximum(np.sqrt(moments.squares / moments.count), 1 / math.sqrt(moments.count))
+        if not (np.isfinite(moments.mean).all() and np.isfinite(deviation).all()):
+            raise BadData(f"{_OF}: the column {self._column!r} has a value in the split {self._split!r} that is not finite.")
+        return {"mean": moments.mean.tolist(), "deviation": deviation.tolist()}
+
+    def take(self, learned: Any) -> None:
+        """Uses this mean and deviation from now on."""
+        self._given = np.array(learned["mean"], np.float64), np.array(learned["deviation"], np.float64)
+
+    # --- doing -----------------------------------------------------------------------------------------------------
 
     def apply(self, batch: Batch) -> Batch:
         """A sample without a value, or with one that the type can't hold afterwards, is bad."""
@@ -80,6 +111,31 @@ class StandardizeStep:
             else:
                 made[..., channel] = (taken.astype(np.float64) - mean) / deviation
         return made
+
+
+class _Moments:
+    """Mean and summed squares of the distances from it, by channel: batches are put together as Chan, Golub and LeVeque do."""
+
+    def __init__(self, channels: int) -> None:
+        self.count = 0
+        """Values of each channel so far."""
+        self.mean: Wide = np.zeros(channels)
+        self.squares: Wide = np.zeros(channels)
+
+    def add(self, values: npt.NDArray[Any]) -> None:
+        """Tensors, the channels last."""
+        flat = values.reshape(-1, values.shape[-1])
+        if not len(flat):
+            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            wide = flat.astype(np.float64)
+            mean = wide.mean(axis=0)
+            squares = np.square(wide - mean).sum(axis=0)
+            whole = self.count + len(flat)
+            apart = mean - self.mean
+            self.squares = self.squares + squares + np.square(apart) * (self.count * len(flat) / whole)
+            self.mean = self.mean + apart * (len(flat) / whole)
+        self.count = whole
 
 
 def _table(tensor: npt.NDArray[np.uint8]) -> Wide:

@@ -65,6 +65,55 @@ def test_pytorch_loads_every_kind_of_feature_by_the_index_and_without(tmp_path: 
     assert [(r["n"], r["ints"], r["texts"]) for r in as_rows(said[3]["loaded"])] == [(row["n"], row["ints"], row["texts"]) for row in WHOLE]
 
 
+def test_pytorch_loads_samples_of_libraries_of_their_own(tmp_path: Path) -> None:
+    formats = ("webdataset", "mds", "npz")
+    outs = [loader_sets.numbers(tmp_path / format_, format=format_) for format_ in formats]
+    said = dict(zip(formats, loaded("mds", "torch", *outs, needed=packages("webdataset")), strict=True))
+    for format_ in formats:
+        assert said[format_]["said"] == COUNTED
+        found = as_rows(said[format_]["loaded"])
+        before = "features/" if format_ == "npz" else ""
+        assert [(record[f"{before}n"], record[f"{before}x"]) for record in found] == [(row["n"], row["x"]) for row in WHOLE]
+    (images,) = loaded("mds", "torch", loader_sets.images(tmp_path, format="webdataset"), needed=packages("webdataset"))
+    pictures = images["loaded"]["train"]
+    assert len(pictures) == 39
+    assert {record["image/class/label"] for record in pictures} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("compression", ["Zstd", "Gzip"])
+def test_streaming_decompresses_shards(tmp_path: Path, compression: str) -> None:
+    out = loader_sets.numbers(tmp_path, format="mds", mds={"compression": compression})
+    files = sorted(out.rglob("*"))
+    (said,) = loaded("mds", "torch", out)
+    assert said["said"] == COUNTED
+    assert [(record["n"], record["x"]) for record in as_rows(said["loaded"])] == [(row["n"], row["x"]) for row in WHOLE]
+    assert sorted(out.rglob("*")) == files
+
+
+def test_dali_loads_tar_files(tmp_path: Path) -> None:
+    numbers, images = loaded(
+        "dali", "dali", loader_sets.numbers(tmp_path / "numbers", format="webdataset"), loader_sets.images(tmp_path, format="webdataset")
+    )
+    assert numbers["said"] == COUNTED
+    found = {name: [bytes(value) for split in numbers["loaded"].values() for value in split[name]] for name in ("n", "x")}
+    assert found["n"] == [str(row["n"]).encode() for row in WHOLE]
+    assert [float(value) for value in found["x"]] == [row["x"] for row in WHOLE]
+    assert len(images["loaded"]["train"]["image/encoded"]) == 39
+    assert all(shape[2] == 3 for shape in images["loaded"]["train"]["image/encoded"])
+
+
+def test_spark_loads_hadoops_files(tmp_path: Path) -> None:
+    outs = [
+        loader_sets.numbers(tmp_path / "records", format="sequenceFile"),
+        loader_sets.texts(tmp_path / "texts", format="sequenceFile", sequenceFile={"key": "n", "value": "Feature"}),
+        loader_sets.numbers(tmp_path / "map", format="mapFile", mapFile={"value": "Example"}),
+    ]
+    records, texts, maps = loaded("spark", "spark", *outs, needed=javareaders.classpath("tensorflowhadoop"))
+    assert records["said"] == texts["said"] == maps["said"] == COUNTED
+    assert [list(pair) for pair in texts["loaded"]["train"]] == [[row["n"], row["text"]] for row in WHOLE[:5]]
+    assert [key for key, _ in maps["loaded"]["train"]] == [0, 1, 2, 3, 4]
+
+
 def test_dali_loads_numbers_tensors_lists_texts_and_images(tmp_path: Path) -> None:
     table, images = loaded("dali", "dali", loader_sets.table(tmp_path / "table"), loader_sets.images(tmp_path / "images"))
     assert table["said"] == COUNTED

@@ -17,8 +17,10 @@ def shown(value: Any) -> Any:
     """Tensors, arrays and bytes as lists and text; an image as its shape."""
     if isinstance(value, (list, tuple)):
         return [shown(each) for each in value]
-    if isinstance(value, bytes):
+    if isinstance(value, (bytes, bytearray)):
         return value.decode("latin-1")
+    if hasattr(value, "getpixel"):
+        return [value.height, value.width, len(value.getbands())]
     if not hasattr(value, "shape"):
         return value
     return list(value.shape) if len(value.shape) == 3 else value.tolist()
@@ -69,7 +71,7 @@ def spark(loader: dict[str, Any]) -> Any:
     found: dict[str, Any] = {}
     for split in loader["SPLITS"]:
         records = loader["load"](session, split)
-        found[split] = [shown(each) if isinstance(each, bytes) else each.asDict() for each in records.collect()]
+        found[split] = [each.asDict() if hasattr(each, "asDict") else shown(each) for each in records.collect()]
     found["partitions"] = records.rdd.getNumPartitions() if hasattr(records, "rdd") else records.getNumPartitions()
     return found
 

@@ -14,3 +14,5 @@ class MdsOptions(Model):
 
     encodings: Annotated[dict[FeatureName, Literal["bytes", "str", "jpeg", "png", "json"]], Field(max_length=256)] | None = None
     """Encoding of a feature of text or bytes: `jpeg` and `png` are read as PIL images. Default: `str` for text, `jpeg` for features whose names end with `/encoded`, else `bytes`."""
+    compression: Literal["None", "Zstd", "Gzip"] = "None"
+    """Compression of the shards, which the library undoes when it has fetched them."""

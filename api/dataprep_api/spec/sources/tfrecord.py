@@ -21,6 +21,9 @@ class TfrecordFeature(Model):
     raw: Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float16", "float32", "float64", "bool"] | None = None
     """For `Bytes` that are a tensor's own bytes, little-endian: the type of its numbers. The column then holds numbers of `shape`."""
 
+    sequence: bool = False
+    """Whether it is a feature list of tf.train.SequenceExample; the other fields then say what each step is."""
+
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         if self.ragged and (self.shape or self.raw is not None):
@@ -33,7 +36,7 @@ class TfrecordFeature(Model):
 
 
 class TfrecordSource(Model):
-    """TFRecord files of tf.train.Example, gzip or not. Columns: the features."""
+    """TFRecord files of tf.train.Example or SequenceExample, gzip or not. Columns: the features."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Files, folders (every file below whose name doesn't begin with `_` or `.`) or globs, in order; within one, by name. A folder that a DataPrepJob wrote has its splits as subsets."""

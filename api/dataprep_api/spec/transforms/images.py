@@ -1,10 +1,10 @@
 """Transforms of images."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from dataprep_api.spec.model import Column, Model, rule, rules
+from dataprep_api.spec.model import Column, Model, SplitName, rule, rules
 
 Pixels = Annotated[int, Field(ge=1, le=65_500)]
 """Pixels of one side."""
@@ -91,8 +91,11 @@ class CropOrPad(Model):
 Numbers = Annotated[list[float], Field(min_length=1, max_length=64)]
 
 
+_GIVEN_OR_COLLECTED: Final = "mean and deviation are given, or collected from a split, not both"
+
+
 class Standardize(Model):
-    """Mean 0 and deviation 1: of each image by itself, as `tf.image.per_image_standardization`, or by a given mean and deviation.
+    """Mean 0 and deviation 1: of each image by itself, as `tf.image.per_image_standardization`, or by a mean and deviation that are given or collected.
 
     Of itself: (x - mean) / max(deviation, 1/√N) over the N numbers of the image; an image of one colour becomes zeros.
     """
@@ -100,6 +103,7 @@ class Standardize(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule("has(self.mean) == has(self.deviation)", "mean and deviation go together"),
+            rule("!has(self.split) || !has(self.mean)", _GIVEN_OR_COLLECTED, path=".split"),
             rule("!has(self.deviation) || self.deviation.all(d, d > 0.0)", "deviations must be above 0", path=".deviation"),
         ),
     )
@@ -110,6 +114,8 @@ class Standardize(Model):
     """Subtracted: one number, or one for each channel, on the scale of the values as they come (0 … 255 right after `decode`)."""
     deviation: Numbers | None = None
     """Divided by: one number, or one for each channel."""
+    split: SplitName | None = None
+    """Collect mean and deviation of each channel from this split while planning, for all splits."""
     dtype: Literal["float32", "float16"] = "float32"
     """Type of the results. They are computed in wider numbers and rounded once."""
 
@@ -117,6 +123,8 @@ class Standardize(Model):
     def _both_or_none(self) -> Self:
         if (self.mean is None) != (self.deviation is None):
             raise ValueError("mean and deviation go together")
+        if self.split is not None and self.mean is not None:
+            raise ValueError(_GIVEN_OR_COLLECTED)
         if any(not each > 0 for each in self.deviation or []):
             raise ValueError(f"deviations must be above 0, got {self.deviation}")
         return self
