@@ -45,7 +45,7 @@ def test_an_api_server_that_errs_delays_jobs_and_doubles_nothing(
 ) -> None:
     with ApiProxy(kubeconfig, seed=8) as proxy, OutsideOperator(kubeconfig, port, server=proxy.address, log=tmp_path / "log") as outside:
         proxy.trouble(0.3)
-        namespace.apply(*small_jobs(stores, namespace, [f"troubled-{n}" for n in range(6)]))
+        namespace.apply(*small_jobs(stores, namespace, [f"troubled-{n}" for n in range(5)]))
         wait_all(namespace, "Succeeded", seconds=150)
         assert_done_once(stores, namespace)
         assert outside.ended is None, outside.words()
@@ -97,12 +97,11 @@ def test_a_paused_leader_is_followed_in_time_and_does_no_harm_when_it_wakes(
         ]
 
 
-@pytest.mark.parametrize("hours", [pytest.param(2, id="ahead"), pytest.param(-2, id="behind")])
 def test_an_operator_whose_clock_is_wrong_judges_by_the_api_servers(
-    namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path, hours: int
+    namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path
 ) -> None:
     """A deadline, a pod that waits and a pod that is being deleted: all are compared with times that the cluster wrote."""
-    shifted = {"FAKETIME": f"{hours:+d}h", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": faketime()}
+    shifted = {"FAKETIME": "+2h", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": faketime()}
     with (
         ApiProxy(kubeconfig) as proxy,
         OutsideOperator(kubeconfig, port, server=proxy.address, environment=shifted, log=tmp_path / "log") as outside,

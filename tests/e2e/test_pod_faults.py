@@ -13,6 +13,7 @@ from workbench.jobs import Document, Namespace, condition
 from workbench.smalljobs import assert_done_once, small_jobs, wait_all
 from workbench.stores import Stores, mount
 
+FEWER = {"output__shards": {"count": 2}}
 SAID_SECONDS = 45
 """A user reads what is wrong after this time at the latest."""
 HEALED_SECONDS = 90
@@ -33,7 +34,7 @@ def waits(namespace: Namespace, name: str, *, reason: str, words: list[str]) -> 
 
 def test_an_evicted_pod_is_replaced_and_nobody_is_blamed(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     with slow_writes(stores, seconds=1.0):
-        namespace.apply(slow_job(namespace, stores, digits_on_hdfs, backoffLimitPerIndex=0))
+        namespace.apply(slow_job(namespace, stores, digits_on_hdfs, backoffLimitPerIndex=0, **FEWER))
         done = some_reports(stores, namespace, at_least=1)
         namespace.wait("slow", lambda _: evict(namespace) > 0, what="at work", seconds=60)
     namespace.wait_phase("slow", "Succeeded", seconds=180)
@@ -92,7 +93,7 @@ def test_a_missing_volume_claim_is_named_and_the_job_goes_on_once_it_is_there(na
 
 def test_children_that_somebody_deletes_or_edits_are_put_right(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     with slow_writes(stores, seconds=1.0):
-        namespace.apply(slow_job(namespace, stores, digits_on_hdfs))
+        namespace.apply(slow_job(namespace, stores, digits_on_hdfs, **FEWER))
         done = some_reports(stores, namespace, at_least=1)
         before = child_of(namespace, "convert")
         namespace.kubectl(
