@@ -15,6 +15,7 @@ from workbench.rights import Right, Use, granted, uses
 pytestmark = pytest.mark.exclusive
 
 UNUSED = {
+    Right("batch", "jobs", "get"): "asked only when a Job that is made turns out to be there: the answer to its creation was lost",
     Right(
         "dataprep.io", "dataprepcronjobs", "get"
     ): "asked only when a schedule's status was written over by somebody else at the same moment",
