@@ -12,9 +12,10 @@ STEPS = ("plan", "convert", "commit")
 
 
 def write_input(stores: Stores, namespace: Namespace) -> Path:
-    """A CSV file in the shared folder."""
+    """A CSV file in the shared folder; once, for a job whose input changes fails."""
     file = stores.volume / f"{namespace.name}.csv"
-    file.write_text("x,y,label\n" + "".join(f"{n * 0.5},{n * 0.25},{n % 3}\n" for n in range(ROWS)))
+    if not file.exists():
+        file.write_text("x,y,label\n" + "".join(f"{n * 0.5},{n * 0.25},{n % 3}\n" for n in range(ROWS)))
     return file
 
 
