@@ -86,6 +86,10 @@ crashes: $(STAMP) ## kill a job at every operation of every store, and let zombi
 faults: $(STAMP) ## SEEDS (300) of faults between the converter and each store server, and their report: docs/faults.md
 	CI=true SEEDS=$(or $(SEEDS),300) FAULTS_REPORT=docs/faults.md $(BIN)/pytest -q tests/stores/test_faults.py
 
+.PHONY: chaos
+chaos: $(STAMP) ## kill the operator ROUNDS (100) times at random moments during JOBS (50) jobs on the test cluster
+	CHAOS=$(or $(ROUNDS),100) CHAOS_JOBS=$(or $(JOBS),50) $(BIN)/python -m workbench test tests/e2e/test_operator_faults.py -k again_and_again -s
+
 .PHONY: interop
 interop: $(STAMP) ## every foreign reader, those too large for CI as well (7 GB, kept in the cache), and their report: docs/interop.md
 	CI=true INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "interop or heavy"

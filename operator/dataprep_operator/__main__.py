@@ -85,10 +85,11 @@ async def serve(settings: Settings) -> None:
         health=health,
         # Not at once: a job's reports are taken together, as often as its status may be written.
         reported=lambda key: queue.add_after(key, settings.progress_seconds),
+        clock=cluster.clock,
     )
     looks = {
-        KIND: Reconciler(cache=cache, cluster=cluster, board=board, settings=settings).reconcile,
-        CRON_KIND: CronReconciler(cache=cache, cluster=cluster).reconcile,
+        KIND: Reconciler(cache=cache, cluster=cluster, board=board, settings=settings, clock=cluster.clock).reconcile,
+        CRON_KIND: CronReconciler(cache=cache, cluster=cluster, clock=cluster.clock).reconcile,
     }
     try:
         await _check_served(cluster)
@@ -142,6 +143,7 @@ async def _in_turn(leadership: Coroutine[None, None, None], *, cluster: Kubernet
         acquiring.cancel()
         leadership.close()
         return
+    cluster.may_write = lambda: lease.sure
     holding = asyncio.create_task(lease.hold())
     holding.add_done_callback(_stop_at_once)
     try:

@@ -7,7 +7,8 @@ what is passed on must keep every field.
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self
 from urllib.parse import quote, urlencode
@@ -18,6 +19,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from dataprep_api import API_VERSION, CRON_KIND, CRON_PLURAL, GROUP, KIND, PLURAL, VERSION
 from dataprep_operator import metrics
+from dataprep_operator.clock import Clock
 from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, NotServed, Refused, Unavailable
 from dataprep_operator.ratelimit import TokenBucket
 
@@ -97,6 +99,9 @@ class KubernetesCluster:
     def __init__(self, client: ApiClient, *, qps: float, burst: int) -> None:
         self._client = client
         self._bucket = TokenBucket(rate=qps, burst=burst)
+        self.clock = Clock()
+        self.may_write: Callable[[], bool] = lambda: True
+        """Whether this replica is sure to lead. Asked before every write but those of the Lease itself."""
 
     @classmethod
     async def connect(cls, *, qps: float, burst: int) -> Self:
@@ -181,10 +186,13 @@ class KubernetesCluster:
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Body | None = None, form: str = "application/json"
     ) -> Body:
         await self._bucket.take()
+        if method != "GET" and not path.startswith(f"/{LEASES.prefix}/") and not self.may_write():
+            raise Unavailable(f"{method} {path}: not sent, for the Lease has not been renewed in time")
         given = {key: value for key, value in (query or {}).items() if value}
         target = f"{path}?{urlencode(given)}" if given else path
         # The signing keys come as application/jwk-set+json and in no other form.
         headers = {"Accept": "application/json, */*;q=0.5", "Content-Type": form}
+        asked = time.monotonic()
         try:
             prepared = await self._client.param_serialize(method, target, header_params=headers, body=body, auth_settings=["BearerToken"])
             response = await self._client.call_api(*prepared, _request_timeout=TIMEOUT_SECONDS)
@@ -193,6 +201,7 @@ class KubernetesCluster:
             metrics.API_REQUESTS.labels(method=method, code="none").inc()
             raise Unavailable(f"{method} {path}: {type(exc).__name__}: {exc}") from exc
         metrics.API_REQUESTS.labels(method=method, code=str(response.status)).inc()
+        self.clock.hear(response.headers.get("Date"), took_seconds=time.monotonic() - asked)
         if response.status >= 400:
             raise _error(method, path, response.status, content)
         found = json.loads(content)

@@ -33,6 +33,13 @@ class CreateJob:
 
 
 @dataclass(frozen=True)
+class KeepConfigMap:
+    """Make the ConfigMap with the spec unless it is there: a pod waits, and it may be for this one."""
+
+    config_map: Body
+
+
+@dataclass(frozen=True)
 class PatchJob:
     """Change a child Job."""
 
@@ -75,7 +82,7 @@ class Tell:
     note: Note
 
 
-Action = Tell | CreateJob | PatchJob | DeleteJob | DeletePod | FailPod | DeleteSelf
+Action = Tell | CreateJob | KeepConfigMap | PatchJob | DeleteJob | DeletePod | FailPod | DeleteSelf
 
 
 def actions(seen: Observed, status: DataPrepJobStatus, *, now: datetime, defaults: PodDefaults) -> list[Action]:
@@ -91,7 +98,7 @@ def actions(seen: Observed, status: DataPrepJobStatus, *, now: datetime, default
     strays = _stops(seen, keep=current)
     if seen.spec is None or status.start_time is None:
         return [*lost, *strays]
-    return [*lost, *strays, *_for_step(seen, seen.spec, status, current, defaults=defaults)]
+    return [*lost, *strays, *_kept(seen, status, current, now=now), *_for_step(seen, seen.spec, status, current, defaults=defaults)]
 
 
 def wake_after_seconds(seen: Observed, status: DataPrepJobStatus, *, now: datetime) -> float | None:
@@ -121,6 +128,12 @@ def _for_step(
         # A queue starts and stops its Jobs itself; a suspended DataPrepJob has none.
         return [DeleteJob(current)] if spec.suspend else []
     return _adjustments(spec, current)
+
+
+def _kept(seen: Observed, status: DataPrepJobStatus, current: Child | None, *, now: datetime) -> list[Action]:
+    """Somebody may have deleted the ConfigMap that pods mount; it isn't watched, so a pod that should have started long ago is what tells."""
+    waits = current is not None and not current.finished and any(pod.stuck_creating(now) for pod in seen.pods_of(current))
+    return [KeepConfigMap(children.spec_map(seen, status.from_job))] if waits else []
 
 
 def _body(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, defaults: PodDefaults) -> Body:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from datetime import datetime
 from http import HTTPStatus
 from typing import Final
 
@@ -26,12 +27,22 @@ LONGEST_TOKEN: Final = 8192
 class Endpoint:
     """The routes and what they need."""
 
-    def __init__(self, *, cache: Cache, board: Board, verifier: Verifier, health: Health, reported: Callable[[Key], None]) -> None:
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        board: Board,
+        verifier: Verifier,
+        health: Health,
+        reported: Callable[[Key], None],
+        clock: Callable[[], datetime] = times.now,
+    ) -> None:
         self._cache = cache
         self._board = board
         self._verifier = verifier
         self._health = health
         self._reported = reported
+        self._clock = clock
 
     def application(self) -> web.Application:
         """The aiohttp application. A body over the limit is refused before it is read."""
@@ -63,7 +74,7 @@ class Endpoint:
         bearer = await self._verifier.bearer(token.strip())
         report = await _report(request)
         key, job_uid = self._job_of(bearer, report)
-        self._board.take(report, job_uid=job_uid, pod_uid=bearer.pod_uid, now=times.now())
+        self._board.take(report, job_uid=job_uid, pod_uid=bearer.pod_uid, now=self._clock())
         self._reported(key)
 
     def _job_of(self, bearer: Bearer, report: ProgressReport) -> tuple[Key, str]:

@@ -11,7 +11,7 @@ from dataprep_api.status import DataPrepJobStatus
 from dataprep_operator import handover, observed, times
 from dataprep_operator.cache import Cache, Kind, Raw
 from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, JOBS, PODS, Body, Cluster
-from dataprep_operator.decide import Action, CreateJob, DeleteJob, DeletePod, DeleteSelf, FailPod, PatchJob, Tell
+from dataprep_operator.decide import Action, CreateJob, DeleteJob, DeletePod, DeleteSelf, FailPod, KeepConfigMap, PatchJob, Tell
 from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, Refused
 from dataprep_operator.events import Note
 from dataprep_operator.observed import Observed
@@ -76,6 +76,8 @@ class Hands:
         match action:
             case CreateJob():
                 await self._create(action, seen)
+            case KeepConfigMap(config_map=config_map):
+                await self._ensure(CONFIG_MAPS, config_map, seen)
             case PatchJob(child=child, spec=spec, told=told):
                 body = {"metadata": {"uid": child.uid}, "spec": spec}
                 await self._on_child(JOBS, Kind.JOBS, child.namespace, child.name, child.uid, body)

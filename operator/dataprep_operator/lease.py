@@ -36,6 +36,11 @@ class Lease:
         self._record_since = clock()
         self._renewed_at = clock()
 
+    @property
+    def sure(self) -> bool:
+        """Whether nobody else can lead yet: a replica that was paused for longer must not write before it has asked."""
+        return self._clock() - self._renewed_at <= RENEW_DEADLINE_SECONDS
+
     async def acquire(self) -> None:
         """Wait until this replica leads."""
         while True:

@@ -171,7 +171,8 @@ class Observer:
         for pod in [pod for pod in own if pod.stuck_creating(now)][:MOST_LOOK_UPS]:
             message = pods.missing_mount(await self._events_about(pod.namespace, pod.uid))
             if message is not None:
-                return Blockage(Reason.CONFIG_MISSING, message, fatal=True)
+                # Our own is made again, and the kubelet looks for it when it looks next.
+                return Blockage(Reason.CONFIG_MISSING, message, fatal=children.spec_map_name(seen) not in message)
         return None
 
     async def _refused_pods(self, child: Child, *, now: datetime) -> Blockage | None:

@@ -31,6 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = [item for item in items if Path(__file__).parent in item.path.parents]
     for item in here:
         item.add_marker(pytest.mark.cluster)
+    # What was asked of the API server is looked at when all has been asked.
+    items.sort(key=lambda item: item.path.name == "test_rights_used.py")
     if "PYTEST_XDIST_WORKER" in os.environ:
         items[:] = [*_spread(here), *(item for item in items if item not in here)]
 

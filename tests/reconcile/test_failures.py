@@ -234,6 +234,37 @@ def test_a_missing_secret_volume_is_found_in_the_pods_events(world: World) -> No
     assert 'secret "oss" not found' in world.message()
 
 
+def test_a_config_map_that_somebody_deleted_is_made_again_for_pods_that_wait(world: World) -> None:
+    world.running()
+    world.pod("convert-1", world.scheduled(phase="Running"), index=0)
+    [name] = [name for plural, _, name in world.cluster.objects if plural == "configmaps"]
+    before = world.cluster.objects[("configmaps", NAMESPACE, name)]
+    world.cluster.remove("configmaps", NAMESPACE, name)
+    world.pod("convert-1", world.waiting("ContainerCreating"), index=1)
+
+    world.settle()
+    assert ("configmaps", NAMESPACE, name) not in world.cluster.objects
+    assert world.later(12) == "Running"
+
+    after = world.cluster.objects[("configmaps", NAMESPACE, name)]
+    assert (after["data"], after["metadata"]["uid"] != before["metadata"]["uid"]) == (before["data"], True)
+
+
+def test_a_deleted_config_map_of_ours_fails_no_job(world: World) -> None:
+    world.apply()
+    world.settle()
+    [name] = [name for plural, _, name in world.cluster.objects if plural == "configmaps"]
+    world.cluster.remove("configmaps", NAMESPACE, name)
+    pod = world.pod("plan", world.waiting("ContainerCreating"))
+    event = {"reason": "FailedMount", "message": f'MountVolume.SetUp failed for volume "job" : configmap "{name}" not found'}
+    world.cluster.add("events", NAMESPACE, {"metadata": {"name": "e"}, **event, "involvedObject": {"uid": pod["metadata"]["uid"]}})
+
+    assert world.later(12) == "Pending"
+    assert world.condition("Running") == ("False", "ConfigMissing")
+    assert ("configmaps", NAMESPACE, name) in world.cluster.objects
+    assert world.later(60) == "Pending"
+
+
 def test_pods_that_the_api_server_refuses_are_found_in_the_jobs_events(world: World) -> None:
     world.apply()
     world.settle()

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kubecluster import binaries, daemons, network, state
 from kubecluster.commands import run
@@ -94,6 +95,26 @@ class Cluster:
     def kill_node(self, node: str) -> None:
         """Kill a node with all its containers, as a power cut does."""
         raise NotSupported(f"Cannot kill {node}: the nodes of this cluster are not ours.")
+
+    def stop_api_server(self) -> None:
+        """Kill the API server; everything else goes on and finds nobody there."""
+        raise NotSupported("Cannot stop the API server: it is not ours.")
+
+    def start_api_server(self) -> None:
+        """Start the API server again and wait until it is ready."""
+        raise NotSupported("Cannot start the API server: it is not ours.")
+
+    def stop_etcd(self) -> None:
+        """Kill the store of the API server."""
+        raise NotSupported("Cannot stop etcd: it is not ours.")
+
+    def start_etcd(self) -> None:
+        """Start etcd again, with what it had stored, and wait until the API server answers."""
+        raise NotSupported("Cannot start etcd: it is not ours.")
+
+    def audited(self) -> Iterator[dict[str, Any]]:
+        """What service accounts asked of the API server, oldest first, as audit events."""
+        raise NotSupported("Cannot say what was asked: this cluster keeps no audit log for us.")
 
     def add_host(self, name: str, ip: str) -> None:
         """Let pods find an address by a name of our own."""

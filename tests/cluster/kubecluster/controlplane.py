@@ -29,6 +29,19 @@ CLIENTS = {
     "coredns": ("system:coredns", None),
 }
 
+# Who asked for what, never what was answered. The parts of Kubernetes itself would fill it with what no test reads.
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
+        {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
+        {"level": "None"},
+    ],
+}
+AUDIT_MEGABYTES, AUDIT_FILES = 100, 3
+
 COREDNS_ROLE = """
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -62,6 +75,11 @@ class Folders:
         return self.run / "logs"
 
     @property
+    def audit(self) -> Path:
+        """What service accounts asked of the API server, one JSON object a line; full ones are renamed `audit-….log` and few are kept."""
+        return self.logs / "audit.log"
+
+    @property
     def hosts(self) -> Path:
         """Names, beside those of services, that the name server knows."""
         return self.run / "hosts"
@@ -91,6 +109,7 @@ def write_files(folders: Folders) -> None:
     folders.hosts.write_text(f"{network.BRIDGE_IP} host.test\n")
     folders.no_names.write_text(". 5 IN SOA host.test. nobody.host.test. 1 5 5 5 5\n")
     (folders.run / "Corefile").write_text(_corefile(folders))
+    (folders.run / "audit.json").write_text(json.dumps(AUDIT_POLICY, indent=1))
     (folders.run / "proxy.json").write_text(json.dumps(_proxy_configuration(folders), indent=1))
 
 
@@ -126,6 +145,10 @@ def apiserver(folders: Folders) -> list[str | Path]:
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
         "--allow-privileged=true",
+        f"--audit-policy-file={folders.run / 'audit.json'}",
+        f"--audit-log-path={folders.audit}",
+        f"--audit-log-maxsize={AUDIT_MEGABYTES}",
+        f"--audit-log-maxbackup={AUDIT_FILES - 1}",
         f"--default-not-ready-toleration-seconds={TOLERATION_SECONDS}",
         f"--default-unreachable-toleration-seconds={TOLERATION_SECONDS}",
     ]

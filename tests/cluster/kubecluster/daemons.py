@@ -52,6 +52,7 @@ def start(command: Sequence[str | Path], *, log: Path) -> Daemon:
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
             (os.POSIX_SPAWN_DUP2, 1, 2),
+            *((os.POSIX_SPAWN_CLOSE, number) for number in _inherited()),
         ],
         setsid=True,
     )
@@ -101,6 +102,13 @@ def kill_container(container: str) -> None:
         group = hierarchy / CONTAINERS / container
         if hierarchy.is_dir() and group.is_dir():
             kill_group(group)
+
+
+def _inherited() -> list[int]:
+    """What whoever called us has open for its children: a daemon would keep it for good, and with it a lock that is one."""
+    found = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
+    # The folder's own number is closed again by now.
+    return [number for number in found if number > 2 and Path(f"/proc/self/fd/{number}").exists() and os.get_inheritable(number)]
 
 
 def _group() -> Path:

@@ -3,12 +3,14 @@
 Each step is written to `state` as it happens. `down` undoes all of them, and works as well on what a killed test left behind.
 """
 
+import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from kubecluster import binaries, controlplane, daemons, images, mounts, network, packages, state
 from kubecluster.cluster import Cluster
@@ -86,6 +88,31 @@ class LocalCluster(Cluster):
         here = _node(node, _written())
         _stop_daemons([here.kubelet_daemon, here.containerd_daemon], grace_seconds=0)
         here.kill_containers()
+
+    def stop_api_server(self) -> None:
+        """Kill the API server; everything else goes on and finds nobody there."""
+        _stop_daemons(["apiserver"], grace_seconds=0)
+
+    def start_api_server(self) -> None:
+        """Start the API server again and wait until it is ready."""
+        _start_daemon("apiserver", controlplane.apiserver(self.folders))
+        _wait_until(lambda: self._succeeds("get", "--raw=/readyz"), what="the API server to be ready", log=self.logs / "apiserver.log")
+
+    def stop_etcd(self) -> None:
+        """Kill the store of the API server."""
+        _stop_daemons(["etcd"], grace_seconds=0)
+
+    def start_etcd(self) -> None:
+        """Start etcd again, with what it had stored, and wait until the API server answers."""
+        _start_daemon("etcd", controlplane.etcd(self.folders))
+        _wait_until(lambda: self._succeeds("get", "--raw=/readyz"), what="the API server to find its store", log=self.logs / "etcd.log")
+
+    def audited(self) -> Iterator[dict[str, Any]]:
+        """What service accounts asked of the API server, oldest first, as audit events."""
+        rotated = sorted(self.logs.glob("audit-*.log"))
+        for file in [*rotated, self.folders.audit]:
+            with file.open(encoding="utf-8") as lines:
+                yield from map(json.loads, lines)
 
     def add_host(self, name: str, ip: str) -> None:
         """Let pods find an address by a name of our own, from a second from now."""

@@ -26,6 +26,7 @@ TEST_PACKAGES: Mapping[str, str] = {
     "openjdk-17-jdk-headless": "javac",
     "maven": "mvn",
     "prometheus": "promtool",
+    "faketime": "faketime",
     "dataset-fashion-mnist": "/usr/share/datasets/fashion-mnist/t10k-labels-idx1-ubyte.gz",
 }
 

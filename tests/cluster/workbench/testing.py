@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from types import FrameType
 from typing import Final
 
@@ -27,6 +28,9 @@ _GOODBYE_SECONDS: Final = 60.0
 def run_on_cluster(arguments: Sequence[str]) -> int:
     """Run the tests on the cluster with these arguments of pytest; return the first exit status that is not 0."""
     signal.signal(signal.SIGTERM, _exit)
+    os.environ[sharing.BEGAN_VARIABLE] = datetime.now(UTC).isoformat()
+    if not arguments:
+        os.environ[sharing.WHOLE_VARIABLE] = "yes"
     try:
         with _cluster_and_operator():
             together = _pytest("-n", str(PROCESSES), "--maxschedchunk=1", "-m", "cluster and not exclusive", *arguments, shared=True)

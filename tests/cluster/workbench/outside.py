@@ -1,0 +1,199 @@
+"""The operator as a process of this machine, with the rights of the installed one: it can be killed, paused, put behind a proxy or a false clock.
+
+Apart from `installation`, which runs it as users do. While one of these works, the installed one must not: see `nobody_inside`.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import yaml
+
+from workbench.installation import CONVERTER_IMAGE, ROOT, TAG, Installation
+
+LEASE = "outside"
+START_SECONDS = 60.0
+_SOURCES = ("api", "operator")
+
+
+class DidNotStart(AssertionError):
+    """The process ended, or was not ready in time; the message has its last words."""
+
+
+@contextmanager
+def nobody_inside(installation: Installation) -> Iterator[None]:
+    """The installed operator is away and its rights stay; afterwards it is back."""
+    scale = ("--namespace", installation.namespace, "scale", "deployment", "--all")
+    names = {pod["metadata"]["name"] for pod in installation.pods()}
+    installation.cluster.kubectl(*scale, "--replicas=0")
+    installation.wait_gone(names)
+    try:
+        yield
+    finally:
+        installation.cluster.kubectl(*scale, "--replicas=2")
+        installation.wait_ready()
+
+
+@contextmanager
+def credentials(installation: Installation) -> Iterator[Path]:
+    """A kubeconfig of the operator's own service account."""
+    [account] = {
+        item["metadata"]["name"]
+        for item in json.loads(
+            installation.cluster.kubectl(
+                "--namespace",
+                installation.namespace,
+                "get",
+                "serviceaccounts",
+                "--output=json",
+                "--selector=app.kubernetes.io/managed-by=Helm",
+            )
+        )["items"]
+    }
+    token = installation.cluster.kubectl("--namespace", installation.namespace, "create", "token", account, "--duration=2h").strip()
+    document = yaml.safe_load(installation.cluster.kubeconfig.read_text())
+    document["users"] = [{"name": user["name"], "user": {"token": token}} for user in document["users"]]
+    with tempfile.TemporaryDirectory(prefix="dataprep-outside-") as folder:
+        file = Path(folder) / "kubeconfig"
+        file.write_text(yaml.safe_dump(document))
+        file.chmod(0o600)
+        yield file
+
+
+@dataclass
+class OutsideOperator:
+    """One process. Its replicas share a Lease when `lease_namespace` is given, and differ in their `identity`."""
+
+    kubeconfig: Path
+    port: int
+    server: str | None = None
+    """Address of the API server, in place of the kubeconfig's: a proxy's."""
+    lease_namespace: str | None = None
+    lease_name: str = LEASE
+    identity: str = "outside-1"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    log: Path = Path(os.devnull)
+    _process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process; `wait_ready` waits for it."""
+        kubeconfig = self.kubeconfig
+        if self.server is not None:
+            document = yaml.safe_load(self.kubeconfig.read_text())
+            document["clusters"] = [{"name": each["name"], "cluster": {"server": self.server}} for each in document["clusters"]]
+            kubeconfig = self.kubeconfig.with_name(f"kubeconfig-{self.port}")
+            kubeconfig.write_text(yaml.safe_dump(document))
+        environment = {
+            "PATH": os.environ.get("PATH", ""),
+            "PYTHONPATH": os.pathsep.join(str(ROOT / source) for source in _SOURCES),
+            "PYTHONSAFEPATH": "1",
+            "KUBECONFIG": str(kubeconfig),
+            "POD_NAME": self.identity,
+            "DATAPREP_IMAGE": f"{CONVERTER_IMAGE}:{TAG}",
+            "DATAPREP_IMAGE_PULL_POLICY": "IfNotPresent",
+            "DATAPREP_RESOURCES": json.dumps({"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}),
+            "DATAPREP_LISTEN_HOST": "127.0.0.1",
+            "DATAPREP_LISTEN_PORT": str(self.port),
+            "DATAPREP_LEASE_NAME": self.lease_name,
+            "DATAPREP_PROGRESS_SECONDS": "1",
+            **({"DATAPREP_LEASE_NAMESPACE": self.lease_namespace} if self.lease_namespace else {}),
+            **self.environment,
+        }
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen([sys.executable, "-m", "dataprep_operator"], env=environment, stdout=log, stderr=log)
+
+    def wait_ready(self) -> None:
+        """Wait until it has its watches, or waits for its turn."""
+        deadline = time.monotonic() + START_SECONDS
+        while not self._ready():
+            if self.ended is not None or time.monotonic() > deadline:
+                raise DidNotStart(f"exit status {self.ended}; the end of its log:\n{self.words()[-3000:]}")
+            time.sleep(0.1)
+
+    def words(self) -> str:
+        """What it printed."""
+        return self.log.read_text(errors="replace") if self.log.is_file() else ""
+
+    def leads(self) -> bool:
+        """Whether it says that it leads."""
+        return "dataprep_leader 1.0" in self.metrics()
+
+    def metrics(self) -> str:
+        """Its metrics, or nothing when it doesn't answer."""
+        return self._answer("/metrics") or ""
+
+    @property
+    def ended(self) -> int | None:
+        """Its exit status, when it has ended."""
+        return self._process.poll() if self._process is not None else None
+
+    def wait_ended(self, *, seconds: float) -> int:
+        """Its exit status, after waiting for it."""
+        assert self._process is not None
+        return self._process.wait(timeout=seconds)
+
+    def resident_megabytes(self) -> float:
+        """Its memory."""
+        assert self._process is not None
+        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def kill(self) -> None:
+        """End it as a power failure would."""
+        self._signal(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+
+    def stop(self) -> None:
+        """End it as Kubernetes would, then not so politely."""
+        self._signal(signal.SIGCONT)
+        self._signal(signal.SIGTERM)
+        if self._process is not None:
+            try:
+                self._process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def pause(self) -> None:
+        """Let it not run on, as a machine that swaps, or is moved, does."""
+        self._signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Let a paused one run on as if nothing had been."""
+        self._signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        self.start()
+        self.wait_ready()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _ready(self) -> bool:
+        return self._answer("/readyz") is not None
+
+    def _answer(self, path: str) -> str | None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=2) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as exc:
+            exc.close()
+            return None
+        except OSError:
+            return None
+
+    def _signal(self, number: int) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)

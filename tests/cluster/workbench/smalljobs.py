@@ -1,0 +1,86 @@
+"""Many small jobs of three pods each: what tests need that ask how jobs live through trouble, and not what they write."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from workbench.jobs import Document, JobNotAsExpected, Namespace
+from workbench.stores import Stores, mount
+
+ROWS = 200
+STEPS = ("plan", "convert", "commit")
+
+
+def write_input(stores: Stores, namespace: Namespace) -> Path:
+    """A CSV file in the shared folder; once, for a job whose input changes fails."""
+    file = stores.volume / f"{namespace.name}.csv"
+    if not file.exists():
+        file.write_text("x,y,label\n" + "".join(f"{n * 0.5},{n * 0.25},{n % 3}\n" for n in range(ROWS)))
+    return file
+
+
+def small_jobs(stores: Stores, namespace: Namespace, names: list[str], **spec: Any) -> list[Document]:  # Any: YAML
+    """One job for each name, which reads the file of `write_input`; its outputs lie beside it, in folders named by namespace and job."""
+    file = write_input(stores, namespace)
+    mounted = mount(namespace, stores)
+    return [
+        {
+            "apiVersion": "dataprep.io/v1alpha1",
+            "kind": "DataPrepJob",
+            "metadata": {"name": name},
+            "spec": {
+                "source": {"csv": {"uris": [f"/data/{file.name}"], "skipLines": 1}},
+                "features": [{"name": "features", "columns": ["0", "1"], "dtype": "float32"}],
+                "labels": [{"name": "label", "columns": ["2"], "dtype": "int64", "numClasses": 3}],
+                "output": {"uri": f"/data/{namespace.name}-out/{name}", "shards": {"count": 1}},
+                "workers": {
+                    "volumes": mounted["workers__volumes"],
+                    "volumeMounts": mounted["workers__volumeMounts"],
+                    "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}},
+                },
+            }
+            | spec,
+        }
+        for name in names
+    ]
+
+
+def phases(namespace: Namespace) -> dict[str, str]:
+    """The phases of all jobs of a namespace by name."""
+    return {job["metadata"]["name"]: job.get("status", {}).get("phase", "") for job in namespace.all("dataprepjobs")}
+
+
+def wait_all(namespace: Namespace, phase: str, *, seconds: float) -> float:
+    """Wait until all jobs of the namespace are in that phase; returns how many seconds it took."""
+    began = time.monotonic()
+    while others := {name: now for name, now in phases(namespace).items() if now != phase}:
+        if time.monotonic() - began > seconds or (phase == "Succeeded" and "Failed" in others.values()):
+            name = next((name for name, now in others.items() if now == "Failed"), next(iter(others)))
+            raise JobNotAsExpected(
+                f"not all {phase} after {time.monotonic() - began:.0f} of {seconds:.0f} s: {others}\n{namespace.story(name)}"
+            )
+        time.sleep(0.5)
+    return time.monotonic() - began
+
+
+def assert_done_once(stores: Stores, namespace: Namespace) -> None:
+    """Each job has succeeded at its first attempt, by one Job and one pod for each step, and all have written the same bytes."""
+    jobs = namespace.all("dataprepjobs")
+    statuses = {job["metadata"]["name"]: job["status"] for job in jobs}
+    assert {name: (status["phase"], status["attempt"], status.get("failures", [])) for name, status in statuses.items()} == {
+        name: ("Succeeded", 1, []) for name in statuses
+    }
+    expected = sorted((name, step) for name in statuses for step in STEPS)
+    for kind in ("jobs", "pods"):
+        assert sorted(_work(each) for each in namespace.all(kind)) == expected
+    digests = {file["sha256"] for status in statuses.values() for file in status["outputs"]}
+    assert len(digests) == 1
+    for name in statuses:
+        folder = stores.volume / f"{namespace.name}-out" / name
+        assert (folder / "_SUCCESS").is_file()
+        assert [left.name for left in folder.iterdir() if left.name.startswith(".dataprep-tmp")] == []
+
+
+def _work(child: Document) -> tuple[str, str]:
+    labels = child["metadata"]["labels"]
+    return labels["dataprep.io/job"], labels["dataprep.io/step"]

@@ -1,0 +1,108 @@
+"""The API server and its store end and come back, the CRD changes under running jobs, objects are as an older release left them."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+import yaml
+from tests.availability import unavailable
+
+from kubecluster import Cluster
+from kubecluster.errors import NotSupported
+from workbench.installation import ROOT, Installation
+from workbench.jobs import Namespace
+from workbench.smalljobs import assert_done_once, phases, small_jobs, wait_all
+from workbench.stores import Stores
+
+pytestmark = pytest.mark.exclusive
+
+HEALED_SECONDS = 120
+"""Six small jobs are done this long after the API server is back."""
+
+
+def at_work(namespace: Namespace, *, seconds: float = 60) -> None:
+    """Waits until one of the jobs has been planned."""
+    deadline = time.monotonic() + seconds
+    while not {"Running", "Committing"} & set(phases(namespace).values()):
+        assert time.monotonic() < deadline, phases(namespace)
+        time.sleep(0.3)
+
+
+def test_the_api_server_and_its_store_may_go_away_in_the_middle(
+    namespace: Namespace, stores: Stores, cluster: Cluster, operator: Installation
+) -> None:
+    """For so long that the leader has to give up its Lease, then shortly."""
+    namespace.apply(*small_jobs(stores, namespace, [f"restarted-{n}" for n in range(6)]))
+    at_work(namespace)
+    try:
+        cluster.stop_api_server()
+    except NotSupported as exc:
+        unavailable(str(exc))
+    try:
+        time.sleep(14)
+    finally:
+        cluster.start_api_server()
+    namespace.apply(*small_jobs(stores, namespace, ["afterwards"]))
+    namespace.wait("afterwards", lambda status: bool(status.get("phase")), what="seen", seconds=45)
+    cluster.stop_etcd()
+    try:
+        time.sleep(3)
+    finally:
+        cluster.start_etcd()
+    wait_all(namespace, "Succeeded", seconds=HEALED_SECONDS)
+    assert_done_once(stores, namespace)
+    operator.wait_ready()
+
+
+def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores: Stores, cluster: Cluster) -> None:
+    """A newer release's has one more field and other texts; every watch of the kind is closed for it."""
+    file = ROOT / "crds" / "dataprepjobs.dataprep.io.yaml"
+    newer = yaml.safe_load(file.read_text())
+    spec = newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    spec["ofANewerRelease"] = {"type": "string", "maxLength": 10}
+    namespace.apply(*small_jobs(stores, namespace, [f"upgraded-{n}" for n in range(4)]))
+    at_work(namespace)
+    apply_crd(cluster, newer)
+    try:
+        time.sleep(2)
+        [late] = small_jobs(stores, namespace, ["late"])
+        late["spec"]["ofANewerRelease"] = "yes"
+        namespace.apply(late)
+        # A field that this release doesn't know stops no job but the one that uses it.
+        namespace.wait_phase("late", "Failed", seconds=60)
+        assert "ofANewerRelease" in str(namespace.status("late")["conditions"])
+        namespace.kubectl("delete", "dpj", "late")
+        wait_all(namespace, "Succeeded", seconds=HEALED_SECONDS)
+        assert_done_once(stores, namespace)
+    finally:
+        apply_crd(cluster, yaml.safe_load(file.read_text()))
+
+
+def test_objects_of_an_older_release_are_read_and_their_jobs_go_on(
+    namespace: Namespace, stores: Stores, cluster: Cluster, operator: Installation
+) -> None:
+    """What the first release wrote into a status and on children: none of the fields and labels that came later."""
+    namespace.apply(*small_jobs(stores, namespace, [f"older-{n}" for n in range(3)]))
+    at_work(namespace)
+    scale = ("--namespace", operator.namespace, "scale", "deployment", "--all")
+    gone = {pod["metadata"]["name"] for pod in operator.pods()}
+    cluster.kubectl(*scale, "--replicas=0")
+    try:
+        operator.wait_gone(gone)
+        for name in phases(namespace):
+            forget = json.dumps({"status": dict.fromkeys(LATER)})
+            namespace.kubectl("patch", "dpj", name, "--subresource=status", "--type=merge", f"--patch={forget}")
+    finally:
+        cluster.kubectl(*scale, "--replicas=2")
+    operator.wait_ready()
+    wait_all(namespace, "Succeeded", seconds=HEALED_SECONDS)
+    assert_done_once(stores, namespace)
+
+
+LATER = ("code", "fromJob", "planSha256", "runs")
+"""Fields of a status that the first release had not."""
+
+
+def apply_crd(cluster: Cluster, document: Any) -> None:  # Any: YAML
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", stdin=json.dumps(document))

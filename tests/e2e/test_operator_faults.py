@@ -1,0 +1,171 @@
+"""The API server errs, replicas pause, clocks are wrong, the operator dies again and again: jobs go on, and nothing is done twice.
+
+The operator runs outside the cluster here, with the rights of the installed one, which is away meanwhile.
+"""
+
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from tests.availability import unavailable
+
+from storeservers.processes import free_ports
+from workbench.apiproxy import ApiProxy, Trouble
+from workbench.installation import Installation
+from workbench.jobs import Namespace, condition
+from workbench.outside import OutsideOperator, credentials, nobody_inside
+from workbench.smalljobs import assert_done_once, phases, small_jobs, wait_all
+from workbench.stores import Stores
+
+pytestmark = pytest.mark.exclusive
+
+TAKE_OVER_SECONDS = 20
+"""A dead leader's work goes on with another after this time at the latest."""
+
+AT_WORK = 0.8
+"""How many of the kills wait until the operator has its watches; the others may hit it while it starts."""
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(operator: Installation) -> Iterator[Path]:
+    """The operator's own credentials; the installed operator is away."""
+    with nobody_inside(operator), credentials(operator) as file:
+        yield file
+
+
+@pytest.fixture
+def port() -> int:
+    return free_ports("127.0.0.1", count=1)[0]
+
+
+def test_an_api_server_that_errs_delays_jobs_and_doubles_nothing(
+    namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path
+) -> None:
+    with ApiProxy(kubeconfig, seed=8) as proxy, OutsideOperator(kubeconfig, port, server=proxy.address, log=tmp_path / "log") as outside:
+        proxy.trouble(0.3)
+        namespace.apply(*small_jobs(stores, namespace, [f"troubled-{n}" for n in range(5)]))
+        wait_all(namespace, "Succeeded", seconds=150)
+        assert_done_once(stores, namespace)
+        assert outside.ended is None, outside.words()
+        assert set(proxy.met) == set(Trouble)
+    assert "Traceback" not in outside.words()
+
+
+def test_a_paused_leader_is_followed_in_time_and_does_no_harm_when_it_wakes(
+    namespace: Namespace, stores: Stores, operator: Installation, kubeconfig: Path, tmp_path: Path
+) -> None:
+    ports = free_ports("127.0.0.1", count=2)
+    with ApiProxy(kubeconfig) as proxy:
+        first, second = (
+            OutsideOperator(
+                kubeconfig,
+                port,
+                server=proxy.address if name == "first" else None,
+                lease_namespace=operator.namespace,
+                lease_name="dataprep-dataprep-operator",
+                identity=name,
+                log=tmp_path / name,
+            )
+            for name, port in zip(("first", "second"), ports, strict=True)
+        )
+        with first, second:
+            until(first.leads, seconds=60)
+            namespace.apply(*small_jobs(stores, namespace, ["before", "changed"]))
+            until(lambda: set(phases(namespace).values()) & {"Planning", "Running"} != set(), seconds=60)
+            first.pause()
+            paused = time.monotonic()
+            # Work that the sleeper will see first when it wakes: its watches are full of it.
+            namespace.apply(*small_jobs(stores, namespace, ["during-0", "during-1"]))
+            namespace.kubectl("patch", "dpj", "changed", "--type=merge", '--patch={"spec": {"suspend": true}}')
+            until(second.leads, seconds=TAKE_OVER_SECONDS - (time.monotonic() - paused))
+            namespace.wait("changed", lambda status: status.get("phase") in ("Suspended", "Succeeded"), what="Suspended", seconds=30)
+            woken = time.monotonic()
+            first.wake()
+            assert first.wait_ended(seconds=5) == 1
+            assert proxy.writes_since(woken) == []
+            assert "another replica holds the Lease" in first.words() or "was not renewed for 10 s" in first.words()
+            namespace.kubectl("patch", "dpj", "changed", "--type=merge", '--patch={"spec": {"suspend": false}}')
+            wait_all(namespace, "Succeeded", seconds=120)
+            assert second.ended is None
+    for job in ("before", "during-0", "during-1"):
+        assert [child["metadata"]["labels"]["dataprep.io/step"] for child in namespace.all("jobs", selector=f"dataprep.io/job={job}")] == [
+            "commit",
+            "convert",
+            "plan",
+        ]
+
+
+def test_an_operator_whose_clock_is_wrong_judges_by_the_api_servers(
+    namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path
+) -> None:
+    """A deadline, a pod that waits and a pod that is being deleted: all are compared with times that the cluster wrote."""
+    shifted = {"FAKETIME": "+2h", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": faketime()}
+    with (
+        ApiProxy(kubeconfig) as proxy,
+        OutsideOperator(kubeconfig, port, server=proxy.address, environment=shifted, log=tmp_path / "log") as outside,
+    ):
+        nowhere, late = small_jobs(stores, namespace, ["nowhere", "late"], activeDeadlineSeconds=600)
+        nowhere["spec"]["workers"]["nodeSelector"] = {"no": "where"}
+        nowhere["spec"] |= {"startDeadlineSeconds": 12, "activeDeadlineSeconds": 3600}
+        began = time.monotonic()
+        namespace.apply(nowhere, late)
+        failed = namespace.wait_phase("nowhere", "Failed", seconds=40)
+        assert time.monotonic() - began >= 10
+        assert condition(failed, "Failed")["reason"] == "StartDeadlineExceeded"
+        done = namespace.wait_phase("late", "Succeeded", seconds=60)
+        assert abs(datetime.fromisoformat(done["startTime"]).timestamp() - time.time()) < 120
+        assert "clock" in outside.words()
+
+
+def test_the_operator_dies_again_and_again(namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path) -> None:
+    """`make chaos` kills it 100 times during 50 jobs, and more jobs when those are done before."""
+    kills, jobs, seed = int(os.environ.get("CHAOS", "5")), int(os.environ.get("CHAOS_JOBS", "10")), int(os.environ.get("SEED", "8"))
+    chance = random.Random(seed)  # noqa: S311  # kills that can be repeated
+    outside = OutsideOperator(kubeconfig, port, log=tmp_path / "log")
+    outside.start()
+    rounds, killed, met = 1, 0, set[str]()
+    namespace.apply(*small_jobs(stores, namespace, [f"chaos-{rounds}-{n}" for n in range(jobs)]))
+    try:
+        while killed < kills:
+            if chance.random() < AT_WORK:
+                outside.wait_ready()
+            time.sleep(chance.uniform(0.1, 2.0))
+            outside.kill()
+            killed += 1
+            now = set(phases(namespace).values())
+            met |= now
+            if now == {"Succeeded"} and killed < kills:
+                assert_done_once(stores, namespace)
+                rounds += 1
+                namespace.kubectl("delete", "dpj", "--all", "--wait=false")
+                until(lambda: not namespace.all("jobs") and not namespace.all("pods"), seconds=60)
+                namespace.apply(*small_jobs(stores, namespace, [f"chaos-{rounds}-{n}" for n in range(jobs)]))
+            if killed % 10 == 0:
+                sys.stdout.write(f"killed {killed} times of {kills}\n")
+            outside.start()
+        took = wait_all(namespace, "Succeeded", seconds=60 + 10 * jobs)
+        assert_done_once(stores, namespace)
+    finally:
+        outside.stop()
+    sys.stdout.write(
+        f"killed {killed} times during {rounds * jobs} jobs (seed {seed}), which were {sorted(met)}; done {took:.0f} s later\n"
+    )
+
+
+def until(found: Callable[[], bool], *, seconds: float) -> None:
+    """Asks until it is so."""
+    deadline = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s"
+        time.sleep(0.2)
+
+
+def faketime() -> str:
+    """libfaketime, a Debian package."""
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+    return str(found[0]) if found else unavailable("libfaketime: apt-get install libfaketime")

@@ -1,0 +1,140 @@
+"""Pods are evicted, run out of memory, may not be made, lack what they mount; somebody works on the children by hand.
+
+For each: the words that a user reads, and the time until it heals or the job fails.
+"""
+
+import json
+import time
+from collections.abc import Callable
+
+from tests.e2e.test_faults import assert_whole, running_workers, slow_job, slow_writes, some_reports
+
+from workbench.jobs import Document, Namespace, condition
+from workbench.smalljobs import assert_done_once, small_jobs, wait_all
+from workbench.stores import Stores, mount
+
+FEWER = {"output__shards": {"count": 2}}
+SAID_SECONDS = 45
+"""A user reads what is wrong after this time at the latest."""
+HEALED_SECONDS = 90
+"""A small job is done this long after the trouble is over, the Job controller's own patience included."""
+
+
+def waits(namespace: Namespace, name: str, *, reason: str, words: list[str]) -> Document:
+    """The condition `Running` says why nothing runs."""
+
+    def said(status: Document) -> bool:
+        return bool(condition(status, "Running").get("reason") == reason)
+
+    running = condition(namespace.wait(name, said, what=reason, seconds=SAID_SECONDS), "Running")
+    assert running["status"] == "False"
+    assert [word for word in words if word not in running["message"]] == [], running["message"]
+    return running
+
+
+def test_an_evicted_pod_is_replaced_and_nobody_is_blamed(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    with slow_writes(stores, seconds=1.0):
+        namespace.apply(slow_job(namespace, stores, digits_on_hdfs, backoffLimitPerIndex=0, **FEWER))
+        done = some_reports(stores, namespace, at_least=1)
+        namespace.wait("slow", lambda _: evict(namespace) > 0, what="at work", seconds=60)
+    namespace.wait_phase("slow", "Succeeded", seconds=180)
+    reports = assert_whole(stores, namespace)
+    assert {file: reports[file] for file in done} == done
+    assert namespace.status("slow").get("failures", []) == []
+
+
+def evict(namespace: Namespace) -> int:
+    """Asks for the eviction of all converter pods, as `kubectl drain` does. Returns how many there were."""
+    workers = [pod["metadata"]["name"] for pod in running_workers(namespace)]
+    for name in workers:
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace.name}}
+        path = f"/api/v1/namespaces/{namespace.name}/pods/{name}/eviction"
+        namespace.cluster.kubectl("create", f"--raw={path}", "--filename=-", stdin=json.dumps(eviction))
+    return len(workers)
+
+
+def test_a_pod_that_needs_more_memory_than_it_may_have_says_so(namespace: Namespace, stores: Stores) -> None:
+    [job] = small_jobs(stores, namespace, ["hungry"], backoffLimit=0)
+    job["spec"]["workers"]["resources"] = {"requests": {"memory": "16Mi"}, "limits": {"memory": "16Mi"}}
+    namespace.apply(job)
+    failed = condition(namespace.wait_phase("hungry", "Failed", seconds=60), "Failed")
+    assert failed["reason"] == "OutOfMemory"
+    assert "needed more memory than its limit (OOMKilled); raise workers.resources.limits.memory" in failed["message"]
+
+
+def test_a_quota_that_is_used_up_is_named_and_the_job_goes_on_once_there_is_room(namespace: Namespace, stores: Stores) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "narrow"}, "spec": {"hard": {"pods": "0"}}}
+    namespace.apply(quota, *small_jobs(stores, namespace, ["waiting"]))
+    waits(namespace, "waiting", reason="PodRefused", words=["exceeded quota: narrow", "pods=0"])
+    namespace.kubectl("patch", "resourcequota", "narrow", "--type=merge", '--patch={"spec": {"hard": {"pods": "10"}}}')
+    wait_all(namespace, "Succeeded", seconds=HEALED_SECONDS)
+    assert_done_once(stores, namespace)
+
+
+def test_a_missing_config_map_is_named(namespace: Namespace, stores: Stores) -> None:
+    [job] = small_jobs(stores, namespace, ["no-map"])
+    job["spec"]["workers"]["volumes"].append({"name": "settings", "configMap": {"name": "nowhere"}})
+    job["spec"]["workers"]["volumeMounts"].append({"name": "settings", "mountPath": "/settings"})
+    namespace.apply(job)
+    waits(namespace, "no-map", reason="ConfigMissing", words=['configmap "nowhere" not found'])
+    failed = condition(namespace.wait_phase("no-map", "Failed", seconds=60), "Failed")
+    assert (failed["reason"], 'configmap "nowhere" not found' in failed["message"]) == ("ConfigMissing", True)
+
+
+def test_a_missing_volume_claim_is_named_and_the_job_goes_on_once_it_is_there(namespace: Namespace, stores: Stores) -> None:
+    [job] = small_jobs(stores, namespace, ["no-claim"])
+    namespace.kubectl("delete", "persistentvolumeclaim/shared", f"persistentvolume/shared-{namespace.name}")
+    namespace.apply(job)
+    waits(namespace, "no-claim", reason="Unschedulable", words=['persistentvolumeclaim "shared" not found'])
+    mount(namespace, stores)
+    wait_all(namespace, "Succeeded", seconds=HEALED_SECONDS)
+    assert_done_once(stores, namespace)
+
+
+def test_children_that_somebody_deletes_or_edits_are_put_right(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    with slow_writes(stores, seconds=1.0):
+        namespace.apply(slow_job(namespace, stores, digits_on_hdfs, **FEWER))
+        done = some_reports(stores, namespace, at_least=1)
+        before = child_of(namespace, "convert")
+        namespace.kubectl(
+            "patch", "job", before["metadata"]["name"], "--type=merge", '--patch={"spec": {"suspend": true, "parallelism": 1}}'
+        )
+        until_child(namespace, lambda child: child["spec"]["suspend"] is False and child["spec"]["parallelism"] == 2)
+        namespace.kubectl("delete", "configmap", "--selector=dataprep.io/job=slow")
+        namespace.kubectl("delete", "job", before["metadata"]["name"])
+        until_child(namespace, lambda child: child["metadata"]["uid"] != before["metadata"]["uid"])
+        some_reports(stores, namespace, at_least=2)
+        # Pods that are made from now on can't mount it, while those that run go on.
+        namespace.kubectl("delete", "configmap", "--selector=dataprep.io/job=slow")
+    namespace.wait_phase("slow", "Succeeded", seconds=180)
+    reports = assert_whole(stores, namespace)
+    assert {file: reports[file] for file in done} == done
+
+
+def child_of(namespace: Namespace, step: str) -> Document:
+    found = namespace.all("jobs", selector=f"dataprep.io/job=slow,dataprep.io/step={step}")
+    return found[0] if found else {"spec": {}, "metadata": {}}
+
+
+def until_child(namespace: Namespace, wanted: Callable[[Document], bool]) -> None:
+    """The operator has made it so."""
+    deadline = time.monotonic() + 15
+    while not (child := child_of(namespace, "convert"))["metadata"] or not wanted(child):
+        assert time.monotonic() < deadline, f"not within 15 s: {child['spec']}"
+        time.sleep(0.2)
+
+
+def test_nothing_starts_when_a_finished_jobs_children_are_deleted(namespace: Namespace, stores: Stores) -> None:
+    namespace.apply(*small_jobs(stores, namespace, ["done"], cleanup=[{"when": "Succeeded", "action": "DeletePods", "afterSeconds": 1}]))
+    namespace.wait_phase("done", "Succeeded", seconds=120)
+    deadline = time.monotonic() + 20
+    while namespace.pods("done"):
+        assert time.monotonic() < deadline, "the cleanup rule's pods are still there"
+        time.sleep(0.5)
+    finished = namespace.status("done")
+    namespace.kubectl("delete", "jobs,configmaps", "--selector=dataprep.io/job=done")
+    namespace.kubectl("annotate", "dpj", "done", "somebody/looks=here")
+    time.sleep(5)
+    assert namespace.all("jobs") == []
+    assert namespace.pods("done") == []
+    assert namespace.status("done") == finished

@@ -1,0 +1,61 @@
+"""Least privilege, by what was asked: all that the tests before this made operators ask of the API server beside all that the chart grants.
+
+It runs last. That each right is used is asked after a run of all tests only; a part of them needs a part of the rights.
+"""
+
+import pytest
+from tests.availability import unavailable
+
+from kubecluster import Cluster
+from kubecluster.errors import NotSupported
+from workbench import sharing
+from workbench.installation import Installation
+from workbench.rights import Right, Use, granted, uses
+
+pytestmark = pytest.mark.exclusive
+
+UNUSED = {
+    Right("batch", "jobs", "get"): "asked only when a Job that is made turns out to be there: the answer to its creation was lost",
+    Right(
+        "dataprep.io", "dataprepcronjobs", "get"
+    ): "asked only when a schedule's status was written over by somebody else at the same moment",
+}
+"""Granted, and rightly not asked for in these tests: why."""
+
+
+@pytest.fixture(scope="module")
+def asked(cluster: Cluster, operator: Installation) -> list[Use]:
+    """Every request, since the run began."""
+    del operator  # only has to be there
+    try:
+        found = list(uses(cluster.audited(), since=sharing.began()))
+    except NotSupported as exc:
+        unavailable(str(exc))
+    assert found, "no operator has asked for anything: is this the operator's account?"
+    return found
+
+
+def test_nothing_was_asked_that_is_not_granted(asked: list[Use], operator: Installation) -> None:
+    everywhere, own = granted(operator)
+    assert sorted({str(use.right) for use in asked} - {str(right) for right in everywhere | own}) == []
+    # Refused although the role has it: only while a release, and its role with it, is being taken away.
+
+
+def test_an_operator_of_some_namespaces_asked_for_nothing_outside_them(asked: list[Use], operator: Installation) -> None:
+    scoped = [use for use in asked if use.account.endswith(":scoped-dataprep-operator")]
+    assert {(use.account, use.namespace) for use in scoped} <= {(use.account, use.account.partition(":")[0]) for use in scoped}
+    everywhere, own = granted(operator, namespaces=["team-a"])
+    assert {use.right for use in scoped} <= everywhere | own
+    assert granted(operator) == (everywhere, own)
+
+
+def test_leases_are_asked_for_in_the_operators_own_namespace_only(asked: list[Use]) -> None:
+    leases = [use for use in asked if use.right.resource == "leases"]
+    assert {(use.account, use.namespace) for use in leases} == {(use.account, use.account.partition(":")[0]) for use in leases}
+
+
+@pytest.mark.skipif(not sharing.is_whole(), reason="only a run of all tests on the cluster uses every right")
+def test_every_right_that_is_granted_is_used(asked: list[Use], operator: Installation) -> None:
+    everywhere, own = granted(operator)
+    used = {use.right for use in asked if use.allowed}
+    assert sorted(str(right) for right in (everywhere | own) - used - set(UNUSED)) == []
