@@ -133,7 +133,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path, oss_fake: FakeOss, s3_
     """Keys for OSS (of STS), S3 and MaxCompute, of letters that every encoding changes."""
     made, unique = Bench(tmp_path), uuid.uuid4().hex[:12]
     oss_key = {"accessKeyId": f"STS.{unique}", "accessKeySecret": f"oss/key+{unique}=%41", "securityToken": f"oss//token++{unique}=="}
-    oss_fake.add_key(AccessKey(*oss_key.values()))
+    oss_fake.add_key(AccessKey(oss_key["accessKeyId"], oss_key["accessKeySecret"], oss_key["securityToken"]))
     made.store("oss://", oss_key, endpoint=oss_fake.endpoint, region=oss_fake.region, pathStyle=True)
     s3_key = {"accessKeyId": f"s3-{unique}", "accessKeySecret": f"s3/key+{unique}=%42"}
     s3_server.add_user(*s3_key.values())
@@ -239,7 +239,8 @@ def test_no_key_is_in_what_a_job_says_that_fails(
 
 def _key_of(here: Bench, number: int) -> AccessKey:
     mounted = here.folder / "mounts" / "secrets" / str(number)
-    return AccessKey(*((mounted / name).read_text() for name in ("accessKeyId", "accessKeySecret", "securityToken")))
+    key, secret, token = ((mounted / name).read_text() for name in ("accessKeyId", "accessKeySecret", "securityToken"))
+    return AccessKey(key, secret, token)
 
 
 class _Silent(http.server.SimpleHTTPRequestHandler):
