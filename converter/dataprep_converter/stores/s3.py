@@ -84,6 +84,7 @@ class S3Store:
         self._path_style = settings.path_style or (given is not None and _is_bare_host(given))
         self._endpoint = _with_scheme(given or f"https://s3.{self._region}.{domain_of(self._region)}")
         self._credentials = CredentialChain(settings.credentials, region=self._region)
+        self._encryption = _encryption(settings)
         self._buckets: dict[str, _Bucket] = {}
         self._threads: ThreadPoolExecutor | None = None
 
@@ -205,7 +206,12 @@ class S3Store:
             raise BadSpec(f"{uri} names no bucket: write s3://bucket/key.", uri=uri)
         if name not in self._buckets:
             self._buckets[name] = _Bucket(
-                name, endpoint=self._endpoint, region=self._region, path_style=self._path_style, credentials=self._credentials
+                name,
+                endpoint=self._endpoint,
+                region=self._region,
+                path_style=self._path_style,
+                credentials=self._credentials,
+                encryption=self._encryption,
             )
         return self._buckets[name], key
 
@@ -213,8 +219,12 @@ class S3Store:
 class _Bucket:
     """Both clients of one bucket."""
 
-    def __init__(self, name: str, *, endpoint: str, region: str, path_style: bool, credentials: CredentialChain) -> None:
+    def __init__(
+        self, name: str, *, endpoint: str, region: str, path_style: bool, credentials: CredentialChain, encryption: dict[str, str]
+    ) -> None:
         self.name = name
+        self.encryption = encryption
+        """Headers of a request that makes an object."""
         parts = urllib.parse.urlsplit(endpoint)
         path = parts.path.rstrip("/")
         host = parts.hostname or ""
@@ -292,7 +302,7 @@ class S3Upload:
                     logger.warning("the unfinished upload of %s stays: missing %s", self.uri, RIGHT_OF["abort"])
 
     def _begin(self) -> None:
-        answer = self._bucket.requests.send("POST", self._key, query={"uploads": ""})
+        answer = self._bucket.requests.send("POST", self._key, query={"uploads": ""}, headers=self._bucket.encryption)
         if not answer.ok:
             raise _refusal(answer, self._bucket, self._key, doing="write")
         self._upload_id = answer.xml().findtext("{*}UploadId") or ""
@@ -435,7 +445,7 @@ def _stat(uri: str, bucket: _Bucket, key: str) -> Entry | None:
 
 def _put(uri: str, bucket: _Bucket, key: str, data: bytes, *, replace: bool) -> Entry:
     """One conditional PUT; as a request of our own, because obstore doesn't tell whether an attempt is in doubt."""
-    headers = {} if replace else {"if-none-match": "*"}
+    headers = bucket.encryption | ({} if replace else {"if-none-match": "*"})
     for _ in range(_CONFLICTS):
         answer = bucket.requests.send("PUT", key, headers=headers, body=data)
         # Another conditional write is just being decided: S3 says to try again.
@@ -451,6 +461,15 @@ def _put(uri: str, bucket: _Bucket, key: str, data: bytes, *, replace: bool) -> 
             return found
         raise AlreadyExists(f"{uri} exists already.", uri=uri)
     raise _refusal(answer, bucket, key, doing="write")
+
+
+def _encryption(settings: StoreSettings) -> dict[str, str]:
+    if settings.server_side_encryption is None:
+        return {}
+    name = "x-amz-server-side-encryption"
+    if settings.server_side_encryption == "AES256":
+        return {name: "AES256"}
+    return {name: "aws:kms"} | ({f"{name}-aws-kms-key-id": settings.kms_key_id} if settings.kms_key_id else {})
 
 
 def _is_bare_host(endpoint: str) -> bool:
