@@ -208,7 +208,7 @@ def _manifest(
         filtered=sum(report.filtered for report in reports),
         added=sum(report.added for report in reports),
         size=sum(report.size for report in reports),
-        splits=[_split(split.name, [r for r in reports if r.split == split.name], found.get(split.name)) for split in plan.head.splits],
+        splits=[_split(name, [r for r in reports if r.split == name], found.get(name)) for name in plan.head.split_names],
         files=[ManifestFile.of(report) for report in reports],
         digest=digest_of_files((report.sha256, report.file) for report in reports),
         raw_digest=digest_of_files((report.raw_sha256, report.file) for report in reports),
@@ -222,12 +222,9 @@ def _with_metadata(finished: Finished, folder: OutputFolder) -> Manifest:
     """The manifest with the files around the data set, which are written; what earlier runs left beside the data is removed."""
     indexes = [report.index for report in finished.reports if report.index is not None]
     written = [MetadataFile(file=index.file, size=index.size, sha256=index.sha256) for index in indexes]
-    for path, content in metadata.files(finished):
-        if names.is_hidden(path):
-            folder.put_hidden(path, content)
-        else:
-            folder.put_visible(path, content, hdfs=finished.spec.output.hdfs)
-        written.append(MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()))
+    files = list(metadata.files(finished))
+    folder.put_metadata(files, hdfs=finished.spec.output.hdfs)
+    written += [MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()) for path, content in files]
     kept = {file.file for file in written}
     for path in [path for path in folder.side_files() if path not in kept]:
         folder.delete(path)

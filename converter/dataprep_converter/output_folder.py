@@ -12,7 +12,7 @@
 import contextlib
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pydantic import ValidationError
@@ -30,6 +30,7 @@ from dataprep_converter.planning import Plan, Tables
 logger = logging.getLogger(__name__)
 
 _PARALLEL_READS = 16
+_PARALLEL_WRITES = 8
 
 
 class OutputFolder:
@@ -200,6 +201,20 @@ class OutputFolder:
     def put_hidden(self, relative: str, data: bytes) -> None:
         """Writes a small file that stands beside the data."""
         self._store.put(self.at(relative), data)
+
+    def put_metadata(self, files: Sequence[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:
+        """Writes small files around the data; all are there, and lasting, when this returns. `hdfs` is for those that readers see.
+
+        A store takes longer to promise that a file lasts than to take it in, and promises for several at once as quickly as for one.
+        """
+
+        def put(file: tuple[str, bytes]) -> None:
+            path, content = file
+            self._store.put(self.at(path), content, hdfs=None if names.is_hidden(path) else hdfs)
+
+        with ThreadPoolExecutor(_PARALLEL_WRITES, thread_name_prefix="metadata") as writers:
+            for _ in writers.map(put, files):
+                pass
 
     def delete(self, relative: str) -> None:
         """Removes one file of the folder."""

@@ -6,16 +6,26 @@ environment's own variables.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from dataprep_api import spec
 from dataprep_converter.errors import BadSpec
-from dataprep_converter.stores import StoreSettings
+from dataprep_converter.stores import StoreSettings, scheme_of
 
 MOUNTS_VARIABLE: Final = "DATAPREP_MOUNTS"
-SECRET_KEYS: Final = ("accessKeyId", "accessKeySecret", "securityToken")
+_KEYS: Final = (("accessKeyId", "accessKeySecret"),)
+_AZURE: Final = (("accountKey",), ("sasToken",), ("tenantId", "clientId", "clientSecret"))
+SECRET_KEYS: Final[Mapping[str, Sequence[Sequence[str]]]] = {
+    "abfs": _AZURE,
+    "abfss": _AZURE,
+    "gs": (("serviceAccountKey",),),
+    "webhdfs": (("delegationToken",),),
+    "swebhdfs": (("delegationToken",),),
+}
+"""Scheme → the sets of keys of which a Secret must have one; of all others, `_KEYS`."""
+_OPTIONAL: Final = "securityToken"
 _HADOOP_FILES: Final = ("core-site.xml", "hdfs-site.xml")
 
 
@@ -33,7 +43,9 @@ def _settings(store: spec.Store, index: int, mounts: Path | None) -> StoreSettin
     credentials: dict[str, str] = {}
     hadoop_conf: str | None = None
     if mounts is not None and store.secret_ref is not None:
-        credentials = _credentials(mounts / "secrets" / str(index), store.secret_ref.name)
+        credentials = _credentials(
+            mounts / "secrets" / str(index), store.secret_ref.name, SECRET_KEYS.get(scheme_of(store.uri_prefix), _KEYS)
+        )
     if mounts is not None and store.config_map_ref is not None:
         hadoop_conf = _hadoop_conf(mounts / "hadoop" / str(index), store.config_map_ref.name)
     return StoreSettings(
@@ -50,16 +62,19 @@ def _settings(store: spec.Store, index: int, mounts: Path | None) -> StoreSettin
     )
 
 
-def _credentials(folder: Path, secret: str) -> dict[str, str]:
+def _credentials(folder: Path, secret: str, wanted: Sequence[Sequence[str]]) -> dict[str, str]:
+    there = {each.name for each in folder.iterdir() if not each.name.startswith(".")} if folder.is_dir() else set[str]()
+    known = {*(key for keys in wanted for key in keys), _OPTIONAL} & there
     # Secrets made with `kubectl create secret --from-file` end in a newline; no key of any store does.
-    found = {key: (folder / key).read_text().strip() for key in SECRET_KEYS if (folder / key).is_file()}
-    missing = [key for key in SECRET_KEYS[:2] if not found.get(key)]
-    if missing:
-        there = ", ".join(sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))) if folder.is_dir() else "nothing"
+    found = {key: value for key in sorted(known) if (value := (folder / key).read_text().strip())}
+    if not any(found.keys() >= set(keys) for keys in wanted):
+        sets = ", or ".join(" and ".join(filter(None, (", ".join(keys[:-1]), keys[-1]))) for keys in wanted)
+        missing = ", ".join(key for key in wanted[0] if key not in found)
         raise BadSpec(
-            f"Secret {secret} must have the keys accessKeyId and accessKeySecret; missing: {', '.join(missing)}; it has: {there}."
+            f"Secret {secret} must have the key{'s' if len(wanted) > 1 or len(wanted[0]) > 1 else ''} {sets}; "
+            f"missing: {missing}; it has: {', '.join(sorted(there)) or 'nothing'}."
         )
-    return {key: value for key, value in found.items() if value}
+    return found
 
 
 def _hadoop_conf(folder: Path, config_map: str) -> str:

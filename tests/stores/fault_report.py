@@ -12,6 +12,7 @@ from storeservers.faulty import Fault
 _SERVERS = {
     "s3": "versitygw, a real S3 server",
     "oss": "the project's OSS fake, which checks signatures and digests",
+    "azure": "Azurite, Azure's own emulator",
     "hdfs": "a real NameNode with two DataNodes; faults on the calls to the NameNode",
 }
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.stores.lost_answers import lose_answers
 
 from dataprep_converter.errors import (
     AlreadyExists,
@@ -25,7 +26,8 @@ from dataprep_converter.errors import (
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.aws_credentials import AwsCredentials, CredentialChain
 from dataprep_converter.stores.s3 import S3Store
-from dataprep_converter.stores.s3_requests import Answer, S3Requests
+from dataprep_converter.stores.s3_requests import S3Requests
+from dataprep_converter.stores.store_requests import Answer
 from storeservers import S3Server
 
 MIB = 1 << 20
@@ -140,21 +142,6 @@ def test_folder_markers_are_no_files(s3_server: S3Server, store: S3Store, bucket
     assert store.stat(f"s3://{bucket}/folder") is None
 
 
-def lose_answers(monkeypatch: pytest.MonkeyPatch, *, of: Callable[[str, dict[str, str]], bool], times: int = 1) -> None:
-    """The request is done; its answer never comes."""
-    lost: list[int] = []
-    real = S3Requests._send_once
-
-    def send_once(self: S3Requests, method: str, key: str, *, query: dict[str, str], headers: dict[str, str], body: bytes) -> Answer:
-        answer = real(self, method, key, query=query, headers=headers, body=body)
-        if of(method, query) and len(lost) < times:
-            lost.append(1)
-            raise ConnectionResetError("the answer is lost")
-        return answer
-
-    monkeypatch.setattr(S3Requests, "_send_once", send_once)
-
-
 @pytest.mark.store
 @pytest.mark.parametrize("exclusive", [True, False])
 @pytest.mark.parametrize("size", [100, 17 * MIB], ids=str)
@@ -196,7 +183,7 @@ def test_a_part_that_cannot_be_sent_fails_the_upload(
     s3_server: S3Server, store: S3Store, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_answers(monkeypatch, of=lambda _, query: "partNumber" in query, times=99)
-    monkeypatch.setattr("dataprep_converter.stores.s3_requests.ATTEMPTS", 2)
+    monkeypatch.setattr("dataprep_converter.stores.store_requests.ATTEMPTS", 2)
     upload = store.create(f"s3://{bucket}/file")
     with pytest.raises(Unreachable, match="127"):
         upload.write(bytes(100 * MIB))
@@ -242,7 +229,7 @@ def test_a_uri_without_bucket_is_refused() -> None:
     ],
 )
 def test_the_bucket_stands_where_the_endpoint_wants_it(settings: dict[str, str], bucket: str, host: str, path: str) -> None:
-    made, _ = S3Store(StoreSettings(uri_prefix="s3://", **settings))._place(f"s3://{bucket}/key")  # type: ignore[arg-type] # of several types
+    made, _ = S3Store(StoreSettings(uri_prefix="s3://", **settings)).place(f"s3://{bucket}/key")  # type: ignore[arg-type] # of several types
     assert (made.requests.address.netloc, made.requests.address.path) == (host, path)
 
 
@@ -284,16 +271,14 @@ def test_what_is_written_is_encrypted_as_the_store_says(
 ) -> None:
     sent: list[tuple[str, dict[str, str]]] = []
 
-    def send(_: S3Requests, method: str, key: str, *, headers: dict[str, str], query: dict[str, str], body: bytes) -> Answer:  # noqa: ARG001 - as it is called
+    def send(self: S3Requests, method: str, key: str, **given: Any) -> Answer:  # Any: whatever a request has
+        query = given.get("query") or {}
+        headers = self.signed(method, key, query, given.get("headers") or {}, given.get("body", b""))
         signed = headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
         sent.append((f"{method} {'&'.join(query)}", {name: headers[name] for name in signed if "encryption" in name}))
         return Answer(200, {"etag": '"e"'}, b"<R><UploadId>u</UploadId><ETag>e</ETag></R>" if method == "POST" else b"")
 
-    def signing(self: S3Requests, method: str, key: str, **given: Any) -> Answer:  # Any: what `send` is given
-        query, body = given.get("query") or {}, given.get("body", b"")
-        return send(self, method, key, headers=self._signed(method, key, "", given.get("headers") or {}, body), query=query, body=body)
-
-    monkeypatch.setattr(S3Requests, "send", signing)
+    monkeypatch.setattr(S3Requests, "send", send)
     given = {"accessKeyId": "a", "accessKeySecret": "b"}
     upload = S3Store(StoreSettings(uri_prefix="s3://", credentials=given, **settings)).create("s3://bucket/key")  # type: ignore[arg-type] # of several types
     upload.write(bytes(size))

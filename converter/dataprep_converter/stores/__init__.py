@@ -1,4 +1,4 @@
-"""Stores: one small interface over the clients of HDFS, S3, OSS and file systems; one file per store.
+"""Stores: one small interface over the clients of HDFS, object stores and file systems; one file per store.
 
 Every foreign error is translated at this border (see `errors.py`). Nothing written is visible under its name before
 `Upload.commit` returns, and `abort` leaves nothing. Objects are addressed by URI.
@@ -20,10 +20,15 @@ STORES: Final[Mapping[str, str]] = {
     "hdfs": "dataprep_converter.stores.hdfs:HdfsStore",
     "s3": "dataprep_converter.stores.s3:S3Store",
     "oss": "dataprep_converter.stores.oss:OssStore",
+    "abfs": "dataprep_converter.stores.azure:AzureStore",
+    "abfss": "dataprep_converter.stores.azure:AzureStore",
     "http": "dataprep_converter.stores.http:HttpStore",
     "https": "dataprep_converter.stores.http:HttpStore",
 }
 """Scheme → class. Adding a store is one line here and one file."""
+
+EXTRAS: Final[Mapping[str, str]] = {"abfs": "azure", "abfss": "azure", "gs": "gcs"}
+"""Scheme → what to install for it, where that has another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,5 +197,5 @@ def store_class(scheme: str) -> type[Store]:
     try:
         found: type[Store] = getattr(import_module(module), name)
     except ModuleNotFoundError as exc:
-        raise BadSpec(f"{scheme}:// needs the client {exc.name}: pip install 'dataprep-operator[{scheme}]'.") from exc
+        raise BadSpec(f"{scheme}:// needs the client {exc.name}: pip install 'dataprep-operator[{EXTRAS.get(scheme, scheme)}]'.") from exc
     return found

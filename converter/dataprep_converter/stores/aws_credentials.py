@@ -5,26 +5,18 @@ Apart from `s3.py` because two clients sign with them: obstore, and our own mult
 
 import configparser
 import json
-import logging
 import os
-import threading
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from dataprep_converter.errors import BadCredentials, Unreachable
+from dataprep_converter.stores.token_services import EARLY, Renewed, ask
 
-logger = logging.getLogger(__name__)
-
-_TIMEOUT_SECONDS: Final = 5.0
-_EARLY: Final = timedelta(minutes=5)
-_NEARLY: Final = timedelta(minutes=1)
 _INSTANCE = "http://169.254.169.254"
 _CONTAINER = "http://169.254.170.2"
 
@@ -45,21 +37,11 @@ class CredentialChain:
     def __init__(self, given: Mapping[str, str], *, region: str) -> None:
         self._given = given
         self._region = region
-        self._lock = threading.Lock()
-        self._held: AwsCredentials | None = None
+        self._held = Renewed(self._fetch, of="S3")
 
     def current(self) -> AwsCredentials:
         """Raises BadCredentials, saying where it looked."""
-        with self._lock:
-            now = datetime.now(UTC)
-            if self._held is None or (self._held.expires is not None and self._held.expires - _EARLY < now):
-                try:
-                    self._held = self._fetch()
-                except (BadCredentials, Unreachable) as exc:
-                    if self._held is None or self._held.expires is None or self._held.expires - _NEARLY < now:
-                        raise
-                    logger.warning("the credentials of S3 could not be fetched anew yet: %s", exc)
-            return self._held
+        return self._held.current()
 
     def for_obstore(self) -> dict[str, Any]:
         """The same in the form that obstore asks for (a TypedDict of its own)."""
@@ -69,7 +51,7 @@ class CredentialChain:
             "secret_access_key": held.secret_key,
             "token": held.token,
             # Asked again for every request once they are nearly over.
-            "expires_at": held.expires and held.expires - _EARLY,
+            "expires_at": held.expires and held.expires - EARLY,
         }
 
     def _fetch(self) -> AwsCredentials:
@@ -125,7 +107,7 @@ def _of_web_identity(token_file: Path, role: str, *, region: str) -> AwsCredenti
         }
     )
     hint = "The role's trust policy must name the cluster's OIDC provider and the pods' service account (workers.serviceAccountName)."
-    answer = _answer(f"{endpoint}/", what=f"role {role} of the service account", hint=hint, body=query.encode())
+    answer = ask(f"{endpoint}/", what=f"role {role} of the service account", hint=hint, body=query.encode())
     found = ET.fromstring(answer).find(".//{*}Credentials")  # noqa: S314 - AWS's own answer, over TLS
     if found is None:
         raise BadCredentials(f"STS gave no credentials for role {role}.")
@@ -144,14 +126,14 @@ def _of_container() -> AwsCredentials:
     if token_file := os.environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
         token = Path(token_file).read_text()
     hint = "With EKS Pod Identity: the pods' service account (workers.serviceAccountName) needs an association with a role."
-    return _of_json(_answer(url, what="the container's role", hint=hint, headers={"Authorization": token} if token else {}))
+    return _of_json(ask(url, what="the container's role", hint=hint, headers={"Authorization": token} if token else {}))
 
 
 def _of_instance() -> AwsCredentials | None:
     endpoint = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", _INSTANCE).rstrip("/")
     roles = f"{endpoint}/latest/meta-data/iam/security-credentials/"
     try:
-        token = _answer(
+        token = ask(
             f"{endpoint}/latest/api/token",
             what="the instance",
             headers={"X-aws-ec2-metadata-token-ttl-seconds": "21600"},
@@ -159,10 +141,10 @@ def _of_instance() -> AwsCredentials | None:
             timeout_seconds=1.0,
         )
         headers = {"X-aws-ec2-metadata-token": token.decode()}
-        role = _answer(roles, what="the instance's role", headers=headers).decode().split("\n")[0]
+        role = ask(roles, what="the instance's role", headers=headers).decode().split("\n")[0]
     except (Unreachable, BadCredentials):
         return None  # not on an instance, or one without a role
-    return _of_json(_answer(f"{roles}{role}", what=f"role {role} of the instance", headers=headers))
+    return _of_json(ask(f"{roles}{role}", what=f"role {role} of the instance", headers=headers))
 
 
 def _of_json(answer: bytes) -> AwsCredentials:
@@ -172,28 +154,3 @@ def _of_json(answer: bytes) -> AwsCredentials:
 
 def _time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
-
-
-def _answer(
-    url: str,
-    *,
-    what: str,
-    hint: str = "",
-    headers: Mapping[str, str] | None = None,
-    body: bytes | None = None,
-    method: str | None = None,
-    timeout_seconds: float = _TIMEOUT_SECONDS,
-) -> bytes:
-    request = urllib.request.Request(url, data=body, headers=dict(headers or {}), method=method)  # noqa: S310 - the environment's own addresses
-    try:
-        with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310 - see above
-            content: bytes = answer.read()
-            return content
-    except urllib.error.HTTPError as exc:
-        with exc:
-            said = f"{exc.code} {' '.join(exc.read()[:300].decode(errors='replace').split())}"
-            if exc.code in (408, 429) or exc.code >= 500:
-                raise Unreachable(f"{urllib.parse.urlsplit(url).netloc} failed for the credentials of {what}: {said}.") from exc
-            raise BadCredentials(f"No credentials for {what}: {said}. {hint}".rstrip()) from exc
-    except OSError as exc:
-        raise Unreachable(f"cannot connect to {urllib.parse.urlsplit(url).netloc} for the credentials of {what}: {exc}.") from exc
