@@ -21,6 +21,7 @@ from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
 from dataprep_converter import checking_commands, converting_command, without_pandas
 from dataprep_converter.arguments import access_of, access_to, job_command, job_of, uri_command, with_code
+from dataprep_converter.redacting import RedactingFormatter, redacted
 
 if TYPE_CHECKING:
     from dataprep_api.messages import CommitResult, PlanResult, WorkResult
@@ -40,11 +41,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def execute(arguments: argparse.Namespace) -> NoReturn:
     """Runs `arguments.command(arguments)` and exits with its code. In a pod the work is done in a child, so that a client that hangs can be killed."""
-    logging.basicConfig(
-        level=logging.DEBUG if arguments.debug else logging.INFO if _in_pod() else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.DEBUG if arguments.debug else logging.INFO if _in_pod() else logging.WARNING, handlers=[lines])
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name that is no UTF-8, or a terminal that is not: shown with escapes, as on standard error.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -105,7 +104,7 @@ def _failed(exc: BaseException, arguments: argparse.Namespace) -> Exit:
         _say("terminated; finished shards are kept")
         return Exit.TERMINATED
     if arguments.debug:
-        traceback.print_exception(exc)
+        _print_traceback(exc)
     if isinstance(exc, SpecError):
         for fault in exc.faults:
             _say(f"error: {fault}")
@@ -118,14 +117,18 @@ def _failed(exc: BaseException, arguments: argparse.Namespace) -> Exit:
     message = f"{type(exc).__name__}: {exc}"
     _say(f"error: {message} (a defect in dataprep; --debug shows where)")
     if not arguments.debug and _in_pod():
-        traceback.print_exception(exc)
+        _print_traceback(exc)
     _leave_failure(Exit.INTERNAL, Reason.INTERNAL_ERROR, message, arguments)
     return Exit.INTERNAL
 
 
 def _say(text: str) -> None:
     """One line, whatever a foreign message holds."""
-    sys.stderr.write(f"dataprep: {' '.join(text.splitlines())}\n")
+    sys.stderr.write(f"dataprep: {redacted(' '.join(text.splitlines()))}\n")
+
+
+def _print_traceback(exc: BaseException) -> None:
+    sys.stderr.write(redacted("".join(traceback.format_exception(exc))))
 
 
 # --- the pod's side ------------------------------------------------------------------------------------------------
@@ -151,10 +154,10 @@ def _leave_failure(code: Exit, reason: "Reason", message: str, arguments: argpar
         return
     failure = messages.FailureResult(
         reason=reason,
-        message=_encodable(message)[:2048],
+        message=redacted(_encodable(message))[:2048],
         exit_code=int(code),
         index=getattr(arguments, "task", None),
-        input=_encodable(uri)[:2048] if uri else None,
+        input=redacted(_encodable(uri))[:2048] if uri else None,
     )
     try:
         _write_termination(messages.dump(failure))

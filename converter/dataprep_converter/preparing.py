@@ -19,6 +19,7 @@ from dataprep_converter.extending import Extended
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.planning import Plan, Tables
+from dataprep_converter.stores import scheme_of
 from dataprep_converter.stores.preflight import preflight
 
 logger = logging.getLogger(__name__)
@@ -108,7 +109,9 @@ def source_uris(source: Source) -> list[str]:
 
 
 def _folder_of_glob(uri: str) -> str:
-    """The part of a glob that names one folder; any other URI as it is."""
+    """The part of a glob that names one folder; any other URI as it is, and a web address, whose question mark begins its query."""
+    if scheme_of(uri) in ("http", "https"):
+        return uri
     at = min((uri.index(sign) for sign in "*?[" if sign in uri), default=None)
     return uri if at is None else uri[:at].rpartition("/")[0]
 

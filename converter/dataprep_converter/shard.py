@@ -30,6 +30,7 @@ from dataprep_converter.prefetching import prefetched
 from dataprep_converter.publishing import publish
 from dataprep_converter.quarantine import Quarantine
 from dataprep_converter.readers import Batch
+from dataprep_converter.redacting import redacted
 from dataprep_converter.selection import Selection
 from dataprep_converter.statistics import ShardStatistics
 
@@ -232,7 +233,7 @@ def _account(batch: Batch, *, plan: Plan, policy: BadRecords, tally: _Tally) -> 
         uri, row = plan.units.origin(bad.sample)
         if policy.policy == "Fail":
             raise BadData(f"{uri}, record {row}: {bad.reason}. Set onBadRecord.policy: Skip to leave such records out.", uri=uri)
-        record = BadRecord(uri=uri, row=row, reason=bad.reason[:512])
+        record = BadRecord(uri=redacted(uri), row=row, reason=bad.reason[:512])
         if len(tally.bad_examples) < MAX_BAD_EXAMPLES:
             tally.bad_examples.append(record)
         if tally.quarantine is not None:

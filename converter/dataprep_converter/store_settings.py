@@ -57,6 +57,8 @@ def _settings(store: spec.Store, index: int, mounts: Path | None) -> StoreSettin
         user=store.user,
         credentials=credentials,
         hadoop_conf=hadoop_conf,
+        server_side_encryption=store.server_side_encryption,
+        kms_key_id=store.kms_key_id,
     )
 
 

@@ -237,6 +237,24 @@ def test_a_host_path_is_found_by_its_field() -> None:
     assert children.host_path_fault(a_spec(workers={"volumes": volumes[:1]})) is None
 
 
+def test_every_pod_has_the_service_account_and_room_for_what_a_webhook_injects() -> None:
+    """The token of RRSA or IRSA, here mounted by hand as the webhooks mount it."""
+    token = {"serviceAccountToken": {"path": "token", "audience": "sts.aliyuncs.com", "expirationSeconds": 3600}}
+    mount = {"name": "rrsa", "mountPath": "/var/run/secrets/rrsa", "readOnly": True}
+    role = {"name": "ALIBABA_CLOUD_ROLE_ARN", "value": "acs:ram::1:role/training"}
+    volume = {"name": "rrsa", "projected": {"sources": [token]}}
+    workers = {"serviceAccountName": "training", "env": [role], "volumes": [volume], "volumeMounts": [mount]}
+    pod = a_convert_job(a_spec(workers=workers))["spec"]["template"]["spec"]
+
+    assert pod["serviceAccountName"] == "training"
+    assert volume in pod["volumes"]
+    assert mount in pod["containers"][0]["volumeMounts"]
+    assert role in pod["containers"][0]["env"]
+    assert not any(
+        each["mountPath"].startswith(("/var/run/secrets/ack", "/var/run/secrets/eks")) for each in pod["containers"][0]["volumeMounts"]
+    )
+
+
 def test_a_job_can_be_made_for_100_000_tasks_and_more() -> None:
     assert a_convert_job(tasks=150_000)["spec"]["maxFailedIndexes"] == 10_000
 

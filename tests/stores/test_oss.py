@@ -132,6 +132,22 @@ def test_the_chain_of_alibaba_cloud_comes_last(
 
 
 @pytest.mark.store
+@pytest.mark.parametrize("size", [100, 9 * MIB], ids=str)
+@pytest.mark.parametrize(("algorithm", "key"), [("AES256", None), ("KMS", None), ("KMS", "9468da86-3509-4f8d-a61e-6eab1eac****")])
+def test_what_is_written_is_encrypted_as_the_store_says(
+    oss_fake: FakeOss, oss_settings: StoreSettings, bucket: str, size: int, algorithm: str, key: str | None
+) -> None:
+    """The headers are signed: the fake refuses a request whose headers of OSS's are not."""
+    upload = OssStore(replace(oss_settings, server_side_encryption=algorithm, kms_key_id=key)).create(f"oss://{bucket}/file")
+    upload.write(bytes(size))
+    upload.commit(replace=False)
+
+    [entry] = oss_fake.entries(bucket)
+    asked = {"x-oss-server-side-encryption": algorithm} | ({"x-oss-server-side-encryption-key-id": key} if key else {})
+    assert asked == {name: value for name, value in entry.headers.items() if "encryption" in name}
+
+
+@pytest.mark.store
 def test_an_absent_bucket_is_named(store: OssStore) -> None:
     for call in every_call(store, "oss://no-such-bucket/file").values():
         with pytest.raises(NotFound, match="bucket no-such-bucket does not exist at 127"):

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.stores.lost_answers import lose_answers
@@ -252,6 +253,41 @@ def test_what_the_server_says_becomes_ours(monkeypatch: pytest.MonkeyPatch, answ
     monkeypatch.setattr(S3Requests, "send", lambda *_, **__: answer)
     with pytest.raises(error, match=message):
         S3Store(StoreSettings(uri_prefix="s3://")).put("s3://bucket/key", b"x")
+
+
+@pytest.mark.parametrize(
+    ("settings", "headers"),
+    [
+        ({"server_side_encryption": "AES256"}, {"": "AES256"}),
+        ({"server_side_encryption": "KMS"}, {"": "aws:kms"}),
+        ({"server_side_encryption": "KMS", "kms_key_id": "alias/k"}, {"": "aws:kms", "-aws-kms-key-id": "alias/k"}),
+        ({}, {}),
+    ],
+    ids=["aes", "kms", "key", "none"],
+)
+@pytest.mark.parametrize("size", [100, 9 * MIB], ids=str)
+def test_what_is_written_is_encrypted_as_the_store_says(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], headers: dict[str, str], size: int
+) -> None:
+    sent: list[tuple[str, dict[str, str]]] = []
+
+    def send(self: S3Requests, method: str, key: str, **given: Any) -> Answer:  # Any: whatever a request has
+        query = given.get("query") or {}
+        headers = self.signed(method, key, query, given.get("headers") or {}, given.get("body", b""))
+        signed = headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
+        sent.append((f"{method} {'&'.join(query)}", {name: headers[name] for name in signed if "encryption" in name}))
+        return Answer(200, {"etag": '"e"'}, b"<R><UploadId>u</UploadId><ETag>e</ETag></R>" if method == "POST" else b"")
+
+    monkeypatch.setattr(S3Requests, "send", send)
+    given = {"accessKeyId": "a", "accessKeySecret": "b"}
+    upload = S3Store(StoreSettings(uri_prefix="s3://", credentials=given, **settings)).create("s3://bucket/key")  # type: ignore[arg-type] # of several types
+    upload.write(bytes(size))
+    upload.commit(replace=False)
+
+    making = "PUT " if size < 8 * MIB else "POST uploads"
+    assert [each for each in sent if each[1] or each[0] == making] == [
+        (making, {f"x-amz-server-side-encryption{name}": value for name, value in headers.items()})
+    ]
 
 
 # -- credentials --------------------------------------------------------------------------------------------------------

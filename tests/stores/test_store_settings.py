@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from dataprep_api import spec
 from dataprep_converter.errors import BadSpec
@@ -36,6 +37,14 @@ def test_what_the_spec_says_is_taken(tmp_path: Path) -> None:
         "alice",
     )
     assert (found.credentials, found.hadoop_conf) == ({}, None)
+
+
+def test_encryption_is_taken_and_a_key_is_one_of_kms() -> None:
+    [found] = settings_for([a_store(serverSideEncryption="KMS", kmsKeyId="alias/k")], None)
+    assert (found.server_side_encryption, found.kms_key_id) == ("KMS", "alias/k")
+    for fields in ({"kmsKeyId": "k"}, {"kmsKeyId": "k", "serverSideEncryption": "AES256"}):
+        with pytest.raises(ValidationError, match="kmsKeyId needs serverSideEncryption: KMS"):
+            a_store(**fields)
 
 
 def test_each_store_has_its_own_secret(tmp_path: Path) -> None:

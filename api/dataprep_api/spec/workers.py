@@ -1,10 +1,12 @@
 """`spec.stores` and `spec.workers`: how stores are reached, and the converter pods."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
-from dataprep_api.spec.model import Model, ObjectName, Open, ResourceMap, StringMap, Uri
+from dataprep_api.spec.model import Model, ObjectName, Open, ResourceMap, StringMap, Uri, rule, rules
+
+_KEY: Final = "kmsKeyId needs serverSideEncryption: KMS"
 
 
 class LocalObjectReference(Model):
@@ -15,6 +17,16 @@ class LocalObjectReference(Model):
 
 class Store(Model):
     """How the URIs with one prefix are reached. The longest matching prefix wins."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "!has(self.kmsKeyId) || (has(self.serverSideEncryption) && self.serverSideEncryption == 'KMS')",
+                _KEY,
+                path=".kmsKeyId",
+            )
+        )
+    )
 
     uri_prefix: Uri
     """`oss://bucket/`, `s3://`, `hdfs://ns1`."""
@@ -32,6 +44,16 @@ class Store(Model):
     """Whether the bucket is in the path instead of in the host name."""
     user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     """User name under simple authentication (HDFS)."""
+    server_side_encryption: Literal["AES256", "KMS"] | None = None
+    """How the service encrypts what is written (OSS, S3). Default: as the bucket says."""
+    kms_key_id: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
+    """Key of `KMS`. Default: the service's own."""
+
+    @model_validator(mode="after")
+    def _key_of_kms(self) -> Self:
+        if self.kms_key_id is not None and self.server_side_encryption != "KMS":
+            raise ValueError(_KEY)
+        return self
 
 
 class Toleration(Model):

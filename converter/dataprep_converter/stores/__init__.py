@@ -85,6 +85,9 @@ class StoreSettings:
     """Keys `accessKeyId`, `accessKeySecret`, `securityToken`. Never logged."""
     hadoop_conf: str | None = None
     """Folder with core-site.xml and hdfs-site.xml."""
+    server_side_encryption: str | None = None
+    """`AES256` or `KMS`."""
+    kms_key_id: str | None = None
 
 
 class Upload(Protocol):

@@ -101,6 +101,11 @@ class OssStore:
         config.disable_upload_crc64_check = True
         self._client = _Client(oss.Client(config), peer=_peer(endpoint or f"https://oss-{region}.aliyuncs.com"))
         self._threads: ThreadPoolExecutor | None = None
+        self.encryption = {
+            "server_side_encryption": settings.server_side_encryption,
+            "server_side_encryption_key_id": settings.kms_key_id,
+        }
+        """What a request that makes an object says of it."""
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
         bucket, key = _place(uri)
@@ -167,7 +172,7 @@ class OssStore:
     def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - see create
         bucket, key = place = _place(uri)
         request = oss.PutObjectRequest(
-            bucket=bucket, key=key, body=data, content_md5=_md5(data), forbid_overwrite=None if replace else True
+            bucket=bucket, key=key, body=data, content_md5=_md5(data), forbid_overwrite=None if replace else True, **self.encryption
         )
 
         def is_ours() -> Entry | None:
@@ -295,7 +300,7 @@ class OssUpload:
                 logger.warning("the unfinished upload of %s stays: %s", self.uri, exc)
 
     def _begin(self) -> None:
-        request = oss.InitiateMultipartUploadRequest(bucket=self._bucket, key=self._key)
+        request = oss.InitiateMultipartUploadRequest(bucket=self._bucket, key=self._key, **self._store.encryption)
         answer = self._client.persistently("initiate_multipart_upload", request, place=self._place, doing="write")
         self._upload_id = answer.upload_id
 

@@ -12,6 +12,7 @@ import time
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final
 from xml.etree import ElementTree as ET
 
@@ -79,6 +80,7 @@ class S3Store(ObjectStore):
             self._buckets[name] = S3Bucket.at(
                 self._endpoint, name, region=self._region, path_style=self._path_style, credentials=self._credentials
             )
+            self._buckets[name].making = _encryption(self.settings)
         return self._buckets[name], key
 
 
@@ -87,6 +89,8 @@ class XmlBucket(Bucket):
 
     exclusively: dict[str, str] = {"if-none-match": "*"}
     """Headers of a request that must not replace an object."""
+    making: Mapping[str, str] = MappingProxyType({})
+    """Headers of a request that makes an object."""
     rights: Mapping[str, str] = RIGHT_OF
 
     def listed(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
@@ -137,7 +141,7 @@ class XmlBucket(Bucket):
 
     def put(self, uri: str, key: str, data: bytes, *, replace: bool) -> Entry:
         # As a request of our own, because obstore doesn't tell whether an attempt is in doubt.
-        answer = self.decided("PUT", key, headers={} if replace else self.exclusively, body=data)
+        answer = self.decided("PUT", key, headers={**self.making, **({} if replace else self.exclusively)}, body=data)
         if answer.ok:
             return Entry(uri=uri, size=len(data), pin=unquoted(answer.headers.get("etag")))
         if answer.status == 412:
@@ -269,7 +273,7 @@ class Multipart:
         self._upload_id = ""
 
     def begin(self) -> None:
-        answer = self._bucket.requests.send("POST", self._key, query={"uploads": ""})
+        answer = self._bucket.requests.send("POST", self._key, query={"uploads": ""}, headers=self._bucket.making)
         if not answer.ok:
             raise self._bucket.refusal(answer, self._key, doing="write")
         self._upload_id = answer.xml().findtext("{*}UploadId") or ""
@@ -329,6 +333,15 @@ def bucket_and_key(uri: str) -> tuple[str, str]:
 def with_scheme(endpoint: str) -> str:
     """An endpoint that may lack https://."""
     return endpoint if "://" in endpoint else f"https://{endpoint}"
+
+
+def _encryption(settings: StoreSettings) -> dict[str, str]:
+    if settings.server_side_encryption is None:
+        return {}
+    name = "x-amz-server-side-encryption"
+    if settings.server_side_encryption == "AES256":
+        return {name: "AES256"}
+    return {name: "aws:kms"} | ({f"{name}-aws-kms-key-id": settings.kms_key_id} if settings.kms_key_id else {})
 
 
 def _is_bare_host(endpoint: str) -> bool:

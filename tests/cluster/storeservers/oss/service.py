@@ -30,6 +30,7 @@ _LONGEST_KEY_BYTES = 1023
 _OWNER: Children = [("ID", "1000000000000000"), ("DisplayName", "1000000000000000")]
 # The headers of a request that come back with the object.
 _KEPT_HEADERS = frozenset({"content-type", "cache-control", "content-disposition", "content-encoding", "expires"})
+_KEPT_BEGINNINGS = ("x-oss-meta-", "x-oss-server-side-encryption")
 
 
 @dataclass(frozen=True)
@@ -488,7 +489,7 @@ def _asked_parts(body: bytes) -> list[tuple[int, str]]:
 
 
 def _kept(headers: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in headers.items() if name in _KEPT_HEADERS or name.startswith("x-oss-meta-")}
+    kept = {name: value for name, value in headers.items() if name in _KEPT_HEADERS or name.startswith(_KEPT_BEGINNINGS)}
     return {"content-type": "application/octet-stream", **kept}
 
 
