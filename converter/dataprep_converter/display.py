@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from dataprep_api.messages import CommitResult, PlanResult
 from dataprep_api.stages import verdict
-from dataprep_converter.working import TaskProgress
+from dataprep_converter.task_progress import TaskProgress
 
 _LINE_SECONDS = 2.0
 

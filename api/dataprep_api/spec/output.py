@@ -145,8 +145,9 @@ class Output(Model):
         "webdataset",
         "mds",
         "arrayRecord",
+        "copy",
     ] = "tfrecord"
-    """Format of the shards."""
+    """Format of the shards; `copy` copies the data set that is the source, byte for byte."""
     tfrecord: TfrecordOptions = TfrecordOptions()
     """Options of the format `tfrecord`."""
     recordio_protobuf: RecordioProtobufOptions = RecordioProtobufOptions()
