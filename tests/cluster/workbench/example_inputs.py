@@ -176,6 +176,7 @@ INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
     "libsvm-local.yaml": (iris_libsvm, 150),
     "numpy-local.yaml": (arrays, 60),
     "tfrecord-local.yaml": (few_records, 15),
+    "copy-local.yaml": (finished_flowers, 150),
     "dataset-local.yaml": (finished_flowers, 150),
     "whole-file-local.yaml": (lambda folder: photos.write(folder / "photos"), 39),
     "arrow-local.yaml": (iris_arrow, 150),
