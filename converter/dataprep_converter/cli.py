@@ -1,4 +1,4 @@
-"""The command line: `dataprep run|plan|validate|infer|verify|repair|convert|inspect|ls|work|commit|fetch-code|logs|retry`.
+"""The command line: `dataprep run|plan|validate|infer|verify|repair|convert|copy|inspect|ls|work|commit|fetch-code|logs|retry`.
 
 Heavy modules are imported by the command that needs them, so that `dataprep --help` is quick.
 """
@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
-from dataprep_converter import checking_commands, converting_command, without_pandas
+from dataprep_converter import checking_commands, converting_command, copying_command, without_pandas
 from dataprep_converter.arguments import access_of, access_to, job_command, job_of, uri_command, with_code
 from dataprep_converter.redacting import RedactingFormatter, redacted
 
 if TYPE_CHECKING:
+    from dataprep_api.job import DataPrepJob
     from dataprep_api.messages import CommitResult, PlanResult, WorkResult
     from dataprep_api.reasons import Reason
+    from dataprep_converter.access import Access
+    from dataprep_converter.planning import Plan
 
 logger = logging.getLogger(__name__)
 
@@ -210,7 +213,6 @@ def _plan(arguments: argparse.Namespace) -> Exit:
 def _work(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter import working
     from dataprep_converter.errors import BadSpec
-    from dataprep_converter.output_folder import OutputFolder
     from dataprep_converter.reporting import Reporter
 
     job = with_code(job_of(arguments))
@@ -219,7 +221,7 @@ def _work(arguments: argparse.Namespace) -> Exit:
     arguments.task = task = _task_number(arguments)
     access = access_of(job)
     with Reporter(index=task) as reporter:
-        plan = working.load_plan(OutputFolder(job.spec.output.uri, access, arguments.run), arguments.plan_sha256)
+        plan = _stored_plan(job, access, arguments)
         if task >= plan.head.tasks:
             raise BadSpec(f"The plan has the tasks 0 to {plan.head.tasks - 1}, got {task}.")
         attempt = f"{os.environ.get('POD_NAME', 'local')}/{arguments.attempt}"
@@ -229,14 +231,12 @@ def _work(arguments: argparse.Namespace) -> Exit:
 
 
 def _commit(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter import collecting, committing, working
-    from dataprep_converter.output_folder import OutputFolder
+    from dataprep_converter import finishing
 
     job = with_code(job_of(arguments))
     access = access_of(job)
-    plan = working.load_plan(OutputFolder(job.spec.output.uri, access, arguments.run), arguments.plan_sha256)
-    finish = committing.commit if job.spec.script is None else collecting.collect
-    made = finish(job.spec, plan=plan, access=access)
+    plan = _stored_plan(job, access, arguments)
+    made = finishing.finish(job.spec, plan=plan, access=access)
     logger.info("committed %d records in %d files, %d bytes; manifest %s", made.records.out, made.files, made.bytes_out, made.manifest_uri)
     _leave(made)
     return Exit.DONE
@@ -321,6 +321,15 @@ _LIGHT = (_validate, _fetch_code, _logs, _retry)
 # --- what commands share ---------------------------------------------------------------------------------------------
 
 
+def _stored_plan(job: "DataPrepJob", access: "Access", arguments: argparse.Namespace) -> "Plan":
+    """The plan that the plan step has made."""
+    from dataprep_converter import copying, working
+    from dataprep_converter.output_folder import OutputFolder
+
+    folder = OutputFolder(job.spec.output.uri, access, arguments.run)
+    return working.load_plan(folder, arguments.plan_sha256, runs_code=job.spec.output.format != copying.FORMAT)
+
+
 def _task_number(arguments: argparse.Namespace) -> int:
     """The task of this pod: `--index` or JOB_COMPLETION_INDEX, looked up in `--tasks` when that is given."""
     from dataprep_converter.errors import BadSpec
@@ -391,6 +400,7 @@ def _parser() -> argparse.ArgumentParser:
 
     checking_commands.add(commands)
     converting_command.add(commands)
+    copying_command.add(commands)
 
     infer = commands.add_parser("infer", help="print a job for what a URI holds, as a start")
     infer.add_argument("uri", help="a file, folder or glob")

@@ -40,7 +40,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     folder.check_owner()
     reports = _complete(plan, folder.reports(plan.head.shards))
     _judge_bad_records(spec.on_bad_record, reports)
-    unswept = _remove_what_is_stale(folder, keep=set(_sizes(reports)) | names.split_files(plan.head.extension, _sizes(reports)))
+    unswept = remove_what_is_stale(folder, keep=set(_sizes(reports)) | names.split_files(plan.head.extension, _sizes(reports)))
     _check_listing(reports, folder, ours=names.split_files(plan.head.extension, _sizes(reports)))
 
     pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
@@ -63,13 +63,13 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
 
 def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
     """How the store's listing differs from the manifest, or None."""
-    return _difference(_visible_sizes(manifest), dict(folder.visible()))
+    return _difference(visible_sizes(manifest), dict(folder.visible()))
 
 
 def is_untouched(manifest: Manifest, folder: OutputFolder) -> bool:
     """Whether a finished data set is still, file for file, the objects that the run wrote."""
     listed = dict(folder.visible())
-    if _difference(_visible_sizes(manifest), listed) is not None:
+    if _difference(visible_sizes(manifest), listed) is not None:
         return False
     pins = {report.file: report.pin for report in folder.reports(len(manifest.files)) if report is not None}
     return all(pins.get(file.file) == listed[file.file].pin for file in manifest.files)
@@ -141,7 +141,7 @@ def _judge_bad_records(policy: BadRecords, reports: Sequence[ShardReport]) -> No
         raise BadData(f"{fault}; the first: {first.uri}, record {first.row}: {first.reason}", uri=first.uri)
 
 
-def _remove_what_is_stale(folder: OutputFolder, *, keep: set[str]) -> list[str]:
+def remove_what_is_stale(folder: OutputFolder, *, keep: set[str]) -> list[str]:
     """Removes visible files that only an earlier run planned, and leftovers of uploads. Returns warnings of what it may not.
 
     The plans that say so are removed later, with the metadata.
@@ -174,7 +174,7 @@ def _sizes(files: Iterable[ManifestFile | ShardReport]) -> dict[str, int]:
     return {each.file: each.size for file in files for each in (file, *file.companions)}
 
 
-def _visible_sizes(manifest: Manifest) -> dict[str, int]:
+def visible_sizes(manifest: Manifest) -> dict[str, int]:
     """Size of every visible file of a finished data set."""
     return _sizes(manifest.files) | {file.file: file.size for file in manifest.metadata if not names.is_hidden(file.file)}
 

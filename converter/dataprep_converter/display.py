@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from dataprep_api.messages import CommitResult, PlanResult
 from dataprep_api.stages import verdict
-from dataprep_converter.working import TaskProgress
+from dataprep_converter.task_progress import TaskProgress
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

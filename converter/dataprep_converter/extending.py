@@ -95,9 +95,17 @@ def take_over(made: Plan, tables: Tables, extended: Extended, folder: OutputFold
         report = extended.reports.report(number)
         if report is None:
             return  # the work step makes the shard again
-        if report.quarantine is not None:
+        if report.quarantine is not None and report.quarantine_sha256 is not None:
             path = names.quarantine_file(folder.run_id, report.split, _number_in(report.quarantine))
-            copied(store, folder.at(report.quarantine), store, folder.at(path))
+            copied(
+                store,
+                folder.at(report.quarantine),
+                store,
+                folder.at(path),
+                sha256=report.quarantine_sha256,
+                on_piece=lambda: None,
+                before_publishing=lambda: None,
+            )
             report = report.model_copy(update={"quarantine": path})
         folder.put_report(report.model_copy(update={"run_id": folder.run_id, "plan_sha256": made.sha256}))
 

@@ -122,7 +122,13 @@ def check_frozen(base: Base, *, code_sha256: str | None, state: Mapping[str, Any
 
 
 def moved(split: SplitPlan, base: Base) -> SplitPlan:
-    """A split of the new units alone, in the numbers of the whole data set."""
+    """A split of the new units alone, in the numbers of the whole data set. Raises BadSpec when its files would get names of another kind."""
+    before = next((each.template for each in base.head.splits if each.name == split.name and each.shards), split.template)
+    if split.shards and before != split.template:
+        raise BadSpec(
+            f"With the new inputs there are other splits, so that the files of {split.name} would be named {split.template} and no longer {before}. "
+            f"Leave the new splits out, or {_ANEW}; an output.fileName with {{split}} holds for any splits."
+        )
     return split.model_copy(
         update={
             "ranges": [(start + base.units.samples, stop + base.units.samples) for start, stop in split.ranges],

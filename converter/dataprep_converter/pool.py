@@ -18,14 +18,14 @@ from multiprocessing.synchronize import Event
 
 from dataprep_api.job import DataPrepJob
 from dataprep_api.messages import WorkResult
-from dataprep_converter import working
+from dataprep_converter import copying, working
 from dataprep_converter.access import Access
 from dataprep_converter.errors import ConvertError
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.planning import Plan
 from dataprep_converter.stores import StoreSettings, scheme_of
+from dataprep_converter.task_progress import TaskProgress
 from dataprep_converter.watchdog import Watchdog
-from dataprep_converter.working import TaskProgress
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +144,8 @@ def _start(setting: _Setting, reports: "Queue[tuple[int, TaskProgress] | None]",
         Watchdog().__enter__()  # ends with this process
     access = Access(setting.settings)
     folder = OutputFolder(setting.job.spec.output.uri, access, setting.run_id)
-    _process = _Process(job=setting.job, plan=working.load_plan(folder, setting.plan_sha256), access=access, reports=reports, stop=stop)
+    plan = working.load_plan(folder, setting.plan_sha256, runs_code=setting.job.spec.output.format != copying.FORMAT)
+    _process = _Process(job=setting.job, plan=plan, access=access, reports=reports, stop=stop)
 
 
 def _work(index: int) -> WorkResult:

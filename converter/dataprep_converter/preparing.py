@@ -1,7 +1,7 @@
 """The plan step: check the stores, plan, and take the output folder, or find that there is nothing to do."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dataprep_api import names
@@ -11,9 +11,10 @@ from dataprep_api.plan import PlanHead
 from dataprep_api.report import Manifest, Success
 from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_api.status import MAX_LABELS, LabelStatus, SplitStatus
-from dataprep_converter import committing, extending, planning, plugins, scripting, table_output
+from dataprep_converter import committing, copying, extending, planning, plugins, scripting, table_output
 from dataprep_converter.access import Access
 from dataprep_converter.archive_uris import archive_of
+from dataprep_converter.copying import Original
 from dataprep_converter.errors import OutputExists
 from dataprep_converter.extending import Extended
 from dataprep_converter.output_folder import OutputFolder
@@ -34,28 +35,40 @@ class Prepared:
     """`result.reused` says that the data set is there already."""
 
 
+@dataclass(frozen=True)
+class _Intended:
+    """What the job is about to make."""
+
+    plan: Plan
+    classes: Mapping[str, Sequence[str]]
+    """Class names by feature."""
+    tables: Tables | None = None
+    """Of the plan; None for a copy, which takes them as they are."""
+    extended: Extended | None = None
+    original: Original | None = None
+
+
 def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> Prepared:
     """Plans the job and takes its output folder. Idempotent: a second call finds the first one's plan."""
     spec = job.spec
     warnings = check(access, output_uri=spec.output.uri, source_uris=_given(spec))
-    extended = extending.find(spec, access) if spec.output.overwrite == "Extend" else None
-    fresh, tables = _planned(spec, access, extended)
+    intended = _intended(spec, access)
+    fresh, extended, original = intended.plan, intended.extended, intended.original
     folder = OutputFolder(spec.output.uri, access, fresh.head.run_id)
     success = folder.success()
     table_output.check(spec, fresh, folder, access)
 
-    if success is not None and success.run_id == folder.run_id and spec.output.overwrite in ("IfChanged", "Extend"):
+    if success is not None and _may_reuse(spec, success, folder, original):
         manifest = folder.manifest(success)
         if committing.is_untouched(manifest, folder) and table_output.is_untouched(spec, folder, access):
             logger.info("output %s holds a finished data set of this very run: reused", folder.uri)
-            classes = class_names(job, fresh, access)
-            return Prepared(plan=fresh, result=_result(fresh, classes, folder, warnings=warnings, reused=(manifest, success)))
+            return Prepared(plan=fresh, result=_result(fresh, intended.classes, folder, warnings=warnings, reused=(manifest, success)))
 
     if extended is not None:
         extending.check_whole(extended, success)
     _refuse_others(folder, success, may_replace=spec.output.overwrite != "Never")
-    if extended is not None:
-        extending.take_over(fresh, tables, extended, folder, access)
+    if extended is not None and intended.tables is not None:
+        extending.take_over(fresh, intended.tables, extended, folder, access)
         folder.claim()
     # Not one that another plan step's run has set since: this process may have slept.
     if success is not None and folder.success() == success:
@@ -65,35 +78,48 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]]
         # What an earlier run left must not pass for what this one makes.
         for path in sorted(folder.known_files() & {path for path, _ in folder.visible()}):
             folder.delete(path)
-    if tables.made is not None:
-        folder.put_made(tables.made)
-    plan = folder.plan()
-    if plan is None:
-        folder.put_plan(fresh, tables)
-        plan = fresh
+    plan = _stored(intended, spec, folder, access)
     table_output.begin(spec, folder, access)
-    return Prepared(plan=plan, result=_result(plan, class_names(job, plan, access), folder, warnings=warnings))
+    return Prepared(plan=plan, result=_result(plan, intended.classes, folder, warnings=warnings))
 
 
 def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
     """The plan's figures; nothing is written."""
-    extended = extending.find(job.spec, access) if job.spec.output.overwrite == "Extend" else None
-    plan, _ = _planned(job.spec, access, extended)
-    folder = OutputFolder(job.spec.output.uri, access, plan.head.run_id)
-    return _result(plan, class_names(job, plan, access), folder)
+    intended = _intended(job.spec, access)
+    folder = OutputFolder(job.spec.output.uri, access, intended.plan.head.run_id)
+    return _result(intended.plan, intended.classes, folder)
 
 
-def class_names(job: DataPrepJob, plan: Plan, access: Access) -> dict[str, list[str]]:
-    """Class names by feature."""
-    if job.spec.script is not None:
-        return {}
-    return Pipeline(job.spec, plan.head.reader_state, access, plan.head.learned).class_names()
-
-
-def _planned(spec: DataPrepJobSpec, access: Access, extended: Extended | None) -> tuple[Plan, Tables]:
+def _intended(spec: DataPrepJobSpec, access: Access) -> _Intended:
     if spec.script is not None:
-        return scripting.plan(spec, access)
-    return planning.make(spec, access) if extended is None else extending.plan(spec, access, extended)
+        plan, tables = scripting.plan(spec, access)
+        return _Intended(plan, {}, tables)
+    if spec.output.format == copying.FORMAT:
+        original = copying.original(spec, access)
+        return _Intended(original.plan, original.manifest.labels, original=original)
+    extended = extending.find(spec, access) if spec.output.overwrite == "Extend" else None
+    plan, tables = planning.make(spec, access) if extended is None else extending.plan(spec, access, extended)
+    classes = Pipeline(spec, plan.head.reader_state, access, plan.head.learned).class_names()
+    return _Intended(plan, classes, tables, extended)
+
+
+def _may_reuse(spec: DataPrepJobSpec, success: Success, folder: OutputFolder, original: Original | None) -> bool:
+    """Whether the finished data set that is there is the one that is wanted, if it is still whole. A copy can't be another one, whatever the policy."""
+    if original is not None:
+        return success == original.success and spec.output.overwrite != "Always"
+    return success.run_id == folder.run_id and spec.output.overwrite in ("IfChanged", "Extend")
+
+
+def _stored(intended: _Intended, spec: DataPrepJobSpec, folder: OutputFolder, access: Access) -> Plan:
+    """The plan in the folder: one that is there already, or this one."""
+    if intended.tables is not None and intended.tables.made is not None:
+        folder.put_made(intended.tables.made)
+    plan = folder.plan()
+    if plan is None and intended.original is not None:
+        copying.put_plan(spec, intended.original, folder, access)
+    elif plan is None and intended.tables is not None:
+        folder.put_plan(intended.plan, intended.tables)
+    return plan or intended.plan
 
 
 def _given(spec: DataPrepJobSpec) -> list[str]:
@@ -156,7 +182,7 @@ def _split(name: str, head: PlanHead) -> SplitStatus:
 
 def _result(
     plan: Plan,
-    classes: dict[str, list[str]],
+    classes: Mapping[str, Sequence[str]],
     folder: OutputFolder,
     *,
     warnings: Sequence[str] = (),

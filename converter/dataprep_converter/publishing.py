@@ -1,10 +1,11 @@
 """Publishing: a file gets its final name once, however many attempts make it."""
 
 import hashlib
+from collections.abc import Callable
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.access import Entry, Store, Upload
-from dataprep_converter.errors import AlreadyExists
+from dataprep_converter.errors import AlreadyExists, NotWhole
 
 
 def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -> Entry:
@@ -26,22 +27,35 @@ def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -
     return upload.commit(replace=True)
 
 
-def copied(source: Store, source_uri: str, target: Store, uri: str, *, hdfs: HdfsOptions | None = None) -> tuple[Entry, str]:
-    """Copies a file, and returns it as it is there now and its SHA-256. Nothing is visible before it is whole."""
+def copied(
+    source: Store,
+    source_uri: str,
+    target: Store,
+    uri: str,
+    *,
+    sha256: str,
+    hdfs: HdfsOptions | None = None,
+    on_piece: Callable[[], None],
+    before_publishing: Callable[[], None],
+) -> Entry:
+    """Copies a file and returns it as it is there now. Nothing is visible before it is whole. Raises NotWhole when it has another digest than expected."""
     digest = hashlib.sha256()
     size = 0
     with source.open(source_uri) as opened:
         upload = target.create(uri, size_hint=opened.size, hdfs=hdfs)
         try:
             for piece in opened.stream():
+                on_piece()
                 digest.update(piece)
                 upload.write(piece)
                 size += len(piece)
-            entry = publish(upload, target, uri, size=size, sha256=digest.hexdigest())
+            if digest.hexdigest() != sha256:
+                raise NotWhole(f"{source_uri} has SHA-256 {digest.hexdigest()} instead of {sha256}. See dataprep verify.", uri=source_uri)
+            before_publishing()
+            return publish(upload, target, uri, size=size, sha256=sha256)
         except BaseException:
             upload.abort()
             raise
-    return entry, digest.hexdigest()
 
 
 def digest_of(store: Store, uri: str) -> str:

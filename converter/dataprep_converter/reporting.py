@@ -15,7 +15,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from dataprep_api.messages import PROGRESS_PATH, ProgressReply, ProgressReport
-from dataprep_converter.working import TaskProgress
+from dataprep_converter.task_progress import TaskProgress
 
 logger = logging.getLogger(__name__)
 

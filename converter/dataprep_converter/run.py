@@ -2,7 +2,7 @@
 
 from dataprep_api.job import DataPrepJob
 from dataprep_api.messages import CommitResult, PlanResult
-from dataprep_converter import collecting, committing, pool, preparing, scripting
+from dataprep_converter import finishing, pool, preparing, scripting
 from dataprep_converter.access import Access
 from dataprep_converter.display import Display
 from dataprep_converter.errors import NotWhole
@@ -27,7 +27,6 @@ def run(job: DataPrepJob, *, access: Access, workers: int, display: Display) -> 
         pool.convert(job, plan=prepared.plan, access=access, workers=workers, watch=display.progress)
 
     display.step("committing")
-    finish = committing.commit if job.spec.script is None else collecting.collect
-    made = finish(job.spec, plan=prepared.plan, access=access)
+    made = finishing.finish(job.spec, plan=prepared.plan, access=access)
     display.finished(made)
     return planned, made

@@ -2,14 +2,12 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from dataprep_api.messages import WorkResult
 from dataprep_api.plan import Shard, task
 from dataprep_api.report import ShardReport
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_api.status import RecordProgress
-from dataprep_converter import plugins, shard, table_output
+from dataprep_converter import copying, plugins, shard, table_output
 from dataprep_converter.access import Access
 from dataprep_converter.errors import BadSpec, InputChanged, NotFound
 from dataprep_converter.output_folder import OutputFolder
@@ -17,6 +15,7 @@ from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.planning import Plan
 from dataprep_converter.retrying import Patience, retrying
 from dataprep_converter.shard import Counts
+from dataprep_converter.task_progress import TaskProgress
 
 logger = logging.getLogger(__name__)
 
@@ -24,59 +23,18 @@ _SHARD_PATIENCE = Patience(attempts=3, total_seconds=300, first_delay_seconds=1)
 """A shard is made again from its beginning, under a new temporary name, when its store fails."""
 
 
-@dataclass
-class TaskProgress:
-    """Absolute counts of one task, for the progress reports."""
+def load_plan(folder: OutputFolder, plan_sha256: str, *, runs_code: bool = True) -> Plan:
+    """The stored plan. Raises OutputLost when another run has the folder, BadSpec when the plan is not the expected one.
 
-    shards_done: int = 0
-    shards_active: int = 0
-    records_in: int = 0
-    records_out: int = 0
-    bad: int = 0
-    filtered: int = 0
-    added: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    _base: Counts = field(default_factory=Counts, repr=False)
-
-    def watch(self, counts: Counts) -> None:
-        """Takes the counts of the shard in work."""
-        self.records_in = self._base.records_in + counts.records_in
-        self.records_out = self._base.records_out + counts.records_out
-        self.bad = self._base.bad + counts.bad
-        self.filtered = self._base.filtered + counts.filtered
-        self.added = self._base.added + counts.added
-        self.bytes_in = self._base.bytes_in + counts.bytes_in
-        self.bytes_out = self._base.bytes_out + counts.bytes_out
-
-    def records(self) -> RecordProgress:
-        """Records by fate."""
-        return RecordProgress(in_=self.records_in, out=self.records_out, bad=self.bad, filtered=self.filtered, added=self.added)
-
-    def finish(self, report: ShardReport) -> None:
-        """Takes a finished shard, made now or before."""
-        base = self._base
-        base.records_in += report.records_in
-        base.records_out += report.records_out
-        base.bad += report.bad
-        base.filtered += report.filtered
-        base.added += report.added
-        base.bytes_in += report.bytes_in
-        base.bytes_out += report.size
-        self.watch(Counts())
-        self.shards_done += 1
-        self.shards_active = 0
-
-
-def load_plan(folder: OutputFolder, plan_sha256: str) -> Plan:
-    """The stored plan. Raises OutputLost when another run has the folder, BadSpec when the plan is not the expected one."""
+    Without `runs_code` the code by which it is to be carried out isn't looked at.
+    """
     plan = folder.plan()
     if plan is None:
         folder.check_owner()
         raise NotFound(f"{folder.uri} has no plan of run {folder.run_id}; was it deleted? Plan again.", uri=folder.uri)
     if plan.sha256 != plan_sha256:
         raise BadSpec(f"The plan of run {folder.run_id} has SHA-256 {plan.sha256}, this worker was started for {plan_sha256}.")
-    if plan.head.code_sha256 is not None and plan.head.code_sha256 != plugins.digest():
+    if runs_code and plan.head.code_sha256 is not None and plan.head.code_sha256 != plugins.digest():
         raise InputChanged("The files of spec.code have changed since the job was planned; make a new job for the new code.")
     return plan
 
@@ -90,7 +48,9 @@ def work(
     attempt: str,
     watch: Callable[[TaskProgress], None],
 ) -> WorkResult:
-    """Makes the missing shards of task `index`. Each shard is tried again when its store fails; what is done stays done."""
+    """Makes the missing shards of task `index`, or copies them. Each is tried again when its store fails; what is done stays done."""
+    if spec.output.format == copying.FORMAT:
+        return copying.work(spec, plan=plan, index=index, access=access, attempt=attempt, watch=watch)
     folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
     pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
     rows = table_output.opened(spec, folder, access)

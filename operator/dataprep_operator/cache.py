@@ -290,9 +290,11 @@ def claim(raw: Raw) -> Claim:
 def output_of(raw: Raw) -> str | None:
     """The place that a job's output names, in one spelling, or None when the spec doesn't say it properly."""
     spec = raw.get("spec") or {}
-    uri, params = (spec.get("output") or {}).get("uri"), spec.get("params") or {}
+    output, params = spec.get("output") or {}, spec.get("params") or {}
+    uri, version = output.get("uri"), output.get("version")
     if not isinstance(uri, str) or not isinstance(params, dict):
         return None
+    uri = names.join(uri, version) if isinstance(version, str) else uri
     try:
         return names.normalised(str(fill(uri, {str(k): str(v) for k, v in params.items()}, path="spec.output.uri")))
     except (SpecError, ValueError):

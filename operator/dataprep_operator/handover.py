@@ -31,7 +31,7 @@ def _variables(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, st
     output = status.output
     found: dict[str, Any] = {
         "DATAPREP_OUTPUT_URI": spec.output.uri,
-        "DATAPREP_FORMAT": spec.output.format,
+        "DATAPREP_FORMAT": _format(spec),
         "DATAPREP_RUN_ID": status.run_id,
         "DATAPREP_MANIFEST_URI": output and output.manifest_uri,
         "DATAPREP_MANIFEST_SHA256": output and output.manifest_sha256,
@@ -46,4 +46,10 @@ def _variables(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, st
 
 def _document(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, Any]:  # Any: JSON
     told = status.model_dump(mode="json", by_alias=True, exclude_none=True, include={"run_id", "output", "splits", "labels", "outputs"})
-    return {"format": spec.output.format, **told, "warnings": list(status.warnings)}
+    named = _format(spec)
+    return {**({"format": named} if named else {}), **told, "warnings": list(status.warnings)}
+
+
+def _format(spec: DataPrepJobSpec) -> str | None:
+    """Of the files. Only the manifest knows it of a copy."""
+    return spec.output.format if spec.output.format != "copy" else None

@@ -46,6 +46,19 @@ def test_the_template_makes_a_whole_job_and_stays_as_it_is() -> None:
     assert cron == before
 
 
+def test_each_time_may_be_a_version() -> None:
+    template = {"spec": {"source": {"csv": {"uris": ["/in"]}}, "output": {"uri": "/out", "version": "${SCHEDULED_TIME}"}}}
+    job = job_document(a_cron(jobTemplate=template), scheduled=DUE)
+    assert DataPrepJob.parse(job).spec.output.uri == "/out/20260131T0300Z"
+
+
+def test_each_time_may_extend_one_data_set() -> None:
+    source, output = {"csv": {"uris": ["/in"]}}, {"uri": "/out", "overwrite": "Extend"}
+    assert DataPrepCronJob.parse(a_cron(jobTemplate={"spec": {"source": source, "output": output}})).spec.job_template is not None
+    with pytest.raises(SpecError, match=r"spec\.jobTemplate\.spec: overwrite: Extend: limit chooses among all records"):
+        DataPrepCronJob.parse(a_cron(jobTemplate={"spec": {"source": source, "output": output, "limit": 5}}))
+
+
 def test_the_time_in_the_param_is_utc() -> None:
     assert scheduled_text(datetime(2026, 1, 31, 1, 30, tzinfo=timezone(timedelta(hours=2)))) == "20260130T2330Z"
 

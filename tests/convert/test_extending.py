@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from dataprep_api.errors import SpecError
 from dataprep_api.job import DataPrepJob
@@ -290,24 +291,39 @@ def test_types_that_the_new_inputs_would_change_are_named(tmp_path: Path) -> Non
     assert "With the new inputs the source's columns would be" in refused(job)
 
 
+def picture(folder: Path, number: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (4, 4), (number, 0, 0)).save(folder / f"{number}.png")
+
+
+def test_a_split_that_is_new_does_not_change_the_names_of_the_others(tmp_path: Path) -> None:
+    source = {"images": {"uris": [str(tmp_path / "in")], "subsetFrom": "FirstFolder"}}
+    jobs = {
+        name: a_job(tmp_path, source=source, splits=None, shuffle=None, output={"uri": str(tmp_path / name), "format": name})
+        for name in ("sequenceFile", "tfrecord")
+    }
+    for number in range(4):
+        picture(tmp_path / "in/train/cat", number)
+    for job in jobs.values():
+        made(job)
+    picture(tmp_path / "in/test/cat", 9)
+    made(jobs["tfrecord"])
+    assert list(visible(tmp_path / "tfrecord")) == ["test-00000.tfrecords", "train-00000.tfrecords", "train-00001.tfrecords"]
+    picture(tmp_path / "in/train/cat", 8)
+    assert "the files of train would be named {split}/part-r-{shard} and no longer part-r-{shard}" in refused(jobs["sequenceFile"])
+
+
 def test_a_class_that_is_new_is_named(tmp_path: Path) -> None:
-    from PIL import Image
-
-    def picture(kind: str, number: int) -> None:
-        path = tmp_path / f"in/{kind}/{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (4, 4), (number, 0, 0)).save(path)
-
     job = a_job(tmp_path, source={"images": {"uris": [str(tmp_path / "in")]}}, splits=None, shuffle=None)
     for number in range(4):
-        picture("cat", number)
-        picture("dog", number)
+        picture(tmp_path / "in/cat", number)
+        picture(tmp_path / "in/dog", number)
     made(job)
-    picture("bat", 1)
+    picture(tmp_path / "in/bat", 1)
     assert "classes that the data set doesn't have: bat. Its 2 classes keep their numbers" in refused(job)
     (tmp_path / "in/bat/1.png").unlink()
     (tmp_path / "in/bat").rmdir()
-    picture("cat", 9)
+    picture(tmp_path / "in/cat", 9)
     planned, result = made(job)
     assert (result.records.out, planned.labels[0].classes) == (9, ["cat", "dog"])
 

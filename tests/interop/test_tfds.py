@@ -117,3 +117,18 @@ def test_lists_of_any_length_are_equal(tfds: Any, tmp_path: Path) -> None:
     assert [{name: values.tolist() for name, values in record.items()} for record in found] == [
         {**row, "texts": [text.encode() for text in row["texts"]]} for row in rows
     ]
+
+
+def test_a_data_set_that_was_extended_is_read_as_one(tfds: Any, tmp_path: Path) -> None:
+    def job() -> DataPrepJob:
+        spec = {
+            "source": {"csv": {"uris": [str(tmp_path / "in")], "columns": [{"name": "x", "type": "Int64"}]}},
+            "output": {"uri": str(tmp_path / "out"), "overwrite": "Extend", "shards": {"records": 10}},
+        }
+        return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "days"}, "spec": spec})
+
+    (tmp_path / "in").mkdir()
+    for day in (2, 1):
+        (tmp_path / f"in/{day}.csv").write_text("".join(f"{day * 100 + row}\n" for row in range(25)))
+        made(job())
+    assert [int(np.squeeze(record["x"])) for record in read(tfds, tmp_path / "out")] == [*range(200, 225), *range(100, 125)]

@@ -42,6 +42,20 @@ def test_a_finished_job_leaves_a_config_map_with_its_name(world: World) -> None:
     assert [split["records"] for split in document["splits"]] == [900, 90]
 
 
+def test_a_version_is_handed_over_by_the_uri_of_its_own(world: World) -> None:
+    world.apply(output={"uri": "s3://out/mnist", "version": "v1"})
+    world.settle()
+    world.planned()
+    world.settle()
+    world.converted()
+    world.settle()
+    world.committed()
+    assert world.settle() == "Succeeded"
+    assert world.status()["output"]["uri"] == "s3://out/mnist/v1"
+    made = world.cluster.objects[("configmaps", NAMESPACE, "mnist")]
+    assert made["data"]["DATAPREP_OUTPUT_URI"] == "s3://out/mnist/v1"
+
+
 def test_it_is_there_before_the_job_is_complete(world: World) -> None:
     committed(world)
     made = world.cluster.calls.index(("create", "configmaps", "mnist"))

@@ -151,6 +151,17 @@ def test_of_two_jobs_with_one_output_the_older_wins(world: World) -> None:
     assert world.settle("mnist") == "Planning"
 
 
+def test_versions_of_one_output_are_made_side_by_side(world: World) -> None:
+    world.apply("mnist", output={"uri": "s3://out/mnist", "version": "v1"})
+    world.cluster.now += timedelta(seconds=5)
+    world.apply("other", output={"uri": "s3://out/mnist", "version": "v2"})
+    world.apply("third", output={"uri": "s3://out/mnist/v1"})
+
+    assert world.settle("other") == "Planning"
+    assert world.settle("third") == "Failed"
+    assert world.condition("Failed", "third") == ("True", "OutputInUse")
+
+
 def test_an_output_is_free_again_when_its_job_has_ended(world: World) -> None:
     world.apply("mnist")
     world.settle()

@@ -7,7 +7,7 @@ from tests.stores.places import Place
 
 from dataprep_api.job import DataPrepJob
 from dataprep_api.report import Manifest, Success
-from dataprep_converter import committing, preparing, working
+from dataprep_converter import finishing, preparing, working
 from dataprep_converter.access import Access
 from dataprep_converter.output_folder import OutputFolder
 
@@ -67,6 +67,12 @@ def of_a_join(place: Place) -> SmallJob:
     return SmallJob(place, {"join": {"keys": ["id"], "missing": "Drop", "tables": tables}}, {"onBadRecord": {"policy": "Fail"}})
 
 
+def a_copy(source: str, output: str) -> DataPrepJob:
+    """A copy of a data set, both given by their URIs."""
+    spec = {"source": {"dataset": {"uri": source}}, "output": {"uri": output, "format": "copy"}, "workers": {"parallelism": 1}}
+    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "copy"}, "spec": spec})
+
+
 def plan(job: DataPrepJob, access: Access) -> preparing.Prepared:
     """What the plan's pod does."""
     return preparing.prepare(job, access)
@@ -83,7 +89,7 @@ def work(job: DataPrepJob, access: Access, planned: preparing.Prepared) -> None:
 def commit(job: DataPrepJob, access: Access, planned: preparing.Prepared) -> None:
     """What the pod of the commit does."""
     folder = OutputFolder(job.spec.output.uri, access, planned.result.run_id)
-    committing.commit(job.spec, plan=working.load_plan(folder, planned.result.plan_sha256), access=access)
+    finishing.finish(job.spec, plan=working.load_plan(folder, planned.result.plan_sha256), access=access)
 
 
 def live(job: DataPrepJob, access: Access) -> None:

@@ -24,6 +24,7 @@ from dataprep_converter import working as converter_working
 from dataprep_converter.access import Access
 from dataprep_converter.errors import ConvertError
 from dataprep_converter.retrying import Patience
+from dataprep_converter.verifying import verify
 
 ALL = "CRASHES" in os.environ
 """All points everywhere, and not a sample: `make crashes`."""
@@ -155,6 +156,42 @@ def test_a_kill_at_any_operation_of_an_extension_leaves_the_old_data_set_or_the_
         small_jobs.live(extension, accessed(local))
         assert_whole(local, output, new)
     assert killed >= 38
+
+
+def test_a_kill_at_any_operation_of_a_copy_costs_nothing(local: Place) -> None:
+    expected = finished(small_jobs.of_rows(local))
+    counted = Operations()
+    small_jobs.live(small_jobs.a_copy(local.at("whole"), local.at("counted")), CrashingAccess((local.settings,), counted))
+    points = [Point(number, "before") for number in range(1, len(counted.names) + 1)] + [Point(len(counted.names), "after")]
+
+    killed = 0
+    chosen = points if ALL else [*random.Random(8).sample(points[:-20], 20), *points[-20:]]  # noqa: S311 - the same points each time
+    for point in chosen:
+        output = f"{point.number}-{point.when}"
+        copy = small_jobs.a_copy(local.at("whole"), local.at(output))
+        killed += killed_for_real(copy, local, point)
+        assert_nothing_broken(local, output, expected)
+        small_jobs.live(copy, accessed(local))
+        assert_whole(local, output, expected)
+    assert killed >= len(chosen) - 4
+
+
+@pytest.mark.store
+def test_a_copy_goes_to_another_store_and_back_and_is_resumed_on_the_way(local: Place, remote: Place) -> None:
+    expected = finished(small_jobs.of_rows(local))
+    both = (local.settings, remote.settings)
+    there = small_jobs.a_copy(local.at("whole"), remote.at("copy"))
+    for number in (12, 40):
+        operations = Operations(Point(number, "before"), stops)
+        with pytest.raises((Killed, Exception)):
+            small_jobs.live(there, CrashingAccess(both, operations))
+        assert operations.dead
+        assert_nothing_broken(remote, "copy", expected)
+    small_jobs.live(there, Access(both))
+    assert_whole(remote, "copy", expected)
+    small_jobs.live(small_jobs.a_copy(remote.at("copy"), local.at("back")), Access(both))
+    assert_whole(local, "back", expected)
+    assert verify(remote.at("copy"), Access(both)).records_out == small_jobs.RECORDS - 1
 
 
 @pytest.mark.store

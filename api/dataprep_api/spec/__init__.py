@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from dataprep_api.spec.code import Code
+from dataprep_api.spec.copying import faults as copying_faults
 from dataprep_api.spec.features import Dtype, Feature, LabelFeature
 from dataprep_api.spec.formats.tfrecord import TfrecordOptions
 from dataprep_api.spec.growing import faults as growing_faults
@@ -128,6 +129,11 @@ class DataPrepJobSpec(Model):
                 NO_TRAIN,
                 path=".splits",
             ),
+            rule(
+                "!has(self.output.format) || self.output.format != 'copy' || (has(self.source) && (has(self.source.dataset) || has(self.source.fromJob)))",
+                "format: copy needs source.dataset or source.fromJob",
+                path=".output.format",
+            ),
         )
     )
 
@@ -224,6 +230,12 @@ class DataPrepJobSpec(Model):
     def _can_grow(self) -> Self:
         if self.output.overwrite == "Extend" and (found := list(growing_faults(self))):
             raise ValueError(f"overwrite: Extend: {'; '.join(found)}")
+        return self
+
+    @model_validator(mode="after")
+    def _a_copy_is_what_it_is(self) -> Self:
+        if self.output.format == "copy" and (found := list(copying_faults(self))):
+            raise ValueError(f"output.format: copy: {'; '.join(found)}")
         return self
 
     @property

@@ -1,6 +1,8 @@
 """`spec.output`."""
 
-from typing import Annotated, Final, Literal, Self
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -82,6 +84,7 @@ class TableOutput(Model):
 _ONE_MINIBATCH: Final = ("npz", "fileBatch", "dl4jDataset")
 """Formats whose files have no records of their own: with minibatches each file is one."""
 _IS_MINIBATCH: Final = "has(self.granularity) && self.granularity == 'Minibatch'"
+_VERSION: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _GROWING: Final = "with overwrite: Extend the file name needs {shard} and can't have {shards}: names never change"
 _NO_TABLE: Final = "a table can't be extended: use overwrite: Always"
 _ANY_SHARDS: Final = "has(self.shards) && (has(self.shards.count) || has(self.shards.targetSize) || has(self.shards.records))"
@@ -133,6 +136,8 @@ class Output(Model):
 
     uri: Uri
     """Folder of the data set: `hdfs://nn:9000/mnist-tfrecord`, `oss://bucket/mnist`, `s3://bucket/mnist`, `/mnt/nas/mnist`."""
+    version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    """The data set goes into the folder of this name below `uri`, beside other versions: `v1`, `${DATE}`, `${SCHEDULED_TIME}`."""
     format: Literal[
         "tfrecord",
         "recordioProtobuf",
@@ -148,8 +153,9 @@ class Output(Model):
         "webdataset",
         "mds",
         "arrayRecord",
+        "copy",
     ] = "tfrecord"
-    """Format of the shards."""
+    """Format of the shards; `copy` copies the data set that is the source, byte for byte."""
     tfrecord: TfrecordOptions = TfrecordOptions()
     """Options of the format `tfrecord`."""
     recordio_protobuf: RecordioProtobufOptions = RecordioProtobufOptions()
@@ -198,6 +204,19 @@ class Output(Model):
     """A MaxCompute table that gets the records too, each shard by the worker that made it. Needs format: arrow."""
     statistics: Literal["Sampled", "All", "ClassCounts"] = "Sampled"
     """What the statistics beside the data set are made of: `Sampled` looks at every k-th record for means and histograms where there is much, `All` at each value, which takes longer; `ClassCounts` leaves them out and counts only classes."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _folder_of_the_version(cls, written: Any) -> Any:  # Any: what pydantic is given
+        """A version becomes a part of the URI, so that nothing else knows of versions."""
+        if not isinstance(written, Mapping) or not isinstance(written.get("version"), str) or not isinstance(written.get("uri"), str):
+            return written
+        version = written["version"]
+        if re.fullmatch(_VERSION, version) is None:
+            raise ValueError(
+                f"version is a name of letters, digits, dots, dashes and underscores that begins with a letter or digit, got {version!r}"
+            )
+        return {**written, "uri": names.join(written["uri"], version), "version": None}
 
     @model_validator(mode="after")
     def _names_for_more(self) -> Self:

@@ -160,16 +160,28 @@ def iris_libsvm(folder: Path) -> Path:
     return folder / "iris.svm"
 
 
+def readings(folder: Path) -> Path:
+    """Three days of them, 40 a day."""
+    found = folder / "readings"
+    found.mkdir()
+    for day in range(3):
+        lines = [f"{day + row / 40},{row % 2}" for row in range(40)]
+        (found / f"day-{day}.csv").write_text("x,label\n" + "\n".join(lines) + "\n")
+    return found
+
+
 INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
     "archive-local.yaml": (photos_in_a_zip, 39),
     "fixed-length-local.yaml": (cifar, 40),
     "libsvm-local.yaml": (iris_libsvm, 150),
     "numpy-local.yaml": (arrays, 60),
     "tfrecord-local.yaml": (few_records, 15),
+    "copy-local.yaml": (finished_flowers, 150),
     "dataset-local.yaml": (finished_flowers, 150),
     "whole-file-local.yaml": (lambda folder: photos.write(folder / "photos"), 39),
     "arrow-local.yaml": (iris_arrow, 150),
     "annotated-images-local.yaml": (lambda folder: photos.write_annotated(folder / "annotated"), 39),
+    "extend-local.yaml": (readings, 120),
     "csv-local.yaml": (iris, 150),
     "csv-xgboost-local.yaml": (iris, 150),
     "csv-sequences-arrow-local.yaml": (walks, 4),

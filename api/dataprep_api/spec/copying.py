@@ -1,0 +1,33 @@
+"""`format: copy`: a finished data set, byte for byte. So nothing may be said of its records."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from dataprep_api.spec import DataPrepJobSpec, Model
+
+SOURCES: Final = ("dataset", "from_job")
+_OF_RECORDS: Final = ("features", "labels", "transforms", "deduplicate", "limit", "splits", "shuffle", "on_bad_record", "code")
+_OF_A_COPY: Final = ("uri", "version", "format", "overwrite", "hdfs")
+
+
+def faults(spec: "DataPrepJobSpec") -> Iterator[str]:
+    """What doesn't go with a copy, in words."""
+    if spec.source is None or spec.source.kind not in SOURCES:
+        yield "it needs source.dataset or source.fromJob"
+    elif spec.source.from_job is not None and spec.source.from_job.split is not None:
+        yield "it takes all splits, so leave out fromJob.split"
+    said = [_named(spec, name) for name in _OF_RECORDS if getattr(spec, name) != type(spec).model_fields[name].default]
+    output = spec.output
+    fields = type(output).model_fields
+    said += [
+        f"output.{_named(output, name)}" for name in fields if name not in _OF_A_COPY and getattr(output, name) != fields[name].default
+    ]
+    if said:
+        yield f"the copy is what the data set is, so leave out {', '.join(said)}"
+    if output.overwrite == "Extend":
+        yield "a copy can't be extended by copying; extend the data set, and copy it again"
+
+
+def _named(model: "Model", name: str) -> str:
+    return type(model).model_fields[name].alias or name
