@@ -26,6 +26,8 @@ TEST_PACKAGES: Mapping[str, str] = {
     "openjdk-17-jdk-headless": "javac",
     "maven": "mvn",
     "prometheus": "promtool",
+    "krb5-kdc": "/usr/sbin/krb5kdc",
+    "krb5-admin-server": "/usr/sbin/kadmin.local",
     "dataset-fashion-mnist": "/usr/share/datasets/fashion-mnist/t10k-labels-idx1-ubyte.gz",
 }
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 from xml.sax.saxutils import escape
 
 from storeservers import cache
@@ -28,7 +28,7 @@ from storeservers.processes import (
 )
 
 _POM = Path(__file__).parents[1] / "java" / "hdfs" / "pom.xml"
-_NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+NAMENODE: Final = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 _JVM = (
     "java",
@@ -286,20 +286,25 @@ class HdfsCluster:
         return self.run_dir / "data" / "namenode"
 
     def _format(self) -> None:
-        formatting = ServerProcess.start(
-            "namenode format",
-            [*self._java("namenode", self._namenode_settings()), _NAMENODE, "-format", "-nonInteractive", "-force"],
-            log=self.run_dir / "logs" / "format.log",
+        said = self._run_to_end("format", self._namenode_settings(), NAMENODE, "-format", "-nonInteractive", "-force")
+        # Formatting ends with 0 in some failures too, so look at what it made.
+        if not (self._name_folder / "current" / "VERSION").exists():
+            raise ServerFailed(f"The NameNode could not be formatted:\n{said}")
+
+    def _run_to_end(self, name: str, settings: Mapping[str, str], *command: str) -> str:
+        """Runs one of Hadoop's own programs; returns the end of what it said."""
+        process = ServerProcess.start(
+            name,
+            [*self._java(name, settings), *command],
+            log=self.run_dir / "logs" / f"{name}.log",
             environment={"HADOOP_USER_NAME": self.user},
             lifetime=Lifetime.WITH_STARTER,
         )
-        wait_until(lambda: not formatting.running, seconds=_READY_SECONDS, what="the NameNode is formatted")
-        # Formatting ends with 0 in some failures too, so look at what it made.
-        if not (self._name_folder / "current" / "VERSION").exists():
-            raise ServerFailed(f"The NameNode could not be formatted:\n{formatting.last_words()}")
+        wait_until(lambda: not process.running, seconds=_READY_SECONDS, what=f"the end of {' '.join(command)}")
+        return process.last_words()
 
     def _launch_namenode(self) -> None:
-        self._launch("namenode", settings=self._namenode_settings(), main_class=_NAMENODE)
+        self._launch("namenode", settings=self._namenode_settings(), main_class=NAMENODE)
 
     def _launch_datanode(self, datanode: _DataNode) -> None:
         self._launch(datanode.name, settings=self._datanode_settings(datanode), main_class=_DATANODE)
@@ -319,9 +324,15 @@ class HdfsCluster:
         for web_application in ("hdfs", "datanode"):
             (configuration / "webapps" / web_application).mkdir(parents=True, exist_ok=True)
         (configuration / "log4j.properties").write_text(_LOG4J)
-        (configuration / "core-site.xml").write_text(site_xml({"fs.defaultFS": self.uri}))
+        (configuration / "core-site.xml").write_text(site_xml(self._core_settings()))
         (configuration / "hdfs-site.xml").write_text(site_xml({**self._common_settings(), **settings}))
-        return [*_JVM, "-cp", f"{configuration}:{jars()}/*"]
+        return [*_JVM, *self._jvm_options(), "-cp", f"{configuration}:{jars()}/*"]
+
+    def _jvm_options(self) -> Sequence[str]:
+        return ()
+
+    def _core_settings(self) -> dict[str, str]:
+        return {"fs.defaultFS": self.uri}
 
     def _common_settings(self) -> dict[str, str]:
         return {
@@ -365,9 +376,9 @@ class HdfsCluster:
         return b"is HEALTHY" in verdict
 
     # Any: the answers are the server's JSON; each caller picks the fields that it knows.
-    def _bean(self, name: str) -> dict[str, Any]:
+    def _bean(self, name: str, *, http_address: str | None = None) -> dict[str, Any]:
         query = urllib.parse.urlencode({"qry": f"Hadoop:service=NameNode,name={name}"})
-        answer = _send("GET", f"http://{self.http_address}/jmx?{query}")
+        answer = _send("GET", f"http://{http_address or self.http_address}/jmx?{query}")
         bean: dict[str, Any] = json.loads(answer)["beans"][0]
         return bean
 
