@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 
 from dataprep_api.job import DataPrepJob
-from dataprep_api.spec import Store
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs/stores"
 
@@ -26,17 +25,11 @@ def example(page: str, here: Mapping[str, str]) -> DataPrepJob:
     if len(blocks) != 1:
         raise AssertionError(f"{page} has {len(blocks)} jobs, expected one.")
     written = blocks[0]
-    for there, place in here.items():
+    for there in here:
         if there not in written:
             raise AssertionError(f"The job of {page} doesn't have {there}.")
-        written = written.replace(there, place)
-    document: dict[str, Any] = yaml.safe_load(written)
+    document: dict[str, Any] = yaml.safe_load(_placed(written, here))
     return DataPrepJob.parse(document)
-
-
-def stores(page: str, here: Mapping[str, str]) -> list[Store]:
-    """`spec.stores` of the example."""
-    return example(page, here).spec.stores or []
 
 
 def errors(page: str, section: str) -> list[str]:
@@ -49,9 +42,14 @@ def errors(page: str, section: str) -> list[str]:
 
 def says(quoted: str, real: str, here: Mapping[str, str]) -> bool:
     """Whether a page's words are those of the real error."""
-    for there, place in here.items():
-        quoted = quoted.replace(there, place)
-    return re.fullmatch(".*".join(re.escape(part) for part in quoted.split("…")), real, re.DOTALL) is not None
+    return re.fullmatch(".*".join(re.escape(part) for part in _placed(quoted, here).split("…")), real, re.DOTALL) is not None
+
+
+def _placed(text: str, here: Mapping[str, str]) -> str:
+    # The longest first: a host's name may hold the region's.
+    for there in sorted(here, key=len, reverse=True):
+        text = text.replace(there, here[there])
+    return text
 
 
 def _text(page: str) -> str:

@@ -13,6 +13,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self
@@ -195,6 +196,23 @@ class HdfsCluster:
         """Start a DataNode again, on its old address and data; see `wait_for_live_datanodes`."""
         self._launch_datanode(self._datanodes[number])
 
+    def launch_missing(self) -> None:
+        """Start again what was killed, on its old address and data, and don't wait."""
+        if "namenode" not in self._processes:
+            self._launch_namenode()
+        for datanode in self._datanodes:
+            if datanode.name not in self._processes:
+                self._launch_datanode(datanode)
+
+    def start_missing(self) -> None:
+        """Start again what was killed, and wait until every DataNode is back with its blocks."""
+        self.launch_missing()
+        self.wait_until_ready()
+        for datanode in self._datanodes:
+            # The NameNode may not have missed it yet: it has to say itself that it is back.
+            self._processes[datanode.name].wait_until(partial(self._serves, datanode), seconds=_READY_SECONDS)
+        self._processes["namenode"].wait_until(self._is_healthy, seconds=_READY_SECONDS)
+
     def live_datanodes(self) -> list[str]:
         """Return host and port of each DataNode that the NameNode takes for alive."""
         return sorted(json.loads(self._bean("NameNodeInfo")["LiveNodes"]))
@@ -370,14 +388,21 @@ class HdfsCluster:
         alive: int = state["NumLiveDataNodes"]
         return alive >= datanodes and state["FSState"] == "Operational"
 
+    def _serves(self, datanode: _DataNode) -> bool:
+        try:
+            info = self._bean("DataNodeInfo", service="DataNode", http_address=f"{self.host}:{datanode.http_port}")
+            return '"RUNNING"' in info["BPServiceActorInfo"]
+        except (OSError, LookupError, WebHdfsError):
+            return False
+
     def _is_healthy(self) -> bool:
         query = urllib.parse.urlencode({"ugi": self.user, "path": "/"})
         verdict = _send("GET", f"http://{self.http_address}/fsck?{query}")
         return b"is HEALTHY" in verdict
 
     # Any: the answers are the server's JSON; each caller picks the fields that it knows.
-    def _bean(self, name: str, *, http_address: str | None = None) -> dict[str, Any]:
-        query = urllib.parse.urlencode({"qry": f"Hadoop:service=NameNode,name={name}"})
+    def _bean(self, name: str, *, service: str = "NameNode", http_address: str | None = None) -> dict[str, Any]:
+        query = urllib.parse.urlencode({"qry": f"Hadoop:service={service},name={name}"})
         answer = _send("GET", f"http://{http_address or self.http_address}/jmx?{query}")
         bean: dict[str, Any] = json.loads(answer)["beans"][0]
         return bean
