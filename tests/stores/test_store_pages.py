@@ -319,7 +319,8 @@ def test_the_errors_of_nas_are_real(nas: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def odps() -> Iterator[FakeMaxCompute]:
-    schema = pa.schema([pa.field("amount", pa.float64()), pa.field("age", pa.int64())])
+    columns: dict[str, pa.DataType] = {"amount": pa.float64(), "age": pa.int64()}
+    schema = pa.schema(list(columns.items()))
     rows = pa.table({"amount": [1.0, 2.0, 3.0], "age": [20, 30, 40]}, schema=schema)
     with FakeMaxCompute() as fake:
         fake.make("sales", {"amount": "double", "age": "bigint"}, schema, keys=["pt"], project="my_project")

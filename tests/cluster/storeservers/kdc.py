@@ -58,12 +58,10 @@ class Kdc:
             self._process = None
 
     def keytab(self, *principals: str) -> Path:
-        """A file with the keys of these principals, which are made when they are new; `alice` or `hdfs/localhost`."""
+        """New principals, `alice` or `hdfs/localhost`, and a file with their keys."""
         file = self.run_dir / "keytabs" / f"{'-'.join(principals).replace('/', '_')}.keytab"
-        file.unlink(missing_ok=True)
         for principal in principals:
             self._run("kadmin.local", "-r", REALM, "add_principal", "-randkey", principal)
-            # Without -norandkey each keytab would end those that were handed out before.
             self._run("kadmin.local", "-r", REALM, "ktadd", "-norandkey", "-k", str(file), principal)
         return file
 
@@ -94,7 +92,6 @@ class Kdc:
         done = subprocess.run(  # programs of Kerberos
             [str(_program(program)), *arguments], env=dict(self._environment()), capture_output=True, text=True, check=False
         )
-        # kadmin.local ends with 0 when a principal exists already, which is fine.
         if done.returncode != 0:
             raise ServerFailed(f"{program} {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
 
