@@ -101,6 +101,10 @@ bench-peers: $(STAMP) ## install the libraries that the benchmarks compare with,
 bench: bench-peers ## WORKLOADS (all) beside their peers and limits, ROUNDS (5) of each; writes docs/benchmarks.md (many minutes; no part of the tests)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks --rounds $(or $(ROUNDS),5) $(if $(WORKLOADS),--only $(WORKLOADS))
 
+.PHONY: bench-operator
+bench-operator: $(STAMP) ## the operator under load (ROWS, or all): thousands of jobs with played pods; writes docs/operator-load.md (root, an hour)
+	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.operator_load $(if $(ROWS),--only $(ROWS))
+
 .PHONY: e2e
 e2e: $(STAMP) ## only the tests on the cluster
 	$(BIN)/python -m workbench test

@@ -35,6 +35,8 @@ class DataPrepJob(Model):
         if not isinstance(document, dict):
             raise SpecError([Fault("", f"expected a mapping with apiVersion, kind, metadata and spec, got {type(document).__name__}")])
         filled = _with_params(document)
+        # Built first, it is a part of the job's; built when the spec alone is needed, all of it would be built twice.
+        DataPrepJobSpec.model_rebuild()
         try:
             # By alias only: `file_name` would be read here and pruned by the API server.
             return cls.model_validate(filled, by_alias=True, by_name=False)

@@ -138,9 +138,16 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     "dl4jDataset": "dataset_{shard}.{ext}",
 }
 """File names that a format's users expect instead of ours; in a folder for each split where there are several."""
+EXTENDABLE: Final = "{split}-{shard}.{ext}"
+"""The default where a data set may grow: no name says how many shards there are."""
 INDEX_JSON: Final = "index.json"
 _INNER: Final[Mapping[str, str]] = {"mapFile": "data"}
 """In formats whose shards are folders: the file in it that has the records. The template names the folder."""
+
+
+def extendable_template(format_: str) -> str | None:
+    """The template to be given for a data set that may grow, or None where the format's own default will do."""
+    return None if format_ in _DEFAULTS else EXTENDABLE
 
 
 def file_name_template(template: str | None, *, shards: int, format_: str = "tfrecord", several_splits: bool = False) -> str:

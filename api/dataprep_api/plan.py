@@ -50,6 +50,23 @@ class SplitPlan(Model):
     shards: int
     template: str
     """File name template."""
+    first_shard: int = 0
+    """Number of the first shard's file: those before it are an earlier run's."""
+    first_block: int = 0
+    """With `code`: where this entry's blocks begin in `splits.parquet`."""
+
+
+class Earlier(Model):
+    """A run that this one extends: the beginning of its plan is that run's plan."""
+
+    run_id: str
+    inputs_sha256: str
+    content: dict[str, Any]
+    """What of its spec decided the bytes, but for the source's URIs."""
+    units: int
+    samples: int
+    splits: int
+    """Entries of `PlanHead.splits`."""
 
 
 class PlanHead(Model):
@@ -79,6 +96,9 @@ class PlanHead(Model):
     """Digest of the files of `spec.code`."""
     shuffle_seed: int | None = None
     splits: list[SplitPlan]
+    """Of a data set that was extended, one entry for each split of each run: the earliest run's first."""
+    extends: list[Earlier] = []
+    """The earlier runs, the earliest first."""
     extension: str
     tasks: int
     warnings: list[str] = []
@@ -91,6 +111,16 @@ class PlanHead(Model):
     def shards(self) -> int:
         """Number of shards of all splits."""
         return sum(split.shards for split in self.splits)
+
+    @property
+    def earlier_shards(self) -> int:
+        """Number of those that earlier runs made: the first ones."""
+        return sum(split.shards for split in self.splits[: self.extends[-1].splits]) if self.extends else 0
+
+    @property
+    def split_names(self) -> list[str]:
+        """Each once."""
+        return list(dict.fromkeys(split.name for split in self.splits))
 
 
 @dataclass(frozen=True)
@@ -106,24 +136,28 @@ class Shard:
     """Path relative to the output."""
     first: int
     records: int
+    part: int = 0
+    """Its split's place in `PlanHead.splits`."""
 
 
 def shards(plan: PlanHead) -> Iterator[Shard]:
     """All shards in order: sizes within a split differ by at most one record, or minibatch."""
     number = 0
-    for split in plan.splits:
+    for part, split in enumerate(plan.splits):
         batches = -(-split.records // split.batch)
-        for index in range(split.shards):
-            first, after = (min(split.records, split.batch * (batches * k // split.shards)) for k in (index, index + 1))
-            file = names.file_name(split.template, split=split.name, shard=index, shards=split.shards, ext=plan.extension)
-            yield Shard(number=number, split=split.name, index=index, file=file, first=first, records=after - first)
+        for nth in range(split.shards):
+            first, after = (min(split.records, split.batch * (batches * k // split.shards)) for k in (nth, nth + 1))
+            index, so_far = split.first_shard + nth, split.first_shard + split.shards
+            file = names.file_name(split.template, split=split.name, shard=index, shards=so_far, ext=plan.extension)
+            yield Shard(number=number, split=split.name, index=index, file=file, first=first, records=after - first, part=part)
             number += 1
 
 
 def task(plan: PlanHead, index: int) -> list[Shard]:
-    """The shards of one task: a run of the shards in order."""
-    first, after = (plan.shards * k // plan.tasks for k in (index, index + 1))
-    return [shard for shard in shards(plan) if first <= shard.number < after]
+    """The shards of one task: a run of the shards in order. Of an extended data set a run of the earlier shards, which are there, and one of the new."""
+    old = plan.earlier_shards
+    runs = [range(*(low + (high - low) * k // plan.tasks for k in (index, index + 1))) for low, high in ((0, old), (old, plan.shards))]
+    return [shard for shard in shards(plan) if any(shard.number in run for run in runs)]
 
 
 class Owner(Model):

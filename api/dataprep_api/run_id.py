@@ -19,6 +19,8 @@ def content(spec: DataPrepJobSpec) -> dict[str, Any]:
     """
     whole = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True)
     output = whole.pop("output")
+    if spec.output.template is not None:
+        output["fileName"] = spec.output.template
     return whole | {"output": {key: value for key, value in output.items() if key not in ("uri", "overwrite", "hdfs")}}
 
 

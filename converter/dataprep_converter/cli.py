@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
-from dataprep_converter import checking_commands, converting_command
+from dataprep_converter import checking_commands, converting_command, without_pandas
 from dataprep_converter.arguments import access_of, access_to, job_command, job_of, uri_command, with_code
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def _code_of(arguments: argparse.Namespace) -> int:
     """Runs the command; every error becomes one line and a code."""
     signal.signal(signal.SIGTERM, _terminated)
     try:
+        if arguments.command not in _LIGHT:
+            without_pandas.hide()
         code = int(arguments.command(arguments))
         sys.stdout.flush()
     except BaseException as exc:  # the top of the program
@@ -307,6 +309,10 @@ def _retry(arguments: argparse.Namespace) -> Exit:
 
     sys.stdout.write(job_retry.retry(arguments.job, namespace=arguments.namespace))
     return Exit.DONE
+
+
+_LIGHT = (_validate, _fetch_code, _logs, _retry)
+"""Commands that do without Arrow."""
 
 
 # --- what commands share ---------------------------------------------------------------------------------------------

@@ -25,6 +25,12 @@ class Codes:
     def __init__(self, stored: bytes) -> None:
         self._file = _parquet.ParquetFile(pa.BufferReader(stored))
 
+    @property
+    def blocks(self) -> int:
+        """Number of blocks."""
+        count: int = self._file.num_row_groups
+        return count
+
     def block(self, number: int) -> Array:
         """The codes of one block of samples."""
         # Not on Arrow's own threads: a worker that ends while one of them still lets go of the bytes dies with it.

@@ -50,7 +50,7 @@ def collect(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResul
         raise InputChanged(
             f"{script_of(spec).input} or the code is not what was planned; the script may have read either. Run the job again."
         )
-    folder.sweep()
+    unswept = folder.sweep()
     listed = dict(folder.visible())
     expected = script_files.matching(script_of(spec).outputs, listed)
     paths = sorted({path for found in expected.values() for path in found})
@@ -75,7 +75,7 @@ def collect(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResul
     manifest = _manifest(spec, plan, reports)
     success = folder.put_manifest(manifest)
     folder.put_success(success)
-    return committing.result_of(manifest, success, folder, reports=reports)
+    return committing.result_of(manifest, success, folder, reports=reports, warnings=unswept)
 
 
 def _read_all(paths: Sequence[str], folder: OutputFolder, access: Access, manifest: Manifest) -> dict[str, _Read]:

@@ -1,7 +1,6 @@
 """The commit step: every planned shard has a report, the store agrees, the numbers add up; then manifest and `_SUCCESS`."""
 
 import hashlib
-import logging
 import platform
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,8 +27,6 @@ from dataprep_converter.planning import Plan
 from dataprep_converter.shard import too_many
 from dataprep_converter.statistics import SplitStatistics
 
-logger = logging.getLogger(__name__)
-
 _SHOWN = 5
 MAX_WARNINGS = 10
 
@@ -43,7 +40,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     folder.check_owner()
     reports = _complete(plan, folder.reports(plan.head.shards))
     _judge_bad_records(spec.on_bad_record, reports)
-    _remove_what_is_stale(folder, keep=set(_sizes(reports)) | names.split_files(plan.head.extension, _sizes(reports)))
+    unswept = _remove_what_is_stale(folder, keep=set(_sizes(reports)) | names.split_files(plan.head.extension, _sizes(reports)))
     _check_listing(reports, folder, ours=names.split_files(plan.head.extension, _sizes(reports)))
 
     pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
@@ -61,7 +58,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     # Before the mark: a run that finds a finished data set has nothing to tidy up.
     folder.remove_made()
     folder.put_success(success)
-    return result_of(manifest, success, folder, reports=reports, warnings=comparing.warnings(manifest, found))
+    return result_of(manifest, success, folder, reports=reports, warnings=[*unswept, *comparing.warnings(manifest, found)])
 
 
 def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
@@ -144,14 +141,15 @@ def _judge_bad_records(policy: BadRecords, reports: Sequence[ShardReport]) -> No
         raise BadData(f"{fault}; the first: {first.uri}, record {first.row}: {first.reason}", uri=first.uri)
 
 
-def _remove_what_is_stale(folder: OutputFolder, *, keep: set[str]) -> None:
-    """Visible files that only an earlier run planned, and leftovers of uploads. The plans that say so are removed later, with the metadata."""
+def _remove_what_is_stale(folder: OutputFolder, *, keep: set[str]) -> list[str]:
+    """Removes visible files that only an earlier run planned, and leftovers of uploads. Returns warnings of what it may not.
+
+    The plans that say so are removed later, with the metadata.
+    """
     known = folder.known_files()
     for path in [path for path, _ in folder.visible() if path in known and path not in keep]:
         folder.delete(path)
-    swept = folder.sweep()
-    if swept:
-        logger.info("removed %d leftovers of uploads that never ended", swept)
+    return folder.sweep()
 
 
 def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder, *, ours: set[str]) -> None:
@@ -210,7 +208,7 @@ def _manifest(
         filtered=sum(report.filtered for report in reports),
         added=sum(report.added for report in reports),
         size=sum(report.size for report in reports),
-        splits=[_split(split.name, [r for r in reports if r.split == split.name], found.get(split.name)) for split in plan.head.splits],
+        splits=[_split(name, [r for r in reports if r.split == name], found.get(name)) for name in plan.head.split_names],
         files=[ManifestFile.of(report) for report in reports],
         digest=digest_of_files((report.sha256, report.file) for report in reports),
         raw_digest=digest_of_files((report.raw_sha256, report.file) for report in reports),
@@ -224,12 +222,9 @@ def _with_metadata(finished: Finished, folder: OutputFolder) -> Manifest:
     """The manifest with the files around the data set, which are written; what earlier runs left beside the data is removed."""
     indexes = [report.index for report in finished.reports if report.index is not None]
     written = [MetadataFile(file=index.file, size=index.size, sha256=index.sha256) for index in indexes]
-    for path, content in metadata.files(finished):
-        if names.is_hidden(path):
-            folder.put_hidden(path, content)
-        else:
-            folder.put_visible(path, content, hdfs=finished.spec.output.hdfs)
-        written.append(MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()))
+    files = list(metadata.files(finished))
+    folder.put_metadata(files, hdfs=finished.spec.output.hdfs)
+    written += [MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()) for path, content in files]
     kept = {file.file for file in written}
     for path in [path for path in folder.side_files() if path not in kept]:
         folder.delete(path)

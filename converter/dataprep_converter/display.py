@@ -2,14 +2,14 @@
 
 import sys
 import time
-from typing import TextIO
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from typing import TYPE_CHECKING, TextIO
 
 from dataprep_api.messages import CommitResult, PlanResult
 from dataprep_api.stages import verdict
 from dataprep_converter.working import TaskProgress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 _LINE_SECONDS = 2.0
 
@@ -18,19 +18,18 @@ class Display:
     """Sums the tasks' counts and shows records, rate and remaining time."""
 
     def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
-        # Names of files and reasons are shown as they are: `[/a]` and `:x:` mean something to rich.
-        self._console = Console(file=stream or sys.stderr, quiet=quiet, highlight=False, markup=False, emoji=False)
+        self._stream = stream or sys.stderr
+        self._quiet = quiet
         self._tasks: dict[int, TaskProgress] = {}
         self._total = 0
         self._started = 0.0
         self._shown = 0.0
-        self._bar: Progress | None = None
-        self._bar_task = TaskID(0)
+        self._bar: tuple[Progress, TaskID] | None = None
 
     def step(self, name: str) -> None:
         """A step begins."""
         self.close()
-        self._console.print(f"{name} …", soft_wrap=True)
+        self._say(f"{name} …")
 
     def planned(self, plan: PlanResult) -> None:
         """The plan is made."""
@@ -39,19 +38,11 @@ class Display:
         splits = ", ".join(f"{split.name} {split.records:,} in {split.shards} shard{'s' * (split.shards != 1)}" for split in plan.splits)
         # A script says only by what it makes how much there is.
         records = f": {plan.records:,} records ({splits}), {plan.tasks} task{'s' * (plan.tasks != 1)}" if plan.splits else ""
-        self._console.print(f"planned run {plan.run_id}{records}", soft_wrap=True)
+        self._say(f"planned run {plan.run_id}{records}")
         for warning in plan.warnings:
-            self._console.print(f"warning: {warning}", soft_wrap=True)
-        if self._console.is_terminal and plan.splits and not plan.reused:
-            self._bar = Progress(
-                TextColumn("converting"),
-                BarColumn(),
-                TextColumn("{task.percentage:>3.0f} %"),
-                TextColumn("{task.fields[rates]}"),
-                console=self._console,
-            )
-            self._bar_task = self._bar.add_task("convert", total=max(1, self._total), rates="")
-            self._bar.start()
+            self._say(f"warning: {warning}")
+        if self._stream.isatty() and not self._quiet and plan.splits and not plan.reused:
+            self._start_bar()
 
     def progress(self, index: int, progress: TaskProgress) -> None:
         """New counts of one task."""
@@ -59,43 +50,63 @@ class Display:
         now = time.monotonic()
         done = sum(task.records_in for task in self._tasks.values())
         if self._bar is not None:
-            self._bar.update(self._bar_task, completed=done, rates=self._rates(now, done))
+            bar, task = self._bar
+            bar.update(task, completed=done, rates=self._rates(now, done))
         elif now - self._shown >= _LINE_SECONDS:
             self._shown = now
-            self._console.print(f"converting: {done:,} of {self._total:,} records, {self._rates(now, done)}", soft_wrap=True)
+            self._say(f"converting: {done:,} of {self._total:,} records, {self._rates(now, done)}")
 
     def reused(self, result: CommitResult) -> None:
         """Nothing was to do."""
-        self._console.print(f"reused: a finished data set of the same spec and inputs is there ({result.manifest_uri})", soft_wrap=True)
+        self._say(f"reused: a finished data set of the same spec and inputs is there ({result.manifest_uri})")
 
     def finished(self, result: CommitResult) -> None:
         """The data set is whole."""
         seconds = max(1e-3, time.monotonic() - self._started)
         out = result.records.out
-        self._console.print(
+        self._say(
             f"done: {out:,} records, {result.bytes_out:,} bytes in {result.files} files, {seconds:.1f} s"
-            f" ({out / seconds:,.0f} records/s, {result.bytes_out / seconds / 1e6:,.0f} MB/s)",
-            soft_wrap=True,
+            f" ({out / seconds:,.0f} records/s, {result.bytes_out / seconds / 1e6:,.0f} MB/s)"
         )
         bottleneck = verdict(result.seconds)
         if bottleneck is not None:
-            self._console.print(bottleneck, soft_wrap=True)
+            self._say(bottleneck)
         if result.records.filtered:
-            self._console.print(f"filtered out: {result.records.filtered:,} records", soft_wrap=True)
+            self._say(f"filtered out: {result.records.filtered:,} records")
         if result.records.bad:
-            self._console.print(f"left out: {result.records.bad:,} bad records, for example:", soft_wrap=True)
+            self._say(f"left out: {result.records.bad:,} bad records, for example:")
             for bad in result.bad[:5]:
-                self._console.print(f"  {bad.uri}, record {bad.row}: {bad.reason}", soft_wrap=True)
+                self._say(f"  {bad.uri}, record {bad.row}: {bad.reason}")
         if result.quarantine_uri is not None:
-            self._console.print(f"all of them are kept in {result.quarantine_uri}", soft_wrap=True)
+            self._say(f"all of them are kept in {result.quarantine_uri}")
         for warning in result.warnings:
-            self._console.print(f"warning: {warning}", soft_wrap=True)
+            self._say(f"warning: {warning}")
 
     def close(self) -> None:
         """Ends the bar."""
         if self._bar is not None:
-            self._bar.stop()
+            self._bar[0].stop()
             self._bar = None
+
+    def _say(self, line: str) -> None:
+        if not self._quiet:
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+
+    def _start_bar(self) -> None:
+        # Only here: most jobs run without a terminal, and rich takes a while to load.
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        bar = Progress(
+            TextColumn("converting"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[rates]}"),
+            console=Console(file=self._stream),
+        )
+        self._bar = (bar, bar.add_task("convert", total=max(1, self._total), rates=""))
+        bar.start()
 
     def _rates(self, now: float, done: int) -> str:
         seconds = max(1e-3, now - self._started)

@@ -307,11 +307,7 @@ def _account(uri: str, settings: StoreSettings) -> Any:
 
     found = settings.credentials or _environment()
     if not found:
-        raise BadCredentials(
-            f"No credentials for {uri}: give accessKeyId and accessKeySecret in a Secret (an entry of stores with the uriPrefix odps://), "
-            "or ODPS_ACCESS_ID and ODPS_ACCESS_KEY.",
-            uri=uri,
-        )
+        return accounts.CredentialProviderAccount(_of_a_role(uri))
     if token := found.get("securityToken"):
         return accounts.StsAccount(found["accessKeyId"], found["accessKeySecret"], token, expired_hours=None)
     return accounts.CloudAccount(found["accessKeyId"], found["accessKeySecret"])
@@ -326,6 +322,20 @@ def _environment() -> dict[str, str]:
             found = {"accessKeyId": os.environ[identifier], "accessKeySecret": os.environ[secret]}
             return found | ({"securityToken": os.environ[token]} if os.environ.get(token) else {})
     return {}
+
+
+def _of_a_role(uri: str) -> Any:
+    """The provider of a role's credentials, which are there. Raises BadCredentials: within a request the SDK would try again and again."""
+    from dataprep_converter.stores.alibaba_credentials import AlibabaCredentials
+
+    chain = AlibabaCredentials()
+    try:
+        chain.get_credential()
+    except ModuleNotFoundError as exc:
+        raise BadSpec(_MISSING) from exc
+    except (BadCredentials, Unreachable) as exc:
+        raise type(exc)(f"{uri}: {exc}", uri=uri) from exc
+    return chain
 
 
 @contextmanager

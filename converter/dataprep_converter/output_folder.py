@@ -11,7 +11,8 @@
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pydantic import ValidationError
@@ -22,11 +23,14 @@ from dataprep_api.report import Manifest, ShardReport, Success
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter import planning, script_files
 from dataprep_converter.access import Access, Entry
-from dataprep_converter.errors import AlreadyExists, NotFound, NotWhole, OutputLost
+from dataprep_converter.errors import AlreadyExists, NotFound, NotPermitted, NotWhole, OutputLost
 from dataprep_converter.made_files import MadeFiles
 from dataprep_converter.planning import Plan, Tables
 
+logger = logging.getLogger(__name__)
+
 _PARALLEL_READS = 16
+_PARALLEL_WRITES = 8
 
 
 class OutputFolder:
@@ -198,6 +202,20 @@ class OutputFolder:
         """Writes a small file that stands beside the data."""
         self._store.put(self.at(relative), data)
 
+    def put_metadata(self, files: Sequence[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:
+        """Writes small files around the data; all are there, and lasting, when this returns. `hdfs` is for those that readers see.
+
+        A store takes longer to promise that a file lasts than to take it in, and promises for several at once as quickly as for one.
+        """
+
+        def put(file: tuple[str, bytes]) -> None:
+            path, content = file
+            self._store.put(self.at(path), content, hdfs=None if names.is_hidden(path) else hdfs)
+
+        with ThreadPoolExecutor(_PARALLEL_WRITES, thread_name_prefix="metadata") as writers:
+            for _ in writers.map(put, files):
+                pass
+
     def delete(self, relative: str) -> None:
         """Removes one file of the folder."""
         self._store.delete(self.at(relative))
@@ -219,9 +237,15 @@ class OutputFolder:
         found = {path.split("/")[1] for path, _ in self._listed(names.SIDE) if path.endswith(("/plan.json", "/manifest.json"))}
         return sorted(found)
 
-    def sweep(self) -> int:
-        """Removes leftovers of uploads that never ended."""
-        return self._store.sweep(self.uri, older_than_seconds=0)
+    def sweep(self) -> list[str]:
+        """Removes leftovers of uploads that never ended. Returns a warning where the store doesn't permit that, which fails no job."""
+        try:
+            swept = self._store.sweep(self.uri, older_than_seconds=0)
+        except (NotPermitted, NotFound) as exc:
+            return [f"{exc} No job needs that right; without it, give the bucket a lifecycle rule that removes unfinished uploads."]
+        if swept:
+            logger.info("removed %d leftovers of uploads that never ended below %s", swept, self.uri)
+        return []
 
     def _listed(self, below: str = "") -> Iterator[tuple[str, Entry]]:
         for entry in self._store.list(self.at(below) if below else self.uri):

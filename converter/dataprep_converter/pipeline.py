@@ -1,16 +1,18 @@
 """The pipeline of one process: samples → read → transform → project onto the features. Encoding and writing come after (`shard.py`)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter import provenance
 from dataprep_converter.access import Access
-from dataprep_converter.encoders import Encoder, FeatureSpec, encoder_class
+from dataprep_converter.encoders import Encoder, FeatureSpec, TakesClasses, encoder_class
 from dataprep_converter.features import Projector, resolve
-from dataprep_converter.readers import Batch, reader_class
+from dataprep_converter.readers import Batch, HasLines, reader_class
 from dataprep_converter.selection import Samples
 from dataprep_converter.tensors import tensor_bytes
 from dataprep_converter.transforms import Learns, NamesClasses, Step, step_class
@@ -39,8 +41,11 @@ class Pipeline:
             self.take(int(number), found)
         self.most_records = max(1, _TENSOR_BYTES // max(1, widest))
         """Samples of a batch at most. What is read of them may be small, but the tensors made of it must fit into memory."""
+        features = spec.features
+        if spec.output.provenance:
+            schema, features = provenance.schema_with(schema), provenance.features_with(features)
         self._projector: Projector = resolve(
-            spec.features, spec.labels, schema=schema, default_label=reader_type.default_label, output=spec.output
+            features, spec.labels, schema=schema, default_label=reader_type.default_label, output=spec.output
         )
 
     @property
@@ -85,7 +90,10 @@ class Pipeline:
 
     def encoder(self) -> Encoder:
         """A fresh encoder for one shard."""
-        return encoder_class(self.spec.output.format)(self.spec.output, self.features)
+        made = encoder_class(self.spec.output.format)(self.spec.output, self.features)
+        if isinstance(made, TakesClasses):
+            made.take_classes(self.class_names())
+        return made
 
     def batches(self, units: Units, samples: Iterator[Samples], seconds: dict[str, float] | None = None) -> Iterator[Batch]:
         """A batch of finished features for each array of sample numbers. `seconds` collects time by stage."""
@@ -98,11 +106,23 @@ class Pipeline:
             spent["read"] = spent.get("read", 0.0) + was_read - started
             if batch is None:
                 return
+            unreadable = {bad.sample for bad in batch.bad}
             for step in self._steps:
                 batch = step.apply(batch)
-            batch = self._projector.project(batch)
+            if self.spec.output.provenance:
+                batch = replace(batch, records=provenance.added(batch, units, self.reader))
+            batch = self._with_lines(self._projector.project(batch), units, unreadable)
             spent["transform"] = spent.get("transform", 0.0) + perf_counter() - was_read
             yield batch
+
+    def _with_lines(self, batch: Batch, units: Units, unreadable: Collection[int]) -> Batch:
+        """The batch, of whose bad samples those that only a step or a feature refused have their line too, when the source has lines."""
+        refused = [bad.sample for bad in batch.bad if bad.sample not in unreadable]
+        if not refused or not isinstance(self.reader, HasLines):
+            return batch
+        lines = dict(zip(refused, self.reader.lines(units, np.array(refused, np.int64)).tolist(), strict=True))
+        bad = [replace(bad, reason=f"line {lines[bad.sample]}: {bad.reason}") if bad.sample in lines else bad for bad in batch.bad]
+        return replace(batch, bad=bad)
 
     def encoded_size(self, units: Units, samples: Samples) -> tuple[int, int]:
         """(bytes of the encoded records, number of good ones) of a few samples."""

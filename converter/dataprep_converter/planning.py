@@ -16,8 +16,10 @@ from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter import assigning, plugins
 from dataprep_converter.access import Access
 from dataprep_converter.codes import Codes
+from dataprep_converter.codes import stored as store_codes
 from dataprep_converter.encoders import encoder_class
 from dataprep_converter.errors import BadSpec, NoInput
+from dataprep_converter.growth import Base, check_frozen, growth, moved
 from dataprep_converter.made_files import MadeFiles
 from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.readers import SAMPLE, Reader, ReadsColumns, reader_class
@@ -57,24 +59,36 @@ class Tables:
     """What the reader made, still on this machine."""
 
 
-def make(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
-    """The plan, and its files. Raises BadSpec, NoInput, or what the source's store says."""
+def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tuple[Plan, Tables]:
+    """The plan, and its files. With a base it begins with that one's plan, and only what is new to it is divided into splits and shards.
+
+    Raises BadSpec, NoInput, InputChanged when the base's inputs are not what they were, or what the source's store says.
+    """
     reader_type = reader_class(spec.data.kind)
     discovery = reader_type.discover(spec.data, access)
-    units = Units.of(discovery.units)
-    if units.samples == 0 and not spec.allow_empty:
+    listed = Units.of(discovery.units)
+    if listed.samples == 0 and not spec.allow_empty:
         raise NoInput(f"The source {spec.data.kind} holds no records; set allowEmpty: true if that is right.")
 
     code_sha256 = plugins.digest() if spec.code is not None else None
-    inputs_sha256 = _inputs_digest(units, code_sha256)
     state = dict(discovery.state)
-    pipeline = Pipeline(spec, state, access)
-    bytes_in = int(np.sum(units.table["size"].to_numpy())) if len(units) else 0
+    units = listed
+    if base is not None:
+        check_frozen(base, code_sha256=code_sha256, state=state)
+        grown = growth(base.units, listed)
+        listed, units = grown.joined(), grown.added
+    inputs_sha256 = _inputs_digest(units, code_sha256)
+    if base is not None:
+        # Not over all units: the same inputs at once make other shards.
+        inputs_sha256 = canonical.sha256({"before": base.head.inputs_sha256, "added": inputs_sha256})
+    pipeline = Pipeline(spec, state, access, base.head.learned if base is not None else None)
+    rules = rules_of(spec, listed)
+    bytes_in = new_bytes = int(np.sum(units.table["size"].to_numpy())) if len(units) else 0
     extension = encoder_class(spec.output.format).extension(spec.output)
     assigned = None
     if assigning.needed(spec, units.samples):
         assigned = assigning.assign(
-            rules_of(spec, units),
+            rules,
             units,
             limit=spec.limit,
             unique=spec.deduplicate.columns if spec.deduplicate else None,
@@ -83,18 +97,27 @@ def make(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
         )
     plans = assigned.plans if assigned else None
     codes = Codes(assigned.stored) if assigned else None
-    learned: dict[str, Any] = {}
-    for number, wanted in pipeline.unlearned():
+    learned: dict[str, Any] = dict(base.head.learned) if base is not None else {}
+    for number, wanted in pipeline.unlearned() if base is None else ():
         # Which samples a split has doesn't depend on the size of their records.
-        split = _split(divide(spec, units, bytes_per_record=0, extension=extension, assigned=plans), wanted)
+        split = _split(divide(spec, units, bytes_per_record=0, extension=extension, rules=rules, assigned=plans), wanted)
         chunks = Selection(split, units, shuffle_seed=None, codes=codes).chunks(0, split.records, size=_LEARNED_RECORDS)
         learned[str(number)] = pipeline.learn(number, units, chunks)
         pipeline.take(number, learned[str(number)])
     encoded = _encoded_bytes(pipeline, units, bytes_in)
-    splits = divide(spec, units, bytes_per_record=encoded / max(1, units.samples), extension=extension, assigned=plans)
+    splits = divide(spec, units, bytes_per_record=encoded / max(1, units.samples), extension=extension, rules=rules, assigned=plans)
     this_run = run_id.run_id(spec, inputs_sha256=inputs_sha256)
     made = discovery.made
     stored = made.stored(units, names.join(spec.output.uri, names.made_folder(this_run))) if made else units
+    new_shards = sum(split.shards for split in splits)
+    told = splits if base is None else [split for split in splits if split.records]
+    warnings = _warnings(told, total=min(units.samples, spec.limit or units.samples), repeated=assigned.repeated if assigned else 0)
+    stored_codes = assigned.stored if assigned else None
+    if base is not None:
+        stored = listed
+        stored_codes = _joined(base, stored_codes)
+        splits = [*base.head.splits, *(moved(split, base) for split in splits)]
+        bytes_in = int(np.sum(listed.table["size"].to_numpy()))
     table = parquet(stored)
     head = PlanHead(
         run_id=this_run,
@@ -102,26 +125,33 @@ def make(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
         spec_sha256=canonical.sha256(run_id.content(spec)),
         inputs_sha256=inputs_sha256,
         units_sha256=hashlib.sha256(table).hexdigest(),
-        codes_sha256=hashlib.sha256(assigned.stored).hexdigest() if assigned else None,
+        codes_sha256=hashlib.sha256(stored_codes).hexdigest() if stored_codes is not None else None,
         reader=spec.data.kind,
         reader_state=state,
         learned=learned,
-        samples=units.samples,
+        samples=listed.samples,
         bytes_in=bytes_in,
         ignored=int(state.get("ignored", 0)),
         code_sha256=code_sha256,
         shuffle_seed=spec.shuffle.seed if spec.shuffle else None,
         splits=splits,
+        extends=[*base.head.extends, base.as_earlier()] if base is not None else [],
         extension=extension,
-        tasks=_tasks(sum(split.shards for split in splits), max(bytes_in, encoded), spec.workers.parallelism),
-        warnings=[
-            *state.get("warnings", []),
-            *pipeline.warnings,
-            *_warnings(splits, total=min(units.samples, spec.limit or units.samples), repeated=assigned.repeated if assigned else 0),
-        ],
+        tasks=_tasks(new_shards if base is None else max(1, new_shards), max(new_bytes, encoded), spec.workers.parallelism),
+        warnings=[*state.get("warnings", []), *pipeline.warnings, *warnings],
     )
-    tables = Tables(units=table, codes=assigned.stored if assigned else None, made=made)
+    tables = Tables(units=table, codes=stored_codes, made=made)
+    codes = Codes(stored_codes) if stored_codes is not None else None
     return Plan(head=head, sha256=hashlib.sha256(head.to_bytes()).hexdigest(), units=stored, codes=codes), tables
+
+
+def _joined(base: Base, added: bytes | None) -> bytes | None:
+    """The codes of a base and of what is new."""
+    parts = [(base.codes, base.blocks)] if base.codes is not None else []
+    if added is not None:
+        new = Codes(added)
+        parts.append((new, new.blocks))
+    return store_codes(codes.block(number) for codes, blocks in parts for number in range(blocks)) if parts else None
 
 
 def load(head: bytes, tables: Tables) -> Plan:

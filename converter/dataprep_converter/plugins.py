@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_api.spec.code import MadeColumn
+from dataprep_converter import without_pandas
 from dataprep_converter.errors import BadSample, BadSpec
 from dataprep_converter.tensors import NUMPY_NAMES, Array, arrow_type, shape_of, to_arrow, value_type
 
@@ -87,6 +88,7 @@ def load(reference: str, *, of: str) -> Callable[..., Any]:
 
 def _module(name: str) -> Any:
     """A module of `spec.code`, loaded from there and from nowhere else, or any that is installed."""
+    without_pandas.show()
     folder = os.environ.get(CODE_VARIABLE, "")
     file = Path(folder, f"{name}.py")
     if not folder or not file.is_file():

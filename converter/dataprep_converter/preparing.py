@@ -1,19 +1,21 @@
 """The plan step: check the stores, plan, and take the output folder, or find that there is nothing to do."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dataprep_api import names
 from dataprep_api.job import DataPrepJob
 from dataprep_api.messages import PlanResult
+from dataprep_api.plan import PlanHead
 from dataprep_api.report import Manifest, Success
 from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_api.status import MAX_LABELS, LabelStatus, SplitStatus
-from dataprep_converter import committing, planning, plugins, scripting, table_output
+from dataprep_converter import committing, extending, planning, plugins, scripting, table_output
 from dataprep_converter.access import Access
 from dataprep_converter.archive_uris import archive_of
 from dataprep_converter.errors import OutputExists
+from dataprep_converter.extending import Extended
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.planning import Plan, Tables
@@ -31,22 +33,29 @@ class Prepared:
     """`result.reused` says that the data set is there already."""
 
 
-def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = preflight) -> Prepared:
+def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> Prepared:
     """Plans the job and takes its output folder. Idempotent: a second call finds the first one's plan."""
     spec = job.spec
-    check(access, output_uri=spec.output.uri, source_uris=_given(spec))
-    fresh, tables = _planned(spec, access)
+    warnings = check(access, output_uri=spec.output.uri, source_uris=_given(spec))
+    extended = extending.find(spec, access) if spec.output.overwrite == "Extend" else None
+    fresh, tables = _planned(spec, access, extended)
     folder = OutputFolder(spec.output.uri, access, fresh.head.run_id)
     success = folder.success()
     table_output.check(spec, fresh, folder, access)
 
-    if success is not None and success.run_id == folder.run_id and spec.output.overwrite == "IfChanged":
+    if success is not None and success.run_id == folder.run_id and spec.output.overwrite in ("IfChanged", "Extend"):
         manifest = folder.manifest(success)
         if committing.is_untouched(manifest, folder) and table_output.is_untouched(spec, folder, access):
             logger.info("output %s holds a finished data set of this very run: reused", folder.uri)
-            return Prepared(plan=fresh, result=_result(fresh, class_names(job, fresh, access), folder, reused=(manifest, success)))
+            classes = class_names(job, fresh, access)
+            return Prepared(plan=fresh, result=_result(fresh, classes, folder, warnings=warnings, reused=(manifest, success)))
 
+    if extended is not None:
+        extending.check_whole(extended, success)
     _refuse_others(folder, success, may_replace=spec.output.overwrite != "Never")
+    if extended is not None:
+        extending.take_over(fresh, tables, extended, folder, access)
+        folder.claim()
     # Not one that another plan step's run has set since: this process may have slept.
     if success is not None and folder.success() == success:
         folder.remove_success()
@@ -62,12 +71,13 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., None] = pr
         folder.put_plan(fresh, tables)
         plan = fresh
     table_output.begin(spec, folder, access)
-    return Prepared(plan=plan, result=_result(plan, class_names(job, plan, access), folder))
+    return Prepared(plan=plan, result=_result(plan, class_names(job, plan, access), folder, warnings=warnings))
 
 
 def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
     """The plan's figures; nothing is written."""
-    plan, _ = _planned(job.spec, access)
+    extended = extending.find(job.spec, access) if job.spec.output.overwrite == "Extend" else None
+    plan, _ = _planned(job.spec, access, extended)
     folder = OutputFolder(job.spec.output.uri, access, plan.head.run_id)
     return _result(plan, class_names(job, plan, access), folder)
 
@@ -79,8 +89,10 @@ def class_names(job: DataPrepJob, plan: Plan, access: Access) -> dict[str, list[
     return Pipeline(job.spec, plan.head.reader_state, access, plan.head.learned).class_names()
 
 
-def _planned(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
-    return planning.make(spec, access) if spec.script is None else scripting.plan(spec, access)
+def _planned(spec: DataPrepJobSpec, access: Access, extended: Extended | None) -> tuple[Plan, Tables]:
+    if spec.script is not None:
+        return scripting.plan(spec, access)
+    return planning.make(spec, access) if extended is None else extending.plan(spec, access, extended)
 
 
 def _given(spec: DataPrepJobSpec) -> list[str]:
@@ -125,11 +137,26 @@ def _refuse_others(folder: OutputFolder, success: Success | None, *, may_replace
             )
 
 
+def _split(name: str, head: PlanHead) -> SplitStatus:
+    """One split of all runs of the data set."""
+    parts = [split for split in head.splits if split.name == name]
+    expected = [split.expected for split in parts if split.expected is not None]
+    tolerances = [split.tolerance for split in parts if split.tolerance is not None]
+    return SplitStatus(
+        name=name,
+        records=sum(split.records for split in parts),
+        shards=sum(split.shards for split in parts),
+        expected=sum(expected) if len(expected) == len(parts) else None,
+        tolerance=sum(tolerances) if len(tolerances) == len(parts) else None,
+    )
+
+
 def _result(
     plan: Plan,
     classes: dict[str, list[str]],
     folder: OutputFolder,
     *,
+    warnings: Sequence[str] = (),
     reused: tuple[Manifest, Success] | None = None,
 ) -> PlanResult:
     head = plan.head
@@ -141,10 +168,7 @@ def _result(
         shards=head.shards,
         records=sum(split.records for split in head.splits),
         bytes_in=head.bytes_in,
-        splits=[
-            SplitStatus(name=split.name, records=split.records, shards=split.shards, expected=split.expected, tolerance=split.tolerance)
-            for split in head.splits
-        ],
+        splits=[_split(name, head) for name in head.split_names],
         labels=[
             LabelStatus(feature=feature, num_classes=len(named), classes=[name[:256] for name in named[:MAX_LABELS]])
             for feature, named in sorted(classes.items())[:8]
@@ -152,5 +176,5 @@ def _result(
         code_commit=plugins.commit(),
         reused=reused is not None,
         commit=committing.result_of(*reused, folder) if reused else None,
-        warnings=[warning[:512] for warning in head.warnings[:10]],
+        warnings=[warning[:512] for warning in [*warnings, *head.warnings][:10]],
     )

@@ -2,6 +2,7 @@
 
 import hashlib
 
+from dataprep_api.spec import HdfsOptions
 from dataprep_converter.access import Entry, Store, Upload
 from dataprep_converter.errors import AlreadyExists
 
@@ -23,6 +24,24 @@ def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -
         upload.abort()
         return existing
     return upload.commit(replace=True)
+
+
+def copied(source: Store, source_uri: str, target: Store, uri: str, *, hdfs: HdfsOptions | None = None) -> tuple[Entry, str]:
+    """Copies a file, and returns it as it is there now and its SHA-256. Nothing is visible before it is whole."""
+    digest = hashlib.sha256()
+    size = 0
+    with source.open(source_uri) as opened:
+        upload = target.create(uri, size_hint=opened.size, hdfs=hdfs)
+        try:
+            for piece in opened.stream():
+                digest.update(piece)
+                upload.write(piece)
+                size += len(piece)
+            entry = publish(upload, target, uri, size=size, sha256=digest.hexdigest())
+        except BaseException:
+            upload.abort()
+            raise
+    return entry, digest.hexdigest()
 
 
 def digest_of(store: Store, uri: str) -> str:

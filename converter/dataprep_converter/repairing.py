@@ -307,8 +307,7 @@ def _check_inputs(broken: Iterable[Shard], plan: Plan, access: Access) -> None:
 
 
 def _units_of(shard: Shard, plan: Plan) -> list[int]:
-    split = next(split for split in plan.head.splits if split.name == shard.split)
-    selection = Selection(split, plan.units, shuffle_seed=plan.head.shuffle_seed, codes=plan.codes)
+    selection = Selection(plan.head.splits[shard.part], plan.units, shuffle_seed=plan.head.shuffle_seed, codes=plan.codes)
     found: set[int] = set()
     for samples in selection.chunks(shard.first, shard.records, size=_SELECTED):
         index, _ = plan.units.locate(samples)

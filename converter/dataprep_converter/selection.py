@@ -125,7 +125,7 @@ class Selection:
         """The same, computed afresh."""
         interval = self._split.hash
         if self._codes is not None and self._split.code is not None:
-            return np.flatnonzero(self._codes.block(block) == self._split.code).astype(np.uint16)
+            return np.flatnonzero(self._codes.block(self._split.first_block + block) == self._split.code).astype(np.uint16)
         if interval is None:
             raise ValueError("only a split by fraction or by code has blocks")
         stop = min((block + 1) * HASH_BLOCK, int(self._before[-1]))

@@ -15,7 +15,7 @@ from time import perf_counter
 
 from dataprep_api import names
 from dataprep_api.messages import BadRecord
-from dataprep_api.plan import Shard, SplitPlan
+from dataprep_api.plan import Shard
 from dataprep_api.report import MAX_BAD_EXAMPLES, Companion, IndexFile, ShardReport
 from dataprep_api.spec import BadRecords
 from dataprep_converter.access import Access, Store, Upload
@@ -176,7 +176,7 @@ def _write(
     digest = hashlib.sha256()
     raw_digest = digest if isinstance(compress, Plain) else hashlib.sha256()
     seconds = tally.seconds
-    chunks = Selection(_split(plan, shard), plan.units, shuffle_seed=plan.head.shuffle_seed, codes=plan.codes).chunks(
+    chunks = Selection(plan.head.splits[shard.part], plan.units, shuffle_seed=plan.head.shuffle_seed, codes=plan.codes).chunks(
         shard.first, shard.records, size=min(pipeline.most_records, _chunk_records(plan))
     )
     with ThreadPoolExecutor(1, thread_name_prefix="digest") as hasher:
@@ -211,10 +211,6 @@ def _write(
             send(closing, compress.compress(closing))
         send(b"", compress.finish())
     return digest.hexdigest(), raw_digest.hexdigest()
-
-
-def _split(plan: Plan, shard: Shard) -> SplitPlan:
-    return next(split for split in plan.head.splits if split.name == shard.split)
 
 
 def _chunk_records(plan: Plan) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from dataprep_api import names, quantity
 from dataprep_api.plan import HASH_BLOCK, HashInterval, SplitPlan
-from dataprep_api.spec import DataPrepJobSpec, Split, Splits
+from dataprep_api.spec import NO_TRAIN, DataPrepJobSpec, Split, Splits
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.selection import Selection
 from dataprep_converter.units import Units
@@ -25,19 +25,24 @@ def divide(
     *,
     bytes_per_record: float,
     extension: str,
+    rules: Splits | None = None,
     assigned: Sequence[SplitPlan] | None = None,
 ) -> list[SplitPlan]:
-    """The splits of the spec over the units, with their numbers of shards. `assigned` are those that were made sample by sample."""
+    """The splits of the rules (the spec's own, or those given) over the units, with their numbers of shards. `assigned` are those that were made sample by sample."""
     plans = assigned
     if plans is None:
         plans = [
-            _members(split, ranges, interval, units) for split, ranges, interval in _assign(rules_of(spec, units), _subset_ranges(units))
+            _members(split, ranges, interval, units)
+            for split, ranges, interval in _assign(rules or rules_of(spec, units), _subset_ranges(units))
         ]
+    found = [plan.name for plan in plans]
+    if spec.output.format == "recordioProtobuf" and "train" not in found:
+        raise BadSpec(f"{NO_TRAIN}; they are {', '.join(found)}.")
     several = len(plans) > 1
     divided = []
     for plan in plans:
         count = _shard_count(spec, plan.records, bytes_per_record)
-        template = names.file_name_template(spec.output.file_name, shards=count, format_=spec.output.format, several_splits=several)
+        template = names.file_name_template(spec.output.template, shards=count, format_=spec.output.format, several_splits=several)
         fault = names.template_fault(template, several_splits=several, several_shards=count > 1)
         if fault:
             raise BadSpec(f"output.fileName {template!r}: {fault}.")

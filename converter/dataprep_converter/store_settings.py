@@ -7,6 +7,7 @@ environment's own variables.
 
 import os
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +16,19 @@ from dataprep_converter.errors import BadSpec
 from dataprep_converter.stores import StoreSettings, scheme_of
 
 MOUNTS_VARIABLE: Final = "DATAPREP_MOUNTS"
-SECRET_KEYS: Final = ("accessKeyId", "accessKeySecret", "securityToken")
-KERBEROS_KEYS: Final = ("principal", "keytab")
+_KEYS: Final = (("accessKeyId", "accessKeySecret"),)
+_AZURE: Final = (("accountKey",), ("sasToken",), ("tenantId", "clientId", "clientSecret"))
+SECRET_KEYS: Final[Mapping[str, Sequence[Sequence[str]]]] = {
+    "abfs": _AZURE,
+    "abfss": _AZURE,
+    "gs": (("serviceAccountKey",),),
+    "webhdfs": (("delegationToken",),),
+    "swebhdfs": (("delegationToken",),),
+}
+"""Scheme → the sets of keys of which a Secret must have one; of all others, `_KEYS`."""
+_OPTIONAL: Final = "securityToken"
+_KERBEROS: Final = (("principal", "keytab"),)
+"""Of HDFS, where the keytab is a file and no text."""
 _HADOOP_FILES: Final = ("core-site.xml", "hdfs-site.xml")
 
 
@@ -37,10 +49,11 @@ def _settings(store: spec.Store, index: int, mounts: Path | None) -> StoreSettin
     hadoop_conf: str | None = None
     if mounts is not None and store.secret_ref is not None:
         folder = mounts / "secrets" / str(index)
-        if scheme_of(store.uri_prefix) == "hdfs":
+        scheme = scheme_of(store.uri_prefix)
+        if scheme == "hdfs":
             principal, keytab = _kerberos(folder, store.secret_ref.name)
         else:
-            credentials = _credentials(folder, store.secret_ref.name)
+            credentials = _credentials(folder, store.secret_ref.name, SECRET_KEYS.get(scheme, _KEYS))
     if mounts is not None and store.config_map_ref is not None:
         hadoop_conf = _hadoop_conf(mounts / "hadoop" / str(index), store.config_map_ref.name)
     return StoreSettings(
@@ -57,26 +70,37 @@ def _settings(store: spec.Store, index: int, mounts: Path | None) -> StoreSettin
     )
 
 
-def _credentials(folder: Path, secret: str) -> dict[str, str]:
+def _credentials(folder: Path, secret: str, wanted: Sequence[Sequence[str]]) -> dict[str, str]:
+    there = _names(folder)
+    known = {*(key for keys in wanted for key in keys), _OPTIONAL} & there
     # Secrets made with `kubectl create secret --from-file` end in a newline; no key of any store does.
-    found = {key: (folder / key).read_text().strip() for key in SECRET_KEYS if (folder / key).is_file()}
-    _require(SECRET_KEYS[:2], found, folder, secret)
-    return {key: value for key, value in found.items() if value}
+    found = {key: value for key in sorted(known) if (value := (folder / key).read_text().strip())}
+    _require(wanted, found, there, secret)
+    return found
 
 
 def _kerberos(folder: Path, secret: str) -> tuple[str, str]:
     """The principal, and the file of its keys."""
-    principal, keytab = (folder / key for key in KERBEROS_KEYS)
-    found = {"principal": principal.read_text().strip() if principal.is_file() else "", "keytab": str(keytab) if keytab.is_file() else ""}
-    _require(KERBEROS_KEYS, found, folder, secret)
-    return found["principal"], found["keytab"]
+    there = _names(folder)
+    principal = (folder / "principal").read_text().strip() if "principal" in there else ""
+    keytab = str(folder / "keytab") if "keytab" in there else ""
+    _require(_KERBEROS, {key: value for key, value in (("principal", principal), ("keytab", keytab)) if value}, there, secret)
+    return principal, keytab
 
 
-def _require(keys: Sequence[str], found: Mapping[str, str], folder: Path, secret: str) -> None:
-    missing = [key for key in keys if not found.get(key)]
-    if missing:
-        there = ", ".join(sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))) if folder.is_dir() else "nothing"
-        raise BadSpec(f"Secret {secret} must have the keys {' and '.join(keys)}; missing: {', '.join(missing)}; it has: {there}.")
+def _names(folder: Path) -> set[str]:
+    return {each.name for each in folder.iterdir() if not each.name.startswith(".")} if folder.is_dir() else set()
+
+
+def _require(wanted: Sequence[Sequence[str]], found: Mapping[str, str], there: AbstractSet[str], secret: str) -> None:
+    if any(found.keys() >= set(keys) for keys in wanted):
+        return
+    sets = ", or ".join(" and ".join(filter(None, (", ".join(keys[:-1]), keys[-1]))) for keys in wanted)
+    missing = ", ".join(key for key in wanted[0] if key not in found)
+    raise BadSpec(
+        f"Secret {secret} must have the key{'s' if len(wanted) > 1 or len(wanted[0]) > 1 else ''} {sets}; "
+        f"missing: {missing}; it has: {', '.join(sorted(there)) or 'nothing'}."
+    )
 
 
 def _hadoop_conf(folder: Path, config_map: str) -> str:

@@ -20,6 +20,7 @@ from dataprep_api.report import ManifestFile
 from dataprep_converter.access import Access, Input
 from dataprep_converter.decoders import BrokenRecord, Decoder, ReadsBlocks, by_feature, decoder, values
 from dataprep_converter.errors import BadData, NotWhole
+from dataprep_converter.hugging_face import unwrapped
 from dataprep_converter.readers import arrow_messages
 from dataprep_converter.readers.dataset import cast, examples_of
 from dataprep_converter.readers.examples import parse
@@ -151,6 +152,7 @@ class Form:
 
 
 def _conformed(column: Any, kind: Any) -> Any:
+    column = unwrapped(column, kind)
     if is_tensor(kind) and not is_tensor(column.type):
         return _any.ExtensionArray.from_storage(kind, column.cast(kind.storage_type))
     return column if column.type.equals(kind) else column.cast(kind)

@@ -157,6 +157,14 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         "spec.code: Invalid value: set exactly one of configMapRef and git",
     ),
     "code by SSH": ({"code": {"git": {"url": "ssh://a"}}}, "spec.code.git.url in body should match"),
+    "SageMaker's format without a split to train on": (
+        {"output.format": "recordioProtobuf", "splits": {"into": [{"name": "a"}]}},
+        "spec.splits: Invalid value: recordioProtobuf is for SageMaker, whose training jobs need a channel named train",
+    ),
+    "provenance and a uid of one's own": (
+        {"output.provenance": True, "output.recordioProtobuf": {"uid": "a"}},
+        "spec.output.provenance: Invalid value: provenance is the records' uid and metadata",
+    ),
     "output left out": ({"output": None}, "spec.output: Required value"),
     "no files": ({"source.idx.subsets": []}, "spec.source.idx.subsets in body should have at least 1 items"),
     "an extension with a dot": (
@@ -294,9 +302,13 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"source": {"table": {"uris": ["odps://p/tables/t"], "selectedCols": ["a"], "excludedCols": ["b"]}}},
         "spec.source.table.selectedCols: Invalid value: set selectedCols or excludedCols, not both",
     ),
-    "Extend": (
-        {"output.overwrite": "Extend"},
-        "spec.output.overwrite: Invalid value: Extend is not built yet: use Never, IfChanged or Always",
+    "names that say how many shards there are, of a data set that grows": (
+        {"output.overwrite": "Extend", "output.fileName": "{split}-{shard}-of-{shards}.{ext}"},
+        "spec.output.fileName: Invalid value: with overwrite: Extend the file name needs {shard} and can't have {shards}: names never change",
+    ),
+    "a table that grows": (
+        {"output.overwrite": "Extend", "output.format": "arrow", "output.table": {"uri": "odps://p/tables/t"}},
+        "spec.output.table: Invalid value: a table can't be extended: use overwrite: Always",
     ),
     "an unknown overwrite": ({"output.overwrite": "always"}, 'spec.output.overwrite: Unsupported value: "always"'),
     "an unknown format": ({"output.format": "orc"}, 'spec.output.format: Unsupported value: "orc": supported values: "tfrecord"'),

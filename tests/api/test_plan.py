@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from dataprep_api import plan
 
 SPLITS = st.lists(
-    st.integers(1, 10_000).flatmap(lambda records: st.tuples(st.just(records), st.integers(1, min(records, 200)))), min_size=1, max_size=5
+    st.integers(1, 10_000).flatmap(lambda records: st.tuples(st.just(records), st.integers(1, min(records, 40)))), min_size=1, max_size=5
 )
 
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,14 @@ INTERRUPTED = "interrupted; finished shards are kept, the same command goes on w
 TERMINATED = "terminated; finished shards are kept"
 
 Send = Callable[[subprocess.Popen[str], signal.Signals], None]
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """A shell that starts the tests in the background lets them, and all that they start, ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def until_the_middle(process: subprocess.Popen[str], output: Path) -> None:

@@ -72,7 +72,7 @@ def test_quarantine_keeps_each_bad_record_with_its_bytes_and_place(tmp_path: Pat
 
 def test_a_record_that_a_feature_refuses_is_kept_by_its_place(tmp_path: Path) -> None:
     made(a_job(tmp_path, policy={"policy": "Quarantine"}, text=b"1,0\n2,9\n", labels=[{"name": "label", "numClasses": 3}]))
-    line = {"uri": str(tmp_path / "a.csv"), "row": 1, "reason": "label 9 is outside 0..2", "raw": None}
+    line = {"uri": str(tmp_path / "a.csv"), "row": 1, "reason": "line 2: label 9 is outside 0..2", "raw": None}
     assert kept(tmp_path) == {"train-00001.jsonl": [line]}
 
 

@@ -88,8 +88,8 @@ def test_a_one_hot_label_makes_111_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("1,2,3,4,5,10", "record 1: label 10 is outside 0..9"),
-        ("1,2,3,4,5,-1", "record 1: label -1 is outside 0..9"),
+        ("1,2,3,4,5,10", "record 1: line 2: label 10 is outside 0..9"),
+        ("1,2,3,4,5,-1", "record 1: line 2: label -1 is outside 0..9"),
         ("1,2,x,4,5,0", "record 1: line 2: 'x' is not a Float32 (column '2')"),
         ("1,2,3,4,0", "record 1: line 2: expect 6 fields but have 5"),
         ("1,2,3,4,5,0,", "record 1: line 2: expect 6 fields but have 7"),

@@ -506,7 +506,10 @@ def test_the_tunnel_may_be_named_in_the_spec(fake: FakeMaxCompute) -> None:
 
 def test_no_credentials_and_no_endpoint_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ODPS_ACCESS_ID")
-    with pytest.raises(BadCredentials, match=f"No credentials for {T}: give accessKeyId and accessKeySecret in a Secret"):
+    monkeypatch.setenv("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "true")
+    with pytest.raises(
+        BadCredentials, match=rf"{T}: No credentials of Alibaba Cloud: .* Give the store a Secret \(accessKeyId, accessKeySecret\)"
+    ):
         check_source(Access(), T)
     monkeypatch.delenv("ODPS_ENDPOINT")
     with pytest.raises(BadSpec, match=r"odps:// needs endpoint \(or ODPS_ENDPOINT\): https://service\."):

@@ -8,21 +8,28 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from dataprep_api.errors import SpecError
 from dataprep_api.job import DataPrepJob
 from dataprep_api.spec import Output
 from dataprep_converter.access import Access
 from dataprep_converter.decoders.recordio import parse_record
 from dataprep_converter.display import Display
-from dataprep_converter.errors import ConvertError
+from dataprep_converter.errors import BadSpec, ConvertError
 from dataprep_converter.run import run
 
 FIVE = {"name": "features", "columns": ["0..4"]}
 TWO_ROWS = "1.0,3.2,4.5,1.1,6.3,0\n1.6,2.4,5.9,0.2,2.2,1\n"
 
 
-def shard(folder: Path, *, source: dict[str, Any], options: dict[str, Any] | None = None, **spec: Any) -> bytes:
+def shard(folder: Path, *, source: dict[str, Any], options: dict[str, Any] | None = None, provenance: bool = False, **spec: Any) -> bytes:
     """The only file of a job."""
-    output = {"format": "recordioProtobuf", "recordioProtobuf": options or {}, "shards": {"count": 1}, "uri": str(folder / "output")}
+    output: dict[str, Any] = {
+        "format": "recordioProtobuf",
+        "recordioProtobuf": options or {},
+        "shards": {"count": 1},
+        "uri": str(folder / "output"),
+        "provenance": provenance,
+    }
     job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "guide"}}
     run(
         DataPrepJob.parse({**job, "spec": {"source": source, **spec, "output": output}}),
@@ -118,7 +125,7 @@ def test_what_the_format_reserves_and_does_not_define_is_refused(tmp_path: Path,
 
 def test_a_number_beyond_int32_is_named_with_its_record(tmp_path: Path) -> None:
     source = {"csv": {"uris": text(tmp_path, f"{-(2**31)}\n{2**31}\n")}}
-    with pytest.raises(ConvertError, match=r"input, record 1: x 2147483648 does not fit int32"):
+    with pytest.raises(ConvertError, match=r"input, record 1: line 2: x 2147483648 does not fit int32"):
         shard(tmp_path, source=source, features=[{"name": "x", "columns": ["0"], "dtype": "int32"}])
 
 
@@ -145,3 +152,44 @@ def test_a_configuration_that_is_no_json_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(ConvertError, match=expected):
         shard(tmp_path, source=source, options={"configuration": "settings"}, features=[{"name": "x"}, {"name": "settings"}])
+
+
+# --- provenance ---------------------------------------------------------------------------------------------------
+
+
+def test_uid_and_metadata_say_where_a_record_comes_from(tmp_path: Path) -> None:
+    uris = text(tmp_path, "# two rows\n1.0,2.0,0\n\n3.0,4.0,1\n")
+    source = {"csv": {"uris": uris, "skipLines": 1}}
+    found = messages(shard(tmp_path, source=source, provenance=True, labels=[{"name": "label", "columns": ["2"]}]))
+    assert [message.uid for message in found] == ["input:2", "input:4"]
+    assert [json.loads(message.metadata) for message in found] == [
+        {"source": uris[0], "index": 0, "line": 2},
+        {"source": uris[0], "index": 1, "line": 4},
+    ]
+    assert sorted(found[0].features) == ["0", "1"]
+
+
+def test_without_provenance_there_is_none_of_it(tmp_path: Path) -> None:
+    (message,) = messages(shard(tmp_path, source={"csv": {"uris": text(tmp_path, "1.0\n")}}))
+    assert (message.HasField("uid"), message.HasField("metadata")) == (False, False)
+
+
+def test_a_uid_of_a_feature_and_provenance_are_refused() -> None:
+    with pytest.raises(ValidationError, match="provenance is the records' uid and metadata: leave recordioProtobuf.uid and metadata out"):
+        Output.model_validate({"uri": "out", "format": "recordioProtobuf", "provenance": True, "recordioProtobuf": {"uid": "id"}})
+
+
+# --- the channel that training needs ------------------------------------------------------------------------------
+
+
+def test_a_job_without_a_split_called_train_is_refused(tmp_path: Path) -> None:
+    splits = {"into": [{"name": "a", "fraction": 0.5}, {"name": "b", "fraction": 0.5}]}
+    with pytest.raises(SpecError, match="need a channel named train: name one of the splits train; they are a, b"):
+        shard(tmp_path, source={"csv": {"uris": text(tmp_path, TWO_ROWS)}}, splits=splits)
+
+
+def test_a_source_without_a_subset_called_train_is_refused_by_the_plan(tmp_path: Path) -> None:
+    (tmp_path / "images").write_bytes(bytes.fromhex("00000803000000010000000100000001") + b"\x07")
+    source = {"idx": {"subsets": [{"name": "all", "images": str(tmp_path / "images")}]}}
+    with pytest.raises(BadSpec, match=r"need a channel named train: name one of the splits train; they are all\."):
+        shard(tmp_path, source=source)

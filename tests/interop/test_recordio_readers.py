@@ -79,3 +79,16 @@ def test_the_schema_that_is_shipped_is_the_one_that_records_are_read_by(by_proto
 
 def test_sagemakers_sdk_refuses_a_record_that_is_split_at_the_magic_number(by_sagemaker: Any) -> None:
     assert by_sagemaker["files"][-1]["refused"] == "DecodeError"
+
+
+def test_protoc_refuses_the_guides_slips_and_takes_the_schema_that_is_shipped(tmp_path: Path) -> None:
+    shipped, line = SCHEMA.read_text(), "repeated bytes value = 1;"
+    assert shipped.count(line) == 1
+    # The guide says byte, which is no type of protobuf; what has a length of its own can't be packed.
+    slips = {"byte.proto": "repeated byte value = 1;", "packed.proto": "repeated bytes value = 1 [packed = true];"}
+    for name, slip in slips.items():
+        (tmp_path / name).write_text(shipped.replace(line, slip))
+    said = json.loads(environments.run("protoc", READERS / "protoc_says.py", [SCHEMA, *(tmp_path / name for name in slips)]))
+    assert said[0] == ""
+    assert '"byte" is not defined' in said[1]
+    assert "[packed = true] can only be specified for repeated primitive fields" in said[2]

@@ -10,10 +10,10 @@ from tests.availability import unavailable
 from tests.stores import oss_clients
 
 from dataprep_converter.stores import StoreSettings
-from storeservers import FakeOss, HdfsCluster, S3Server, ServerFailed
+from storeservers import AzureServer, FakeOss, HdfsCluster, S3Server, ServerFailed
 from storeservers.cache import BuildFailed
 
-T = TypeVar("T", HdfsCluster, S3Server, FakeOss)
+T = TypeVar("T", HdfsCluster, S3Server, FakeOss, AzureServer)
 
 BUCKET = "contract-bucket"
 
@@ -44,6 +44,13 @@ def oss_fake(servers_folder: Path) -> Iterator[FakeOss]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def azure_server(servers_folder: Path) -> Iterator[AzureServer]:
+    for server in _running(lambda: AzureServer(servers_folder / "azure"), "Azurite (needs node, npm)"):
+        server.make_container(BUCKET)
+        yield server
+
+
 @pytest.fixture(scope="module")
 def running_oss(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeOss]:
     """The OSS fake for tests of the fake itself."""
@@ -69,6 +76,11 @@ def s3_settings(s3_server: S3Server) -> StoreSettings:
         region=s3_server.region,
         credentials={"accessKeyId": s3_server.access_key, "accessKeySecret": s3_server.secret_key},
     )
+
+
+@pytest.fixture
+def azure_settings(azure_server: AzureServer) -> StoreSettings:
+    return StoreSettings(uri_prefix="abfs://", endpoint=azure_server.endpoint, credentials={"accountKey": azure_server.key})
 
 
 @pytest.fixture

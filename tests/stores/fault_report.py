@@ -13,6 +13,7 @@ from storeservers.faulty import Fault
 _SERVERS = {
     "s3": "versitygw, a real S3 server",
     "oss": "the project's OSS fake, which checks signatures and digests",
+    "azure": "Azurite, Azure's own emulator",
     "hdfs": "a real NameNode with two DataNodes; faults on the calls to the NameNode",
     "hdfs servers": "a real NameNode with two DataNodes, of which one server dies in each run, before an operation of the job that a seed chooses",
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dataprep_converter.stores import Store, StoreSettings, store_class
-from storeservers import FakeOss, HdfsCluster, S3Server
+from storeservers import AzureServer, FakeOss, HdfsCluster, S3Server
 
 BUCKET = "contract-bucket"
 
@@ -24,6 +24,8 @@ class Place:
     """What is there, by other eyes than the store's; with hidden files, without folders. Relative to the root."""
     leftovers: Callable[[], int]
     """Unfinished uploads, by other eyes."""
+    sweeps: bool = True
+    """Whether what dead writers left can be seen and removed; on Azure the service does that by itself."""
 
     def store(self) -> Store:
         return store_class(self.root.partition("://")[0] if "://" in self.root else "")(self.settings)
@@ -92,10 +94,23 @@ def oss(request: pytest.FixtureRequest) -> Place:
     )
 
 
+def azure(request: pytest.FixtureRequest) -> Place:
+    server: AzureServer = request.getfixturevalue("azure_server")
+    folder = a_folder()
+    return Place(
+        f"abfs://{BUCKET}@{server.account}.dfs.core.windows.net/{folder}",
+        request.getfixturevalue("azure_settings"),
+        lambda: [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, f"{folder}/")],
+        lambda: 0,
+        sweeps=False,
+    )
+
+
 PLACES = [
     pytest.param(files, id="files"),
     pytest.param(hdfs, id="hdfs", marks=pytest.mark.store),
     pytest.param(s3, id="s3", marks=pytest.mark.store),
     pytest.param(oss, id="oss", marks=pytest.mark.store),
+    pytest.param(azure, id="azure", marks=pytest.mark.store),
 ]
 """Parameters of a fixture: functions that make a place from pytest's request."""

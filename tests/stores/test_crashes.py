@@ -5,6 +5,7 @@ All of them for the file store, by SIGKILL; a seeded sample on the other stores,
 
 import os
 import random
+import shutil
 import signal
 import tempfile
 import threading
@@ -26,8 +27,8 @@ from dataprep_converter.retrying import Patience
 
 ALL = "CRASHES" in os.environ
 """All points everywhere, and not a sample: `make crashes`."""
-SAMPLE = {"hdfs": 2, "s3": 6, "oss": 6}
-"""On HDFS closing a file takes half a second."""
+SAMPLE = {"hdfs": 2, "s3": 6, "oss": 6, "abfs": 2}
+"""On HDFS closing a file takes half a second; Azurite is slow too."""
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +123,38 @@ def test_a_kill_at_every_operation_costs_nothing_on_files(local: Place, made: Ca
         small_jobs.live(job.to(output), accessed(local))
         assert_whole(local, output, expected)
     assert killed >= len(points) - 2
+
+
+def test_a_kill_at_any_operation_of_an_extension_leaves_the_old_data_set_or_the_new_one(local: Place) -> None:
+    job = small_jobs.of_files(local, "a", "c")
+    small_jobs.live(job.to("old", overwrite="Extend"), accessed(local))
+    old = small_jobs.whole(local, "old")
+    small_jobs.of_files(local, "b")
+
+    def laid(output: str) -> DataPrepJob:
+        # With the times of the files, by which the data set knows that they are its own.
+        shutil.copytree(local.at("old"), local.at(output))
+        return job.to(output, overwrite="Extend")
+
+    small_jobs.live(laid("whole"), accessed(local))
+    new = small_jobs.whole(local, "whole")
+    counted = Operations()
+    small_jobs.live(laid("counted"), CrashingAccess((local.settings,), counted))
+    points = [Point(number, "before") for number in range(1, len(counted.names) + 1)] + [Point(len(counted.names), "after")]
+
+    killed = 0
+    for point in points if ALL else [*random.Random(7).sample(points[:-40], 20), *points[-40::2]]:  # noqa: S311 - the same points each time
+        output = f"{point.number}-{point.when}"
+        extension = laid(output)
+        killed += killed_for_real(extension, local, point)
+        seen = small_jobs.visible(local, output)
+        assert old.visible.items() <= seen.items() <= new.visible.items()
+        if f"{output}/_SUCCESS" in local.names():
+            found = small_jobs.whole(local, output)
+            assert (found.visible, found.manifest, found.success) in [(each.visible, each.manifest, each.success) for each in (old, new)]
+        small_jobs.live(extension, accessed(local))
+        assert_whole(local, output, new)
+    assert killed >= 38
 
 
 @pytest.mark.store

@@ -249,7 +249,7 @@ def test_the_listing_tells_when_and_where_it_can_whose_a_file_is(place: Place, s
 
     assert entry.details is not None
     assert began - 2 < entry.details.modified < time.time() + 2
-    if place.root.startswith(("s3:", "oss:")):
+    if place.root.startswith(("s3:", "oss:", "abfs:", "gs:")):
         assert (entry.details.mode, entry.details.replication, entry.details.owner, entry.details.group) == (None, None, None, None)
     else:
         assert entry.details.mode == 0o644
@@ -371,9 +371,9 @@ def test_the_sweep_removes_what_dead_writers_left_and_only_that(place: Place, st
     dead.write(some_bytes(20 * MIB))
 
     assert store.sweep(place.root, older_than_seconds=3600) == 0
-    assert place.leftovers() == 1
+    assert place.leftovers() == place.sweeps
     time.sleep(1.1)
-    assert store.sweep(place.root, older_than_seconds=0) == 1
+    assert store.sweep(place.root, older_than_seconds=0) == place.sweeps
 
     assert place.leftovers() == 0
     assert place.names() == ["kept"]
@@ -384,8 +384,11 @@ def test_a_writer_whose_upload_was_swept_publishes_nothing(place: Place, store: 
     upload = store.create(place.at("file"))
     upload.write(some_bytes(20 * MIB))
     time.sleep(1.1)
-    store.sweep(place.root, older_than_seconds=0)
+    swept = store.sweep(place.root, older_than_seconds=0)
 
+    if not place.sweeps:
+        assert swept == 0
+        return
     with pytest.raises(Exception, match="file"):  # which error is each store's own
         upload.commit(replace=False)
     upload.abort()

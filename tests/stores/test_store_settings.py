@@ -66,6 +66,32 @@ def test_a_secret_without_its_keys_is_named(tmp_path: Path) -> None:
         settings_for([a_store(secretRef={"name": "mine"})], str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("prefix", "keys"),
+    [
+        ("abfs://c@a/", {"accountKey": "k"}),
+        ("abfss://c@a/", {"sasToken": "s"}),
+        ("abfs://c@a/", {"tenantId": "t", "clientId": "c", "clientSecret": "s"}),
+        ("gs://b/", {"serviceAccountKey": "{}"}),
+        ("webhdfs://nn:9870/", {"delegationToken": "t"}),
+    ],
+)
+def test_other_stores_have_keys_of_their_own(tmp_path: Path, prefix: str, keys: dict[str, str]) -> None:
+    a_secret(tmp_path, 0, **keys, other="x")
+
+    [found] = settings_for([a_store(uriPrefix=prefix, secretRef={"name": "mine"})], str(tmp_path))
+
+    assert found.credentials == keys
+
+
+def test_every_set_of_keys_is_named(tmp_path: Path) -> None:
+    a_secret(tmp_path, 0, accessKeyId="x")
+
+    said = r"keys accountKey, or sasToken, or tenantId, clientId and clientSecret; missing: accountKey; it has: accessKeyId"
+    with pytest.raises(BadSpec, match=said):
+        settings_for([a_store(uriPrefix="abfs://c@a/", secretRef={"name": "mine"})], str(tmp_path))
+
+
 def test_a_secret_that_is_not_mounted_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadSpec, match=r"Secret mine .* it has: nothing"):
         settings_for([a_store(secretRef={"name": "mine"})], str(tmp_path))

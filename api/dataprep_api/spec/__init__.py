@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, model_validator
 from dataprep_api.spec.code import Code
 from dataprep_api.spec.features import Dtype, Feature, LabelFeature
 from dataprep_api.spec.formats.tfrecord import TfrecordOptions
+from dataprep_api.spec.growing import faults as growing_faults
 from dataprep_api.spec.model import Model, OneOf, Open, Quantity, ResourceQuantity, Seconds, rule, rules
 from dataprep_api.spec.output import HdfsOptions, Output, Shards
 from dataprep_api.spec.script import Script
@@ -103,6 +104,8 @@ _OF_A_SOURCE: Final = ("features", "labels", "transforms", "deduplicate", "limit
 
 _NO_LIMIT: Final = "limit counts all splits of the other job's data set; leave it out with fromJob.split"
 
+NO_TRAIN: Final = "recordioProtobuf is for SageMaker, whose training jobs need a channel named train: name one of the splits train"
+
 
 class DataPrepJobSpec(Model):
     """This raw data, through these transforms, into shards of this format, there."""
@@ -118,6 +121,12 @@ class DataPrepJobSpec(Model):
                 "!has(self.limit) || !has(self.source) || !has(self.source.fromJob) || !has(self.source.fromJob.split)",
                 _NO_LIMIT,
                 path=".limit",
+            ),
+            rule(
+                "!has(self.splits) || !has(self.output.format) || self.output.format != 'recordioProtobuf'"
+                " || self.splits.into.exists(a, a.name == 'train')",
+                NO_TRAIN,
+                path=".splits",
             ),
         )
     )
@@ -202,6 +211,19 @@ class DataPrepJobSpec(Model):
         for entry in self.splits.into if self.splits is not None else ():
             if entry.subset is not None:
                 raise ValueError(f"the split {entry.name!r} names a subset, and so does fromJob.split: leave one of them out")
+        return self
+
+    @model_validator(mode="after")
+    def _a_channel_to_train_on(self) -> Self:
+        names = [split.name for split in self.splits.into] if self.splits is not None else ["train"]
+        if self.output.format == "recordioProtobuf" and "train" not in names:
+            raise ValueError(f"{NO_TRAIN}; they are {', '.join(names)}")
+        return self
+
+    @model_validator(mode="after")
+    def _can_grow(self) -> Self:
+        if self.output.overwrite == "Extend" and (found := list(growing_faults(self))):
+            raise ValueError(f"overwrite: Extend: {'; '.join(found)}")
         return self
 
     @property

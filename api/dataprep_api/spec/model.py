@@ -3,10 +3,11 @@
 import re
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.alias_generators import to_camel
 
 from dataprep_api import quantity
+from dataprep_api.spec import descriptions
 
 
 def rule(expression: str, message: str, *, path: str = "", reason: str = "FieldValueInvalid") -> dict[str, str]:
@@ -21,16 +22,30 @@ def rules(*written: dict[str, str]) -> dict[str, Any]:
 
 
 class Model(BaseModel):
-    """camelCase outside, snake_case inside; unknown fields are refused; values can't be changed."""
+    """camelCase outside, snake_case inside; unknown fields are refused; values can't be changed.
+
+    What checks the values is built when it is first needed, for a whole job at once: a process that reads a job should start quickly.
+    """
 
     model_config = ConfigDict(
         alias_generator=to_camel,
         populate_by_name=True,
         extra="forbid",
         frozen=True,
-        use_attribute_docstrings=True,
+        defer_build=True,
         validate_default=True,
     )
+
+    # Any: pydantic's own type of a schema is not public.
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """With the text below each field as its description."""
+        written = handler(core)
+        properties: dict[str, Any] = handler.resolve_ref_schema(written).get("properties", {})
+        for name, text in descriptions.of_fields(cls).items():
+            if name in cls.model_fields:
+                properties[cls.model_fields[name].alias or name].setdefault("description", text)
+        return written
 
 
 class Open(BaseModel):
@@ -69,7 +84,6 @@ class OneOf(Model):
         count = " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in names)
         written = rules(rule(f"{count} == 1", f"exactly one {cls.what} must be set: {', '.join(names)}"))
         cls.model_config = ConfigDict(**{**cls.model_config, "json_schema_extra": written | {BRIEF: cls.described_elsewhere}})
-        cls.model_rebuild(force=True)
 
     @classmethod
     def members(cls) -> list[str]:

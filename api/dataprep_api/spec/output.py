@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from dataprep_api import quantity
+from dataprep_api import names, quantity
 from dataprep_api.spec.formats.array_record import ArrayRecordOptions
 from dataprep_api.spec.formats.arrow import ArrowOptions
 from dataprep_api.spec.formats.csv import CsvOptions
@@ -82,7 +82,11 @@ class TableOutput(Model):
 _ONE_MINIBATCH: Final = ("npz", "fileBatch", "dl4jDataset")
 """Formats whose files have no records of their own: with minibatches each file is one."""
 _IS_MINIBATCH: Final = "has(self.granularity) && self.granularity == 'Minibatch'"
+_GROWING: Final = "with overwrite: Extend the file name needs {shard} and can't have {shards}: names never change"
+_NO_TABLE: Final = "a table can't be extended: use overwrite: Always"
 _ANY_SHARDS: Final = "has(self.shards) && (has(self.shards.count) || has(self.shards.targetSize) || has(self.shards.records))"
+
+_ONE_UID: Final = "provenance is the records' uid and metadata: leave recordioProtobuf.uid and metadata out"
 
 
 class Output(Model):
@@ -107,15 +111,23 @@ class Output(Model):
                 path=".shards.records",
             ),
             rule(
+                "!has(self.provenance) || !self.provenance || !has(self.recordioProtobuf)"
+                " || !(has(self.recordioProtobuf.uid) || has(self.recordioProtobuf.metadata))",
+                _ONE_UID,
+                path=".provenance",
+            ),
+            rule(
                 "!has(self.table) || (has(self.format) && self.format == 'arrow')",
                 "table needs format: arrow",
                 path=".table",
             ),
             rule(
-                "!has(self.overwrite) || self.overwrite != 'Extend'",
-                "Extend is not built yet: use Never, IfChanged or Always",
-                path=".overwrite",
+                "!has(self.overwrite) || self.overwrite != 'Extend' || !has(self.fileName)"
+                " || (self.fileName.contains('{shard') && !self.fileName.contains('{shards'))",
+                _GROWING,
+                path=".fileName",
             ),
+            rule("!has(self.overwrite) || self.overwrite != 'Extend' || !has(self.table)", _NO_TABLE, path=".table"),
         ),
     )
 
@@ -173,11 +185,13 @@ class Output(Model):
     shards: Shards = Shards()
     """How many files each split has."""
     file_name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Template of the files' names with {split}, {shard}, {shards} and {ext}; numbers have five digits, or six with {shard:06}. Default: `{split}.{ext}` for a single shard, else `{split}-{shard}-of-{shards}.{ext}`; `part-r-{shard}` for sequenceFile and mapFile, whose name is that of a folder. It may not begin with `_` or `.`."""
+    """Template of the files' names with {split}, {shard}, {shards} and {ext}; numbers have five digits, or six with {shard:06}. Default: `{split}-{shard}.{ext}` with `overwrite: Extend`; `{split}.{ext}` for a single shard, else `{split}-{shard}-of-{shards}.{ext}`; `part-r-{shard}` for sequenceFile and mapFile, whose name is that of a folder. It may not begin with `_` or `.`."""
     overwrite: Literal["Never", "IfChanged", "Always", "Extend"] = "Never"
-    """What to do with an output that is finished or holds another run's files: `Never` refuses, `IfChanged` reuses it when spec and inputs are the same and else replaces it, `Always` replaces it."""
+    """What to do with an output that is finished or holds another run's files: `Never` refuses, `IfChanged` reuses it when spec and inputs are the same and else replaces it, `Always` replaces it, `Extend` adds shards of inputs that are new."""
     index: bool = True
     """Whether each uncompressed shard of `tfrecord` and `recordioProtobuf` gets an index of its records in `_dataprep/index`, for DALI and others."""
+    provenance: bool = False
+    """Whether each record says where it comes from, in the features `_uid` and `_source`: in `recordioProtobuf` its `uid` and `metadata`."""
     hdfs: HdfsOptions = HdfsOptions()
     """How files are created on HDFS."""
     table: TableOutput | None = None
@@ -186,9 +200,19 @@ class Output(Model):
     """What the statistics beside the data set are made of: `Sampled` looks at every k-th record for means and histograms where there is much, `All` at each value, which takes longer; `ClassCounts` leaves them out and counts only classes."""
 
     @model_validator(mode="after")
-    def _built(self) -> Self:
-        if self.overwrite == "Extend":
-            raise ValueError("overwrite: Extend is not built yet: use Never, IfChanged or Always")
+    def _names_for_more(self) -> Self:
+        if self.overwrite != "Extend":
+            return self
+        if self.table is not None:
+            raise ValueError(_NO_TABLE)
+        if self.file_name is not None and ("{shard" not in self.file_name or "{shards" in self.file_name):
+            raise ValueError(_GROWING)
+        return self
+
+    @model_validator(mode="after")
+    def _one_uid(self) -> Self:
+        if self.provenance and (self.recordio_protobuf.uid is not None or self.recordio_protobuf.metadata is not None):
+            raise ValueError(_ONE_UID)
         return self
 
     @model_validator(mode="after")
@@ -209,6 +233,11 @@ class Output(Model):
         if wanted.records is not None and wanted.records < self.batch:
             raise ValueError(f"shards.records must be at least minibatchSize, {self.batch}, got {wanted.records}")
         return self
+
+    @property
+    def template(self) -> str | None:
+        """The files' names; None for the format's default."""
+        return names.extendable_template(self.format) if self.overwrite == "Extend" and self.file_name is None else self.file_name
 
     @property
     def batch(self) -> int:

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from dataprep_api.report import Manifest
 from dataprep_converter.decoders import BrokenRecord, tables
+from dataprep_converter.encoders.tables import schema_of
 
 _MAGIC: Final = 8
 """Bytes before the stream of messages, which a file is with a footer behind it."""
@@ -27,7 +28,7 @@ class ArrowDecoder:
                 count = _ipc.open_file(spool, options=options).num_record_batches
                 spool.seek(_MAGIC)
                 stream = _ipc.open_stream(spool, options=options)
-                tables.check_schema(stream.schema, self._features.values())
+                tables.check_schema(stream.schema, schema_of(list(self._features.values())))
             for number in range(count):
                 offset = spool.tell()
                 with tables.faults("a record batch that can't be read", offset=offset):

@@ -7,7 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataprep_api.report import Manifest
+from dataprep_api.spec.formats.parquet import ParquetOptions
+from dataprep_converter import hugging_face
 from dataprep_converter.decoders import tables
+from dataprep_converter.encoders.tables import schema_of
 
 _MAGIC: Final = 4
 """Bytes before the first row group; others follow one another."""
@@ -21,13 +24,16 @@ class ParquetDecoder:
 
     def __init__(self, manifest: Manifest) -> None:
         self._features = {feature.name: feature for feature in tables.features_of(manifest)}
+        self._schema = schema_of(list(self._features.values()))
+        written = ParquetOptions.model_validate(manifest.content.get("output", {}).get("parquet", {})).hugging_face
+        self._images = hugging_face.images(list(self._features.values()), written) if written is not None else None
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, tables.Row]]:
         """The file is copied to $TMPDIR first, because its index is at its end."""
         with tables.spooled(pieces) as spool:
             with tables.faults("no whole Parquet file", offset=0):
                 file = _parquet.ParquetFile(spool, page_checksum_verification=True)
-                tables.check_schema(file.schema_arrow, self._features.values())
+                tables.check_schema(file.schema_arrow, self._expected())
             offset = _MAGIC
             for number in range(file.metadata.num_row_groups):
                 group = file.metadata.row_group(number)
@@ -35,10 +41,18 @@ class ParquetDecoder:
                 batches = file.iter_batches(size, row_groups=[number], use_threads=False)
                 read = 0
                 while (batch := _next(batches, offset)) is not None:
+                    read += batch.num_rows
+                    batch = batch if self._images is None else self._as_features(batch)
                     for row in range(batch.num_rows):
                         yield offset, (batch, row)
-                    read += batch.num_rows
                 offset += _size(group) if read else 0
+
+    def _expected(self) -> pa.Schema:
+        return self._schema if self._images is None else hugging_face.stored(self._schema, self._images)
+
+    def _as_features(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [hugging_face.unwrapped(batch.column(field.name), field.type) for field in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def parse(self, record: tables.Row) -> dict[str, Any]:
         """The values of the row."""

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from dataprep_api.report import Manifest
 from dataprep_api.spec.formats.recordio_protobuf import RecordioProtobufOptions
 from dataprep_converter.decoders import BrokenRecord
-from dataprep_converter.encoders.recordio import MAGIC
+from dataprep_converter.encoders.recordio import MAGIC, with_provenance
 
 _HEAD: Final = struct.Struct("<II")
 _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
@@ -69,7 +69,9 @@ class RecordioDecoder:
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        options = RecordioProtobufOptions.model_validate(self._manifest.content.get("output", {}).get("recordioProtobuf", {}))
+        output = self._manifest.content.get("output", {})
+        written = RecordioProtobufOptions.model_validate(output.get("recordioProtobuf", {}))
+        options = with_provenance(written, asked=output.get("provenance", False))
         return _names(self._manifest.features, options)
 
     def by_feature(self, record: bytes) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dataprep_api.report import Manifest
 from dataprep_converter.decoders import BrokenRecord
 from dataprep_converter.encoders import FeatureSpec
-from dataprep_converter.encoders.tables import ordered, schema_of
+from dataprep_converter.encoders.tables import ordered
 from dataprep_converter.tensors import is_tensor
 
 Row: TypeAlias = tuple[pa.RecordBatch, int]
@@ -43,9 +43,8 @@ def faults(what: str, *, offset: int) -> Iterator[None]:
         raise BrokenRecord(f"{what}: {' '.join(str(exc).split())}", offset=offset) from exc
 
 
-def check_schema(found: pa.Schema, features: Iterable[FeatureSpec]) -> None:
+def check_schema(found: pa.Schema, expected: pa.Schema) -> None:
     """Raises BrokenRecord for other columns than those of the manifest."""
-    expected = schema_of(list(features))
     if not found.equals(expected):
         pairs = zip_longest(_described(found), _described(expected), fillvalue="nothing")
         differing = "; ".join(f"{there} instead of {wanted}" for there, wanted in pairs if there != wanted)

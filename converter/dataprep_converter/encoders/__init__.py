@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -113,6 +113,15 @@ class Encoder(Protocol):
 
     def companions(self) -> Mapping[str, bytes]:
         """Small visible files that belong to this shard, by name beside it; known after `close`. Often none."""
+        ...
+
+
+@runtime_checkable
+class TakesClasses(Protocol):
+    """An encoder whose files name the classes."""
+
+    def take_classes(self, classes: Mapping[str, Sequence[str]]) -> None:
+        """Class names by feature; said before the first batch."""
         ...
 
 

@@ -4,7 +4,8 @@ The footer names the writer's library and version and nothing of the job, so equ
 stands in the manifest). Pages have checksums.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 
 from dataprep_api import quantity
 from dataprep_api.spec import Output
+from dataprep_converter import hugging_face
 from dataprep_converter.encoders import FeatureSpec, SingleFile
 from dataprep_converter.encoders.tables import LARGEST_GROUP, Groups, Pieces
 from dataprep_converter.errors import BadSpec
@@ -37,14 +39,14 @@ class ParquetEncoder(SingleFile):
             known = ", ".join(f"{name} (1 to {most})" for name, (_, most) in _LEVELS.items())
             raise BadSpec(f"output.parquet.compressionLevel {level} is none of {options.compression}; levels are for {known}.")
         self._groups = Groups(features, most_bytes=most_bytes, most_records=options.row_group_records, least_bytes=_LEAST)
+        self._images = hugging_face.images(features, options.hugging_face) if options.hugging_face is not None else None
+        self._classes: Mapping[str, Sequence[str]] = {}
         self._pieces = Pieces()
-        self._writer = _parquet.ParquetWriter(
-            self._pieces,
-            self._groups.schema,
-            compression=options.compression.lower(),
-            compression_level=level or default,
-            write_page_checksum=True,
-        )
+        self._compression = (options.compression.lower(), level or default)
+
+    def take_classes(self, classes: Mapping[str, Sequence[str]]) -> None:
+        """They stand in the file's metadata with `huggingFace`."""
+        self._classes = classes
 
     @staticmethod
     def extension(_output: Output) -> str:
@@ -65,5 +67,22 @@ class ParquetEncoder(SingleFile):
         self._writer.close()
         return self._pieces.take()
 
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        if self._images is None:
+            return self._groups.schema
+        found = hugging_face.stored(self._groups.schema, self._images)
+        return found.with_metadata(hugging_face.metadata(found, self._images, self._classes))
+
+    @cached_property
+    def _writer(self) -> Any:
+        """Opened with the first row group: its schema has the classes."""
+        compression, level = self._compression
+        return _parquet.ParquetWriter(
+            self._pieces, self._schema, compression=compression, compression_level=level, write_page_checksum=True
+        )
+
     def _write(self, group: pa.RecordBatch) -> None:
+        if self._images is not None:
+            group = hugging_face.wrapped(group, self._schema)
         self._writer.write_table(pa.Table.from_batches([group]), row_group_size=group.num_rows)

@@ -23,6 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_api.spec import Output
+from dataprep_api.spec.formats.recordio_protobuf import RecordioProtobufOptions
+from dataprep_converter import provenance
 from dataprep_converter.encoders import FeatureSpec, Numbers, SingleFile
 from dataprep_converter.encoders.contents import NOTHING, Fixed, Lengths, Part, Ragged, contents, delimited, look_up, varint
 from dataprep_converter.errors import BadData, BadSpec
@@ -101,7 +103,7 @@ class RecordioEncoder(SingleFile):
     """See the module."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
-        self._options = output.recordio_protobuf
+        self._options = with_provenance(output.recordio_protobuf, asked=output.provenance)
         self._sizes: Lengths = np.empty(0, np.int64)
         for feature in features:
             if feature.sequence:
@@ -190,6 +192,11 @@ class RecordioEncoder(SingleFile):
         if name not in features or features[name].kind != "bytes" or features[name].shape:
             raise BadSpec(f"output.recordioProtobuf.{field}: {name!r} is no feature of text; the features are {', '.join(features)}.")
         return name
+
+
+def with_provenance(options: RecordioProtobufOptions, *, asked: bool) -> RecordioProtobufOptions:
+    """The options, in which `output.provenance` makes its two features uid and metadata."""
+    return options.model_copy(update={"uid": provenance.UID, "metadata": provenance.SOURCE}) if asked else options
 
 
 class _Tagged:

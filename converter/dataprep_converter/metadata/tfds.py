@@ -63,7 +63,7 @@ def _template(files: Sequence[ManifestFile], split: str, finished: Finished) -> 
     """The files' names with TFDS's fields, or None when it would make other names of them."""
     output = finished.spec.output
     several = len(finished.manifest.splits) > 1
-    ours = names.file_name_template(output.file_name, shards=len(files), format_=output.format, several_splits=several)
+    ours = names.file_name_template(output.template, shards=len(files), format_=output.format, several_splits=several)
     fields = {"split": split, "ext": "tfrecords", "shard": "{SHARD_INDEX}", "shards": "{NUM_SHARDS}"}
     template = re.sub(r"\{(\w+)(?::\d+)?\}", lambda found: fields[found[1]], ours)
     digits = max(5, len(str(len(files))))

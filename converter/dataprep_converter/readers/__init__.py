@@ -136,6 +136,15 @@ class ReadsColumns(Protocol):
         ...
 
 
+@runtime_checkable
+class HasLines(Protocol):
+    """A reader of text, whose samples begin on a line that users look for."""
+
+    def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The line on which each of these samples begins, from 1. It may read the text again."""
+        ...
+
+
 def reader_class(kind: str) -> type[Reader]:
     """The class of a source. Raises BadSpec naming the known ones."""
     if kind == "from_job":

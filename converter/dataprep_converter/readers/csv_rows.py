@@ -37,6 +37,10 @@ class Rows:
         """Line ends before a place."""
         return int(np.searchsorted(self.line_ends, place))
 
+    def lines_before_each(self) -> npt.NDArray[np.int64]:
+        """Line ends before each record."""
+        return np.searchsorted(self.line_ends, self.starts)
+
 
 def scan(data: bytes, *, delimiter: str, quote: str, at_end: bool) -> Rows:
     """The whole rows of `data`; the last one needs no line end when `at_end`."""

@@ -67,6 +67,10 @@ class LibsvmReader:
         for batch in self._sparse.read(units, samples):
             yield replace(batch, records=self._with_vectors(batch.records)) if self._source.dense else batch
 
+    def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The line of each of these samples, from 1."""
+        return self._sparse.lines(units, samples)
+
     def _with_vectors(self, records: pa.RecordBatch) -> pa.RecordBatch:
         keys: Any = records.column("keys")
         lists: Any = records.column("values")

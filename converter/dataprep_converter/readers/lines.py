@@ -41,6 +41,10 @@ class Lines:
         """Line ends before a place."""
         return int(np.searchsorted(self.feeds, place))
 
+    def lines_before_each(self) -> npt.NDArray[np.int64]:
+        """Line ends before each record."""
+        return np.searchsorted(self.feeds, self.starts)
+
 
 def scan(data: bytes, at_end: bool, *, skip_blank: bool) -> Lines:
     """The whole lines of `data`; the last one needs no end when `at_end`. A blank line has spaces and tabs at most."""

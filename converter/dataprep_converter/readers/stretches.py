@@ -16,9 +16,9 @@ import numpy.typing as npt
 from dataprep_converter.access import Access, Entry, Input
 from dataprep_converter.errors import BadData, InputChanged
 from dataprep_converter.readers import Raw
-from dataprep_converter.readers.blocks import KEPT_FILES, Block, BlockReader, Kept
+from dataprep_converter.readers.blocks import KEPT_BLOCKS, KEPT_FILES, Block, BlockReader, Kept
 from dataprep_converter.readers.inputs import GZIP_MAGIC, Forward, Spool
-from dataprep_converter.units import Unit
+from dataprep_converter.units import Unit, Units
 
 UNIT_BYTES: Final = 4 << 20
 LONGEST_RECORD: Final = 64 << 20
@@ -42,6 +42,10 @@ class Scanned(Protocol):
 
     def lines_before(self, place: int) -> int:
         """Line ends before a place."""
+        ...
+
+    def lines_before_each(self) -> npt.NDArray[np.int64]:
+        """Line ends before each record."""
         ...
 
 
@@ -125,6 +129,8 @@ class StretchReader(BlockReader):
     def __init__(self, access: Access) -> None:
         super().__init__(access)
         self._zipped: Kept[str, _Zipped] = Kept(KEPT_FILES)
+        self._lines: Kept[tuple[str, int], npt.NDArray[np.int64]] = Kept(KEPT_BLOCKS)
+        self._lines_were_asked_for = False
 
     def scan(self, data: bytes, at_end: bool) -> Scanned:
         """See `Scan`: the same that the units were cut with."""
@@ -152,8 +158,43 @@ class StretchReader(BlockReader):
         for stretch in file.stretches(rows):
             yield stretch.first, self.kept(unit, stretch.offset, stretch.first, partial(self._parsed, unit, file, stretch))
 
+    def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The line on which each of these samples begins, from 1: their stretches are read and scanned again, but for the latest ones."""
+        # From now on they are kept when a gzip file is parsed, because going back in it is dear.
+        self._lines_were_asked_for = True
+        index, rows = units.locate(samples)
+        found = np.zeros(len(samples), np.int64)
+        for number in np.unique(index).tolist():
+            unit = units.unit(number)
+            here = np.flatnonzero(index == number)
+            for first, lines in self._lines_of(unit, rows[here]):
+                within = rows[here] - first
+                inside = (within >= 0) & (within < len(lines))
+                found[here[inside]] = lines[within[inside]]
+        return found
+
+    def _lines_of(self, unit: Unit, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """(number of its first row, lines of its rows) of the stretches that hold these rows of a unit."""
+        extra = json.loads(unit.extra)
+        source = self._file(unit)
+        if not extra.get("gzip"):
+            yield 0, self._lines.get((unit.uri, unit.offset), lambda: self._counted(source.read_at(unit.offset, unit.size), extra["line"]))
+            return
+        file = self._zipped.get(unit.uri, partial(_Zipped, source, unit.uri, extra, self.scan))
+        for stretch in file.stretches(rows):
+            yield stretch.first, self._lines.get((unit.uri, stretch.offset), partial(self._lines_in, file, stretch))
+
+    def _lines_in(self, file: "_Zipped", stretch: Stretch) -> npt.NDArray[np.int64]:
+        return self._counted(file.data(stretch), stretch.line)
+
+    def _counted(self, data: bytes, line: int) -> npt.NDArray[np.int64]:
+        """The line of each record of a stretch that begins on `line`."""
+        return line + self.scan(data, True).lines_before_each()
+
     def _parsed(self, unit: Unit, file: "_Zipped", stretch: Stretch) -> Block:
         data = file.data(stretch)
+        if self._lines_were_asked_for:
+            self._lines.get((unit.uri, stretch.offset), lambda: self._counted(data, stretch.line))
         return self._with_raws(self.parse(data, records=stretch.records, line=stretch.line, uri=unit.uri), data)
 
     def _with_raws(self, block: Block, data: bytes) -> Block:

@@ -1,14 +1,14 @@
-"""Stores: one small interface over the clients of HDFS, S3, OSS and file systems; one file per store.
+"""Stores: one small interface over the clients of HDFS, object stores and file systems; one file per store.
 
 Every foreign error is translated at this border (see `errors.py`). Nothing written is visible under its name before
 `Upload.commit` returns, and `abort` leaves nothing. Objects are addressed by URI.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol, Self, runtime_checkable
 from urllib.parse import urlsplit
 
 from dataprep_api.spec import HdfsOptions
@@ -20,10 +20,15 @@ STORES: Final[Mapping[str, str]] = {
     "hdfs": "dataprep_converter.stores.hdfs:HdfsStore",
     "s3": "dataprep_converter.stores.s3:S3Store",
     "oss": "dataprep_converter.stores.oss:OssStore",
+    "abfs": "dataprep_converter.stores.azure:AzureStore",
+    "abfss": "dataprep_converter.stores.azure:AzureStore",
     "http": "dataprep_converter.stores.http:HttpStore",
     "https": "dataprep_converter.stores.http:HttpStore",
 }
 """Scheme → class. Adding a store is one line here and one file."""
+
+EXTRAS: Final[Mapping[str, str]] = {"abfs": "azure", "abfss": "azure", "gs": "gcs"}
+"""Scheme → what to install for it, where that has another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +168,19 @@ class Store(Protocol):
         ...
 
     def sweep(self, uri: str, *, older_than_seconds: float) -> int:
-        """Removes leftovers of uploads below the folder `uri` that never ended (temporary files, unfinished multipart uploads); returns how many."""
+        """Removes leftovers of uploads below the folder `uri` that never ended (temporary files, unfinished multipart uploads); returns how many.
+
+        Raises NotPermitted, naming the right and what stays, where that takes rights that a job needn't have.
+        """
+        ...
+
+
+@runtime_checkable
+class Warns(Protocol):
+    """A store that may know of a setting which its users should hear of."""
+
+    def warnings(self, uri: str) -> Sequence[str]:
+        """A sentence for each, about the output folder `uri`; none where the store may not be asked."""
         ...
 
 
@@ -181,5 +198,5 @@ def store_class(scheme: str) -> type[Store]:
     try:
         found: type[Store] = getattr(import_module(module), name)
     except ModuleNotFoundError as exc:
-        raise BadSpec(f"{scheme}:// needs the client {exc.name}: pip install 'dataprep-operator[{scheme}]'.") from exc
+        raise BadSpec(f"{scheme}:// needs the client {exc.name}: pip install 'dataprep-operator[{EXTRAS.get(scheme, scheme)}]'.") from exc
     return found

@@ -6,21 +6,17 @@ Apart from `s3.py` because two clients sign with them: obstore, and our own mult
 import configparser
 import json
 import os
-import threading
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from dataprep_converter.errors import BadCredentials, Unreachable
+from dataprep_converter.stores.token_services import EARLY, Renewed, ask
 
-_TIMEOUT_SECONDS: Final = 5.0
-_EARLY: Final = timedelta(minutes=5)
 _INSTANCE = "http://169.254.169.254"
 _CONTAINER = "http://169.254.170.2"
 
@@ -41,15 +37,11 @@ class CredentialChain:
     def __init__(self, given: Mapping[str, str], *, region: str) -> None:
         self._given = given
         self._region = region
-        self._lock = threading.Lock()
-        self._held: AwsCredentials | None = None
+        self._held = Renewed(self._fetch, of="S3")
 
     def current(self) -> AwsCredentials:
         """Raises BadCredentials, saying where it looked."""
-        with self._lock:
-            if self._held is None or (self._held.expires is not None and self._held.expires - _EARLY < datetime.now(UTC)):
-                self._held = self._fetch()
-            return self._held
+        return self._held.current()
 
     def for_obstore(self) -> dict[str, Any]:
         """The same in the form that obstore asks for (a TypedDict of its own)."""
@@ -58,7 +50,8 @@ class CredentialChain:
             "access_key_id": held.access_key,
             "secret_access_key": held.secret_key,
             "token": held.token,
-            "expires_at": held.expires and held.expires - _EARLY,
+            # Asked again for every request once they are nearly over.
+            "expires_at": held.expires and held.expires - EARLY,
         }
 
     def _fetch(self) -> AwsCredentials:
@@ -83,6 +76,11 @@ class CredentialChain:
         )
 
 
+def domain_of(region: str) -> str:
+    """What the names of AWS's services end in."""
+    return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+
+
 def _of_shared_file() -> AwsCredentials | None:
     file = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
     profile = os.environ.get("AWS_PROFILE", "default")
@@ -98,7 +96,7 @@ def _of_shared_file() -> AwsCredentials | None:
 
 
 def _of_web_identity(token_file: Path, role: str, *, region: str) -> AwsCredentials:
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com"
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.{domain_of(region)}"
     query = urllib.parse.urlencode(
         {
             "Action": "AssumeRoleWithWebIdentity",
@@ -108,7 +106,8 @@ def _of_web_identity(token_file: Path, role: str, *, region: str) -> AwsCredenti
             "WebIdentityToken": token_file.read_text(),
         }
     )
-    answer = _answer(f"{endpoint}/", what=f"role {role}", body=query.encode())
+    hint = "The role's trust policy must name the cluster's OIDC provider and the pods' service account (workers.serviceAccountName)."
+    answer = ask(f"{endpoint}/", what=f"role {role} of the service account", hint=hint, body=query.encode())
     found = ET.fromstring(answer).find(".//{*}Credentials")  # noqa: S314 - AWS's own answer, over TLS
     if found is None:
         raise BadCredentials(f"STS gave no credentials for role {role}.")
@@ -126,14 +125,15 @@ def _of_container() -> AwsCredentials:
     token = os.environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN")
     if token_file := os.environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
         token = Path(token_file).read_text()
-    return _of_json(_answer(url, what="the container's role", headers={"Authorization": token} if token else {}))
+    hint = "With EKS Pod Identity: the pods' service account (workers.serviceAccountName) needs an association with a role."
+    return _of_json(ask(url, what="the container's role", hint=hint, headers={"Authorization": token} if token else {}))
 
 
 def _of_instance() -> AwsCredentials | None:
     endpoint = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", _INSTANCE).rstrip("/")
     roles = f"{endpoint}/latest/meta-data/iam/security-credentials/"
     try:
-        token = _answer(
+        token = ask(
             f"{endpoint}/latest/api/token",
             what="the instance",
             headers={"X-aws-ec2-metadata-token-ttl-seconds": "21600"},
@@ -141,10 +141,10 @@ def _of_instance() -> AwsCredentials | None:
             timeout_seconds=1.0,
         )
         headers = {"X-aws-ec2-metadata-token": token.decode()}
-        role = _answer(roles, what="the instance's role", headers=headers).decode().split("\n")[0]
-        return _of_json(_answer(f"{roles}{role}", what=f"role {role}", headers=headers))
+        role = ask(roles, what="the instance's role", headers=headers).decode().split("\n")[0]
     except (Unreachable, BadCredentials):
         return None  # not on an instance, or one without a role
+    return _of_json(ask(f"{roles}{role}", what=f"role {role} of the instance", headers=headers))
 
 
 def _of_json(answer: bytes) -> AwsCredentials:
@@ -154,24 +154,3 @@ def _of_json(answer: bytes) -> AwsCredentials:
 
 def _time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
-
-
-def _answer(
-    url: str,
-    *,
-    what: str,
-    headers: Mapping[str, str] | None = None,
-    body: bytes | None = None,
-    method: str | None = None,
-    timeout_seconds: float = _TIMEOUT_SECONDS,
-) -> bytes:
-    request = urllib.request.Request(url, data=body, headers=dict(headers or {}), method=method)  # noqa: S310 - the environment's own addresses
-    try:
-        with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310 - see above
-            content: bytes = answer.read()
-            return content
-    except urllib.error.HTTPError as exc:
-        with exc:
-            raise BadCredentials(f"No credentials for {what}: {exc.code} {exc.read()[:300].decode(errors='replace')}") from exc
-    except OSError as exc:
-        raise Unreachable(f"cannot connect to {urllib.parse.urlsplit(url).netloc} for the credentials of {what}: {exc}.") from exc

@@ -18,7 +18,7 @@ import os
 import re
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -43,8 +43,9 @@ from dataprep_converter.errors import (
 )
 from dataprep_converter.retrying import Patience, retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
+from dataprep_converter.stores.alibaba_credentials import AlibabaCredentials
 from dataprep_converter.stores.digests import checked, checked_stream
-from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for
+from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for, unfinished
 from dataprep_converter.stores.streaming import going_on
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,8 @@ RIGHT_OF: Final = {
     "list": "oss:ListObjects",
     "delete": "oss:DeleteObjects (in RAM's words oss:DeleteObject)",
     "sweep": "oss:ListMultipartUploads",
+    "abort": "oss:AbortMultipartUpload",
+    "look": "oss:GetBucketVersioning",
 }
 
 _STREAM_BYTES = 2 << 20
@@ -188,20 +191,40 @@ class OssStore:
             bucket=bucket, prefix=f"{key.rstrip('/')}/" if key.rstrip("/") else "", encoding_type="url"
         )
         removed = 0
+        staying: list[str] = []
         while True:
-            try:
-                page = self._client.call("list_multipart_uploads", request, place=(bucket, key), doing="sweep")
-                for each in page.uploads or ():
-                    if each.initiated.timestamp() <= latest:
+            page = self._client.persistently("list_multipart_uploads", request, place=(bucket, key), doing="sweep")
+            for each in page.uploads or ():
+                if each.initiated.timestamp() <= latest:
+                    try:
                         self._client.abort(bucket, each.key, each.upload_id)
                         removed += 1
-            except (NotPermitted, NotFound) as exc:
-                # Not a right that a job needs: buckets should have a lifecycle rule for unfinished uploads.
-                logger.info("unfinished uploads below %s are not looked for: %s", uri, exc)
-                return removed
+                    except NotPermitted:
+                        staying.append(each.key)
             if not page.is_truncated:
-                return removed
+                break
             request.key_marker, request.upload_id_marker = page.next_key_marker, page.next_upload_id_marker
+        if staying:
+            raise NotPermitted(unfinished(RIGHT_OF["abort"], uri, staying), uri=uri)
+        return removed
+
+    def warnings(self, uri: str) -> Sequence[str]:
+        bucket, key = _place(uri)
+        try:
+            found = self._client.call(
+                "get_bucket_versioning", oss.GetBucketVersioningRequest(bucket=bucket), place=(bucket, key), doing="look"
+            )
+        except StoreError as exc:
+            logger.info("whether oss://%s keeps versions is not known: %s", bucket, exc)
+            return []
+        if not found.version_status:
+            return []
+        return [
+            (
+                f"The bucket {bucket} has versioning {found.version_status}: OSS then can't forbid overwriting, so that two runs of one output "
+                "aren't kept apart, and keeps what is replaced or removed as older versions. Use a bucket without."
+            )
+        ]
 
     def _head(self, uri: str) -> tuple[Entry, str | None] | None:
         """The object and OSS's CRC-64 of it."""
@@ -266,8 +289,10 @@ class OssUpload:
         self._ended = True
         self._parts.cancel()
         if self._upload_id is not None:
-            with contextlib.suppress(StoreError, InputChanged, BadSpec):
+            try:
                 self._client.abort(self._bucket, self._key, self._upload_id)
+            except (StoreError, InputChanged, BadSpec) as exc:
+                logger.warning("the unfinished upload of %s stays: %s", self.uri, exc)
 
     def _begin(self) -> None:
         request = oss.InitiateMultipartUploadRequest(bucket=self._bucket, key=self._key)
@@ -439,7 +464,7 @@ class _Client:
         """Drops an upload; one that is gone is fine."""
         request = oss.AbortMultipartUploadRequest(bucket=bucket, key=key, upload_id=upload_id)
         with contextlib.suppress(NotFound):
-            self.call("abort_multipart_upload", request, place=(bucket, key), doing="sweep")
+            self.call("abort_multipart_upload", request, place=(bucket, key), doing="abort")
 
     @contextlib.contextmanager
     def border(self, place: tuple[str, str], *, doing: str) -> Iterator[None]:
@@ -453,6 +478,8 @@ class _Client:
         uri = f"oss://{place[0]}/{place[1]}"
         while isinstance(error, sdk.OperationError):
             error = error.unwrap()
+        if isinstance(error, sdk.CredentialsFetchError) and isinstance(said := error.kwargs["error"], BadCredentials | Unreachable):
+            return type(said)(f"{uri}: {said}", uri=uri)
         if isinstance(error, sdk.CredentialsBaseError):
             return BadCredentials(
                 f"No credentials for {uri}: give the store a Secret (accessKeyId, accessKeySecret), set OSS_ACCESS_KEY_ID and "
@@ -518,23 +545,13 @@ def _credentials(settings: StoreSettings) -> Any:  # the SDK has no types
         return oss.credentials.StaticCredentialsProvider(given["accessKeyId"], given["accessKeySecret"], given.get("securityToken"))
     if os.environ.get("OSS_ACCESS_KEY_ID") and os.environ.get("OSS_ACCESS_KEY_SECRET"):
         return oss.credentials.EnvironmentVariableCredentialsProvider()
-    return oss.credentials.CredentialsProviderFunc(_role_credentials())
+    chain = AlibabaCredentials()
 
+    def current() -> Any:  # see above
+        found = chain.get_credential()
+        return oss.credentials.Credentials(found.get_access_key_id(), found.get_access_key_secret(), found.get_security_token())
 
-def _role_credentials() -> Callable[[], Any]:
-    """Alibaba Cloud's own chain: its environment variables, RRSA (OIDC), profiles, the RAM role of the instance."""
-    chain: list[Any] = []
-
-    def current() -> Any:  # none of its types are known
-        if not chain:
-            # Not at the top: it reads its variables, and starts a thread, when it is made.
-            from alibabacloud_credentials.client import Client  # type: ignore[import-untyped] # ships no types
-
-            chain.append(Client())
-        found = chain[0].get_credential()
-        return oss.credentials.Credentials(found.access_key_id, found.access_key_secret, found.security_token)
-
-    return current
+    return oss.credentials.CredentialsProviderFunc(current)
 
 
 def _md5(data: bytes | memoryview) -> str:

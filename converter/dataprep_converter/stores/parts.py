@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
@@ -13,6 +13,7 @@ IN_FLIGHT: Final = 4
 """Parts under way at once; an upload holds at most one more in memory."""
 
 _GROWN_AFTER = 5_000
+_SHOWN = 5
 
 
 def part_bytes_for(size_hint: int | None) -> int:
@@ -20,6 +21,12 @@ def part_bytes_for(size_hint: int | None) -> int:
     if size_hint is None:
         return PART_BYTES
     return max(PART_BYTES, math.ceil(size_hint / 9_000 / (1 << 20)) << 20)
+
+
+def unfinished(right: str, folder: str, keys: Sequence[str]) -> str:
+    """The sentence on uploads that nobody ended and that may not be removed."""
+    some = ", ".join(keys[:_SHOWN]) + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
+    return f"missing {right} on {folder}: {len(keys)} unfinished uploads stay: {some}."
 
 
 class Parts:

@@ -15,7 +15,7 @@ from dataprep_converter import maxcompute
 from dataprep_converter.access import Access
 from dataprep_converter.errors import ConvertError, NotFound, StoreError, Unreachable
 from dataprep_converter.retrying import impatiently
-from dataprep_converter.stores import scheme_of
+from dataprep_converter.stores import Warns, scheme_of
 
 LIMIT_SECONDS: Final = 30.0
 _PROBE: Final = ".preflight-"
@@ -24,13 +24,18 @@ _RETRY_SECONDS = 12.0
 """After this no store is asked again, so that the last answer still comes within the limit."""
 
 
-def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, limit_seconds: float = LIMIT_SECONDS) -> None:
-    """Returns when all is well. Raises what the stores raise, and Unreachable when one doesn't answer in time."""
+def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, limit_seconds: float = LIMIT_SECONDS) -> list[str]:
+    """Returns when all is well, with warnings. Raises what the stores raise, and Unreachable when one doesn't answer in time."""
     began = time.monotonic()
+    warnings: list[str] = []
     with impatiently(seconds=min(_RETRY_SECONDS, limit_seconds)):
         for uri in source_uris:
             _in_time(lambda uri=uri: check_source(access, uri), uri=uri, seconds=began + limit_seconds - time.monotonic())  # type: ignore[misc] # mypy can't infer a lambda with a default
         _in_time(lambda: check_output(access, output_uri), uri=output_uri, seconds=began + limit_seconds - time.monotonic())
+        store = access.store(output_uri)
+        if isinstance(store, Warns):
+            _in_time(lambda: warnings.extend(store.warnings(output_uri)), uri=output_uri, seconds=began + limit_seconds - time.monotonic())
+    return warnings
 
 
 def check_source(access: Access, uri: str) -> None:

@@ -1,179 +1,30 @@
 """Signed S3 requests: what obstore can't do. Uploads with an explicit, conditional end; listing with true names.
 
 obstore has no abort, no conditional completion of a multipart upload, and hides what its paths can't express (folder markers,
-empty segments). AWS Signature Version 4 over the standard library's HTTP client; every body is signed, so the server checks it.
+empty segments). AWS Signature Version 4; every body is signed, so the server checks it.
 """
 
-import contextlib
 import hashlib
 import hmac
-import http.client
-import logging
-import random
-import ssl
-import time
-import urllib.parse
-import urllib.request
-import weakref
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
-from xml.etree import ElementTree as ET
 
-from dataprep_converter.errors import StoreError, Unreachable
 from dataprep_converter.stores.aws_credentials import CredentialChain
-
-logger = logging.getLogger(__name__)
-
-CONNECT_SECONDS: Final = 3.0
-ANSWER_SECONDS: Final = 60.0
-ATTEMPTS: Final = 4
-
-_IDLE_SECONDS = 10.0
-"""Servers close connections that nobody uses; an older one is not tried."""
-_UNRESERVED = "/-_.~"
-_RETRIED_STATUS = {408, 429, 500, 502, 503, 504}
-_RETRIED_CODES = {
-    *("InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "OperationAborted"),
-    # The body was changed, or cut, on its way.
-    *("BadDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "IncompleteBody"),
-}
+from dataprep_converter.stores.store_requests import Address, Requests, encoded
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What the server said. `code` is S3's error code, empty when all is well or when there is no body to tell."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    in_doubt: bool = False
-    """An earlier attempt of the same request had no answer: it may have been done."""
-
-    @property
-    def ok(self) -> bool:
-        """Done. S3 may answer 200 and tell of a failure in the body."""
-        return self.status // 100 == 2 and not self.code
-
-    @property
-    def code(self) -> str:
-        """S3's error code."""
-        return self._of_error("Code")
-
-    @property
-    def message(self) -> str:
-        """S3's explanation."""
-        return self._of_error("Message")
-
-    def xml(self) -> ET.Element:
-        """The body as a document."""
-        try:
-            return ET.fromstring(self.body)  # noqa: S314 - expat of today limits expansion, and the store is the user's own
-        except ET.ParseError as exc:
-            raise StoreError(
-                f"S3 answered what is not XML ({exc}): a key with control characters, or not S3: {self.body[:200]!r}."
-            ) from exc
-
-    def _of_error(self, name: str) -> str:
-        if b"<Error" not in self.body[:512]:
-            return ""
-        try:
-            root = self.xml()
-        except StoreError:
-            return ""
-        return (root.findtext(f"{{*}}{name}") or "") if root.tag.rpartition("}")[2] == "Error" else ""
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where a bucket is."""
-
-    scheme: str
-    host: str
-    port: int | None
-    path: str
-    """Before the key: `/bucket` in path style."""
-
-    @property
-    def netloc(self) -> str:
-        """Host and, when it isn't the scheme's own, port."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port is None else f"{host}:{self.port}"
-
-    @property
-    def peer(self) -> str:
-        """Host and port, for messages."""
-        return f"{self.host}:{self.port or (443 if self.scheme == 'https' else 80)}"
-
-
-class S3Requests:
-    """Requests to one bucket, from any thread; connections are kept for the next request and closed with this object."""
+class S3Requests(Requests):
+    """Requests to one bucket, signed with the current credentials."""
 
     def __init__(self, address: Address, *, region: str, credentials: CredentialChain) -> None:
-        self.address = address
+        super().__init__(address, service="S3")
         self._region = region
         self._credentials = credentials
-        self._proxy = _proxy_for(address)
-        self._idle: deque[tuple[float, http.client.HTTPConnection]] = deque()
-        weakref.finalize(self, _close_all, self._idle)
 
-    def send(
-        self,
-        method: str,
-        key: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | memoryview = b"",
-    ) -> Answer:
-        """The answer, after retries of what the server or the network did wrong. Raises Unreachable, naming host and port."""
-        in_doubt = False
-        fault: Exception | None = None
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                time.sleep(min(0.2 * 2**attempt, 3.0) * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
-            try:
-                answer = self._send_once(method, key, query=query or {}, headers=headers or {}, body=body)
-            except (OSError, http.client.HTTPException) as exc:
-                fault = exc
-                in_doubt = in_doubt or not isinstance(exc, ConnectionRefusedError)
-                logger.debug("%s %s: attempt %d: %s", method, key, attempt + 1, exc)
-                continue
-            if answer.status in _RETRIED_STATUS or answer.code in _RETRIED_CODES:
-                fault = Unreachable(f"{answer.status} {answer.code} {answer.message}".strip())
-                in_doubt = True
-                continue
-            return Answer(answer.status, answer.headers, answer.body, in_doubt)
-        if isinstance(fault, Unreachable):
-            raise Unreachable(f"S3 at {self.address.peer} failed {ATTEMPTS} times: {fault}.")
-        raise Unreachable(f"S3: cannot connect to {self.address.peer}: {fault}.") from fault
-
-    def _send_once(
-        self, method: str, key: str, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | memoryview
-    ) -> Answer:
-        path = urllib.parse.quote(f"{self.address.path}/{key}", safe=_UNRESERVED)
-        question = "&".join(f"{_quoted(name)}={_quoted(value)}" for name, value in sorted(query.items()))
-        signed = self._signed(method, path, question, headers, body)
-        target = f"{path}?{question}" if question else path
-        if self._proxy and self.address.scheme == "http":
-            target = f"http://{self.address.netloc}{target}"
-        connection = self._connection()
-        try:
-            connection.request(method, target, body=body or None, headers=signed)
-            response = connection.getresponse()
-            content = response.read()
-        except BaseException:
-            connection.close()
-            raise
-        if response.will_close:
-            connection.close()
-        else:
-            self._idle.append((time.monotonic(), connection))
-        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
-
-    def _signed(self, method: str, path: str, question: str, headers: Mapping[str, str], body: bytes | memoryview) -> dict[str, str]:
+    def signed(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | memoryview
+    ) -> dict[str, str]:
+        """By AWS Signature Version 4."""
         credentials = self._credentials.current()
         now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         digest = hashlib.sha256(body).hexdigest()
@@ -188,7 +39,7 @@ class S3Requests:
             all_headers["content-length"] = "0"
         names = sorted(all_headers)
         canonical = "\n".join(
-            [method, path, question, *(f"{name}:{all_headers[name].strip()}" for name in names), "", ";".join(names), digest]
+            [method, path, encoded(query), *(f"{name}:{all_headers[name].strip()}" for name in names), "", ";".join(names), digest]
         )
         scope = f"{now[:8]}/{self._region}/s3/aws4_request"
         key = f"AWS4{credentials.secret_key}".encode()
@@ -200,39 +51,3 @@ class S3Requests:
             f"AWS4-HMAC-SHA256 Credential={credentials.access_key}/{scope}, SignedHeaders={';'.join(names)}, Signature={signature}"
         )
         return all_headers
-
-    def _connection(self) -> http.client.HTTPConnection:
-        while self._idle:
-            with contextlib.suppress(IndexError):  # another thread took the last
-                since, held = self._idle.pop()
-                if time.monotonic() - since < _IDLE_SECONDS:
-                    return held
-                held.close()
-        host, port = (self._proxy.hostname or "", self._proxy.port) if self._proxy else (self.address.host, self.address.port)
-        made: http.client.HTTPConnection
-        if self.address.scheme == "https":
-            made = http.client.HTTPSConnection(host, port, timeout=CONNECT_SECONDS, context=ssl.create_default_context())
-            if self._proxy:
-                made.set_tunnel(self.address.host, self.address.port)
-        else:
-            made = http.client.HTTPConnection(host, port, timeout=CONNECT_SECONDS)
-        made.connect()
-        if made.sock is not None:
-            made.sock.settimeout(ANSWER_SECONDS)
-        return made
-
-
-def _close_all(idle: deque[tuple[float, http.client.HTTPConnection]]) -> None:
-    while idle:
-        idle.pop()[1].close()
-
-
-def _quoted(text: str) -> str:
-    return urllib.parse.quote(text, safe="-_.~")
-
-
-def _proxy_for(address: Address) -> urllib.parse.SplitResult | None:
-    proxy = urllib.request.getproxies().get(address.scheme)
-    if not proxy or urllib.request.proxy_bypass(address.netloc):
-        return None
-    return urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")

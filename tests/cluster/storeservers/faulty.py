@@ -262,9 +262,9 @@ def _closing(head: bytes) -> bytes:
 def _refusal(status: int, code: str) -> bytes:
     body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>The proxy says so.</Message></Error>'.encode()
     now = formatdate(usegmt=True)
-    # An answer to HEAD has no body: OSS says it in a header.
+    # An answer to HEAD has no body: OSS and Azure say it in a header.
     said = base64.b64encode(body).decode()
-    head = f"HTTP/1.1 {status} Refused\r\nDate: {now}\r\nx-oss-err: {said}\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"HTTP/1.1 {status} Refused\r\nDate: {now}\r\nx-oss-err: {said}\r\nx-ms-error-code: {code}\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 

@@ -4,7 +4,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dataprep_api.spec.model import Model, Quantity
+from dataprep_api.spec.model import Column, Model, Quantity
+
+
+class HuggingFace(Model):
+    """Columns as Hugging Face's `datasets` knows them."""
+
+    images: Annotated[list[Column], Field(max_length=16)] | None = None
+    """Features of bytes that are images. Default: `image` and `image/encoded`, where they are there."""
 
 
 class ParquetOptions(Model):
@@ -18,3 +25,5 @@ class ParquetOptions(Model):
     """Compression of the pages."""
     compression_level: Annotated[int, Field(ge=1, le=22)] | None = None
     """Level of Zstd (1 to 22) or Gzip (1 to 9). Default: 3 and 6."""
+    hugging_face: HuggingFace | None = None
+    """With it, also `{}`, images and class names are stored so that Hugging Face's `datasets` decodes them."""

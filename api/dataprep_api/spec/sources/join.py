@@ -39,7 +39,7 @@ class TableSource(OneOf):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Without the descriptions of the members, which stand below `spec.source`: the CRD has to stay small."""
-        whole: dict[str, Any] = handler.resolve_ref_schema(handler(core))
+        whole: dict[str, Any] = handler.resolve_ref_schema(super().__get_pydantic_json_schema__(core, handler))
         members = {name: _without_words(member, handler) for name, member in whole["properties"].items()}
         return whole | {"properties": members}
 

@@ -1,0 +1,142 @@
+"""What is read while the operator works: its own metrics, and the API server's objects."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kubernetes import client, watch
+from prometheus_client.parser import text_string_to_metric_families
+from urllib3.exceptions import ProtocolError
+
+from dataprep_api import GROUP, VERSION
+from dataprep_api.names import LABEL_STEP
+from workbench.installation import Installation
+
+_WRITES: Final = ("POST", "PUT", "PATCH", "DELETE")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The leader's metrics at one moment; what has no labels by name, requests by method and code, jobs by phase."""
+
+    values: dict[str, float]
+    requests: dict[tuple[str, str], float]
+    jobs: dict[str, float]
+
+    @property
+    def writes(self) -> float:
+        """Requests that changed something."""
+        return sum(count for (method, _), count in self.requests.items() if method in _WRITES)
+
+    @property
+    def all_requests(self) -> float:
+        """Requests to the API server."""
+        return sum(self.requests.values())
+
+
+def read_leader(installation: Installation) -> Reading | None:
+    """The metrics of the replica that leads; None while none does."""
+    for pod in installation.pods():
+        if not any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", [])):
+            continue
+        reading = _parsed(_scrape(installation, pod["metadata"]["name"]))
+        if reading.values.get("dataprep_leader") == 1:
+            return reading
+    return None
+
+
+def _scrape(installation: Installation, pod: str) -> str:
+    # Through the API server's proxy, so that it works on any cluster.
+    return installation.cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{installation.namespace}/pods/{pod}:8080/proxy/metrics")
+
+
+def _parsed(text: str) -> Reading:
+    values: dict[str, float] = {}
+    requests: dict[tuple[str, str], float] = {}
+    jobs: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name == "dataprep_api_requests_total":
+                requests[sample.labels["method"], sample.labels["code"]] = sample.value
+            elif sample.name == "dataprep_jobs":
+                jobs[sample.labels["phase"]] = sample.value
+            elif not sample.labels:
+                values[sample.name] = sample.value
+    return Reading(values, requests, jobs)
+
+
+def until(what: str, found: Callable[[], bool], *, seconds: float, every: float = 0.5) -> float:
+    """Waits, and returns how long it took. Raises TimeoutError with what was awaited."""
+    begun = time.monotonic()
+    while not found():
+        if time.monotonic() - begun > seconds:
+            raise TimeoutError(f"{what}: not within {seconds:.0f} s")
+        time.sleep(every)
+    return time.monotonic() - begun
+
+
+@dataclass
+class Seen:
+    """Events of a watch, with the time at which they came."""
+
+    added: dict[str, float] = field(default_factory=dict)
+    """When an object was first seen, by name."""
+    ended: dict[str, float] = field(default_factory=dict)
+    """When a pod was first seen ended."""
+    changes: int = 0
+    objects: dict[str, Any] = field(default_factory=dict)
+
+
+@contextmanager
+def watching(list_them: Callable[..., Any], **options: Any) -> Iterator[Seen]:
+    """Follows a list of objects in a thread while the block runs."""
+    stream: Any = watch.Watch()  # type: ignore[no-untyped-call]
+    seen, stopped = Seen(), threading.Event()
+
+    def follow() -> None:
+        while not stopped.is_set():
+            with suppress(ProtocolError):  # a watch that is cut begins again, and lists everything anew
+                for event in stream.stream(list_them, timeout_seconds=600, **options):
+                    _take(seen, event["type"], event["raw_object"])
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stopped.set()
+        stream.stop()
+
+
+def _take(seen: Seen, kind: str, found: dict[str, Any]) -> None:
+    name, now = found["metadata"]["name"], time.monotonic()
+    seen.added.setdefault(name, now)
+    seen.objects[name] = found
+    seen.changes += kind == "MODIFIED"
+    if (found.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        seen.ended.setdefault(name, now)
+
+
+def children(api: client.ApiClient, namespace: str) -> dict[tuple[str, str], int]:
+    """How many Jobs each DataPrepJob has, by its name and the step."""
+    found: dict[tuple[str, str], int] = {}
+    token: str | None = None
+    batch: Any = client.BatchV1Api(api)  # Any: every field of the generated models may be None
+    while True:
+        page = batch.list_namespaced_job(namespace, limit=500, _continue=token)
+        for each in page.items:
+            key = (each.metadata.owner_references[0].name, each.metadata.labels[LABEL_STEP])
+            found[key] = found.get(key, 0) + 1
+        token = page.metadata._continue  # noqa: SLF001  # the generated client's name for it
+        if not token:
+            return found
+
+
+def create(api: client.ApiClient, namespace: str, document: dict[str, Any]) -> float:
+    """Makes a DataPrepJob; returns the time just before."""
+    begun = time.monotonic()
+    client.CustomObjectsApi(api).create_namespaced_custom_object(GROUP, VERSION, namespace, "dataprepjobs", document)
+    return begun

@@ -1,0 +1,136 @@
+"""Jobs whose pods are played: they are made, scheduled and owned as always, and say at once what a converter would say at the end."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from dataprep_api.messages import CommitResult, PlanResult, WorkResult, dump
+from dataprep_api.names import LABEL_STEP
+from dataprep_api.status import RecordProgress
+from kubecluster.cluster import FAKE_NODE_LABEL, FAKE_STAGES
+
+LABEL: Final = "dataprep.io/played"
+"""On pods: which part they play."""
+
+RUN: Final = "20260101-000000-played"
+RECORDS: Final = 1000
+BIG: Final = "big"
+"""Work for 1,000 indexes and 100,000 shards; its workers never end."""
+HELD: Final = "held"
+"""One worker that never ends."""
+SHORT: Final = "short"
+"""One worker that has done all at once."""
+
+_INDEX: Final = '{{ index $.metadata.annotations "batch.kubernetes.io/job-completion-index" }}'
+_SIZES: Final[Mapping[str, tuple[int, int]]] = {SHORT: (1, 1), HELD: (1, 1), BIG: (1000, 100_000)}
+
+
+def job(name: str, part: str, *, parallelism: int = 1) -> dict[str, Any]:
+    """A DataPrepJob whose pods play `part` on the nodes of kwok."""
+    tolerations = [{"key": FAKE_NODE_LABEL, "operator": "Exists", "effect": "NoSchedule"}]
+    return {
+        "apiVersion": "dataprep.io/v1alpha1",
+        "kind": "DataPrepJob",
+        "metadata": {"name": name},
+        "spec": {
+            "source": {"images": {"uris": ["/data/photos"]}},
+            "features": [{"name": "image/encoded"}],
+            "output": {"uri": f"/data/{name}"},
+            "workers": {
+                "parallelism": parallelism,
+                "nodeSelector": {"type": "kwok"},
+                "tolerations": tolerations,
+                "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+                "podTemplate": {"labels": {LABEL: part}},
+            },
+        },
+    }
+
+
+def stages(path: Path) -> Path:
+    """Writes the stages of kwok for all parts to `path`, and returns it."""
+    usual = [stage for stage in yaml.safe_load_all(FAKE_STAGES.read_text()) if stage["metadata"]["name"] != "pod-complete"]
+    ends = [
+        _end(part, step)
+        for part in _SIZES
+        for step in ("plan", "convert", "commit")
+        if (part, step) not in ((BIG, "convert"), (HELD, "convert"))
+    ]
+    path.write_text(yaml.safe_dump_all([*usual, *ends]))
+    return path
+
+
+def _end(part: str, step: str) -> dict[str, Any]:
+    selector = [
+        {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
+        {"key": ".status.phase", "operator": "In", "values": ["Running"]},
+        {"key": f'.metadata.labels["{LABEL_STEP}"]', "operator": "In", "values": [step]},
+        {"key": f'.metadata.labels["{LABEL}"]', "operator": "In", "values": [part]},
+    ]
+    return {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": f"{part}-{step}"},
+        "spec": {
+            "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
+            "selector": {"matchExpressions": selector},
+            "next": {"statusTemplate": _status(_says(part, step))},
+        },
+    }
+
+
+def _status(message: str) -> str:
+    # The message is JSON within a string of YAML; the index of a worker is filled in by kwok.
+    text = json.dumps(message).replace(r"index\":0", r"index\":" + _INDEX)
+    return f"""\
+{{{{ $now := Now }}}}
+containerStatuses:
+{{{{ range .spec.containers }}}}
+- image: {{{{ .image | Quote }}}}
+  name: {{{{ .name | Quote }}}}
+  ready: false
+  restartCount: 0
+  started: false
+  state:
+    terminated:
+      exitCode: 0
+      finishedAt: {{{{ $now | Quote }}}}
+      reason: Completed
+      startedAt: {{{{ $now | Quote }}}}
+      message: {text}
+{{{{ end }}}}
+phase: Succeeded
+"""
+
+
+def _says(part: str, step: str) -> str:
+    tasks, shards = _SIZES[part]
+    records = RecordProgress(in_=RECORDS, out=RECORDS)
+    if step == "plan":
+        return dump(
+            PlanResult(
+                run_id=RUN,
+                plan_sha256="0" * 64,
+                plan_uri="/data/_dataprep/plan.json",
+                tasks=tasks,
+                shards=shards,
+                records=RECORDS * shards,
+                bytes_in=RECORDS * shards,
+            )
+        )
+    if step == "convert":
+        return dump(WorkResult(index=0, shards_done=1, shards_skipped=0, records=records, bytes_out=RECORDS))
+    return dump(
+        CommitResult(
+            run_id=RUN,
+            manifest_uri="/data/_dataprep/manifest.json",
+            manifest_sha256="0" * 64,
+            files=shards,
+            records=records,
+            bytes_in=RECORDS,
+            bytes_out=RECORDS,
+        )
+    )

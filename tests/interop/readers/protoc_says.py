@@ -1,0 +1,18 @@
+"""What protoc says of schemas: their paths; a list of its messages, empty for a schema that compiles."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+def said(schema: Path) -> str:
+    with tempfile.TemporaryDirectory() as made:
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{schema.parent}", f"--python_out={made}", str(schema)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert bool(done.returncode) == bool(done.stderr)
+    return done.stderr
+
+
+json.dump([said(Path(path)) for path in sys.argv[1:]], sys.stdout)
