@@ -51,9 +51,9 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
 
 
 FROM ${BASE_IMAGE} AS converter
-# Kerberos for HDFS: --build-arg APT_PACKAGES=libgssapi-krb5-2
-ARG APT_PACKAGES=""
-RUN if [ -n "${APT_PACKAGES}" ]; then \
+# Kerberos for HDFS. Many bases have it already; on one without apt: --build-arg APT_PACKAGES=
+ARG APT_PACKAGES="libgssapi-krb5-2"
+RUN if [ -n "${APT_PACKAGES}" ] && ! dpkg --status ${APT_PACKAGES} > /dev/null 2>&1; then \
         apt-get update -q && apt-get install -q -y --no-install-recommends ${APT_PACKAGES} && rm -rf /var/lib/apt/lists/*; \
     fi
 RUN echo 'dataprep:x:65532:' >> /etc/group && echo 'dataprep:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd

@@ -84,7 +84,7 @@ crashes: $(STAMP) ## kill a job at every operation of every store, and let zombi
 
 .PHONY: faults
 faults: $(STAMP) ## SEEDS (300) of faults between the converter and each store server, and their report: docs/faults.md
-	CI=true SEEDS=$(or $(SEEDS),300) FAULTS_REPORT=docs/faults.md $(BIN)/pytest -q tests/stores/test_faults.py
+	CI=true SEEDS=$(or $(SEEDS),300) FAULTS_REPORT=docs/faults.md $(BIN)/pytest -q tests/stores/test_faults.py tests/stores/test_hdfs_dying.py
 
 .PHONY: chaos
 chaos: $(STAMP) ## kill the operator ROUNDS (100) times at random moments during JOBS (50) jobs on the test cluster

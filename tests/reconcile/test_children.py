@@ -202,13 +202,14 @@ def test_the_jobs_own_choices_win_over_the_charts() -> None:
 def test_secrets_and_hadoop_configuration_are_mounted_where_the_converter_looks() -> None:
     stores = [
         {"uriPrefix": "s3://", "secretRef": {"name": "keys"}},
-        {"uriPrefix": "hdfs://", "configMapRef": {"name": "hadoop"}},
+        {"uriPrefix": "hdfs://", "configMapRef": {"name": "hadoop"}, "secretRef": {"name": "keytab-of-etl"}},
     ]
     pod = a_convert_job(a_spec(stores=stores))["spec"]["template"]["spec"]
     mounts = {each["mountPath"]: each["name"] for each in pod["containers"][0]["volumeMounts"]}
     volumes = {each["name"]: each for each in pod["volumes"]}
 
     assert volumes[mounts["/etc/dataprep/secrets/0"]]["secret"] == {"secretName": "keys", "optional": False}
+    assert volumes[mounts["/etc/dataprep/secrets/1"]]["secret"] == {"secretName": "keytab-of-etl", "optional": False}
     assert volumes[mounts["/etc/dataprep/hadoop/1"]]["configMap"]["name"] == "hadoop"
     assert volumes[mounts["/etc/dataprep/job.yaml"]]["configMap"]["name"] == "mnist-0f1e2d-spec"
     assert volumes[mounts["/var/run/secrets/dataprep"]]["projected"]["sources"][0]["serviceAccountToken"]["audience"] == "dataprep-operator"

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from dataprep_api.reasons import Reason
@@ -14,14 +15,22 @@ _SERVERS = {
     "oss": "the project's OSS fake, which checks signatures and digests",
     "azure": "Azurite, Azure's own emulator",
     "hdfs": "a real NameNode with two DataNodes; faults on the calls to the NameNode",
+    "hdfs servers": "a real NameNode with two DataNodes, of which one server dies in each run, before an operation of the job that a seed chooses",
 }
+
+
+@dataclass(frozen=True)
+class Hit:
+    """Something that went wrong with a server, not with a request."""
+
+    kind: StrEnum
 
 
 @dataclass(frozen=True)
 class Outcome:
     """One seeded run."""
 
-    hits: Sequence[Fault]
+    hits: Sequence[Fault | Hit]
     reason: Reason | None
     """Why the job failed; None when it went through."""
 

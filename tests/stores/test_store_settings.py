@@ -106,6 +106,23 @@ def test_a_secret_that_is_not_mounted_is_named(tmp_path: Path) -> None:
         settings_for([a_store(secretRef={"name": "mine"})], str(tmp_path))
 
 
+def test_an_entry_of_hdfs_has_a_principal_and_a_keytab(tmp_path: Path) -> None:
+    a_secret(tmp_path, 0, principal="alice@REALM\n", keytab="keys")
+
+    [found] = settings_for([a_store(uriPrefix="hdfs://ns1/", secretRef={"name": "mine"})], str(tmp_path))
+
+    assert (found.principal, found.keytab, found.credentials) == ("alice@REALM", f"{tmp_path}/secrets/0/keytab", {})
+
+
+def test_a_secret_without_its_keytab_is_named(tmp_path: Path) -> None:
+    a_secret(tmp_path, 0, principal="alice", accessKeyId="id")
+
+    with pytest.raises(
+        BadSpec, match=r"Secret mine must have the keys principal and keytab; missing: keytab; it has: accessKeyId, principal\."
+    ):
+        settings_for([a_store(uriPrefix="hdfs://", secretRef={"name": "mine"})], str(tmp_path))
+
+
 def test_the_hadoop_configuration_is_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "hadoop" / "0"
     folder.mkdir(parents=True)

@@ -31,9 +31,9 @@ class Store(Model):
     uri_prefix: Uri
     """`oss://bucket/`, `s3://`, `hdfs://ns1`."""
     secret_ref: LocalObjectReference | None = None
-    """Secret with the credentials. Keys: `accessKeyId`, `accessKeySecret`, `securityToken` (OSS, S3 and MaxCompute)."""
+    """Secret with the credentials. Keys: `accessKeyId`, `accessKeySecret`, `securityToken` (OSS, S3, MaxCompute); `principal`, `keytab` (HDFS with Kerberos)."""
     config_map_ref: LocalObjectReference | None = None
-    """ConfigMap with `core-site.xml` and `hdfs-site.xml` (HDFS)."""
+    """ConfigMap with `core-site.xml` and `hdfs-site.xml`, and `krb5.conf` for Kerberos (HDFS)."""
     endpoint: Uri | None = None
     """Address of the store's service: `https://oss-cn-shenzhen-internal.aliyuncs.com`."""
     tunnel_endpoint: Uri | None = None

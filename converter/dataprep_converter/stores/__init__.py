@@ -84,7 +84,11 @@ class StoreSettings:
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Keys `accessKeyId`, `accessKeySecret`, `securityToken`. Never logged."""
     hadoop_conf: str | None = None
-    """Folder with core-site.xml and hdfs-site.xml."""
+    """Folder with core-site.xml and hdfs-site.xml, and with krb5.conf where Kerberos needs one."""
+    principal: str | None = None
+    """Of Kerberos (HDFS)."""
+    keytab: str | None = None
+    """The file with the principal's keys."""
     server_side_encryption: str | None = None
     """`AES256` or `KMS`."""
     kms_key_id: str | None = None

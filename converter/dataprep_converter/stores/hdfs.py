@@ -33,7 +33,6 @@ from dataprep_api.spec import HdfsOptions
 from dataprep_converter import watchdog
 from dataprep_converter.errors import (
     AlreadyExists,
-    BadCredentials,
     BadSpec,
     InputChanged,
     NotFound,
@@ -43,7 +42,7 @@ from dataprep_converter.errors import (
     Unreachable,
 )
 from dataprep_converter.retrying import retrying
-from dataprep_converter.stores import Details, Entry, StoreSettings
+from dataprep_converter.stores import Details, Entry, StoreSettings, hdfs_kerberos
 from dataprep_converter.stores.files import TEMPORARY, temporary_name
 from dataprep_converter.stores.streaming import going_on
 
@@ -77,6 +76,12 @@ class HdfsStore:
         self.settings = settings
         self._configuration = _hadoop_configuration(settings.hadoop_conf)
         self._clients: dict[str, hdfs_native.Client] = {}
+        if settings.keytab is not None and settings.user is not None:
+            raise BadSpec(
+                f"{settings.uri_prefix}: user {settings.user} is for simple authentication; with a keytab the principal is the user."
+            )
+        if settings.keytab is not None or self._configuration.get(hdfs_kerberos.AUTHENTICATION, "").lower() == "kerberos":
+            hdfs_kerberos.prepare(settings.hadoop_conf)
         if settings.user is not None:
             _act_as(settings.user)
 
@@ -182,13 +187,18 @@ class HdfsStore:
                 f"hdfs://{self._resolved(authority)}",
                 self._overrides(),
                 self.settings.hadoop_conf,
+                kerberos_principal=self.settings.principal,
+                kerberos_keytab=self.settings.keytab,
             )
 
     def _overrides(self) -> dict[str, str]:
         """What hdfs-native is told beside the configuration that it reads: our fail-over keys where the configuration has none."""
         # And the NameNodes without blanks: Hadoop allows `nn1, nn2`, hdfs-native then knows nn1 only.
         unblanked = {key: re.sub(r"\s", "", value) for key, value in self._configuration.items() if key.startswith(_NAME_NODE_KEYS)}
-        return {**_CLIENT_KEYS, **{key: self._configuration[key] for key in _CLIENT_KEYS if key in self._configuration}, **unblanked}
+        ours = {key: self._configuration.get(key, value) for key, value in _CLIENT_KEYS.items()}
+        if self.settings.keytab is not None:
+            ours[hdfs_kerberos.AUTHENTICATION] = "kerberos"
+        return {**ours, **unblanked}
 
     def _client(self, authority: str) -> hdfs_native.Client:
         """The client for everything but uploads."""
@@ -553,10 +563,8 @@ def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoRetur
         ) from error
     if "QuotaExceededException" in text or "ClusterStorageCapacityExceeded" in text:
         raise StoreFull(f"No quota left for {path}: {line}.", uri=path) from error
-    if "GSSAPI" in text or "SASL" in text or "Sasl" in text or "InvalidToken" in text:
-        raise BadCredentials(
-            f"HDFS at {hosts} refused the login: {line}. Kerberos needs a ticket (KRB5CCNAME) or a keytab (KRB5_CLIENT_KTNAME)."
-        ) from error
+    if refusal := hdfs_kerberos.refusal(text, hosts):
+        raise refusal from error
     if isinstance(error, FileNotFoundError):
         raise NotFound(f"{path} does not exist on {hosts}.", uri=path) from error
     if isinstance(error, FileExistsError):
@@ -569,6 +577,8 @@ def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoRetur
         raise BadSpec(f"HDFS refuses {path}: {line}.", uri=path) from error
     if isinstance(error, OSError) and any(word in text for word in ("refused", "lookup", "unreachable", "timed out", "No route")):
         raise Unreachable(f"HDFS: cannot connect to {hosts} (NameNode or one of its DataNodes): {line}.", uri=path) from error
+    if "RPC listener disconnected" in text:
+        line += f" (a NameNode that restarts does so, and one with Kerberos when the client has no {hdfs_kerberos.AUTHENTICATION}=kerberos)"
     # Safe mode, standby, too few DataNodes, a pipeline that broke: the world must fix it, and another attempt may find it fixed.
     raise Unreachable(f"HDFS at {hosts} failed at {path}: {line}.", uri=path) from error
 

@@ -27,6 +27,8 @@ TEST_PACKAGES: Mapping[str, str] = {
     "maven": "mvn",
     "prometheus": "promtool",
     "faketime": "faketime",
+    "krb5-kdc": "/usr/sbin/krb5kdc",
+    "krb5-admin-server": "/usr/sbin/kadmin.local",
     "dataset-fashion-mnist": "/usr/share/datasets/fashion-mnist/t10k-labels-idx1-ubyte.gz",
 }
 

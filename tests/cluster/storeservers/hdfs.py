@@ -13,9 +13,10 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 from xml.sax.saxutils import escape
 
 from storeservers import cache
@@ -28,7 +29,7 @@ from storeservers.processes import (
 )
 
 _POM = Path(__file__).parents[1] / "java" / "hdfs" / "pom.xml"
-_NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+NAMENODE: Final = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 _JVM = (
     "java",
@@ -195,6 +196,23 @@ class HdfsCluster:
         """Start a DataNode again, on its old address and data; see `wait_for_live_datanodes`."""
         self._launch_datanode(self._datanodes[number])
 
+    def launch_missing(self) -> None:
+        """Start again what was killed, on its old address and data, and don't wait."""
+        if "namenode" not in self._processes:
+            self._launch_namenode()
+        for datanode in self._datanodes:
+            if datanode.name not in self._processes:
+                self._launch_datanode(datanode)
+
+    def start_missing(self) -> None:
+        """Start again what was killed, and wait until every DataNode is back with its blocks."""
+        self.launch_missing()
+        self.wait_until_ready()
+        for datanode in self._datanodes:
+            # The NameNode may not have missed it yet: it has to say itself that it is back.
+            self._processes[datanode.name].wait_until(partial(self._serves, datanode), seconds=_READY_SECONDS)
+        self._processes["namenode"].wait_until(self._is_healthy, seconds=_READY_SECONDS)
+
     def live_datanodes(self) -> list[str]:
         """Return host and port of each DataNode that the NameNode takes for alive."""
         return sorted(json.loads(self._bean("NameNodeInfo")["LiveNodes"]))
@@ -286,20 +304,25 @@ class HdfsCluster:
         return self.run_dir / "data" / "namenode"
 
     def _format(self) -> None:
-        formatting = ServerProcess.start(
-            "namenode format",
-            [*self._java("namenode", self._namenode_settings()), _NAMENODE, "-format", "-nonInteractive", "-force"],
-            log=self.run_dir / "logs" / "format.log",
+        said = self._run_to_end("format", self._namenode_settings(), NAMENODE, "-format", "-nonInteractive", "-force")
+        # Formatting ends with 0 in some failures too, so look at what it made.
+        if not (self._name_folder / "current" / "VERSION").exists():
+            raise ServerFailed(f"The NameNode could not be formatted:\n{said}")
+
+    def _run_to_end(self, name: str, settings: Mapping[str, str], *command: str) -> str:
+        """Runs one of Hadoop's own programs; returns the end of what it said."""
+        process = ServerProcess.start(
+            name,
+            [*self._java(name, settings), *command],
+            log=self.run_dir / "logs" / f"{name}.log",
             environment={"HADOOP_USER_NAME": self.user},
             lifetime=Lifetime.WITH_STARTER,
         )
-        wait_until(lambda: not formatting.running, seconds=_READY_SECONDS, what="the NameNode is formatted")
-        # Formatting ends with 0 in some failures too, so look at what it made.
-        if not (self._name_folder / "current" / "VERSION").exists():
-            raise ServerFailed(f"The NameNode could not be formatted:\n{formatting.last_words()}")
+        wait_until(lambda: not process.running, seconds=_READY_SECONDS, what=f"the end of {' '.join(command)}")
+        return process.last_words()
 
     def _launch_namenode(self) -> None:
-        self._launch("namenode", settings=self._namenode_settings(), main_class=_NAMENODE)
+        self._launch("namenode", settings=self._namenode_settings(), main_class=NAMENODE)
 
     def _launch_datanode(self, datanode: _DataNode) -> None:
         self._launch(datanode.name, settings=self._datanode_settings(datanode), main_class=_DATANODE)
@@ -319,9 +342,15 @@ class HdfsCluster:
         for web_application in ("hdfs", "datanode"):
             (configuration / "webapps" / web_application).mkdir(parents=True, exist_ok=True)
         (configuration / "log4j.properties").write_text(_LOG4J)
-        (configuration / "core-site.xml").write_text(site_xml({"fs.defaultFS": self.uri}))
+        (configuration / "core-site.xml").write_text(site_xml(self._core_settings()))
         (configuration / "hdfs-site.xml").write_text(site_xml({**self._common_settings(), **settings}))
-        return [*_JVM, "-cp", f"{configuration}:{jars()}/*"]
+        return [*_JVM, *self._jvm_options(), "-cp", f"{configuration}:{jars()}/*"]
+
+    def _jvm_options(self) -> Sequence[str]:
+        return ()
+
+    def _core_settings(self) -> dict[str, str]:
+        return {"fs.defaultFS": self.uri}
 
     def _common_settings(self) -> dict[str, str]:
         return {
@@ -359,15 +388,22 @@ class HdfsCluster:
         alive: int = state["NumLiveDataNodes"]
         return alive >= datanodes and state["FSState"] == "Operational"
 
+    def _serves(self, datanode: _DataNode) -> bool:
+        try:
+            info = self._bean("DataNodeInfo", service="DataNode", http_address=f"{self.host}:{datanode.http_port}")
+            return '"RUNNING"' in info["BPServiceActorInfo"]
+        except (OSError, LookupError, WebHdfsError):
+            return False
+
     def _is_healthy(self) -> bool:
         query = urllib.parse.urlencode({"ugi": self.user, "path": "/"})
         verdict = _send("GET", f"http://{self.http_address}/fsck?{query}")
         return b"is HEALTHY" in verdict
 
     # Any: the answers are the server's JSON; each caller picks the fields that it knows.
-    def _bean(self, name: str) -> dict[str, Any]:
-        query = urllib.parse.urlencode({"qry": f"Hadoop:service=NameNode,name={name}"})
-        answer = _send("GET", f"http://{self.http_address}/jmx?{query}")
+    def _bean(self, name: str, *, service: str = "NameNode", http_address: str | None = None) -> dict[str, Any]:
+        query = urllib.parse.urlencode({"qry": f"Hadoop:service={service},name={name}"})
+        answer = _send("GET", f"http://{http_address or self.http_address}/jmx?{query}")
         bean: dict[str, Any] = json.loads(answer)["beans"][0]
         return bean
 

@@ -1,0 +1,145 @@
+"""A real HDFS with two NameNodes behind one name service, of which one is active: what an HA cluster is to a client.
+
+The edits lie in a folder that both see, so there are no JournalNodes, and nobody but the tests says which one is active, so there is no ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from storeservers.hdfs import NAMENODE, HdfsCluster, WebHdfsError, site_xml
+from storeservers.processes import Lifetime, ServerProcess, free_ports
+
+_ADMINISTRATION = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
+_PROXY_PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+_SECONDS = 120.0
+
+NAME_SERVICE: Final = "pair"
+
+
+class HdfsPair(HdfsCluster):
+    """Two NameNodes, 0 and 1, and one DataNode; 0 is active at first."""
+
+    def __init__(
+        self, run_dir: Path, *, host: str = "127.0.0.1", user: str | None = None, lifetime: Lifetime = Lifetime.WITH_STARTER
+    ) -> None:
+        super().__init__(run_dir, host=host, datanodes=1, user=user, lifetime=lifetime)
+        others = free_ports(host, count=2)
+        self.ports = (self.port, others[0])
+        self._http_ports = (self.http_port, others[1])
+        self.active = 0
+
+    @property
+    def uri(self) -> str:
+        return f"hdfs://{NAME_SERVICE}"
+
+    @property
+    def http_address(self) -> str:
+        """Of the active NameNode."""
+        return f"{self.host}:{self._http_ports[self.active]}"
+
+    # -- fail-over ----------------------------------------------------------------------------------------------
+
+    def kill(self, number: int) -> None:
+        """End a NameNode as a power failure would; when it was the active one, the other becomes it."""
+        running = self._processes.pop(_name(number), None)
+        if running is not None:
+            running.kill()
+        if number == self.active:
+            self.fail_over()
+
+    def fail_over(self) -> None:
+        """Make the other NameNode active; the one that was is the standby then, if it runs."""
+        self._administrate("-failover", _name(self.active), _name(1 - self.active))
+        self._wait_for_active(1 - self.active)
+
+    def start_missing(self) -> None:
+        """Start the NameNode that was killed, if one was; it is the standby."""
+        if _name(1 - self.active) not in self._processes:
+            self._launch_one(1 - self.active)
+            self._wait_for_state(1 - self.active, "standby")
+
+    def _wait_for_active(self, number: int) -> None:
+        self._wait_for_state(number, "active")
+        self.active = number
+        self._server(number).wait_until(lambda: self._is_operational(datanodes=1), seconds=_SECONDS)
+
+    def _administrate(self, *command: str) -> None:
+        self._run_to_end("administration", {}, _ADMINISTRATION, *command)
+
+    # -- servers ------------------------------------------------------------------------------------------------
+
+    def wait_until_ready(self) -> None:
+        for number in (0, 1):
+            self._wait_for_state(number, "standby")
+        self._administrate("-transitionToActive", _name(0))
+        self._wait_for_active(0)
+
+    def client_configuration(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        return {**super().client_configuration(), "hdfs-site.xml": site_xml({**self._service_settings(), **(extra or {})})}
+
+    def _format(self) -> None:
+        super()._format()
+        # What `-bootstrapStandby` does, which would need the first one up.
+        shutil.copytree(self._name_folder, self._folder_of(1))
+
+    def _launch_namenode(self) -> None:
+        for number in (0, 1):
+            self._launch_one(number)
+
+    def _launch_one(self, number: int) -> None:
+        self._launch(
+            _name(number),
+            settings={
+                **self._namenode_settings(),
+                "dfs.namenode.name.dir": self._folder_of(number).as_uri(),
+                "dfs.ha.namenode.id": _name(number),
+            },
+            main_class=NAMENODE,
+        )
+
+    def _folder_of(self, number: int) -> Path:
+        return self._name_folder if number == 0 else self.run_dir / "data" / "namenode-1"
+
+    def _common_settings(self) -> dict[str, str]:
+        alone = {"dfs.namenode.rpc-address", "dfs.namenode.http-address"}
+        return {
+            **{key: value for key, value in super()._common_settings().items() if key not in alone},
+            **self._service_settings(),
+            **{f"dfs.namenode.http-address.{NAME_SERVICE}.{_name(n)}": f"{self.host}:{self._http_ports[n]}" for n in (0, 1)},
+            "dfs.namenode.shared.edits.dir": (self.run_dir / "data" / "shared").as_uri(),
+            "dfs.ha.fencing.methods": "shell(/bin/true)",
+            "dfs.ha.automatic-failover.enabled": "false",
+            "dfs.ha.tail-edits.period": "1",
+        }
+
+    def _namenode_settings(self) -> dict[str, str]:
+        # Also while formatting, which is done for the first one.
+        return {**super()._namenode_settings(), "dfs.ha.namenode.id": _name(0)}
+
+    def _service_settings(self) -> dict[str, str]:
+        return {
+            "dfs.nameservices": NAME_SERVICE,
+            f"dfs.ha.namenodes.{NAME_SERVICE}": f"{_name(0)}, {_name(1)}",
+            **{f"dfs.namenode.rpc-address.{NAME_SERVICE}.{_name(n)}": f"{self.host}:{self.ports[n]}" for n in (0, 1)},
+            f"dfs.client.failover.proxy.provider.{NAME_SERVICE}": _PROXY_PROVIDER,
+        }
+
+    def _wait_for_state(self, number: int, state: str) -> None:
+        def is_there() -> bool:
+            try:
+                return bool(self._bean("NameNodeStatus", http_address=f"{self.host}:{self._http_ports[number]}")["State"] == state)
+            except (OSError, LookupError, WebHdfsError):
+                return False
+
+        self._server(number).wait_until(is_there, seconds=_SECONDS)
+
+    def _server(self, number: int) -> ServerProcess:
+        return self._processes[_name(number)]
+
+
+def _name(number: int) -> str:
+    return f"namenode-{number}"

@@ -1,0 +1,100 @@
+"""A real KDC of MIT Kerberos on loopback, with a realm of its own."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from storeservers.processes import Lifetime, ServerFailed, ServerProcess, accepts_connections, free_ports
+
+REALM: Final = "DATAPREP.TEST"
+
+_PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local")
+_SYSTEM_FOLDERS = "/usr/sbin:/usr/local/sbin"
+_READY_SECONDS = 60.0
+
+
+class Kdc:
+    """A KDC; `keytab` makes principals and hands out their keys."""
+
+    def __init__(self, run_dir: Path, *, host: str = "127.0.0.1", lifetime: Lifetime = Lifetime.WITH_STARTER) -> None:
+        self.run_dir = run_dir.absolute()
+        self.host = host
+        [self.port] = free_ports(host, count=1)
+        self._lifetime = lifetime
+        self._process: ServerProcess | None = None
+
+    @property
+    def krb5_conf(self) -> Path:
+        """What clients need to find this KDC."""
+        return self.run_dir / "krb5.conf"
+
+    def start(self) -> None:
+        """Make the realm when it is new, and wait until the KDC answers."""
+        missing = [name for name in _PROGRAMS if _program(name) is None]
+        if missing:
+            raise ServerFailed(f"A KDC needs {', '.join(missing)}: apt-get install krb5-kdc krb5-admin-server.")
+        (self.run_dir / "keytabs").mkdir(parents=True, exist_ok=True)
+        self.krb5_conf.write_text(self.client_configuration())
+        (self.run_dir / "kdc.conf").write_text(self._server_configuration())
+        if not (self.run_dir / "principal").exists():
+            self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "of the tests")
+        self._process = ServerProcess.start(
+            "kdc",
+            [str(_program("krb5kdc")), "-n"],
+            log=self.run_dir / "kdc.log",
+            environment=self._environment(),
+            lifetime=self._lifetime,
+        )
+        self._process.wait_until(lambda: accepts_connections(self.host, self.port), seconds=_READY_SECONDS)
+
+    def stop(self) -> None:
+        """End the KDC."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def keytab(self, *principals: str) -> Path:
+        """New principals, `alice` or `hdfs/localhost`, and a file with their keys."""
+        file = self.run_dir / "keytabs" / f"{'-'.join(principals).replace('/', '_')}.keytab"
+        for principal in principals:
+            self._run("kadmin.local", "-r", REALM, "add_principal", "-randkey", principal)
+            self._run("kadmin.local", "-r", REALM, "ktadd", "-norandkey", "-k", str(file), principal)
+        return file
+
+    def change_key(self, principal: str) -> None:
+        """Give a principal a new key, so that its keytabs are worth nothing any more."""
+        self._run("kadmin.local", "-r", REALM, "change_password", "-randkey", principal)
+
+    def client_configuration(self, *, port: int | None = None) -> str:
+        """The text of a krb5.conf, for the KDC at another port too."""
+        return (
+            f"[libdefaults]\n default_realm = {REALM}\n rdns = false\n dns_canonicalize_hostname = false\n"
+            f" dns_lookup_kdc = false\n udp_preference_limit = 1\n"
+            f"[realms]\n {REALM} = {{\n  kdc = {self.host}:{port or self.port}\n }}\n"
+            f"[domain_realm]\n localhost = {REALM}\n"
+        )
+
+    def _server_configuration(self) -> str:
+        return (
+            f"[kdcdefaults]\n kdc_listen = {self.host}:{self.port}\n kdc_tcp_listen = {self.host}:{self.port}\n"
+            f"[realms]\n {REALM} = {{\n  database_name = {self.run_dir}/principal\n  key_stash_file = {self.run_dir}/stash\n"
+            f"  acl_file = {self.run_dir}/acl\n }}\n"
+        )
+
+    def _environment(self) -> Mapping[str, str]:
+        return {"KRB5_CONFIG": str(self.krb5_conf), "KRB5_KDC_PROFILE": str(self.run_dir / "kdc.conf")}
+
+    def _run(self, program: str, *arguments: str) -> None:
+        done = subprocess.run(  # programs of Kerberos
+            [str(_program(program)), *arguments], env=dict(self._environment()), capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise ServerFailed(f"{program} {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
+
+
+def _program(name: str) -> str | None:
+    return shutil.which(name) or shutil.which(name, path=_SYSTEM_FOLDERS)
