@@ -29,7 +29,9 @@ CRON_CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd-cron.yaml"
 SIZE_LIMIT: Final = 200_000
 """kubectl's client-side apply keeps the whole object in an annotation of at most 256 KiB; this leaves room."""
 
-MUTABLE: Final = frozenset({"suspend", "ttlSecondsAfterFinished", "cleanup", "activeDeadlineSeconds", "retry", "workers.parallelism"})
+MUTABLE: Final = frozenset(
+    {"suspend", "ttlSecondsAfterFinished", "cleanup", "deletionPolicy", "activeDeadlineSeconds", "retry", "workers.parallelism"}
+)
 """What may change after a job has started. Every other field may not, a new one included."""
 DIVIDED: Final = frozenset({"workers"})
 """Fields whose members are mutable or not one by one."""

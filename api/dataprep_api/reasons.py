@@ -8,7 +8,7 @@ from typing import Final
 
 
 class ConditionType(StrEnum):
-    """At most eight, all of them metav1 conditions."""
+    """At most eight of one object, all of them metav1 conditions."""
 
     VALIDATED = "Validated"
     RUNNING = "Running"
@@ -16,6 +16,7 @@ class ConditionType(StrEnum):
     OUTPUT_COMMITTED = "OutputCommitted"
     COMPLETE = "Complete"
     FAILED = "Failed"
+    OUTPUT_REMOVED = "OutputRemoved"
     SCHEDULED = "Scheduled"
 
 
@@ -41,6 +42,9 @@ class Reason(StrEnum):
     FELL_BACK_TO_CPU = "FellBackToCPU"
     CLEANED_UP = "CleanedUp"
     NOT_HANDED_OVER = "NotHandedOver"
+    REMOVING_OUTPUT = "RemovingOutput"
+    OUTPUT_REMOVED = "OutputRemoved"
+    OUTPUT_KEPT = "OutputKept"
     JOB_CREATED = "JobCreated"
     JOB_ACTIVE = "JobActive"
     JOB_REPLACED = "JobReplaced"
@@ -96,6 +100,9 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.FELL_BACK_TO_CPU: "accelerator.policy is Preferred and no GPU was free: the job runs on CPU nodes.",
     Reason.CLEANED_UP: "A cleanup rule removed pods or Jobs.",
     Reason.NOT_HANDED_OVER: "The data set is whole, but the ConfigMap with the job's name could not be made: the Event says why.",
+    Reason.REMOVING_OUTPUT: "The DataPrepJob was deleted and deletionPolicy is Delete: what it wrote is removed before it goes.",
+    Reason.OUTPUT_REMOVED: "The files that a deleted DataPrepJob had written are removed.",
+    Reason.OUTPUT_KEPT: "A DataPrepJob with the finalizer dataprep.io/output goes and its output stays: the Event says why.",
     Reason.JOB_CREATED: "A DataPrepCronJob made a DataPrepJob.",
     Reason.JOB_ACTIVE: "concurrencyPolicy is Forbid and the DataPrepCronJob's last job is unfinished: the next one waits.",
     Reason.JOB_REPLACED: "concurrencyPolicy is Replace and a job is due: the unfinished one is deleted first.",

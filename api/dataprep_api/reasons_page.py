@@ -17,6 +17,7 @@ _CONDITIONS: Final = {
     ConditionType.OUTPUT_COMMITTED: "Manifest and `_SUCCESS` are written: the output can be read.",
     ConditionType.COMPLETE: "The job ended well. Final.",
     ConditionType.FAILED: "The job ended badly; reason and message say why. Final until `dataprep.io/retry` asks for another attempt.",
+    ConditionType.OUTPUT_REMOVED: "Never true: while it is False, a deleted job with `deletionPolicy: Delete` removes its output, or says why it can't.",
     ConditionType.SCHEDULED: "Of a DataPrepCronJob: the last job that was due is made.",
 }
 

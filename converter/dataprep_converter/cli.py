@@ -1,4 +1,4 @@
-"""The command line: `dataprep run|plan|validate|infer|verify|repair|convert|inspect|ls|work|commit|fetch-code|logs|retry`.
+"""The command line: `dataprep run|plan|validate|infer|verify|repair|convert|inspect|ls|work|commit|remove|fetch-code|logs|retry`.
 
 Heavy modules are imported by the command that needs them, so that `dataprep --help` is quick.
 """
@@ -23,7 +23,7 @@ from dataprep_converter import checking_commands, converting_command
 from dataprep_converter.arguments import access_of, access_to, job_command, job_of, uri_command, with_code
 
 if TYPE_CHECKING:
-    from dataprep_api.messages import CommitResult, PlanResult, WorkResult
+    from dataprep_api.messages import CommitResult, PlanResult, RemoveResult, WorkResult
     from dataprep_api.reasons import Reason
 
 logger = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ def _in_pod() -> bool:
     return "DATAPREP_MOUNTS" in os.environ
 
 
-def _leave(message: "PlanResult | CommitResult | WorkResult") -> None:
+def _leave(message: "PlanResult | CommitResult | WorkResult | RemoveResult") -> None:
     """Prints the result and leaves it as the pod's termination message."""
     from dataprep_api import messages
 
@@ -234,6 +234,14 @@ def _commit(arguments: argparse.Namespace) -> Exit:
     made = finish(job.spec, plan=plan, access=access)
     logger.info("committed %d records in %d files, %d bytes; manifest %s", made.records.out, made.files, made.bytes_out, made.manifest_uri)
     _leave(made)
+    return Exit.DONE
+
+
+def _remove(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter import removing
+
+    job = job_of(arguments)
+    _leave(removing.remove(job.spec.output.uri, access_of(job), runs=arguments.run))
     return Exit.DONE
 
 
@@ -374,6 +382,10 @@ def _parser() -> argparse.ArgumentParser:
     for step in (work, commit):
         step.add_argument("--run", required=True, metavar="ID", help="run id, as printed by plan")
         step.add_argument("--plan-sha256", required=True, metavar="HEX", help="digest of the plan, as printed by plan")
+
+    remove = job_command(commands, "remove", "remove the files that a job's runs wrote to its output, and no others")
+    remove.add_argument("--run", required=True, action="append", metavar="ID", help="run id (repeatable), as printed by plan")
+    remove.set_defaults(command=_remove)
 
     fetch_code = job_command(commands, "fetch-code", "fetch the code of code.git (an init container runs this)")
     fetch_code.add_argument("--into", required=True, metavar="DIR", help="folder for its files")

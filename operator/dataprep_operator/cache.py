@@ -104,10 +104,12 @@ class Cache:
         return [self._jobs[key] for key in sorted(self._made_by.get(uid, ()))]
 
     def also_concerned(self, job: Raw) -> list[Key]:
-        """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it, and the DataPrepCronJob that made it."""
+        """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it or have its output, and the DataPrepCronJob that made it."""
         metadata, owner = job["metadata"], observed.controller(job)
         crons = [Key(metadata["namespace"], owner["name"], CRON_KIND)] if owner.get("kind") == CRON_KIND else []
-        return [*self.waiting_for(Key(metadata["namespace"], metadata["name"])), *crons]
+        key, output = Key(metadata["namespace"], metadata["name"]), output_of(job)
+        sharing = sorted(self._outputs.get(output, set()) - {key}) if output is not None else []
+        return [*self.waiting_for(key), *sharing, *crons]
 
     def phases(self) -> dict[str, int]:
         """How many jobs are in each phase."""
@@ -167,6 +169,16 @@ class Cache:
         others = [(each, self._jobs[each]) for each in self._outputs[output] if each != key and _unfinished(self._jobs[each])]
         better = [(claim(raw), each) for each, raw in others if claim(raw) < claim(mine)]
         return min(better)[1] if better else None
+
+    def leaving(self, key: Key) -> str | None:
+        """A deleted job with the same output, which is being removed."""
+        others = self._outputs.get(self._output_of.get(key, ""), set()) - {key}
+        return next((str(each) for each in sorted(others) if _leaving(self._jobs[each])), None)
+
+    def keeper_of(self, key: Key, *, runs: Iterable[str]) -> str | None:
+        """Another job with the same output that writes there, or that found the data set of one of these runs finished."""
+        others = self._outputs.get(self._output_of.get(key, ""), set()) - {key}
+        return next((str(each) for each in sorted(others) if _keeps(self._jobs[each], set(runs))), None)
 
     def waiting_for(self, key: Key) -> list[Key]:
         """The jobs that wait for that one, which need not exist."""
@@ -311,6 +323,17 @@ def _awaited_by(key: Key, raw: Raw | None) -> list[Key]:
 
 def _unfinished(raw: Raw) -> bool:
     return (raw.get("status") or {}).get("phase") not in TERMINAL_PHASES and "deletionTimestamp" not in raw["metadata"]
+
+
+def _leaving(raw: Raw) -> bool:
+    return "deletionTimestamp" in raw["metadata"] and names.FINALIZER in (raw["metadata"].get("finalizers") or [])
+
+
+def _keeps(raw: Raw, runs: set[str]) -> bool:
+    status = raw.get("status") or {}
+    if "deletionTimestamp" in raw["metadata"]:
+        return False
+    return status.get("runId") in runs if status.get("phase") in TERMINAL_PHASES else bool(status.get("startTime"))
 
 
 def _version(raw: Raw) -> int:

@@ -47,6 +47,9 @@ def about(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
     resumed = conditions.find(after.conditions, ConditionType.SUSPENDED)
     if before.phase == "Suspended" and resumed is not None and resumed.status == "False":
         notes.append(Note("Normal", Reason.RESUMED, resumed.message))
+    leaving, left = (conditions.find(status.conditions, ConditionType.OUTPUT_REMOVED) for status in (after, before))
+    if leaving is not None and (left is None or left.reason != leaving.reason):
+        notes.append(Note("Normal" if leaving.reason == Reason.REMOVING_OUTPUT else "Warning", Reason(leaving.reason), leaving.message))
     if _told_by(after) != _told_by(before):
         notes.append(_state(after))
     return notes

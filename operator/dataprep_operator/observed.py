@@ -16,6 +16,8 @@ ANNOTATION_TASKS: Final = "dataprep.io/tasks"
 """On a convert Job: the tasks behind its indexes, when it is not all of them."""
 ANNOTATION_PLAN: Final = "dataprep.io/plan-sha256"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+CLEANUP: Final = "cleanup"
+"""The step of the Job that removes a deleted job's output."""
 
 
 class Key(NamedTuple):
@@ -110,6 +112,10 @@ class Observed:
     raw_spec: Mapping[str, Any]
     faults: str = ""
     deleting: bool = False
+    guarded: bool = False
+    """Whether our finalizer makes a deletion wait."""
+    removes: bool = False
+    """Whether `deletionPolicy` is Delete, by the spec as it is now."""
     doomed: bool = False
     """Whether its namespace is being deleted, and waits for pods that only the end of their Job lets go."""
     retry: str | None = None
@@ -123,6 +129,12 @@ class Observed:
     """Another unfinished job with the same output and the better claim."""
     awaited: tuple[Awaited, ...] = ()
     """Jobs that this one waits for, until it starts."""
+    leaving: str | None = None
+    """A deleted job whose output, the same as this one's, is still being removed."""
+    keeper: str | None = None
+    """Of a deleted job: another one that has its data set, or writes to its output."""
+    pods_left: tuple[Pod, ...] = ()
+    """Of a deleted job: pods that may still write."""
     circle: tuple[str, ...] = ()
     """Jobs that wait for each other, from this one back to this one."""
     missing: Blockage | None = None
@@ -140,6 +152,13 @@ class Observed:
     def retry_wanted(self) -> bool:
         """Whether the user asked for another attempt of a failed job."""
         return self.status.phase == "Failed" and self.retry is not None and self.retry != self.status.handled_retry
+
+    @property
+    def written_runs(self) -> list[str]:
+        """Ids of the runs that the job has made, the last one first; a data set that it found finished is not among them."""
+        told = [result.run_id for child in self.children if isinstance(result := self.result_of(child), PlanResult) and not result.reused]
+        found = [self.status.run_id, *(run.run_id for run in self.status.runs), *told]
+        return list(dict.fromkeys(run for run in found if run and not (self.status.reused and run == self.status.run_id)))
 
     def child(self, step: str, attempt: int) -> Child | None:
         """The Job of that step and attempt."""

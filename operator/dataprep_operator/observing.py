@@ -18,7 +18,7 @@ from dataprep_operator import children, observed, pods, scripts, times
 from dataprep_operator.cache import Cache, Kind, Raw
 from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, EVENTS, NAMESPACES, PODS, Cluster
 from dataprep_operator.errors import NotFound, OperatorError, Refused
-from dataprep_operator.observed import QUEUE_LABEL, Awaited, Child, Key, Observed
+from dataprep_operator.observed import CLEANUP, QUEUE_LABEL, Awaited, Child, Key, Observed
 from dataprep_operator.pods import STUCK_CREATING_SECONDS, Blockage
 from dataprep_operator.progress import Board
 from dataprep_operator.settings import PodDefaults
@@ -27,7 +27,7 @@ from dataprep_operator.settings import PodDefaults
 MOST_LOOK_UPS: Final = 2
 _QUEUE_DOMAIN: Final = QUEUE_LABEL.partition("/")[0]
 # What may change while a job runs; everything else is as it was when it began.
-_LIVE_FIELDS: Final = ("suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "cleanup", "retry")
+_LIVE_FIELDS: Final = ("suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "cleanup", "deletionPolicy", "retry")
 
 
 class StatusUnreadable(OperatorError):
@@ -61,6 +61,8 @@ class Observer:
         status = _status(raw)
         seen = await self._with_spec(raw, _bare(key, raw, status))
         own = self._cache.children_of(seen.uid)
+        if seen.deleting and seen.guarded:
+            return await self._leaving(seen, own, now=now)
         rival = await self._rival(key) if not seen.finished or seen.retry_wanted else None
         seen = replace(
             seen,
@@ -68,6 +70,7 @@ class Observer:
             pods={child.uid: self._cache.pods_of(child.uid) for child in own},
             rival=str(rival) if rival is not None else None,
             awaited=self._awaited(seen),
+            leaving=self._cache.leaving(key) if _not_begun(seen) else None,
             circle=self._cache.circle(key) if _not_begun(seen) else (),
             refusal=self._refusals.get(seen.uid),
         )
@@ -78,6 +81,23 @@ class Observer:
             seen = replace(seen, missing=await self._missing(seen, now=now))
             seen = replace(seen, live=self._board.live(seen.uid, results=seen.work_results(), attempt=status.attempt, now=now))
         return seen
+
+    async def _leaving(self, seen: Observed, own: tuple[Child, ...], *, now: datetime) -> Observed:
+        """A deleted job that waits for the removal of its output: what matters then is who else is there. Its pods are asked for past the
+        cache, which knows none of those whose Job is gone."""
+        labels = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY},{names.LABEL_JOB_UID}={seen.uid}"
+        found = [pods.read(raw) for raw in await self._cluster.list(PODS, seen.key.namespace, labels=labels)]
+        seen = replace(
+            seen,
+            children=own,
+            pods={child.uid: tuple(pod for pod in found if pod.owner_uid == child.uid) for child in own},
+            pods_left=tuple(pod for pod in found if not pod.finished and pod.step != CLEANUP),
+            doomed=await self._doomed(seen.key.namespace),
+            refusal=self._refusals.get(seen.uid),
+        )
+        cleanup = seen.child(CLEANUP, 1)
+        missing = await self._missing_for(seen, cleanup, now=now) if cleanup is not None else None
+        return replace(seen, keeper=self._cache.keeper_of(seen.key, runs=seen.written_runs), missing=missing)
 
     def refused(self, uid: str, refusal: Blockage | None) -> None:
         """Remember what the API server said when a child was last created."""
@@ -161,7 +181,10 @@ class Observer:
     async def _missing(self, seen: Observed, *, now: datetime) -> Blockage | None:
         """Why pods can't be made or started, where only Events tell."""
         child = seen.child((seen.status.step or "Plan").lower(), seen.status.attempt)
-        if child is None or child.finished or child.suspended:
+        return await self._missing_for(seen, child, now=now) if child is not None else None
+
+    async def _missing_for(self, seen: Observed, child: Child, *, now: datetime) -> Blockage | None:
+        if child.finished or child.suspended:
             return None
         own = seen.pods_of(child)
         if not own:
@@ -218,6 +241,8 @@ def _bare(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
         spec=None,
         raw_spec=raw.get("spec") or {},
         deleting="deletionTimestamp" in metadata,
+        guarded=names.FINALIZER in (metadata.get("finalizers") or []),
+        removes=(raw.get("spec") or {}).get("deletionPolicy") == "Delete",
         retry=(metadata.get("annotations") or {}).get(names.ANNOTATION_RETRY),
         queue=labels.get(QUEUE_LABEL),
         queue_labels={key: value for key, value in labels.items() if key.partition("/")[0] == _QUEUE_DOMAIN}

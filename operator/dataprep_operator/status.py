@@ -31,7 +31,7 @@ from dataprep_api.status import (
     Timings,
     bounded,
 )
-from dataprep_operator import conditions, ranges, scripts, steps, times
+from dataprep_operator import conditions, ranges, removal, scripts, steps, times
 from dataprep_operator.children import memory_limit, parallelism
 from dataprep_operator.observed import Awaited, Child, Observed
 from dataprep_operator.pods import Blockage
@@ -71,6 +71,8 @@ def following(seen: Observed, *, now: datetime, defaults: PodDefaults) -> DataPr
 
 def _following(moment: Moment) -> DataPrepJobStatus:
     seen = moment.seen
+    if seen.deleting and seen.guarded:
+        return _leaving(moment)
     if seen.finished and not seen.retry_wanted:
         return _settled(moment)
     status = _begun(moment)
@@ -82,7 +84,7 @@ def _following(moment: Moment) -> DataPrepJobStatus:
         status = status.model_copy(update={"output": OutputStatus(uri=moment.spec.output.uri)})
     if seen.circle:
         return _failed(moment, status, Reason.CIRCULAR_WAIT, f"These jobs wait for each other: {' → '.join(seen.circle)}.")
-    awaited = _awaited(seen.awaited)
+    awaited = _awaited(seen.awaited) or _left_behind(moment)
     # Who waits writes nothing yet; often the other job writes there until then.
     if seen.rival is not None and awaited is None:
         return _failed(moment, status, Reason.OUTPUT_IN_USE, f"{_output(moment)} is written by the unfinished DataPrepJob {seen.rival}.")
@@ -146,6 +148,14 @@ def _settled(moment: Moment) -> DataPrepJobStatus:
     return seen.status
 
 
+def _leaving(moment: Moment) -> DataPrepJobStatus:
+    """A deleted job's status says only what is in the way of its end."""
+    judgement = removal.judge(moment.seen)
+    if isinstance(judgement, removal.LetGo):
+        return moment.seen.status
+    return _condition(moment, moment.seen.status, ConditionType.OUTPUT_REMOVED, "False", judgement.reason, judgement.message)
+
+
 def _begun(moment: Moment) -> DataPrepJobStatus:
     seen = moment.seen
     status = seen.status.model_copy(update={"observed_generation": seen.generation})
@@ -203,6 +213,13 @@ def _awaited(jobs: Sequence[Awaited]) -> Blockage | None:
     said = {None: "which does not exist", "Failed": "which has failed and may be retried"}
     waiting = [f"{each.name}, {said.get(each.phase, f'which is {each.phase}')}" for each in jobs if not each.complete]
     return Blockage(Reason.WAITING_FOR_JOB, f"Waiting for {'; '.join(waiting)}.") if waiting else None
+
+
+def _left_behind(moment: Moment) -> Blockage | None:
+    """What keeps the job from starting, when its output is still being cleared."""
+    if moment.seen.leaving is None:
+        return None
+    return Blockage(Reason.WAITING_FOR_JOB, f"Waiting for the deleted DataPrepJob {moment.seen.leaving}, which removes {_output(moment)}.")
 
 
 def _failed(moment: Moment, status: DataPrepJobStatus, reason: Reason, message: str) -> DataPrepJobStatus:

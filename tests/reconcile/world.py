@@ -76,7 +76,13 @@ class FakeCluster:
         self.calls.append(("patch", f"{resource.plural}/{subresource}".rstrip("/"), name))
         self._refuse("patch", resource.plural)
         known = self._known(resource.plural, namespace, name)
-        return copy.deepcopy(self._store(resource.plural, namespace, _merged(known, body)))
+        if body.get("metadata", {}).get("resourceVersion", known["metadata"]["resourceVersion"]) != known["metadata"]["resourceVersion"]:
+            raise Conflict("the object has been modified")
+        merged = _merged(known, body)
+        if "finalizers" in body.get("metadata", {}) and "deletionTimestamp" in merged["metadata"] and not merged["metadata"]["finalizers"]:
+            self.remove(resource.plural, namespace, name)
+            return copy.deepcopy(merged)
+        return copy.deepcopy(self._store(resource.plural, namespace, merged))
 
     async def apply_status(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str, status: Body) -> Body:
         known = self._known(resource.plural, namespace, name)
@@ -92,7 +98,7 @@ class FakeCluster:
         self.calls.append(("delete", resource.plural, name))
         body = self.objects.get((resource.plural, namespace, name))
         if body is not None and body["metadata"]["uid"] == uid:
-            self.remove(resource.plural, namespace, name)
+            self.end(resource.plural, namespace, name)
 
     async def document(self, path: str) -> Body:
         raise NotFound(path)
@@ -107,6 +113,18 @@ class FakeCluster:
 
     def change(self, plural: str, name: str, body: Body) -> Body:
         return self._store(plural, NAMESPACE, _merged(self.objects[(plural, NAMESPACE, name)], body))
+
+    def end(self, plural: str, namespace: str, name: str) -> None:
+        """Delete an object as users do: one with finalizers stays until they are gone."""
+        metadata = self.objects[(plural, namespace, name)]["metadata"]
+        if not metadata.get("finalizers"):
+            self.remove(plural, namespace, name)
+        elif "deletionTimestamp" not in metadata:
+            self._store(
+                plural,
+                namespace,
+                _merged(self.objects[(plural, namespace, name)], {"metadata": {"deletionTimestamp": times.text(self.now)}}),
+            )
 
     def remove(self, plural: str, namespace: str, name: str) -> None:
         """Remove an object and, as the garbage collector does, what it owns."""
@@ -166,7 +184,7 @@ class World:
         self.wait = asyncio.run(self.reconciler.reconcile(Key(NAMESPACE, name)))
 
     def settle(self, name: str = "mnist") -> str:
-        """Look until nothing changes; returns the phase."""
+        """Look until nothing changes; returns the phase, or `gone`."""
         for _ in range(12):
             before = self.cluster._version
             try:
@@ -175,7 +193,7 @@ class World:
                 continue
             if self.cluster._version == before:
                 break
-        return str(self.status(name).get("phase"))
+        return str(self.status(name).get("phase")) if ("dataprepjobs", NAMESPACE, name) in self.cluster.objects else "gone"
 
     def later(self, seconds: float, name: str = "mnist") -> str:
         self.cluster.now += timedelta(seconds=seconds)

@@ -78,7 +78,7 @@ class BadRecords(Model):
 
 
 class CleanupRule(Model):
-    """What is removed some time after the job ended. Outputs never are."""
+    """What is removed some time after the job ended: its pods, its Jobs, or the DataPrepJob."""
 
     when: Literal["Succeeded", "Failed"]
     action: Literal["DeletePods", "DeleteJobs", "DeleteSelf"]
@@ -171,9 +171,11 @@ class DataPrepJobSpec(Model):
     max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None
     """Tasks that may fail for good before the conversion is stopped. A job with a failed task never succeeds; this bounds the work until then. Default: all tasks are tried."""
     ttl_seconds_after_finished: Seconds | None = None
-    """The DataPrepJob deletes itself this long after it ended. Outputs stay."""
+    """The DataPrepJob deletes itself this long after it ended. Outputs stay, unless `deletionPolicy` says otherwise."""
     cleanup: Annotated[list[CleanupRule], Field(max_length=8)] | None = None
     """What is removed some time after the end. Default: nothing, so the pods' logs stay."""
+    deletion_policy: Literal["Retain", "Delete"] = "Retain"
+    """Whether deleting the DataPrepJob also removes the files that it wrote to the output. It may change at any time."""
 
     @property
     def data(self) -> Source:

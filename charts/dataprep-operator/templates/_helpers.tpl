@@ -65,7 +65,7 @@ seccompProfile:
 {{- define "dataprep-operator.rules" -}}
 - apiGroups: [dataprep.io]
   resources: [dataprepjobs]
-  verbs: [get, list, watch, create, delete]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [dataprep.io]
   resources: [dataprepcronjobs]
   verbs: [get, list, watch]
