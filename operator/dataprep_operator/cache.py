@@ -1,4 +1,4 @@
-"""What the watches have shown: DataPrepJobs, their Jobs and their pods, ready to be looked up by job, and DataPrepCronJobs."""
+"""What the watches have shown: DataPrepJobs, their Jobs and their pods, ready to be looked up by job, DataPrepCronJobs and DataPrepProfiles."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -24,6 +24,7 @@ class Kind(StrEnum):
 
     DATAPREPJOBS = "dataprepjobs"
     DATAPREPCRONJOBS = "dataprepcronjobs"
+    DATAPREPPROFILES = "dataprepprofiles"
     JOBS = "jobs"
     PODS = "pods"
 
@@ -45,6 +46,8 @@ class Cache:
         self._waiting_for: defaultdict[Key, set[Key]] = defaultdict(set)
         """By the job that is waited for. Only jobs that have not started wait."""
         self._crons: dict[Key, Raw] = {}
+        self._profiles: dict[str, Raw] = {}
+        """By uid; there are few."""
         self._made_by: defaultdict[str, set[Key]] = defaultdict(set)
         """Jobs by the uid of the DataPrepCronJob that made them."""
 
@@ -61,6 +64,8 @@ class Cache:
                 self._put_job(raw)
             case Kind.DATAPREPCRONJOBS:
                 self._put_cron(raw)
+            case Kind.DATAPREPPROFILES:
+                self._profiles[uid] = raw
             case Kind.JOBS:
                 self._put_child(raw)
             case Kind.PODS:
@@ -98,6 +103,15 @@ class Cache:
     def cron(self, key: Key) -> Raw | None:
         """The DataPrepCronJob at that place."""
         return self._crons.get(key)
+
+    def profile(self, namespace: str, name: str) -> Raw | None:
+        """The DataPrepProfile of that name. Of two, one is on its way out: the newer one counts."""
+        found = [raw for raw in self._profiles.values() if (raw["metadata"]["namespace"], raw["metadata"]["name"]) == (namespace, name)]
+        return max(found, key=_version, default=None)
+
+    def not_begun(self, namespace: str) -> list[Key]:
+        """The jobs of a namespace that have not started: a profile's change concerns them."""
+        return [key for key, raw in self._jobs.items() if key.namespace == namespace and not (raw.get("status") or {}).get("startTime")]
 
     def made_by(self, uid: str) -> list[Raw]:
         """The DataPrepJobs that the DataPrepCronJob with that uid controls."""
@@ -144,6 +158,8 @@ class Cache:
                 return [uid for uid, key in self._keys_by_uid.items() if key.kind == KIND and namespace in (None, key.namespace)]
             case Kind.DATAPREPCRONJOBS:
                 return [uid for uid, key in self._keys_by_uid.items() if key.kind == CRON_KIND and namespace in (None, key.namespace)]
+            case Kind.DATAPREPPROFILES:
+                return [uid for uid, raw in self._profiles.items() if namespace in (None, raw["metadata"]["namespace"])]
             case Kind.JOBS:
                 return [uid for uid, child in self._children.items() if namespace in (None, child.namespace)]
             case Kind.PODS:
@@ -154,6 +170,8 @@ class Cache:
         metadata = raw["metadata"]
         if kind is Kind.DATAPREPCRONJOBS:
             return Key(metadata["namespace"], metadata["name"], CRON_KIND)
+        if kind is Kind.DATAPREPPROFILES:
+            return None
         if kind is Kind.DATAPREPJOBS:
             return Key(metadata["namespace"], metadata["name"])
         if kind is Kind.JOBS:
@@ -249,6 +267,8 @@ class Cache:
             key = self._keys_by_uid.pop(uid, None)
             if key is not None and self._crons.get(key, {"metadata": {"uid": ""}})["metadata"]["uid"] == uid:
                 del self._crons[key]
+        elif kind is Kind.DATAPREPPROFILES:
+            self._profiles.pop(uid, None)
         elif kind is Kind.JOBS:
             child = self._children.pop(uid, None)
             if child is not None:
@@ -261,7 +281,7 @@ class Cache:
                     del self._pods_by_name[(pod.namespace, pod.name)]
 
     def _key_of_uid(self, kind: Kind, uid: str) -> Key | None:
-        if kind in (Kind.DATAPREPJOBS, Kind.DATAPREPCRONJOBS):
+        if kind in (Kind.DATAPREPJOBS, Kind.DATAPREPCRONJOBS, Kind.DATAPREPPROFILES):
             return self._keys_by_uid.get(uid)
         child = self._children.get(uid if kind is Kind.JOBS else self._pods[uid].owner_uid)
         return Key(child.namespace, child.owner_name) if child is not None else None

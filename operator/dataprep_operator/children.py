@@ -126,7 +126,7 @@ def convert_job(
     )
     if spec.script is not None:
         pod = scripts.pod(pod, spec, spec.script, run_id=run_id, code=_code_folder(spec), defaults=defaults)
-    annotations = {ANNOTATION_PLAN: plan_sha256} | ({ANNOTATION_TASKS: listed} if listed else {})
+    annotations = dict(seen.queue_annotations) | {ANNOTATION_PLAN: plan_sha256} | ({ANNOTATION_TASKS: listed} if listed else {})
     body = {
         "completionMode": "Indexed",
         "completions": completions,

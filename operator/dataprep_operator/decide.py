@@ -17,7 +17,7 @@ from dataprep_operator.events import Note
 from dataprep_operator.observed import CLEANUP, Child, Observed
 from dataprep_operator.pods import LINGERING_SECONDS, STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
 from dataprep_operator.settings import PodDefaults
-from dataprep_operator.status import FATAL_GRACE_SECONDS, accelerator, deadline, waiting_deadline
+from dataprep_operator.status import FATAL_GRACE_SECONDS, UNQUEUED_AFTER_SECONDS, accelerator, deadline, waiting_deadline
 from dataprep_operator.steps import Held, Queued, Through
 
 # A pass removes this many pods and comes back, so that one job can't hold a worker for minutes.
@@ -258,6 +258,8 @@ def _deadlines(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus,
         # Not worth exact arithmetic: a held job is looked at now and then until something gives.
         found.append(now + timedelta(seconds=FATAL_GRACE_SECONDS / 3))
     current = seen.child((status.step or "Plan").lower(), status.attempt)
+    if current is not None and current.created is not None and seen.admission is not None and not seen.admission.exists:
+        found.append(current.created + timedelta(seconds=UNQUEUED_AFTER_SECONDS))
     if current is not None and not seen.pods_of(current) and not current.finished and not current.suspended:
         found.append(now + timedelta(seconds=STUCK_CREATING_SECONDS))
     return found

@@ -15,7 +15,8 @@ from dataprep_operator.pods import Blockage, Pod
 ANNOTATION_TASKS: Final = "dataprep.io/tasks"
 """On a convert Job: the tasks behind its indexes, when it is not all of them."""
 ANNOTATION_PLAN: Final = "dataprep.io/plan-sha256"
-QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+QUEUE_DOMAIN: Final = "kueue.x-k8s.io"
+QUEUE_LABEL: Final = f"{QUEUE_DOMAIN}/queue-name"
 CLEANUP: Final = "cleanup"
 """The step of the Job that removes a deleted job's output."""
 
@@ -98,6 +99,18 @@ class Awaited:
 
 
 @dataclass(frozen=True)
+class Admission:
+    """What a queue says about the convert Job."""
+
+    exists: bool = False
+    """Whether there is a Workload for it at all."""
+    reserved: bool = False
+    message: str = ""
+    position: int | None = None
+    """Among those that wait in the same queue, from 0."""
+
+
+@dataclass(frozen=True)
 class Observed:
     """One DataPrepJob and everything that belongs to it."""
 
@@ -122,11 +135,19 @@ class Observed:
     queue: str | None = None
     # Labels of a queue (kueue.x-k8s.io/…), carried over to the convert Job.
     queue_labels: Mapping[str, str] = field(default_factory=dict)
+    queue_annotations: Mapping[str, str] = field(default_factory=dict)
+    """The same for annotations."""
+    admission: Admission | None = None
+    """What the queue says; None when it wasn't asked."""
     children: tuple[Child, ...] = ()
     pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
     """By the uid of their Job."""
     rival: str | None = None
     """Another unfinished job with the same output and the better claim."""
+    profile: str | None = None
+    """The DataPrepProfile that has filled in what the job leaves out."""
+    profile_missing: str | None = None
+    """The one that the job names and that isn't there."""
     awaited: tuple[Awaited, ...] = ()
     """Jobs that this one waits for, until it starts."""
     leaving: str | None = None

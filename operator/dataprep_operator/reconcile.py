@@ -8,6 +8,7 @@ from dataprep_operator import decide, events, metrics, status, times
 from dataprep_operator.cache import Cache
 from dataprep_operator.cluster import Cluster
 from dataprep_operator.hands import Hands
+from dataprep_operator.kueue import Kueue
 from dataprep_operator.observed import Key, Observed
 from dataprep_operator.observing import Observer
 from dataprep_operator.progress import Board
@@ -24,7 +25,8 @@ class Reconciler:
         self._board = board
         self._settings = settings
         self._clock = clock
-        self._observer = Observer(cache=cache, cluster=cluster, board=board, defaults=settings.pods)
+        kueue = Kueue(cluster) if settings.kueue else None
+        self._observer = Observer(cache=cache, cluster=cluster, board=board, defaults=settings.pods, kueue=kueue)
         self._hands = Hands(cache=cache, cluster=cluster, observer=self._observer, clock=clock)
 
     async def reconcile(self, key: Key) -> float | None:

@@ -26,7 +26,13 @@ from dataprep_operator.settings import PodDefaults, Settings
 NAMESPACE = "team-a"
 SHA = "ab" * 32
 START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-WATCHED = {"dataprepjobs": Kind.DATAPREPJOBS, "dataprepcronjobs": Kind.DATAPREPCRONJOBS, "jobs": Kind.JOBS, "pods": Kind.PODS}
+WATCHED = {
+    "dataprepjobs": Kind.DATAPREPJOBS,
+    "dataprepcronjobs": Kind.DATAPREPCRONJOBS,
+    "dataprepprofiles": Kind.DATAPREPPROFILES,
+    "jobs": Kind.JOBS,
+    "pods": Kind.PODS,
+}
 
 
 class FakeCluster:
@@ -35,6 +41,8 @@ class FakeCluster:
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Body] = {}
         self.calls: list[tuple[str, str, str]] = []
+        self.documents: dict[str, Body] = {}
+        self.unserved: set[str] = set()
         self.refusals: dict[tuple[str, str], ClusterError] = {}
         self.watch: Callable[[str, Body, bool], None] = lambda *_: None
         self._version = 100
@@ -47,6 +55,9 @@ class FakeCluster:
 
     async def list(self, resource: Resource, namespace: str, *, labels: str = "", fields: str = "") -> Sequence[Body]:
         self.calls.append(("list", resource.plural, fields or labels))
+        if resource.prefix in self.unserved:
+            raise NotFound("the server could not find the requested resource")
+        self._refuse("list", resource.plural)
         wanted = dict(each.split("=") for each in labels.split(",") if each)
         uid = fields.partition("involvedObject.uid=")[2]
         return [
@@ -101,7 +112,10 @@ class FakeCluster:
             self.end(resource.plural, namespace, name)
 
     async def document(self, path: str) -> Body:
-        raise NotFound(path)
+        self.calls.append(("document", path, ""))
+        if path not in self.documents:
+            raise NotFound(path)
+        return copy.deepcopy(self.documents[path])
 
     # --- what the test does to it --------------------------------------------------------------------------------------
 

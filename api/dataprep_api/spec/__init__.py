@@ -154,6 +154,8 @@ class DataPrepJobSpec(Model):
     """How stores are reached: credentials by Secret, endpoints, Hadoop configuration by ConfigMap, each for a URI prefix."""
     workers: Workers = Workers()
     """The converter pods."""
+    profile: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """The DataPrepProfile of this namespace whose stores and workers fill in what is left out here. Default: the one named `default`, if there is one."""
     run_after: Annotated[list[JobName], Field(max_length=32)] | None = None
     """DataPrepJobs of the same namespace that must be Complete before this one starts. `dataprep run` passes over it."""
     suspend: bool = False
