@@ -9,7 +9,9 @@ def test_a_job_waits_for_its_profile_and_takes_its_stores_and_labels(namespace: 
     job = a_job(stores, name="short", source=digits_on_hdfs, output=output, limit=1000, profile="team")
     settings = job["spec"].pop("stores")
     namespace.apply(job)
-    namespace.wait_condition("short", "Running", "ProfileNotFound")
+    namespace.wait(
+        "short", lambda status: condition(status, "Running").get("reason") == "ProfileNotFound", what="the missing profile to be told"
+    )
 
     spec = {"stores": settings, "workers": {"nodeSelector": {"kubernetes.io/os": "linux"}}}
     namespace.apply({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepProfile", "metadata": {"name": "team"}, "spec": spec})
