@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+from dataprep_api import tracing
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
 from dataprep_converter import checking_commands, converting_command
@@ -58,6 +59,7 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
 def _code_of(arguments: argparse.Namespace) -> int:
     """Runs the command; every error becomes one line and a code."""
     signal.signal(signal.SIGTERM, _terminated)
+    tracing.set_up("dataprep")
     try:
         code = int(arguments.command(arguments))
         sys.stdout.flush()
@@ -65,6 +67,8 @@ def _code_of(arguments: argparse.Namespace) -> int:
         if isinstance(exc, BrokenPipeError) and _reader_is_gone():
             return 128 + signal.SIGPIPE
         return int(_failed(exc, arguments))
+    finally:
+        tracing.shut_down()
     return code
 
 
@@ -180,7 +184,9 @@ def _run(arguments: argparse.Namespace) -> Exit:
     job = with_code(job_of(arguments))
     display = Display(quiet=arguments.quiet)
     try:
-        _, made = run(job, access=access_of(job), workers=arguments.workers, display=display)
+        with tracing.span("run", job=job.metadata.name) as tell:
+            _, made = run(job, access=access_of(job), workers=arguments.workers, display=display)
+            tell(run_id=made.run_id)
     finally:
         display.close()
     sys.stdout.write(f"{made.manifest_uri}\n")
@@ -195,7 +201,9 @@ def _plan(arguments: argparse.Namespace) -> Exit:
         planned = preparing.dry_run(job, access_of(job))
         sys.stdout.write(json.dumps(json.loads(planned.model_dump_json(by_alias=True, exclude_none=True)), indent=2) + "\n")
     else:
-        planned = preparing.prepare(job, access_of(job)).result
+        with tracing.span("plan", job=job.metadata.name) as tell:
+            planned = preparing.prepare(job, access_of(job)).result
+            tell(run_id=planned.run_id, tasks=planned.tasks, records=planned.records)
         found = "reused: a finished data set of the same spec and inputs is there" if planned.reused else f"{planned.tasks} tasks"
         logger.info("run %s: %d records in %d shards, %s", planned.run_id, planned.records, planned.shards, found)
         _leave(planned)
@@ -213,12 +221,13 @@ def _work(arguments: argparse.Namespace) -> Exit:
         raise BadSpec("A job with a script has no work step: its program runs instead.")
     arguments.task = task = _task_number(arguments)
     access = access_of(job)
-    with Reporter(index=task) as reporter:
+    with Reporter(index=task) as reporter, tracing.span("work", job=job.metadata.name, run_id=arguments.run, task=task) as tell:
         plan = working.load_plan(OutputFolder(job.spec.output.uri, access, arguments.run), arguments.plan_sha256)
         if task >= plan.head.tasks:
             raise BadSpec(f"The plan has the tasks 0 to {plan.head.tasks - 1}, got {task}.")
         attempt = f"{os.environ.get('POD_NAME', 'local')}/{arguments.attempt}"
         done = working.work(job.spec, plan=plan, index=task, access=access, attempt=attempt, watch=reporter.watch)
+        tell(shards=done.shards_done, records=done.records.out)
     _leave(done)
     return Exit.DONE
 
@@ -231,7 +240,9 @@ def _commit(arguments: argparse.Namespace) -> Exit:
     access = access_of(job)
     plan = working.load_plan(OutputFolder(job.spec.output.uri, access, arguments.run), arguments.plan_sha256)
     finish = committing.commit if job.spec.script is None else collecting.collect
-    made = finish(job.spec, plan=plan, access=access)
+    with tracing.span("commit", job=job.metadata.name, run_id=arguments.run) as tell:
+        made = finish(job.spec, plan=plan, access=access)
+        tell(files=made.files, records=made.records.out)
     logger.info("committed %d records in %d files, %d bytes; manifest %s", made.records.out, made.files, made.bytes_out, made.manifest_uri)
     _leave(made)
     return Exit.DONE

@@ -124,6 +124,7 @@ class Observer:
         frozen = await self._frozen_spec(seen) if seen.status.start_time and in_use else None
         live = raw.get("spec") or {}
         missing = None
+        spec: Mapping[str, Any]
         if frozen is not None:
             spec = _overlaid(frozen, live)
         else:
