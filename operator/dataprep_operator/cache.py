@@ -118,11 +118,13 @@ class Cache:
         return [self._jobs[key] for key in sorted(self._made_by.get(uid, ()))]
 
     def also_concerned(self, job: Raw) -> list[Key]:
-        """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it or have its output, and the DataPrepCronJob that made it."""
+        """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it or for the removal of its output, and the DataPrepCronJob that made it."""
         metadata, owner = job["metadata"], observed.controller(job)
         crons = [Key(metadata["namespace"], owner["name"], CRON_KIND)] if owner.get("kind") == CRON_KIND else []
         key, output = Key(metadata["namespace"], metadata["name"]), output_of(job)
-        sharing = sorted(self._outputs.get(output, set()) - {key}) if output is not None else []
+        others = sorted(self._outputs.get(output, set()) - {key}) if output is not None else []
+        # Only a removal of the output is of any interest to them; progress is not.
+        sharing = [each for each in others if "deletionTimestamp" in metadata or _leaving(self._jobs[each])]
         return [*self.waiting_for(key), *sharing, *crons]
 
     def phases(self) -> dict[str, int]:

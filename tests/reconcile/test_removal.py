@@ -293,10 +293,17 @@ def test_a_job_that_comes_meanwhile_waits_for_the_removal(world: World) -> None:
 
 def test_the_end_of_a_job_wakes_those_that_share_its_output(world: World) -> None:
     succeeded(world)
+    world.apply("next", suspend=True)
+    alive, sharing = body(world), body(world, "next")
+    assert alive is not None
+    assert sharing is not None
+    assert world.cache.also_concerned(alive) == []
+
+    delete(world)
     leaving = body(world)
-    world.apply("next")
     assert leaving is not None
     assert [key.name for key in world.cache.also_concerned(leaving)] == ["next"]
+    assert [key.name for key in world.cache.also_concerned(sharing)] == ["mnist"]
 
 
 def test_the_finalizer_is_dropped_with_a_warning_when_the_namespace_is_deleted(world: World) -> None:
