@@ -66,6 +66,18 @@ verify: $(STAMP) ## fail when a generated file is stale
 	$(BIN)/python -m dataprep_api.crd --check
 	$(BIN)/python -m dataprep_api.reasons_page --check
 
+.PHONY: audit
+audit: $(STAMP) ## known vulnerabilities of the packages in the images; asks PyPI for its advisories
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements/operator.txt -r requirements/converter.txt || { \
+	    echo "make audit: a package that 'could not be audited', or a connection that failed, means that PyPI's advisories can't be reached from here; nothing is known then." >&2; \
+	    exit 1; }
+
+.PHONY: sbom
+sbom: $(STAMP) ## write the software bill of materials of both images (CycloneDX JSON) to build/sbom
+	mkdir -p build/sbom
+	for image in operator converter; do \
+	    $(BIN)/cyclonedx-py requirements requirements/$$image.txt --output-reproducible --of JSON -o build/sbom/$$image.cdx.json; done
+
 .PHONY: test
 test: $(STAMP) ## all tests; the cluster's parts are built in the background while the unit tests run
 	tests/run

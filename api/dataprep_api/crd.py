@@ -12,10 +12,24 @@ from typing import Any, Final
 
 import yaml
 
-from dataprep_api import CRON_KIND, CRON_PLURAL, CRON_SHORT_NAME, GROUP, KIND, PLURAL, SHORT_NAME, VERSION, generated
+from dataprep_api import (
+    CRON_KIND,
+    CRON_PLURAL,
+    CRON_SHORT_NAME,
+    GROUP,
+    KIND,
+    PLURAL,
+    PROFILE_KIND,
+    PROFILE_PLURAL,
+    PROFILE_SHORT_NAME,
+    SHORT_NAME,
+    VERSION,
+    generated,
+)
 from dataprep_api.cron import DataPrepCronJob
 from dataprep_api.errors import CrdError
 from dataprep_api.job import DataPrepJob
+from dataprep_api.profile import DataPrepProfile
 from dataprep_api.spec import Model, rule
 from dataprep_api.spec.model import BRIEF
 
@@ -26,10 +40,14 @@ FILE: Final = Path("crds/dataprepjobs.dataprep.io.yaml")
 CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd.yaml")
 CRON_FILE: Final = Path("crds/dataprepcronjobs.dataprep.io.yaml")
 CRON_CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd-cron.yaml")
+PROFILE_FILE: Final = Path("crds/dataprepprofiles.dataprep.io.yaml")
+PROFILE_CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd-profile.yaml")
 SIZE_LIMIT: Final = 200_000
 """kubectl's client-side apply keeps the whole object in an annotation of at most 256 KiB; this leaves room."""
 
-MUTABLE: Final = frozenset({"suspend", "ttlSecondsAfterFinished", "cleanup", "activeDeadlineSeconds", "retry", "workers.parallelism"})
+MUTABLE: Final = frozenset(
+    {"suspend", "ttlSecondsAfterFinished", "cleanup", "deletionPolicy", "activeDeadlineSeconds", "retry", "workers.parallelism"}
+)
 """What may change after a job has started. Every other field may not, a new one included."""
 DIVIDED: Final = frozenset({"workers"})
 """Fields whose members are mutable or not one by one."""
@@ -68,6 +86,11 @@ def crd() -> Schema:
 def cron_crd() -> Schema:
     """The whole CustomResourceDefinition of DataPrepCronJobs."""
     return _definition(CRON_KIND, CRON_PLURAL, CRON_SHORT_NAME, _cron_version())
+
+
+def profile_crd() -> Schema:
+    """The whole CustomResourceDefinition of DataPrepProfiles."""
+    return _definition(PROFILE_KIND, PROFILE_PLURAL, PROFILE_SHORT_NAME, _profile_version())
 
 
 def _definition(kind: str, plural: str, short_name: str, version: Schema) -> Schema:
@@ -126,6 +149,15 @@ def _cron_version() -> Schema:
     }
 
 
+def _profile_version() -> Schema:
+    columns = [
+        _column("Image", "string", ".spec.workers.image", "Image of the converter pods."),
+        _column("Age", "date", ".metadata.creationTimestamp", "Time since it was made."),
+    ]
+    schema = {"openAPIV3Schema": _object(DataPrepProfile)}
+    return {"name": VERSION, "served": True, "storage": True, "additionalPrinterColumns": columns, "schema": schema}
+
+
 def _column(name: str, kind: str, path: str, description: str, *, priority: int = 0) -> Schema:
     column = {"name": name, "type": kind, "jsonPath": path, "description": description}
     return column | {"priority": priority} if priority else column
@@ -147,7 +179,8 @@ def _object(model: type[Model]) -> Schema:
     definitions = whole["$defs"]
     spec = structural(whole["properties"]["spec"], definitions, path="spec")
     # The operator alone writes the status; a default there would come back after it was removed.
-    status = _without_defaults(structural(whole["properties"]["status"], definitions, path="status"))
+    written = {"status": whole["properties"]["status"]} if "status" in whole["properties"] else {}
+    status = {key: _without_defaults(structural(value, definitions, path=key)) for key, value in written.items()}
     return {
         "type": "object",
         "description": whole["description"],
@@ -157,7 +190,7 @@ def _object(model: type[Model]) -> Schema:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": spec,
-            "status": status,
+            **status,
         },
     } | ({_RULES: whole[_RULES]} if _RULES in whole else {})
 
@@ -381,8 +414,15 @@ metadata:
 
 def files() -> dict[Path, str]:
     """Every file made here, relative to the repository's root."""
-    cron = cron_crd()
-    return {FILE: crd_text(), CHART_FILE: chart_text(), CRON_FILE: crd_text(cron), CRON_CHART_FILE: chart_text(cron)}
+    cron, profile = cron_crd(), profile_crd()
+    return {
+        FILE: crd_text(),
+        CHART_FILE: chart_text(),
+        CRON_FILE: crd_text(cron),
+        CRON_CHART_FILE: chart_text(cron),
+        PROFILE_FILE: crd_text(profile),
+        PROFILE_CHART_FILE: chart_text(profile),
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -83,6 +83,20 @@ class WorkResult(Model):
     bytes_out: Count
 
 
+class RemoveResult(Model):
+    """What the removal of a deleted job's data set did."""
+
+    kind: Literal["remove"] = "remove"
+    files: Count = 0
+    bytes: Count = 0
+    kept: Count = 0
+    """Files of the job's names that hold something else now, and stay."""
+    kept_files: Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=5)] = []
+    """The first of them."""
+    owner: Annotated[str, Field(max_length=64)] | None = None
+    """The run that has taken the folder since; then nothing was removed."""
+
+
 class FailureResult(Model):
     """Why a step failed."""
 
@@ -95,8 +109,9 @@ class FailureResult(Model):
     input: LongUri | None = None
 
 
-Termination = Annotated[PlanResult | CommitResult | WorkResult | FailureResult, Field(discriminator="kind")]
-_TERMINATION: TypeAdapter[PlanResult | CommitResult | WorkResult | FailureResult] = TypeAdapter(Termination)
+Message = PlanResult | CommitResult | WorkResult | RemoveResult | FailureResult
+Termination = Annotated[Message, Field(discriminator="kind")]
+_TERMINATION: TypeAdapter[Message] = TypeAdapter(Termination)
 
 
 class ProgressReport(Model):
@@ -121,7 +136,7 @@ class ProgressReply(Model):
     next_report_seconds: Annotated[float, Field(ge=0.2, le=300)] = 5.0
 
 
-def dump(message: PlanResult | CommitResult | WorkResult | FailureResult) -> str:
+def dump(message: Message) -> str:
     """The message as JSON of at most 4,096 bytes. Lists of a result are shortened, the longest last, until it fits."""
     for shortened in _shorter_and_shorter(message):
         text = shortened.model_dump_json(by_alias=True, exclude_none=True)
@@ -130,9 +145,7 @@ def dump(message: PlanResult | CommitResult | WorkResult | FailureResult) -> str
     raise MessageError(f"a {message.kind} message of {len(text)} bytes can't be shortened to {TERMINATION_LIMIT}")
 
 
-def _shorter_and_shorter(
-    message: PlanResult | CommitResult | WorkResult | FailureResult,
-) -> Sequence[PlanResult | CommitResult | WorkResult | FailureResult]:
+def _shorter_and_shorter(message: Message) -> Sequence[Message]:
     if isinstance(message, CommitResult):
         brief = [record.model_copy(update={"reason": record.reason[:100]}) for record in message.bad]
         shorter = [message.model_copy(update={"bad": brief[:count], "warnings": message.warnings[:3]}) for count in (20, 10, 3)]
@@ -155,7 +168,7 @@ def _bare(commit: CommitResult) -> CommitResult:
     return commit.model_copy(update={"outputs": [], "bad": [], "warnings": []})
 
 
-def parse(text: str) -> PlanResult | CommitResult | WorkResult | FailureResult:
+def parse(text: str) -> Message:
     """A termination message. Raises MessageError when it isn't one of ours."""
     # Replaced, because half a surrogate pair, which JSON can hold, has no bytes.
     size = len(text.encode(errors="replace"))

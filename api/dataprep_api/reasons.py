@@ -8,14 +8,16 @@ from typing import Final
 
 
 class ConditionType(StrEnum):
-    """At most eight, all of them metav1 conditions."""
+    """At most eight of one object, all of them metav1 conditions."""
 
     VALIDATED = "Validated"
     RUNNING = "Running"
     SUSPENDED = "Suspended"
+    QUOTA_RESERVED = "QuotaReserved"
     OUTPUT_COMMITTED = "OutputCommitted"
     COMPLETE = "Complete"
     FAILED = "Failed"
+    OUTPUT_REMOVED = "OutputRemoved"
     SCHEDULED = "Scheduled"
 
 
@@ -27,6 +29,8 @@ class Reason(StrEnum):
     PLANNING = "Planning"
     PLANNED = "Planned"
     QUEUED = "Queued"
+    QUOTA_RESERVED = "QuotaReserved"
+    NOT_QUEUED = "NotQueued"
     CONVERTING = "Converting"
     COMMITTING = "Committing"
     COMPLETED = "Completed"
@@ -38,9 +42,13 @@ class Reason(StrEnum):
     MEMORY_RAISED = "MemoryRaised"
     WAITING = "Waiting"
     WAITING_FOR_JOB = "WaitingForJob"
+    PROFILE_NOT_FOUND = "ProfileNotFound"
     FELL_BACK_TO_CPU = "FellBackToCPU"
     CLEANED_UP = "CleanedUp"
     NOT_HANDED_OVER = "NotHandedOver"
+    REMOVING_OUTPUT = "RemovingOutput"
+    OUTPUT_REMOVED = "OutputRemoved"
+    OUTPUT_KEPT = "OutputKept"
     JOB_CREATED = "JobCreated"
     JOB_ACTIVE = "JobActive"
     JOB_REPLACED = "JobReplaced"
@@ -82,6 +90,8 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.PLANNING: "The plan step lists the input and divides it into shards.",
     Reason.PLANNED: "The plan is stored beside the output.",
     Reason.QUEUED: "The convert Job is suspended by a queue (Kueue).",
+    Reason.QUOTA_RESERVED: "The queue (Kueue) has let the convert Job start.",
+    Reason.NOT_QUEUED: "The DataPrepJob has a queue's label, and no queue looks after its convert Job: Kueue has made no Workload for it.",
     Reason.CONVERTING: "Converter pods write shards.",
     Reason.COMMITTING: "The commit step checks every shard and writes the manifest.",
     Reason.COMPLETED: "The data set is whole: manifest and _SUCCESS are written.",
@@ -93,9 +103,13 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.MEMORY_RAISED: "Tasks ran out of memory; they run again with more, as spec.retry says.",
     Reason.WAITING: "The step is not due yet.",
     Reason.WAITING_FOR_JOB: "A job named in source.fromJob or runAfter is not Complete; the message names it and its phase.",
+    Reason.PROFILE_NOT_FOUND: "The DataPrepProfile that spec.profile names is not in the namespace; the job starts when it is.",
     Reason.FELL_BACK_TO_CPU: "accelerator.policy is Preferred and no GPU was free: the job runs on CPU nodes.",
     Reason.CLEANED_UP: "A cleanup rule removed pods or Jobs.",
     Reason.NOT_HANDED_OVER: "The data set is whole, but the ConfigMap with the job's name could not be made: the Event says why.",
+    Reason.REMOVING_OUTPUT: "The DataPrepJob was deleted and deletionPolicy is Delete: what it wrote is removed before it goes.",
+    Reason.OUTPUT_REMOVED: "The files that a deleted DataPrepJob had written are removed.",
+    Reason.OUTPUT_KEPT: "A DataPrepJob with the finalizer dataprep.io/output goes and its output stays: the Event says why.",
     Reason.JOB_CREATED: "A DataPrepCronJob made a DataPrepJob.",
     Reason.JOB_ACTIVE: "concurrencyPolicy is Forbid and the DataPrepCronJob's last job is unfinished: the next one waits.",
     Reason.JOB_REPLACED: "concurrencyPolicy is Replace and a job is due: the unfinished one is deleted first.",

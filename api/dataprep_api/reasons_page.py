@@ -14,9 +14,11 @@ _CONDITIONS: Final = {
     ConditionType.VALIDATED: "The spec was accepted and the plan step found inputs and output usable.",
     ConditionType.RUNNING: "Pods of the job are at work.",
     ConditionType.SUSPENDED: "The job is stopped by `spec.suspend`; what is finished is kept.",
+    ConditionType.QUOTA_RESERVED: "Only with the label `kueue.x-k8s.io/queue-name`: the queue has let the convert Job start. While False, the message is the queue's own.",
     ConditionType.OUTPUT_COMMITTED: "Manifest and `_SUCCESS` are written: the output can be read.",
     ConditionType.COMPLETE: "The job ended well. Final.",
     ConditionType.FAILED: "The job ended badly; reason and message say why. Final until `dataprep.io/retry` asks for another attempt.",
+    ConditionType.OUTPUT_REMOVED: "Never true: while it is False, a deleted job with `deletionPolicy: Delete` removes its output, or says why it can't.",
     ConditionType.SCHEDULED: "Of a DataPrepCronJob: the last job that was due is made.",
 }
 

@@ -19,6 +19,7 @@ def job_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     command.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of the spec: output.uri=out, params.input=DIR"
     )
+    command.add_argument("--profile", metavar="FILE", help="a DataPrepProfile's YAML file: stores and workers that the job leaves out")
     return command
 
 
@@ -39,7 +40,8 @@ def job_of(arguments: argparse.Namespace) -> "DataPrepJob":
     if file is None:
         raise SpecError([Fault("", "which job? Give its YAML file")])
     limit = getattr(arguments, "limit", None)
-    return job_file.load(file, overrides=[*arguments.set, *([f"limit={limit}"] if limit is not None else [])])
+    overrides = [*arguments.set, *([f"limit={limit}"] if limit is not None else [])]
+    return job_file.load(file, overrides=overrides, profile=getattr(arguments, "profile", None))
 
 
 def with_code(job: "DataPrepJob") -> "DataPrepJob":

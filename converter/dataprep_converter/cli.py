@@ -1,4 +1,4 @@
-"""The command line: `dataprep run|plan|validate|infer|verify|repair|convert|copy|inspect|ls|work|commit|fetch-code|logs|retry`.
+"""The command line: `dataprep run|plan|validate|infer|verify|repair|convert|copy|inspect|ls|work|commit|remove|fetch-code|logs|retry`.
 
 Heavy modules are imported by the command that needs them, so that `dataprep --help` is quick.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+from dataprep_api import tracing
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
 from dataprep_converter import checking_commands, converting_command, copying_command, without_pandas
@@ -25,7 +26,7 @@ from dataprep_converter.redacting import RedactingFormatter, redacted
 
 if TYPE_CHECKING:
     from dataprep_api.job import DataPrepJob
-    from dataprep_api.messages import CommitResult, PlanResult, WorkResult
+    from dataprep_api.messages import CommitResult, PlanResult, RemoveResult, WorkResult
     from dataprep_api.reasons import Reason
     from dataprep_converter.access import Access
     from dataprep_converter.planning import Plan
@@ -60,6 +61,7 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
 def _code_of(arguments: argparse.Namespace) -> int:
     """Runs the command; every error becomes one line and a code."""
     signal.signal(signal.SIGTERM, _terminated)
+    tracing.set_up("dataprep")
     try:
         if arguments.command not in _LIGHT:
             without_pandas.hide()
@@ -69,6 +71,8 @@ def _code_of(arguments: argparse.Namespace) -> int:
         if isinstance(exc, BrokenPipeError) and _reader_is_gone():
             return 128 + signal.SIGPIPE
         return int(_failed(exc, arguments))
+    finally:
+        tracing.shut_down()
     return code
 
 
@@ -141,7 +145,7 @@ def _in_pod() -> bool:
     return "DATAPREP_MOUNTS" in os.environ
 
 
-def _leave(message: "PlanResult | CommitResult | WorkResult") -> None:
+def _leave(message: "PlanResult | CommitResult | WorkResult | RemoveResult") -> None:
     """Prints the result and leaves it as the pod's termination message."""
     from dataprep_api import messages
 
@@ -188,7 +192,9 @@ def _run(arguments: argparse.Namespace) -> Exit:
     job = with_code(job_of(arguments))
     display = Display(quiet=arguments.quiet)
     try:
-        _, made = run(job, access=access_of(job), workers=arguments.workers, display=display)
+        with tracing.span("run", job=job.metadata.name) as tell:
+            _, made = run(job, access=access_of(job), workers=arguments.workers, display=display)
+            tell(run_id=made.run_id)
     finally:
         display.close()
     sys.stdout.write(f"{made.manifest_uri}\n")
@@ -203,7 +209,9 @@ def _plan(arguments: argparse.Namespace) -> Exit:
         planned = preparing.dry_run(job, access_of(job))
         sys.stdout.write(json.dumps(json.loads(planned.model_dump_json(by_alias=True, exclude_none=True)), indent=2) + "\n")
     else:
-        planned = preparing.prepare(job, access_of(job)).result
+        with tracing.span("plan", job=job.metadata.name) as tell:
+            planned = preparing.prepare(job, access_of(job)).result
+            tell(run_id=planned.run_id, tasks=planned.tasks, records=planned.records)
         found = "reused: a finished data set of the same spec and inputs is there" if planned.reused else f"{planned.tasks} tasks"
         logger.info("run %s: %d records in %d shards, %s", planned.run_id, planned.records, planned.shards, found)
         _leave(planned)
@@ -220,12 +228,13 @@ def _work(arguments: argparse.Namespace) -> Exit:
         raise BadSpec("A job with a script has no work step: its program runs instead.")
     arguments.task = task = _task_number(arguments)
     access = access_of(job)
-    with Reporter(index=task) as reporter:
+    with Reporter(index=task) as reporter, tracing.span("work", job=job.metadata.name, run_id=arguments.run, task=task) as tell:
         plan = _stored_plan(job, access, arguments)
         if task >= plan.head.tasks:
             raise BadSpec(f"The plan has the tasks 0 to {plan.head.tasks - 1}, got {task}.")
         attempt = f"{os.environ.get('POD_NAME', 'local')}/{arguments.attempt}"
         done = working.work(job.spec, plan=plan, index=task, access=access, attempt=attempt, watch=reporter.watch)
+        tell(shards=done.shards_done, records=done.records.out)
     _leave(done)
     return Exit.DONE
 
@@ -236,9 +245,19 @@ def _commit(arguments: argparse.Namespace) -> Exit:
     job = with_code(job_of(arguments))
     access = access_of(job)
     plan = _stored_plan(job, access, arguments)
-    made = finishing.finish(job.spec, plan=plan, access=access)
+    with tracing.span("commit", job=job.metadata.name, run_id=arguments.run) as tell:
+        made = finishing.finish(job.spec, plan=plan, access=access)
+        tell(files=made.files, records=made.records.out)
     logger.info("committed %d records in %d files, %d bytes; manifest %s", made.records.out, made.files, made.bytes_out, made.manifest_uri)
     _leave(made)
+    return Exit.DONE
+
+
+def _remove(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter import removing
+
+    job = job_of(arguments)
+    _leave(removing.remove(job.spec.output.uri, access_of(job), runs=arguments.run))
     return Exit.DONE
 
 
@@ -392,6 +411,10 @@ def _parser() -> argparse.ArgumentParser:
     for step in (work, commit):
         step.add_argument("--run", required=True, metavar="ID", help="run id, as printed by plan")
         step.add_argument("--plan-sha256", required=True, metavar="HEX", help="digest of the plan, as printed by plan")
+
+    remove = job_command(commands, "remove", "remove the files that a job's runs wrote to its output, and no others")
+    remove.add_argument("--run", required=True, action="append", metavar="ID", help="run id (repeatable), as printed by plan")
+    remove.set_defaults(command=_remove)
 
     fetch_code = job_command(commands, "fetch-code", "fetch the code of code.git (an init container runs this)")
     fetch_code.add_argument("--into", required=True, metavar="DIR", help="folder for its files")

@@ -9,18 +9,24 @@ from typing import Any
 
 import yaml
 
-from dataprep_api import API_VERSION, CRON_KIND, KIND
+from dataprep_api import API_VERSION, CRON_KIND, KIND, PROFILE_KIND
 from dataprep_api.cron import DataPrepCronJob, job_document
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.job import DataPrepJob
+from dataprep_api.profile import DEFAULT, DataPrepProfile, merged
 
 
-def load(file: str, *, overrides: Sequence[str] = ()) -> DataPrepJob:
-    """The DataPrepJob in `file` (`-` is standard input). Raises SpecError for a file that can't be read, and for every fault in it."""
+def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None) -> DataPrepJob:
+    """The DataPrepJob in `file` (`-` is standard input), with what it leaves out from the DataPrepProfile in the file `profile`.
+
+    Raises SpecError for a file that can't be read, and for every fault in it.
+    """
     documents = _documents(file)
     document = _job(documents, file)
     for override in overrides:
         set_field(document, override)
+    if profile is not None and isinstance(document, dict) and isinstance(document.get("spec"), dict):
+        document = document | {"spec": _with_profile(document["spec"], profile)}
     job = DataPrepJob.parse(document)
     if job.spec.code is not None and job.spec.code.config_map_ref is not None:
         from dataprep_converter import plugins  # not at the top: Arrow takes a while to load
@@ -28,6 +34,20 @@ def load(file: str, *, overrides: Sequence[str] = ()) -> DataPrepJob:
         if not os.environ.get(plugins.CODE_VARIABLE):
             plugins.provide(_config_map(documents, job.spec.code.config_map_ref.name))
     return job
+
+
+def _with_profile(spec: dict[str, Any], file: str) -> dict[str, Any]:
+    """The spec with a profile's values. Any: YAML. A file may hold several profiles: the one that the job names is taken, else `default`."""
+    found = [each for each in _documents(file) if isinstance(each, dict) and each.get("kind") == PROFILE_KIND]
+    wanted = spec.get("profile")
+    named = [each for each in found if (each.get("metadata") or {}).get("name") == (wanted or DEFAULT)]
+    if not named and wanted is None and len(found) == 1:
+        named = found
+    if not named:
+        raise SpecError([Fault("spec.profile", f"{file} has no {PROFILE_KIND} {wanted or DEFAULT}")])
+    checked = DataPrepProfile.parse(named[0])
+    written = checked.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_unset=True)
+    return merged(spec, written, name=checked.metadata.name)
 
 
 def _config_map(documents: Sequence[Any], name: str) -> dict[str, str]:

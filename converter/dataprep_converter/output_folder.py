@@ -175,6 +175,10 @@ class OutputFolder:
             if not any(part[0] in "_." for part in path.split("/")):
                 yield path, entry
 
+    def everything(self) -> Iterator[tuple[str, Entry]]:
+        """(relative path, entry) of every file, hidden ones too."""
+        return self._listed()
+
     def known_files(self) -> set[str]:
         """Paths that some run of dataprep planned here, this one's too: what a replacement may delete."""
         known: set[str] = set()

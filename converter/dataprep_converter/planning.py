@@ -101,7 +101,9 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tup
     for number, wanted in pipeline.unlearned() if base is None else ():
         # Which samples a split has doesn't depend on the size of their records.
         split = _split(
-            divide(spec, units, bytes_per_record=0, extension=extension, rules=rules, assigned=plans), wanted, of=(spec.transforms or [])[number].kind
+            divide(spec, units, bytes_per_record=0, extension=extension, rules=rules, assigned=plans),
+            wanted,
+            of=(spec.transforms or [])[number].kind,
         )
         size = min(pipeline.most_records, _LEARNED_RECORDS)
         chunks = Selection(split, units, shuffle_seed=None, codes=codes).chunks(0, split.records, size=size)

@@ -15,7 +15,7 @@ from typing import Final
 
 from aiohttp import web
 
-from dataprep_api import CRON_KIND, KIND
+from dataprep_api import CRON_KIND, KIND, tracing
 from dataprep_operator import settings as settings_module
 from dataprep_operator.cache import Cache
 from dataprep_operator.cluster import KubernetesCluster
@@ -57,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         listen_port=settings.listen_port if given.port is None else given.port,
     )
     _log(settings)
+    tracing.set_up("dataprep-operator")
     try:
         asyncio.run(serve(settings))
     except NotServed as exc:
@@ -65,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (LeaseLost, OperatorError) as exc:
         logger.error("%s", exc)
         return 1
+    finally:
+        tracing.shut_down()
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What the watches have shown: DataPrepJobs, their Jobs and their pods, ready to be looked up by job, and DataPrepCronJobs."""
+"""What the watches have shown: DataPrepJobs, their Jobs and their pods, ready to be looked up by job, DataPrepCronJobs and DataPrepProfiles."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -24,6 +24,7 @@ class Kind(StrEnum):
 
     DATAPREPJOBS = "dataprepjobs"
     DATAPREPCRONJOBS = "dataprepcronjobs"
+    DATAPREPPROFILES = "dataprepprofiles"
     JOBS = "jobs"
     PODS = "pods"
 
@@ -45,6 +46,8 @@ class Cache:
         self._waiting_for: defaultdict[Key, set[Key]] = defaultdict(set)
         """By the job that is waited for. Only jobs that have not started wait."""
         self._crons: dict[Key, Raw] = {}
+        self._profiles: dict[str, Raw] = {}
+        """By uid; there are few."""
         self._made_by: defaultdict[str, set[Key]] = defaultdict(set)
         """Jobs by the uid of the DataPrepCronJob that made them."""
 
@@ -61,6 +64,8 @@ class Cache:
                 self._put_job(raw)
             case Kind.DATAPREPCRONJOBS:
                 self._put_cron(raw)
+            case Kind.DATAPREPPROFILES:
+                self._profiles[uid] = raw
             case Kind.JOBS:
                 self._put_child(raw)
             case Kind.PODS:
@@ -99,15 +104,28 @@ class Cache:
         """The DataPrepCronJob at that place."""
         return self._crons.get(key)
 
+    def profile(self, namespace: str, name: str) -> Raw | None:
+        """The DataPrepProfile of that name. Of two, one is on its way out: the newer one counts."""
+        found = [raw for raw in self._profiles.values() if (raw["metadata"]["namespace"], raw["metadata"]["name"]) == (namespace, name)]
+        return max(found, key=_version, default=None)
+
+    def not_begun(self, namespace: str) -> list[Key]:
+        """The jobs of a namespace that have not started: a profile's change concerns them."""
+        return [key for key, raw in self._jobs.items() if key.namespace == namespace and not (raw.get("status") or {}).get("startTime")]
+
     def made_by(self, uid: str) -> list[Raw]:
         """The DataPrepJobs that the DataPrepCronJob with that uid controls."""
         return [self._jobs[key] for key in sorted(self._made_by.get(uid, ()))]
 
     def also_concerned(self, job: Raw) -> list[Key]:
-        """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it, and the DataPrepCronJob that made it."""
+        """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it or for the removal of its output, and the DataPrepCronJob that made it."""
         metadata, owner = job["metadata"], observed.controller(job)
         crons = [Key(metadata["namespace"], owner["name"], CRON_KIND)] if owner.get("kind") == CRON_KIND else []
-        return [*self.waiting_for(Key(metadata["namespace"], metadata["name"])), *crons]
+        key, output = Key(metadata["namespace"], metadata["name"]), output_of(job)
+        others = sorted(self._outputs.get(output, set()) - {key}) if output is not None else []
+        # Only a removal of the output is of any interest to them; progress is not.
+        sharing = [each for each in others if "deletionTimestamp" in metadata or _leaving(self._jobs[each])]
+        return [*self.waiting_for(key), *sharing, *crons]
 
     def phases(self) -> dict[str, int]:
         """How many jobs are in each phase."""
@@ -142,6 +160,8 @@ class Cache:
                 return [uid for uid, key in self._keys_by_uid.items() if key.kind == KIND and namespace in (None, key.namespace)]
             case Kind.DATAPREPCRONJOBS:
                 return [uid for uid, key in self._keys_by_uid.items() if key.kind == CRON_KIND and namespace in (None, key.namespace)]
+            case Kind.DATAPREPPROFILES:
+                return [uid for uid, raw in self._profiles.items() if namespace in (None, raw["metadata"]["namespace"])]
             case Kind.JOBS:
                 return [uid for uid, child in self._children.items() if namespace in (None, child.namespace)]
             case Kind.PODS:
@@ -152,6 +172,8 @@ class Cache:
         metadata = raw["metadata"]
         if kind is Kind.DATAPREPCRONJOBS:
             return Key(metadata["namespace"], metadata["name"], CRON_KIND)
+        if kind is Kind.DATAPREPPROFILES:
+            return None
         if kind is Kind.DATAPREPJOBS:
             return Key(metadata["namespace"], metadata["name"])
         if kind is Kind.JOBS:
@@ -167,6 +189,16 @@ class Cache:
         others = [(each, self._jobs[each]) for each in self._outputs[output] if each != key and _unfinished(self._jobs[each])]
         better = [(claim(raw), each) for each, raw in others if claim(raw) < claim(mine)]
         return min(better)[1] if better else None
+
+    def leaving(self, key: Key) -> str | None:
+        """A deleted job with the same output, which is being removed."""
+        others = self._outputs.get(self._output_of.get(key, ""), set()) - {key}
+        return next((str(each) for each in sorted(others) if _leaving(self._jobs[each])), None)
+
+    def keeper_of(self, key: Key, *, runs: Iterable[str]) -> str | None:
+        """Another job with the same output that writes there, or that found the data set of one of these runs finished."""
+        others = self._outputs.get(self._output_of.get(key, ""), set()) - {key}
+        return next((str(each) for each in sorted(others) if _keeps(self._jobs[each], set(runs))), None)
 
     def waiting_for(self, key: Key) -> list[Key]:
         """The jobs that wait for that one, which need not exist."""
@@ -237,6 +269,8 @@ class Cache:
             key = self._keys_by_uid.pop(uid, None)
             if key is not None and self._crons.get(key, {"metadata": {"uid": ""}})["metadata"]["uid"] == uid:
                 del self._crons[key]
+        elif kind is Kind.DATAPREPPROFILES:
+            self._profiles.pop(uid, None)
         elif kind is Kind.JOBS:
             child = self._children.pop(uid, None)
             if child is not None:
@@ -249,7 +283,7 @@ class Cache:
                     del self._pods_by_name[(pod.namespace, pod.name)]
 
     def _key_of_uid(self, kind: Kind, uid: str) -> Key | None:
-        if kind in (Kind.DATAPREPJOBS, Kind.DATAPREPCRONJOBS):
+        if kind in (Kind.DATAPREPJOBS, Kind.DATAPREPCRONJOBS, Kind.DATAPREPPROFILES):
             return self._keys_by_uid.get(uid)
         child = self._children.get(uid if kind is Kind.JOBS else self._pods[uid].owner_uid)
         return Key(child.namespace, child.owner_name) if child is not None else None
@@ -313,6 +347,17 @@ def _awaited_by(key: Key, raw: Raw | None) -> list[Key]:
 
 def _unfinished(raw: Raw) -> bool:
     return (raw.get("status") or {}).get("phase") not in TERMINAL_PHASES and "deletionTimestamp" not in raw["metadata"]
+
+
+def _leaving(raw: Raw) -> bool:
+    return "deletionTimestamp" in raw["metadata"] and names.FINALIZER in (raw["metadata"].get("finalizers") or [])
+
+
+def _keeps(raw: Raw, runs: set[str]) -> bool:
+    status = raw.get("status") or {}
+    if "deletionTimestamp" in raw["metadata"]:
+        return False
+    return status.get("runId") in runs if status.get("phase") in TERMINAL_PHASES else bool(status.get("startTime"))
 
 
 def _version(raw: Raw) -> int:

@@ -14,7 +14,7 @@ from dataprep_api.messages import TOKEN_AUDIENCE
 from dataprep_api.spec import DataPrepJobSpec, Model
 from dataprep_api.status import FromJob
 from dataprep_operator import ranges, scripts
-from dataprep_operator.observed import ANNOTATION_PLAN, ANNOTATION_TASKS, Observed
+from dataprep_operator.observed import ANNOTATION_PLAN, ANNOTATION_TASKS, CLEANUP, Observed
 from dataprep_operator.pods import CODE_CONTAINER, CONTAINER
 from dataprep_operator.settings import PodDefaults
 
@@ -33,9 +33,9 @@ MOST_FAILED_INDEXES: Final = 10_000
 
 
 def name(seen: Observed, step: str, attempt: int) -> str:
-    """`<base>-plan`, `<base>-plan-2`, `<base>-convert-1`, `<base>-commit-1`."""
+    """`<base>-plan`, `<base>-plan-2`, `<base>-convert-1`, `<base>-commit-1`, `<base>-cleanup`."""
     base = names.child_base(seen.key.name, seen.uid)
-    return f"{base}-plan" if step == "plan" and attempt <= 1 else f"{base}-{step}-{attempt}"
+    return f"{base}-{step}" if step in ("plan", CLEANUP) and attempt <= 1 else f"{base}-{step}-{attempt}"
 
 
 def spec_map(seen: Observed, from_job: FromJob | None) -> Body:
@@ -86,6 +86,14 @@ def commit_job(
     return _single(seen, spec, step="commit", attempt=attempt, pod=pod, final=final)
 
 
+def cleanup_job(seen: Observed, spec: DataPrepJobSpec, *, runs: Sequence[str], defaults: PodDefaults) -> Body:
+    """The removal of a deleted job's output: one pod."""
+    arguments = ["remove", "--job", f"{MOUNTS}/{JOB_FILE}", *(word for run in runs for word in ("--run", run))]
+    bare = spec.model_copy(update={"code": None})  # it may be gone, and isn't needed
+    pod = _pod(seen, bare, step=CLEANUP, attempt=1, arguments=arguments, gpu=False, defaults=defaults)
+    return _single(seen, bare, step=CLEANUP, attempt=1, pod=pod, final=(Exit.BAD_SPEC, Exit.NOT_FOUND))
+
+
 def convert_job(
     seen: Observed,
     spec: DataPrepJobSpec,
@@ -118,7 +126,7 @@ def convert_job(
     )
     if spec.script is not None:
         pod = scripts.pod(pod, spec, spec.script, run_id=run_id, code=_code_folder(spec), defaults=defaults)
-    annotations = {ANNOTATION_PLAN: plan_sha256} | ({ANNOTATION_TASKS: listed} if listed else {})
+    annotations = dict(seen.queue_annotations) | {ANNOTATION_PLAN: plan_sha256} | ({ANNOTATION_TASKS: listed} if listed else {})
     body = {
         "completionMode": "Indexed",
         "completions": completions,

@@ -17,7 +17,7 @@ import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
-from dataprep_api import API_VERSION, CRON_KIND, CRON_PLURAL, GROUP, KIND, PLURAL, VERSION
+from dataprep_api import API_VERSION, CRON_KIND, CRON_PLURAL, GROUP, KIND, PLURAL, PROFILE_KIND, PROFILE_PLURAL, VERSION
 from dataprep_operator import metrics
 from dataprep_operator.clock import Clock
 from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, NotServed, Refused, Unavailable
@@ -48,6 +48,7 @@ class Resource:
 
 DATAPREPJOBS: Final = Resource(f"apis/{GROUP}/{VERSION}", PLURAL, KIND)
 DATAPREPCRONJOBS: Final = Resource(f"apis/{GROUP}/{VERSION}", CRON_PLURAL, CRON_KIND)
+DATAPREPPROFILES: Final = Resource(f"apis/{GROUP}/{VERSION}", PROFILE_PLURAL, PROFILE_KIND)
 JOBS: Final = Resource("apis/batch/v1", "jobs")
 PODS: Final = Resource("api/v1", "pods")
 CONFIG_MAPS: Final = Resource("api/v1", "configmaps")
@@ -176,7 +177,7 @@ class KubernetesCluster:
         except NotFound:
             found = {}
         served = {each["name"] for each in found.get("resources") or []}
-        missing = [f"{each.plural}.{GROUP}" for each in (DATAPREPJOBS, DATAPREPCRONJOBS) if each.plural not in served]
+        missing = [f"{each.plural}.{GROUP}" for each in (DATAPREPJOBS, DATAPREPCRONJOBS, DATAPREPPROFILES) if each.plural not in served]
         if missing:
             raise NotServed(
                 f"Not installed: the CRD {' and the CRD '.join(missing)}. An administrator installs them once: kubectl apply --server-side -f crds/."

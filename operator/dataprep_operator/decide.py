@@ -11,13 +11,13 @@ from typing import Final
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import CleanupRule, DataPrepJobSpec
 from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus
-from dataprep_operator import children, steps, times
+from dataprep_operator import children, removal, steps, times
 from dataprep_operator.children import Body
 from dataprep_operator.events import Note
-from dataprep_operator.observed import Child, Observed
+from dataprep_operator.observed import CLEANUP, Child, Observed
 from dataprep_operator.pods import LINGERING_SECONDS, STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
 from dataprep_operator.settings import PodDefaults
-from dataprep_operator.status import FATAL_GRACE_SECONDS, accelerator, deadline, waiting_deadline
+from dataprep_operator.status import FATAL_GRACE_SECONDS, UNQUEUED_AFTER_SECONDS, accelerator, deadline, waiting_deadline
 from dataprep_operator.steps import Held, Queued, Through
 
 # A pass removes this many pods and comes back, so that one job can't hold a worker for minutes.
@@ -76,22 +76,32 @@ class DeleteSelf:
 
 
 @dataclass(frozen=True)
+class Guard:
+    """Add the finalizer that makes a deletion wait for the removal of the output, or take it away."""
+
+    on: bool
+
+
+@dataclass(frozen=True)
 class Tell:
     """Tell an Event."""
 
     note: Note
 
 
-Action = Tell | CreateJob | KeepConfigMap | PatchJob | DeleteJob | DeletePod | FailPod | DeleteSelf
+Action = Guard | Tell | CreateJob | KeepConfigMap | PatchJob | DeleteJob | DeletePod | FailPod | DeleteSelf
 
 
 def actions(seen: Observed, status: DataPrepJobStatus, *, now: datetime, defaults: PodDefaults) -> list[Action]:
     """What brings the cluster to what the status says, in order."""
     if seen.deleting:
-        return []
+        return _removal(seen, now=now, defaults=defaults) if seen.guarded else []
     if seen.doomed:
         return [DeleteJob(child) for child in seen.children if not child.deleting]
     lost: list[Action] = [FailPod(pod) for own in seen.pods.values() for pod in own if pod.stuck_terminating(now)]
+    if seen.removes != seen.guarded:
+        # Before anything is written; and gone at once when the user changes his mind.
+        lost.append(Guard(on=seen.removes))
     if status.phase in TERMINAL_PHASES:
         return [*lost, *_stops(seen, keep=None), *_cleanups(seen, status, now=now)]
     current = seen.child((status.step or "Plan").lower(), status.attempt)
@@ -104,6 +114,8 @@ def actions(seen: Observed, status: DataPrepJobStatus, *, now: datetime, default
 def wake_after_seconds(seen: Observed, status: DataPrepJobStatus, *, now: datetime) -> float | None:
     """When the job must be looked at again although nothing will have happened by then; None for never."""
     due = [moment for own in seen.pods.values() for pod in own if (moment := _pod_due(pod, now)) is not None]
+    if seen.deleting and seen.guarded:
+        due.append(now + timedelta(seconds=removal.LOOK_AGAIN_SECONDS))
     if status.phase in TERMINAL_PHASES:
         due += [moment for _, moment in _cleanup_times(seen, status)]
     elif seen.spec is not None:
@@ -224,6 +236,22 @@ def _cleanup_times(seen: Observed, status: DataPrepJobStatus) -> list[tuple[str,
     return found if ttl is None else [*found, ("DeleteSelf", ended + timedelta(seconds=ttl))]
 
 
+def _removal(seen: Observed, *, now: datetime, defaults: PodDefaults) -> list[Action]:
+    """The end of a deleted job that has our finalizer: first nobody writes, then one pod removes what was written, then it goes."""
+    judgement = removal.judge(seen)
+    if isinstance(judgement, removal.LetGo):
+        return [*([Tell(judgement.note)] if judgement.note is not None else []), Guard(on=False)]
+    lost: list[Action] = [FailPod(pod) for pod in seen.pods_left if pod.stuck_terminating(now)]
+    cleanup = seen.child(CLEANUP, 1)
+    strays = _stops(seen, keep=cleanup)
+    if isinstance(judgement, removal.Remove) and seen.spec is not None and not strays:
+        body = children.cleanup_job(seen, seen.spec, runs=judgement.runs, defaults=defaults)
+        return [*lost, CreateJob(body, children.spec_map(seen, seen.status.from_job))]
+    if isinstance(judgement, removal.Wait) and judgement.again_at is not None and judgement.again_at <= now and cleanup is not None:
+        return [*lost, *strays, *([DeleteJob(cleanup)] if not cleanup.deleting else [])]
+    return [*lost, *strays]
+
+
 # --- when to look again -------------------------------------------------------------------------------------------------------
 
 
@@ -243,6 +271,8 @@ def _deadlines(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus,
         # Not worth exact arithmetic: a held job is looked at now and then until something gives.
         found.append(now + timedelta(seconds=FATAL_GRACE_SECONDS / 3))
     current = seen.child((status.step or "Plan").lower(), status.attempt)
+    if current is not None and current.created is not None and seen.admission is not None and not seen.admission.exists:
+        found.append(current.created + timedelta(seconds=UNQUEUED_AFTER_SECONDS))
     if current is not None and not seen.pods_of(current) and not current.finished and not current.suspended:
         found.append(now + timedelta(seconds=STUCK_CREATING_SECONDS))
     return found

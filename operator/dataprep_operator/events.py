@@ -20,6 +20,8 @@ _TROUBLE: Final = frozenset(
         Reason.NO_GPU_NODES,
         Reason.UNSCHEDULABLE,
         Reason.CONFLICTING_CHILD,
+        Reason.PROFILE_NOT_FOUND,
+        Reason.NOT_QUEUED,
     }
 )
 
@@ -47,6 +49,13 @@ def about(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
     resumed = conditions.find(after.conditions, ConditionType.SUSPENDED)
     if before.phase == "Suspended" and resumed is not None and resumed.status == "False":
         notes.append(Note("Normal", Reason.RESUMED, resumed.message))
+    leaving, left = (conditions.find(status.conditions, ConditionType.OUTPUT_REMOVED) for status in (after, before))
+    if leaving is not None and (left is None or left.reason != leaving.reason):
+        notes.append(Note("Normal" if leaving.reason == Reason.REMOVING_OUTPUT else "Warning", Reason(leaving.reason), leaving.message))
+    unqueued, was = (conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) for status in (after, before))
+    is_news = unqueued is not None and unqueued.reason == Reason.NOT_QUEUED and (was is None or was.reason != unqueued.reason)
+    if unqueued is not None and is_news and after.phase != "Queued":
+        notes.append(Note("Warning", Reason.NOT_QUEUED, unqueued.message))
     if _told_by(after) != _told_by(before):
         notes.append(_state(after))
     return notes

@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
+from dataprep_api import names
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus
 from dataprep_operator import handover, observed, times
 from dataprep_operator.cache import Cache, Kind, Raw
 from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, JOBS, PODS, Body, Cluster
-from dataprep_operator.decide import Action, CreateJob, DeleteJob, DeletePod, DeleteSelf, FailPod, KeepConfigMap, PatchJob, Tell
+from dataprep_operator.decide import Action, CreateJob, DeleteJob, DeletePod, DeleteSelf, FailPod, Guard, KeepConfigMap, PatchJob, Tell
 from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, Refused
 from dataprep_operator.events import Note
 from dataprep_operator.observed import Observed
@@ -61,6 +62,29 @@ class Hands:
         except (Refused, ForeignChild) as exc:
             await self.tell(seen, desired, [Note("Warning", Reason.NOT_HANDED_OVER, f"No ConfigMap for training was made: {exc}")])
 
+    async def _guard(self, seen: Observed, *, on: bool) -> None:
+        """Set or take away our finalizer, unless the job has changed meanwhile. Others' finalizers stay."""
+        raw = self._cache.job(seen.key)
+        if raw is None or raw["metadata"]["uid"] != seen.uid:
+            return
+        others = [each for each in raw["metadata"].get("finalizers") or [] if each != names.FINALIZER]
+        metadata = {
+            "uid": seen.uid,
+            "resourceVersion": raw["metadata"]["resourceVersion"],
+            "finalizers": [*others, *([names.FINALIZER] if on else [])],
+        }
+        try:
+            written = await self._cluster.patch(DATAPREPJOBS, seen.key.namespace, seen.key.name, {"metadata": metadata})
+        except (Conflict, NotFound):
+            await self._refresh(seen)
+            raise
+        if seen.deleting and not on:
+            # Without its last finalizer it is gone; the answer is a farewell, and must not come back into the cache.
+            self._observer.forget(seen.uid)
+            logger.info("%s: its output needs no removal any more", seen.key)
+        else:
+            self._cache.put(Kind.DATAPREPJOBS, written)
+
     async def _refresh(self, seen: Observed) -> None:
         try:
             self._cache.put(Kind.DATAPREPJOBS, await self._cluster.get(DATAPREPJOBS, seen.key.namespace, seen.key.name))
@@ -91,6 +115,8 @@ class Hands:
             case FailPod(pod=pod):
                 logger.warning("%s: pod %s was never confirmed as ended by its node; it is declared failed", seen.key, pod.name)
                 await self._on_child(PODS, Kind.PODS, pod.namespace, pod.name, pod.uid, _failed_pod(pod, now=self._clock()), "status")
+            case Guard(on=on):
+                await self._guard(seen, on=on)
             case Tell(note=note):
                 await self.tell(seen, status, [note])
             case DeleteSelf():

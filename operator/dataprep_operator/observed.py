@@ -15,7 +15,10 @@ from dataprep_operator.pods import Blockage, Pod
 ANNOTATION_TASKS: Final = "dataprep.io/tasks"
 """On a convert Job: the tasks behind its indexes, when it is not all of them."""
 ANNOTATION_PLAN: Final = "dataprep.io/plan-sha256"
-QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+QUEUE_DOMAIN: Final = "kueue.x-k8s.io"
+QUEUE_LABEL: Final = f"{QUEUE_DOMAIN}/queue-name"
+CLEANUP: Final = "cleanup"
+"""The step of the Job that removes a deleted job's output."""
 
 
 class Key(NamedTuple):
@@ -96,6 +99,18 @@ class Awaited:
 
 
 @dataclass(frozen=True)
+class Admission:
+    """What a queue says about the convert Job."""
+
+    exists: bool = False
+    """Whether there is a Workload for it at all."""
+    reserved: bool = False
+    message: str = ""
+    position: int | None = None
+    """Among those that wait in the same queue, from 0."""
+
+
+@dataclass(frozen=True)
 class Observed:
     """One DataPrepJob and everything that belongs to it."""
 
@@ -110,19 +125,37 @@ class Observed:
     raw_spec: Mapping[str, Any]
     faults: str = ""
     deleting: bool = False
+    guarded: bool = False
+    """Whether our finalizer makes a deletion wait."""
+    removes: bool = False
+    """Whether `deletionPolicy` is Delete, by the spec as it is now."""
     doomed: bool = False
     """Whether its namespace is being deleted, and waits for pods that only the end of their Job lets go."""
     retry: str | None = None
     queue: str | None = None
     # Labels of a queue (kueue.x-k8s.io/…), carried over to the convert Job.
     queue_labels: Mapping[str, str] = field(default_factory=dict)
+    queue_annotations: Mapping[str, str] = field(default_factory=dict)
+    """The same for annotations."""
+    admission: Admission | None = None
+    """What the queue says; None when it wasn't asked."""
     children: tuple[Child, ...] = ()
     pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
     """By the uid of their Job."""
     rival: str | None = None
     """Another unfinished job with the same output and the better claim."""
+    profile: str | None = None
+    """The DataPrepProfile that has filled in what the job leaves out."""
+    profile_missing: str | None = None
+    """The one that the job names and that isn't there."""
     awaited: tuple[Awaited, ...] = ()
     """Jobs that this one waits for, until it starts."""
+    leaving: str | None = None
+    """A deleted job whose output, the same as this one's, is still being removed."""
+    keeper: str | None = None
+    """Of a deleted job: another one that has its data set, or writes to its output."""
+    pods_left: tuple[Pod, ...] = ()
+    """Of a deleted job: pods that may still write."""
     circle: tuple[str, ...] = ()
     """Jobs that wait for each other, from this one back to this one."""
     missing: Blockage | None = None
@@ -140,6 +173,13 @@ class Observed:
     def retry_wanted(self) -> bool:
         """Whether the user asked for another attempt of a failed job."""
         return self.status.phase == "Failed" and self.retry is not None and self.retry != self.status.handled_retry
+
+    @property
+    def written_runs(self) -> list[str]:
+        """Ids of the runs that the job has made, the last one first; a data set that it found finished is not among them."""
+        told = [result.run_id for child in self.children if isinstance(result := self.result_of(child), PlanResult) and not result.reused]
+        found = [self.status.run_id, *(run.run_id for run in self.status.runs), *told]
+        return list(dict.fromkeys(run for run in found if run and not (self.status.reused and run == self.status.run_id)))
 
     def child(self, step: str, attempt: int) -> Child | None:
         """The Job of that step and attempt."""

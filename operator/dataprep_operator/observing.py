@@ -8,26 +8,26 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from dataprep_api import API_VERSION, KIND, names
+from dataprep_api import API_VERSION, KIND, names, profile
 from dataprep_api.errors import SpecError
 from dataprep_api.job import DataPrepJob
-from dataprep_api.reasons import Reason
+from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus, FromJob
-from dataprep_operator import children, observed, pods, scripts, times
+from dataprep_operator import children, conditions, observed, pods, scripts, times
 from dataprep_operator.cache import Cache, Kind, Raw
 from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, EVENTS, NAMESPACES, PODS, Cluster
 from dataprep_operator.errors import NotFound, OperatorError, Refused
-from dataprep_operator.observed import QUEUE_LABEL, Awaited, Child, Key, Observed
+from dataprep_operator.kueue import Kueue
+from dataprep_operator.observed import CLEANUP, QUEUE_DOMAIN, QUEUE_LABEL, Admission, Awaited, Child, Key, Observed
 from dataprep_operator.pods import STUCK_CREATING_SECONDS, Blockage
 from dataprep_operator.progress import Board
 from dataprep_operator.settings import PodDefaults
 
 # One stuck pod speaks for all: they come from one template.
 MOST_LOOK_UPS: Final = 2
-_QUEUE_DOMAIN: Final = QUEUE_LABEL.partition("/")[0]
 # What may change while a job runs; everything else is as it was when it began.
-_LIVE_FIELDS: Final = ("suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "cleanup", "retry")
+_LIVE_FIELDS: Final = ("suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "cleanup", "deletionPolicy", "retry")
 
 
 class StatusUnreadable(OperatorError):
@@ -44,11 +44,12 @@ class _Parsed:
 class Observer:
     """Looks at jobs. What it remembers can be lost at any time: it is looked up again."""
 
-    def __init__(self, *, cache: Cache, cluster: Cluster, board: Board, defaults: PodDefaults) -> None:
+    def __init__(self, *, cache: Cache, cluster: Cluster, board: Board, defaults: PodDefaults, kueue: Kueue | None = None) -> None:
         self._cache = cache
         self._cluster = cluster
         self._board = board
         self._defaults = defaults
+        self._kueue = kueue
         self._frozen: dict[str, Mapping[str, Any]] = {}  # Any: specs as the API's JSON
         self._parsed: dict[str, _Parsed] = {}
         self._refusals: dict[str, Blockage] = {}
@@ -61,6 +62,8 @@ class Observer:
         status = _status(raw)
         seen = await self._with_spec(raw, _bare(key, raw, status))
         own = self._cache.children_of(seen.uid)
+        if seen.deleting and seen.guarded:
+            return await self._leaving(seen, own, now=now)
         rival = await self._rival(key) if not seen.finished or seen.retry_wanted else None
         seen = replace(
             seen,
@@ -68,6 +71,7 @@ class Observer:
             pods={child.uid: self._cache.pods_of(child.uid) for child in own},
             rival=str(rival) if rival is not None else None,
             awaited=self._awaited(seen),
+            leaving=self._cache.leaving(key) if _not_begun(seen) else None,
             circle=self._cache.circle(key) if _not_begun(seen) else (),
             refusal=self._refusals.get(seen.uid),
         )
@@ -75,9 +79,26 @@ class Observer:
             seen = replace(seen, doomed=await self._doomed(key.namespace))
         if not seen.finished:
             seen = await self._with_last_message(seen)
-            seen = replace(seen, missing=await self._missing(seen, now=now))
+            seen = replace(seen, missing=await self._missing(seen, now=now), admission=await self._admission(seen))
             seen = replace(seen, live=self._board.live(seen.uid, results=seen.work_results(), attempt=status.attempt, now=now))
         return seen
+
+    async def _leaving(self, seen: Observed, own: tuple[Child, ...], *, now: datetime) -> Observed:
+        """A deleted job that waits for the removal of its output: what matters then is who else is there. Its pods are asked for past the
+        cache, which knows none of those whose Job is gone."""
+        labels = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY},{names.LABEL_JOB_UID}={seen.uid}"
+        found = [pods.read(raw) for raw in await self._cluster.list(PODS, seen.key.namespace, labels=labels)]
+        seen = replace(
+            seen,
+            children=own,
+            pods={child.uid: tuple(pod for pod in found if pod.owner_uid == child.uid) for child in own},
+            pods_left=tuple(pod for pod in found if not pod.finished and pod.step != CLEANUP),
+            doomed=await self._doomed(seen.key.namespace),
+            refusal=self._refusals.get(seen.uid),
+        )
+        cleanup = seen.child(CLEANUP, 1)
+        missing = await self._missing_for(seen, cleanup, now=now) if cleanup is not None else None
+        return replace(seen, keeper=self._cache.keeper_of(seen.key, runs=seen.written_runs), missing=missing)
 
     def refused(self, uid: str, refusal: Blockage | None) -> None:
         """Remember what the API server said when a child was last created."""
@@ -99,13 +120,36 @@ class Observer:
     # --- the spec -------------------------------------------------------------------------------------------------------
 
     async def _with_spec(self, raw: Raw, seen: Observed) -> Observed:
-        frozen = await self._frozen_spec(seen) if seen.status.start_time and not seen.finished else None
-        spec = _overlaid(frozen, raw.get("spec") or {}) if frozen is not None else raw.get("spec") or {}
+        in_use = not seen.finished or seen.retry_wanted or (seen.deleting and seen.guarded)
+        frozen = await self._frozen_spec(seen) if seen.status.start_time and in_use else None
+        live = raw.get("spec") or {}
+        missing = None
+        spec: Mapping[str, Any]
+        if frozen is not None:
+            spec = _overlaid(frozen, live)
+        else:
+            spec, missing = self._with_profile(seen.key.namespace, live) if in_use else (live, None)
         source = json.dumps(spec, sort_keys=True)
         known = self._parsed.get(seen.uid)
         if known is None or known.source != source:
             known = self._parsed[seen.uid] = _parse(seen.key, spec, source=source, defaults=self._defaults)
-        return replace(seen, spec=known.spec, faults=known.faults, raw_spec=frozen if frozen is not None else spec)
+        return replace(
+            seen,
+            spec=known.spec,
+            faults=known.faults,
+            raw_spec=frozen if frozen is not None else spec,
+            profile=spec.get("profile") if missing is None else None,
+            profile_missing=missing,
+        )
+
+    # Any: specs as the API's JSON.
+    def _with_profile(self, namespace: str, spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
+        """The spec with what it leaves out from its profile, and the name of the profile that it names and that isn't there."""
+        wanted = spec.get("profile")
+        found = self._cache.profile(namespace, wanted or profile.DEFAULT)
+        if found is None:
+            return spec, wanted
+        return profile.merged(spec, found.get("spec") or {}, name=found["metadata"]["name"]), None
 
     async def _frozen_spec(self, seen: Observed) -> Mapping[str, Any] | None:
         if seen.uid not in self._frozen:
@@ -161,7 +205,10 @@ class Observer:
     async def _missing(self, seen: Observed, *, now: datetime) -> Blockage | None:
         """Why pods can't be made or started, where only Events tell."""
         child = seen.child((seen.status.step or "Plan").lower(), seen.status.attempt)
-        if child is None or child.finished or child.suspended:
+        return await self._missing_for(seen, child, now=now) if child is not None else None
+
+    async def _missing_for(self, seen: Observed, child: Child, *, now: datetime) -> Blockage | None:
+        if child.finished or child.suspended:
             return None
         own = seen.pods_of(child)
         if not own:
@@ -174,6 +221,16 @@ class Observer:
                 # Our own is made again, and the kubelet looks for it when it looks next.
                 return Blockage(Reason.CONFIG_MISSING, message, fatal=children.spec_map_name(seen) not in message)
         return None
+
+    async def _admission(self, seen: Observed) -> Admission | None:
+        """What the queue says about a convert Job that it has not let go yet, or that nothing has held back."""
+        child = seen.child("convert", seen.status.attempt)
+        if self._kueue is None or seen.queue is None or child is None or child.finished or child.deleting:
+            return None
+        reserved = conditions.find(seen.status.conditions, ConditionType.QUOTA_RESERVED)
+        if not child.suspended and reserved is not None and reserved.status == "True":
+            return None
+        return await self._kueue.admission(child, queue=seen.queue)
 
     async def _refused_pods(self, child: Child, *, now: datetime) -> Blockage | None:
         waited = times.seconds_between(child.started_at or child.created, now)
@@ -219,12 +276,17 @@ def _bare(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
         spec=None,
         raw_spec=raw.get("spec") or {},
         deleting="deletionTimestamp" in metadata,
+        guarded=names.FINALIZER in (metadata.get("finalizers") or []),
+        removes=(raw.get("spec") or {}).get("deletionPolicy") == "Delete",
         retry=(metadata.get("annotations") or {}).get(names.ANNOTATION_RETRY),
         queue=labels.get(QUEUE_LABEL),
-        queue_labels={key: value for key, value in labels.items() if key.partition("/")[0] == _QUEUE_DOMAIN}
-        if QUEUE_LABEL in labels
-        else {},
+        queue_labels=_of_the_queue(labels) if QUEUE_LABEL in labels else {},
+        queue_annotations=_of_the_queue(metadata.get("annotations") or {}) if QUEUE_LABEL in labels else {},
     )
+
+
+def _of_the_queue(marks: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in marks.items() if key.partition("/")[0] == QUEUE_DOMAIN}
 
 
 def _overlaid(frozen: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:

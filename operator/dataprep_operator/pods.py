@@ -12,7 +12,7 @@ from typing import Any, Final
 from dataprep_api import messages, names
 from dataprep_api.errors import MessageError
 from dataprep_api.exits import Exit
-from dataprep_api.messages import CommitResult, FailureResult, PlanResult, WorkResult
+from dataprep_api.messages import FailureResult, Message
 from dataprep_api.reasons import Reason
 from dataprep_api.status import Failure
 from dataprep_operator import times
@@ -105,7 +105,7 @@ class Pod:
         return self.finished and overdue is not None and overdue >= LINGERING_SECONDS
 
     @cached_property
-    def result(self) -> PlanResult | CommitResult | WorkResult | FailureResult | None:
+    def result(self) -> Message | None:
         """The pod's own message, when it is one of ours."""
         try:
             return messages.parse(self.message) if self.message else None

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from datetime import datetime
 
+from dataprep_api import tracing
 from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus
 from dataprep_operator import decide, events, metrics, status, times
 from dataprep_operator.cache import Cache
 from dataprep_operator.cluster import Cluster
 from dataprep_operator.hands import Hands
+from dataprep_operator.kueue import Kueue
 from dataprep_operator.observed import Key, Observed
 from dataprep_operator.observing import Observer
 from dataprep_operator.progress import Board
@@ -24,16 +26,22 @@ class Reconciler:
         self._board = board
         self._settings = settings
         self._clock = clock
-        self._observer = Observer(cache=cache, cluster=cluster, board=board, defaults=settings.pods)
+        kueue = Kueue(cluster) if settings.kueue else None
+        self._observer = Observer(cache=cache, cluster=cluster, board=board, defaults=settings.pods, kueue=kueue)
         self._hands = Hands(cache=cache, cluster=cluster, observer=self._observer, clock=clock)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one job forward. Returns the seconds after which it must be looked at even if nothing happens."""
+        with tracing.span("reconcile", job=key.name, namespace=key.namespace) as tell:
+            return await self._reconcile(key, tell)
+
+    async def _reconcile(self, key: Key, tell: tracing.Tell) -> float | None:
         now = self._clock()
         seen = await self._observer.look(key, now=now)
         if seen is None:
             return None
         desired = status.following(seen, now=now, defaults=self._settings.pods)
+        tell(phase=desired.phase, run_id=desired.run_id, attempt=desired.attempt)
         wait = self._too_soon(seen, desired, now=now)
         if desired.phase == "Succeeded" and seen.status.phase != "Succeeded" and seen.spec is not None:
             # Before the status says Complete: who waits for that may start at once.

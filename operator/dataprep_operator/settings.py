@@ -48,6 +48,8 @@ class Settings:
     lease_namespace: str | None = None
     """Namespace of the leader Lease; none means that this is the only replica."""
     identity: str = ""
+    kueue: bool = False
+    """Whether Kueue is installed and its Workloads may be read."""
     token_issuer: str | None = None
     """Issuer of service-account tokens. Default: what the API server says."""
     log_format: str = "plain"
@@ -84,6 +86,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         lease_name=read.text("LEASE_NAME", Settings.lease_name),
         lease_namespace=read.optional("LEASE_NAMESPACE"),
         identity=environ.get("POD_NAME") or environ.get("HOSTNAME") or f"process-{os.getpid()}",
+        kueue=read.flag("KUEUE"),
         token_issuer=read.optional("TOKEN_ISSUER"),
         log_format=read.text("LOG_FORMAT", Settings.log_format),
         log_level=read.text("LOG_LEVEL", Settings.log_level),

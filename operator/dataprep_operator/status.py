@@ -31,7 +31,7 @@ from dataprep_api.status import (
     Timings,
     bounded,
 )
-from dataprep_operator import conditions, ranges, scripts, steps, times
+from dataprep_operator import conditions, ranges, removal, scripts, steps, times
 from dataprep_operator.children import memory_limit, parallelism
 from dataprep_operator.observed import Awaited, Child, Observed
 from dataprep_operator.pods import Blockage
@@ -39,9 +39,12 @@ from dataprep_operator.settings import PodDefaults
 from dataprep_operator.steps import Absent, Broken, Held, Queued, Through, Working
 
 FATAL_GRACE_SECONDS: Final = 30.0
+UNQUEUED_AFTER_SECONDS: Final = 30.0
+"""Kueue makes a Workload at once; after so long there is nobody who would."""
 ETA_AFTER_FRACTION: Final = 0.05
 ETA_AFTER_SECONDS: Final = 5.0
 LONGEST_ETA_SECONDS: Final = 100 * 86_400
+_NOT_STARTED: Final = frozenset({Reason.WAITING_FOR_JOB, Reason.PROFILE_NOT_FOUND})
 _RUN_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 _BEGIN_AGAIN_WITH_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED})
 # The plan step alone takes the output folder, so it is also what takes it back.
@@ -71,18 +74,21 @@ def following(seen: Observed, *, now: datetime, defaults: PodDefaults) -> DataPr
 
 def _following(moment: Moment) -> DataPrepJobStatus:
     seen = moment.seen
+    if seen.deleting and seen.guarded:
+        return _leaving(moment)
     if seen.finished and not seen.retry_wanted:
         return _settled(moment)
     status = _begun(moment)
     if seen.spec is None:
         return _failed(moment, status, Reason.INVALID_SPEC, seen.faults)
-    status = _condition(moment, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, "The spec is valid.")
+    by = f", with the DataPrepProfile {seen.profile}" if seen.profile is not None else ""
+    status = _condition(moment, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, f"The spec is valid{by}.")
     if status.output is None:
         # From the first moment `kubectl get -o wide` says where the data set will be, with its parameters filled in.
         status = status.model_copy(update={"output": OutputStatus(uri=moment.spec.output.uri)})
     if seen.circle:
         return _failed(moment, status, Reason.CIRCULAR_WAIT, f"These jobs wait for each other: {' → '.join(seen.circle)}.")
-    awaited = _awaited(seen.awaited)
+    awaited = _without_profile(moment) or _awaited(seen.awaited) or _left_behind(moment)
     # Who waits writes nothing yet; often the other job writes there until then.
     if seen.rival is not None and awaited is None:
         return _failed(moment, status, Reason.OUTPUT_IN_USE, f"{_output(moment)} is written by the unfinished DataPrepJob {seen.rival}.")
@@ -127,9 +133,9 @@ def deadline(seen: Observed, status: DataPrepJobStatus) -> datetime | None:
 
 
 def waiting_deadline(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> datetime | None:
-    """When `startDeadlineSeconds` ends for a job that waits for another."""
+    """When `startDeadlineSeconds` ends for a job that waits for another, or for its profile."""
     waiting = conditions.find(status.conditions, ConditionType.RUNNING)
-    if spec.start_deadline_seconds is None or waiting is None or waiting.reason != Reason.WAITING_FOR_JOB:
+    if spec.start_deadline_seconds is None or waiting is None or waiting.reason not in _NOT_STARTED:
         return None
     since = times.parse(waiting.last_transition_time)
     return since + timedelta(seconds=spec.start_deadline_seconds) if since else None
@@ -144,6 +150,14 @@ def _settled(moment: Moment) -> DataPrepJobStatus:
     if seen.retry is not None and seen.retry != seen.status.handled_retry:
         return seen.status.model_copy(update={"handled_retry": seen.retry[:256]})
     return seen.status
+
+
+def _leaving(moment: Moment) -> DataPrepJobStatus:
+    """A deleted job's status says only what is in the way of its end."""
+    judgement = removal.judge(moment.seen)
+    if isinstance(judgement, removal.LetGo):
+        return moment.seen.status
+    return _condition(moment, moment.seen.status, ConditionType.OUTPUT_REMOVED, "False", judgement.reason, judgement.message)
 
 
 def _begun(moment: Moment) -> DataPrepJobStatus:
@@ -203,6 +217,21 @@ def _awaited(jobs: Sequence[Awaited]) -> Blockage | None:
     said = {None: "which does not exist", "Failed": "which has failed and may be retried"}
     waiting = [f"{each.name}, {said.get(each.phase, f'which is {each.phase}')}" for each in jobs if not each.complete]
     return Blockage(Reason.WAITING_FOR_JOB, f"Waiting for {'; '.join(waiting)}.") if waiting else None
+
+
+def _without_profile(moment: Moment) -> Blockage | None:
+    """What keeps the job from starting, when it is a profile that isn't there. A run takes its profile's values once, when it begins."""
+    missing = moment.seen.profile_missing
+    if missing is None:
+        return None
+    return Blockage(Reason.PROFILE_NOT_FOUND, f"There is no DataPrepProfile {missing} in the namespace {moment.seen.key.namespace}.")
+
+
+def _left_behind(moment: Moment) -> Blockage | None:
+    """What keeps the job from starting, when its output is still being cleared."""
+    if moment.seen.leaving is None:
+        return None
+    return Blockage(Reason.WAITING_FOR_JOB, f"Waiting for the deleted DataPrepJob {moment.seen.leaving}, which removes {_output(moment)}.")
 
 
 def _failed(moment: Moment, status: DataPrepJobStatus, reason: Reason, message: str) -> DataPrepJobStatus:
@@ -335,6 +364,7 @@ def _converting(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
     child = moment.seen.child("convert", status.attempt)
     status = _with_effective_values(moment, status, child)
     status = status.model_copy(update={"progress": _progress(moment, status, child), "failed_indexes": _given_up(status, child)})
+    status = _in_the_queue(moment, status, child)
     judgement = steps.judge(moment.seen, moment.spec, step="convert", attempt=status.attempt)
     if isinstance(judgement, Through):
         return status.model_copy(update={"step": "Commit", "timings": _timed(status, "running_seconds", child), "failed_indexes": None})
@@ -370,9 +400,36 @@ def _unfinished(
         case Held(blockage=blockage):
             return _held(moment, status, blockage)
         case Queued():
-            return _phase(moment, status, "Queued", "False", Reason.QUEUED, f"The queue {moment.seen.queue} holds the convert Job back.")
+            held = conditions.find(status.conditions, ConditionType.QUOTA_RESERVED)
+            reason = Reason(held.reason) if held is not None else Reason.QUEUED
+            return _phase(moment, status, "Queued", "False", reason, held.message if held is not None else _by_queue(moment))
         case Absent() | Working() | Through():
             return _phase(moment, status, phase, "True", reason, _MESSAGES[reason])
+
+
+def _in_the_queue(moment: Moment, status: DataPrepJobStatus, child: Child | None) -> DataPrepJobStatus:
+    """What the queue says about the convert Job, in the queue's own words where they are known."""
+    admission, kind = moment.seen.admission, ConditionType.QUOTA_RESERVED
+    if child is None and conditions.find(status.conditions, kind) is not None:
+        return _condition(moment, status, kind, "False", Reason.QUEUED, "There is no convert Job in the queue now.")
+    if child is None or not child.queued or child.finished:
+        return status
+    unknown_for = times.seconds_between(child.created, moment.now) or 0.0
+    if admission is not None and not admission.exists and unknown_for >= UNQUEUED_AFTER_SECONDS:
+        how = "waits for a Workload of Kueue" if child.suspended else "runs without a Workload of Kueue"
+        message = f"The convert Job {how}, which has made none: is Kueue running, is batch/job among its integrations, and is the queue's label right?"
+        return _condition(moment, status, kind, "False", Reason.NOT_QUEUED, message)
+    if not child.suspended and (admission is None or admission.exists):
+        return _condition(
+            moment, status, kind, "True", Reason.QUOTA_RESERVED, f"The queue {moment.seen.queue} has let the convert Job start."
+        )
+    said = f" {admission.message}" if admission is not None and admission.message else ""
+    place = f" {admission.position} jobs of the queue are before it." if admission is not None and admission.position is not None else ""
+    return _condition(moment, status, kind, "False", Reason.QUEUED, f"{_by_queue(moment)}{said}{place}")
+
+
+def _by_queue(moment: Moment) -> str:
+    return f"The queue {moment.seen.queue} holds the convert Job back."
 
 
 _MESSAGES: Final = {
@@ -388,7 +445,7 @@ def _held(moment: Moment, status: DataPrepJobStatus, blockage: Blockage) -> Data
         return _failed(moment, status, blockage.reason, blockage.message)
     limit = moment.spec.start_deadline_seconds
     if limit is not None and not blockage.fatal and (moment.now - since).total_seconds() >= limit:
-        what = "The job could not start" if blockage.reason is Reason.WAITING_FOR_JOB else "No pod could be scheduled"
+        what = "The job could not start" if blockage.reason in _NOT_STARTED else "No pod could be scheduled"
         return _failed(moment, status, Reason.START_DEADLINE_EXCEEDED, f"{what} within {limit} s: {blockage.message}")
     return _phase(moment, status, "Pending", "False", blockage.reason, blockage.message)
 

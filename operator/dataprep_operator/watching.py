@@ -1,4 +1,4 @@
-"""What kopf does for us: it watches DataPrepJobs and DataPrepCronJobs, our Jobs and our pods. Its handlers fill the cache and name whom it concerns.
+"""What kopf does for us: it watches DataPrepJobs, DataPrepCronJobs and DataPrepProfiles, our Jobs and our pods. Its handlers fill the cache and name whom it concerns.
 
 Only `on.event`: kopf's stateful handlers annotate the objects, want finalizers, and were measured to run several times under load.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import kopf
 
-from dataprep_api import CRON_PLURAL, GROUP, PLURAL, VERSION, names
+from dataprep_api import CRON_PLURAL, GROUP, PLURAL, PROFILE_PLURAL, VERSION, names
 from dataprep_operator.cache import Cache, Kind
 from dataprep_operator.observed import Key
 from dataprep_operator.settings import Settings
@@ -20,7 +20,7 @@ from dataprep_operator.streams import StreamName, Streams
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 # Seconds: what concerns a job directly is looked at now; pods come in crowds and are looked at together.
-_DELAYS: Final = {Kind.DATAPREPJOBS: 0.0, Kind.DATAPREPCRONJOBS: 0.0, Kind.JOBS: 0.0, Kind.PODS: 0.2}
+_DELAYS: Final = {Kind.DATAPREPJOBS: 0.0, Kind.DATAPREPCRONJOBS: 0.0, Kind.DATAPREPPROFILES: 0.0, Kind.JOBS: 0.0, Kind.PODS: 0.2}
 
 
 def registry(*, cache: Cache, streams: Streams, concerns: Callable[[Key, float], None]) -> kopf.OperatorRegistry:
@@ -36,6 +36,10 @@ def registry(*, cache: Cache, streams: Streams, concerns: Callable[[Key, float],
     @kopf.on.event(GROUP, VERSION, CRON_PLURAL, registry=handlers)
     async def data_prep_cron_job(event: Any, **_: Any) -> None:
         take(Kind.DATAPREPCRONJOBS, event)
+
+    @kopf.on.event(GROUP, VERSION, PROFILE_PLURAL, registry=handlers)
+    async def data_prep_profile(event: Any, **_: Any) -> None:
+        take(Kind.DATAPREPPROFILES, event)
 
     @kopf.on.event("batch", "v1", "jobs", registry=handlers)
     async def child_job(event: Any, **_: Any) -> None:
@@ -56,6 +60,8 @@ def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, concerns: C
     key = cache.drop(kind, raw) if event["type"] == "DELETED" else cache.put(kind, _slim(raw))
     streams.handled(kind, raw["metadata"]["uid"])
     others = cache.also_concerned(raw) if kind is Kind.DATAPREPJOBS else []
+    if kind is Kind.DATAPREPPROFILES:
+        others = cache.not_begun(raw["metadata"]["namespace"])
     for each in [*([key] if key is not None else []), *others]:
         concerns(each, _DELAYS[kind])
 

@@ -29,7 +29,7 @@ Builder = Callable[[Mapping[str, object]], dict[str, Any]]
 @pytest.fixture(scope="module")
 def namespace(cluster: Cluster) -> Iterator[str]:
     """A namespace on a cluster that serves the CRD as it is in the repository, whether or not a release of the chart holds it."""
-    for file in (crd.FILE, crd.CRON_FILE):
+    for file in (crd.FILE, crd.CRON_FILE, crd.PROFILE_FILE):
         cluster.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={ROOT / file}")
         cluster.kubectl("wait", "--for=condition=Established", f"crd/{file.stem}")
     manifest = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})

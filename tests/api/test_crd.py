@@ -253,7 +253,9 @@ def test_braces_of_the_schema_are_safe_from_helm(monkeypatch: pytest.MonkeyPatch
 # --- files ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("file", [crd.FILE, crd.CHART_FILE, crd.CRON_FILE, crd.CRON_CHART_FILE], ids=str)
+@pytest.mark.parametrize(
+    "file", [crd.FILE, crd.CHART_FILE, crd.CRON_FILE, crd.CRON_CHART_FILE, crd.PROFILE_FILE, crd.PROFILE_CHART_FILE], ids=str
+)
 def test_the_committed_file_is_current(file: Path) -> None:
     assert (ROOT / file).read_text() == crd.files()[file], "run `make generate`"
 

@@ -109,13 +109,22 @@ def test_the_lease_is_reached_in_the_operator_s_own_namespace_and_by_name(render
 def test_every_right_is_in_the_documentation(render: Render) -> None:
     page = (CHART.parents[1] / "docs" / "rights.md").read_text()
 
-    for role in of_kind(render(), "Role", "ClusterRole"):
+    for role in of_kind(render({"kueue": {"enabled": True}}), "Role", "ClusterRole"):
         for rule in role["rules"]:
             for resource in rule["resources"]:
                 line = next((line for line in page.splitlines() if f"| `{resource}` |" in line), "")
                 assert line, f"{resource} has no row"
                 if not role["metadata"]["name"].endswith(("-edit", "-view")):
                     assert all(verb in line.split("|")[3] for verb in rule["verbs"]), line
+
+
+def test_workloads_are_read_only_where_kueue_is(render: Render) -> None:
+    def groups(values: Mapping[str, object]) -> set[str]:
+        roles = of_kind(render(NAMESPACED | dict(values)), "Role")
+        return {group for role in roles for rule in role["rules"] for group in rule["apiGroups"] if "kueue" in group}
+
+    assert groups({}) == set()
+    assert groups({"kueue": {"enabled": True}}) == {"kueue.x-k8s.io", "visibility.kueue.x-k8s.io"}
 
 
 def test_without_rbac_no_role_is_made(render: Render) -> None:
@@ -237,9 +246,9 @@ def test_the_crds_are_the_generated_ones_and_kept(render: Render) -> None:
     rendered = of_kind(render(), "CustomResourceDefinition")
     let_go = of_kind(render({"crds": {"keep": False}}), "CustomResourceDefinition")
 
-    made = {each["metadata"]["name"]: each["spec"] for each in (crd.crd(), crd.cron_crd())}
+    made = {each["metadata"]["name"]: each["spec"] for each in (crd.crd(), crd.cron_crd(), crd.profile_crd())}
     assert {each["metadata"]["name"]: each["spec"] for each in rendered} == made
-    assert [each["metadata"]["annotations"] for each in rendered] == [{"helm.sh/resource-policy": "keep"}] * 2
+    assert [each["metadata"]["annotations"] for each in rendered] == [{"helm.sh/resource-policy": "keep"}] * 3
     assert [each for each in let_go if "annotations" in each["metadata"]] == []
     assert of_kind(render({"crds": {"install": False}}), "CustomResourceDefinition") == []
 

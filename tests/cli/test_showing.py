@@ -23,8 +23,8 @@ from dataprep_converter.access import Access
 from dataprep_converter.decoders import Checked
 from dataprep_converter.display import Display, duration
 from dataprep_converter.stores import Details, Entry
-from dataprep_converter.verifying import verify
 from dataprep_converter.task_progress import TaskProgress
+from dataprep_converter.verifying import verify
 
 
 @pytest.fixture(scope="module")

@@ -198,3 +198,17 @@ def test_loading_a_plan_starts_no_threads(few: Path, tmp_path: Path, step: Step)
         [sys.executable, "-c", LOAD, tmp_path / "out", planned.run_id, planned.plan_sha256], capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.returncode) == ("0\n", 0), done.stderr
+
+
+def test_remove_takes_away_what_the_steps_made(few: Path, tmp_path: Path, step: Step) -> None:
+    job = mnist_run(few, tmp_path / "out", FIELDS)
+    planned = step("plan", *job)
+    assert isinstance(planned, messages.PlanResult)
+    step("work", *job, *plan_of(planned), "--index", "0")
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+
+    removed = step("remove", *job, "--run", planned.run_id)
+
+    assert isinstance(removed, messages.RemoveResult)
+    assert removed.files > 3
+    assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] == ["notes.txt"]

@@ -124,14 +124,17 @@ def test_a_namespace_can_be_deleted_while_a_killed_worker_waits_for_its_next(
         cluster.kubectl("wait", "--for=delete", f"namespace/{namespace.name}", "--timeout=90s", timeout_seconds=120)
 
 
+def in_phase(*phases: str) -> Callable[[Document], bool]:
+    return lambda status: status.get("phase") in phases
+
+
 @pytest.mark.exclusive
 def test_the_operator_may_die_in_any_phase(namespace: Namespace, stores: Stores, operator: Installation, digits_on_hdfs: str) -> None:
     """One job, and an operator that is killed in each of its phases."""
     with slow_writes(stores, seconds=0.7):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs))
         for phase in ("Planning", "Running", "Committing"):
-            seen = namespace.wait("slow", lambda status, phase=phase: status.get("phase") in (phase, "Succeeded"), what=phase)
-            assert seen["phase"] == phase
+            assert namespace.wait("slow", in_phase(phase, "Succeeded"), what=phase)["phase"] == phase
             operator.kill()
     namespace.wait_phase("slow", "Succeeded")
     assert_whole(stores, namespace)

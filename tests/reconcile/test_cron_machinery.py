@@ -98,8 +98,8 @@ class Served(KubernetesCluster):
 @pytest.mark.parametrize(
     ("served", "missing"),
     [
-        ((), "the CRD dataprepjobs.dataprep.io and the CRD dataprepcronjobs.dataprep.io"),
-        (("dataprepjobs", "dataprepjobs/status"), "the CRD dataprepcronjobs.dataprep.io"),
+        ((), "the CRD dataprepjobs.dataprep.io and the CRD dataprepcronjobs.dataprep.io and the CRD dataprepprofiles.dataprep.io"),
+        (("dataprepjobs", "dataprepjobs/status", "dataprepcronjobs"), "the CRD dataprepprofiles.dataprep.io"),
     ],
     ids=["none", "an older release's"],
 )
@@ -108,8 +108,8 @@ def test_a_missing_crd_is_named(served: tuple[str, ...], missing: str) -> None:
         asyncio.run(Served(*served).check_served())
 
 
-def test_with_both_crds_the_start_goes_on() -> None:
-    asyncio.run(Served("dataprepjobs", "dataprepcronjobs").check_served())
+def test_with_all_crds_the_start_goes_on() -> None:
+    asyncio.run(Served("dataprepjobs", "dataprepcronjobs", "dataprepprofiles").check_served())
 
 
 def test_a_cron_job_s_status_has_its_own_path() -> None:

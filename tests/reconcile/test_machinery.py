@@ -318,7 +318,7 @@ def test_kopf_watches_only_what_is_ours_and_writes_nothing() -> None:
 
 
 def test_there_is_one_stream_for_each_kind_and_namespace() -> None:
-    assert len(watching.expected_streams(settings.Settings(namespaces=("a", "b")))) == 8
+    assert len(watching.expected_streams(settings.Settings(namespaces=("a", "b")))) == 10
     assert watching.expected_streams(settings.Settings()) == frozenset((kind, None) for kind in Kind)
 
 

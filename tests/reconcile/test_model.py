@@ -5,6 +5,7 @@ The world is the one of `world.py`: an API server in memory at the operator's ow
 
 import contextlib
 import os
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -13,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.reconcile.world import NAMESPACE, World, a_commit, a_failure, a_plan
 
 from dataprep_api import names
+from dataprep_api.messages import RemoveResult
 from dataprep_api.reasons import Reason
 from dataprep_operator.errors import OperatorError, Unavailable
 
@@ -20,6 +22,7 @@ JOBS = ("first", "second")
 STEPS = ("plan", "convert", "commit")
 ENDS = ("Succeeded", "Failed")
 ROUNDS = int(os.environ.get("FUZZ", "60"))
+policies = st.sampled_from(["Retain", "Delete"])
 job_names = st.sampled_from(JOBS)
 
 
@@ -35,10 +38,15 @@ class Lives(RuleBasedStateMachine):
 
     # --- users -----------------------------------------------------------------------------------------------------------
 
-    @rule(name=job_names, suspended=st.booleans())
-    def applied(self, name: str, suspended: bool) -> None:
+    @rule(name=job_names, suspended=st.booleans(), policy=policies)
+    def applied(self, name: str, suspended: bool, policy: str) -> None:
         if self.body(name) is None:
-            self.world.apply(name, suspend=suspended, workers={"parallelism": 2})
+            self.world.apply(name, suspend=suspended, workers={"parallelism": 2}, deletionPolicy=policy)
+
+    @rule(name=job_names, policy=policies)
+    def decided_otherwise_about_the_output(self, name: str, policy: str) -> None:
+        if self.body(name) is not None:
+            self.world.edit(name, deletionPolicy=policy)
 
     @rule(name=job_names, suspended=st.booleans())
     def suspended_or_resumed(self, name: str, suspended: bool) -> None:
@@ -59,7 +67,7 @@ class Lives(RuleBasedStateMachine):
     @rule(name=job_names)
     def deleted(self, name: str) -> None:
         if self.body(name) is not None:
-            self.world.cluster.remove("dataprepjobs", NAMESPACE, name)
+            self.world.cluster.end("dataprepjobs", NAMESPACE, name)
 
     @rule(data=st.data())
     def a_child_is_deleted_by_hand(self, data: st.DataObject) -> None:
@@ -79,6 +87,8 @@ class Lives(RuleBasedStateMachine):
             self.told(suffix, name, uid, a_plan(run_id=f"run-{name}"))
         elif step == "commit":
             self.told(suffix, name, uid, a_commit(run_id=f"run-{name}"))
+        elif step == "cleanup":
+            self.told(suffix, name, uid, RemoveResult(files=3))
         self.end(suffix, name, "Complete", completedIndexes="0-3" if step == "convert" else None)
 
     @rule(name=job_names, reason=st.sampled_from([Reason.INPUT_NOT_FOUND, Reason.BAD_RECORDS, Reason.OUTPUT_LOST, Reason.OUT_OF_MEMORY]))
@@ -183,16 +193,21 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: any(self.body(name) is not None for name in JOBS))
     @rule()
     def everything_can_still_end_well(self) -> None:
-        """From any state, with good luck from now on, every job that isn't suspended ends."""
-        for name in JOBS:
-            if self.body(name) is None:
-                continue
-            self.world.edit(name, suspend=False)
-            for _ in range(12):
-                if self.world.settle(name) in ENDS:
-                    break
+        """From any state, with good luck from now on, every job that isn't suspended ends, and every deleted one goes."""
+        for _ in range(12):
+            left = [name for name in JOBS if self.body(name) is not None]
+            for name in left:
+                self.world.edit(name, suspend=False)
+                self.world.settle(name)
                 self.the_step_succeeds(name)
-            assert self.world.status(name)["phase"] in ENDS
+            # A removal that failed is tried again after a while.
+            self.world.cluster.now += timedelta(seconds=301)
+        for name in JOBS:
+            body = self.body(name)
+            if body is not None:
+                assert "deletionTimestamp" not in body["metadata"], "an orphan finalizer"
+                assert self.world.settle(name) in ENDS
+                assert (names.FINALIZER in body["metadata"].get("finalizers", [])) == (body["spec"]["deletionPolicy"] == "Delete")
 
     # --- helpers -------------------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,13 @@ from dataprep_operator.settings import PodDefaults, Settings
 NAMESPACE = "team-a"
 SHA = "ab" * 32
 START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-WATCHED = {"dataprepjobs": Kind.DATAPREPJOBS, "dataprepcronjobs": Kind.DATAPREPCRONJOBS, "jobs": Kind.JOBS, "pods": Kind.PODS}
+WATCHED = {
+    "dataprepjobs": Kind.DATAPREPJOBS,
+    "dataprepcronjobs": Kind.DATAPREPCRONJOBS,
+    "dataprepprofiles": Kind.DATAPREPPROFILES,
+    "jobs": Kind.JOBS,
+    "pods": Kind.PODS,
+}
 
 
 class FakeCluster:
@@ -35,6 +41,8 @@ class FakeCluster:
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Body] = {}
         self.calls: list[tuple[str, str, str]] = []
+        self.documents: dict[str, Body] = {}
+        self.unserved: set[str] = set()
         self.refusals: dict[tuple[str, str], ClusterError] = {}
         self.watch: Callable[[str, Body, bool], None] = lambda *_: None
         self._version = 100
@@ -47,6 +55,9 @@ class FakeCluster:
 
     async def list(self, resource: Resource, namespace: str, *, labels: str = "", fields: str = "") -> Sequence[Body]:
         self.calls.append(("list", resource.plural, fields or labels))
+        if resource.prefix in self.unserved:
+            raise NotFound("the server could not find the requested resource")
+        self._refuse("list", resource.plural)
         wanted = dict(each.split("=") for each in labels.split(",") if each)
         uid = fields.partition("involvedObject.uid=")[2]
         return [
@@ -76,7 +87,13 @@ class FakeCluster:
         self.calls.append(("patch", f"{resource.plural}/{subresource}".rstrip("/"), name))
         self._refuse("patch", resource.plural)
         known = self._known(resource.plural, namespace, name)
-        return copy.deepcopy(self._store(resource.plural, namespace, _merged(known, body)))
+        if body.get("metadata", {}).get("resourceVersion", known["metadata"]["resourceVersion"]) != known["metadata"]["resourceVersion"]:
+            raise Conflict("the object has been modified")
+        merged = _merged(known, body)
+        if "finalizers" in body.get("metadata", {}) and "deletionTimestamp" in merged["metadata"] and not merged["metadata"]["finalizers"]:
+            self.remove(resource.plural, namespace, name)
+            return copy.deepcopy(merged)
+        return copy.deepcopy(self._store(resource.plural, namespace, merged))
 
     async def apply_status(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str, status: Body) -> Body:
         known = self._known(resource.plural, namespace, name)
@@ -92,10 +109,13 @@ class FakeCluster:
         self.calls.append(("delete", resource.plural, name))
         body = self.objects.get((resource.plural, namespace, name))
         if body is not None and body["metadata"]["uid"] == uid:
-            self.remove(resource.plural, namespace, name)
+            self.end(resource.plural, namespace, name)
 
     async def document(self, path: str) -> Body:
-        raise NotFound(path)
+        self.calls.append(("document", path, ""))
+        if path not in self.documents:
+            raise NotFound(path)
+        return copy.deepcopy(self.documents[path])
 
     # --- what the test does to it --------------------------------------------------------------------------------------
 
@@ -107,6 +127,18 @@ class FakeCluster:
 
     def change(self, plural: str, name: str, body: Body) -> Body:
         return self._store(plural, NAMESPACE, _merged(self.objects[(plural, NAMESPACE, name)], body))
+
+    def end(self, plural: str, namespace: str, name: str) -> None:
+        """Delete an object as users do: one with finalizers stays until they are gone."""
+        metadata = self.objects[(plural, namespace, name)]["metadata"]
+        if not metadata.get("finalizers"):
+            self.remove(plural, namespace, name)
+        elif "deletionTimestamp" not in metadata:
+            self._store(
+                plural,
+                namespace,
+                _merged(self.objects[(plural, namespace, name)], {"metadata": {"deletionTimestamp": times.text(self.now)}}),
+            )
 
     def remove(self, plural: str, namespace: str, name: str) -> None:
         """Remove an object and, as the garbage collector does, what it owns."""
@@ -166,7 +198,7 @@ class World:
         self.wait = asyncio.run(self.reconciler.reconcile(Key(NAMESPACE, name)))
 
     def settle(self, name: str = "mnist") -> str:
-        """Look until nothing changes; returns the phase."""
+        """Look until nothing changes; returns the phase, or `gone`."""
         for _ in range(12):
             before = self.cluster._version
             try:
@@ -175,7 +207,7 @@ class World:
                 continue
             if self.cluster._version == before:
                 break
-        return str(self.status(name).get("phase"))
+        return str(self.status(name).get("phase")) if ("dataprepjobs", NAMESPACE, name) in self.cluster.objects else "gone"
 
     def later(self, seconds: float, name: str = "mnist") -> str:
         self.cluster.now += timedelta(seconds=seconds)

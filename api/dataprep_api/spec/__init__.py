@@ -80,7 +80,7 @@ class BadRecords(Model):
 
 
 class CleanupRule(Model):
-    """What is removed some time after the job ended. Outputs never are."""
+    """What is removed some time after the job ended: its pods, its Jobs, or the DataPrepJob."""
 
     when: Literal["Succeeded", "Failed"]
     action: Literal["DeletePods", "DeleteJobs", "DeleteSelf"]
@@ -169,6 +169,8 @@ class DataPrepJobSpec(Model):
     """How stores are reached: credentials by Secret, endpoints, Hadoop configuration by ConfigMap, each for a URI prefix."""
     workers: Workers = Workers()
     """The converter pods."""
+    profile: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """The DataPrepProfile of this namespace whose stores and workers fill in what is left out here. Default: the one named `default`, if there is one."""
     run_after: Annotated[list[JobName], Field(max_length=32)] | None = None
     """DataPrepJobs of the same namespace that must be Complete before this one starts. `dataprep run` passes over it."""
     suspend: bool = False
@@ -186,9 +188,11 @@ class DataPrepJobSpec(Model):
     max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None
     """Tasks that may fail for good before the conversion is stopped. A job with a failed task never succeeds; this bounds the work until then. Default: all tasks are tried."""
     ttl_seconds_after_finished: Seconds | None = None
-    """The DataPrepJob deletes itself this long after it ended. Outputs stay."""
+    """The DataPrepJob deletes itself this long after it ended. Outputs stay, unless `deletionPolicy` says otherwise."""
     cleanup: Annotated[list[CleanupRule], Field(max_length=8)] | None = None
     """What is removed some time after the end. Default: nothing, so the pods' logs stay."""
+    deletion_policy: Literal["Retain", "Delete"] = "Retain"
+    """Whether deleting the DataPrepJob also removes the files that it wrote to the output. It may change at any time."""
 
     @property
     def data(self) -> Source:

@@ -65,9 +65,9 @@ seccompProfile:
 {{- define "dataprep-operator.rules" -}}
 - apiGroups: [dataprep.io]
   resources: [dataprepjobs]
-  verbs: [get, list, watch, create, delete]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [dataprep.io]
-  resources: [dataprepcronjobs]
+  resources: [dataprepcronjobs, dataprepprofiles]
   verbs: [get, list, watch]
 - apiGroups: [dataprep.io]
   resources: [dataprepjobs/status, dataprepcronjobs/status]
@@ -90,4 +90,12 @@ seccompProfile:
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get]
+{{- if .Values.kueue.enabled }}
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads]
+  verbs: [list]
+- apiGroups: [visibility.kueue.x-k8s.io]
+  resources: [localqueues/pendingworkloads]
+  verbs: [get]
+{{- end }}
 {{- end -}}

@@ -1,0 +1,204 @@
+"""Jobs in a queue of Kueue: its words in a condition, its changes left alone, and a warning when nobody looks after the queue."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.reconcile.world import NAMESPACE, World
+
+from dataprep_operator import settings
+from dataprep_operator.cluster import Body
+from dataprep_operator.errors import Refused, Unavailable
+from dataprep_operator.kueue import Kueue
+from dataprep_operator.observed import QUEUE_LABEL, Admission, read_child
+
+# As Kueue 0.14 writes it.
+NO_QUOTA = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 3 more needed"
+PENDING = "/apis/visibility.kueue.x-k8s.io/v1beta2/namespaces/team-a/localqueues/research/pendingworkloads"
+
+
+@pytest.fixture
+def world() -> World:
+    return World(kueue=True)
+
+
+def queued(world: World, **labels: str) -> Body:
+    """Forward to a convert Job that waits in a queue."""
+    world.apply(labels={QUEUE_LABEL: "research", **labels})
+    world.settle()
+    world.planned()
+    assert world.settle() == "Queued"
+    return world.job("convert-1")
+
+
+def workload(world: World, **condition: Any) -> None:  # Any: the API's JSON
+    job = world.job("convert-1")["metadata"]
+    name, labels = f"job-{job['name']}-abcde", {"kueue.x-k8s.io/job-uid": job["uid"]}
+    status = {"conditions": [{"type": "QuotaReserved", **condition}]} if condition else {}
+    if ("workloads", NAMESPACE, name) in world.cluster.objects:
+        world.cluster.change("workloads", name, {"status": status})
+    else:
+        world.cluster.add("workloads", NAMESPACE, {"metadata": {"name": name, "labels": labels}, "status": status})
+
+
+def let_go(world: World) -> None:
+    world.cluster.change("jobs", world.job("convert-1")["metadata"]["name"], {"spec": {"suspend": False}})
+
+
+def test_the_workload_s_words_and_the_place_in_the_queue_are_shown(world: World) -> None:
+    job = queued(world)
+    workload(world, status="False", reason="Pending", message=NO_QUOTA)
+    item = {"metadata": {"name": f"job-{job['metadata']['name']}-abcde"}, "positionInLocalQueue": 2}
+    world.cluster.documents[PENDING] = {"items": [{"metadata": {"name": "another"}, "positionInLocalQueue": 0}, item]}
+    world.later(10)
+
+    assert world.condition("QuotaReserved") == ("False", "Queued")
+    told = f"The queue research holds the convert Job back. {NO_QUOTA} 2 jobs of the queue are before it."
+    assert (world.message("QuotaReserved"), world.message("Running")) == (told, told)
+    assert world.wait is not None
+    assert world.wait <= 11
+
+    workload(world, status="True", reason="QuotaReserved", message="Quota reserved in ClusterQueue c")
+    let_go(world)
+    assert world.settle() == "Running"
+    assert world.condition("QuotaReserved") == ("True", "QuotaReserved")
+    assert "NotQueued" not in world.events()
+
+
+def test_an_eviction_makes_it_false_again(world: World) -> None:
+    queued(world)
+    workload(world, status="True", reason="QuotaReserved", message="")
+    let_go(world)
+    world.settle()
+    workload(world, status="False", reason="Pending", message="Preempted to accommodate a workload of higher priority")
+    world.cluster.change("jobs", world.job("convert-1")["metadata"]["name"], {"spec": {"suspend": True}})
+
+    assert world.settle() == "Queued"
+    assert world.message("QuotaReserved").endswith("Preempted to accommodate a workload of higher priority")
+
+
+def test_an_admitted_job_is_not_asked_about_any_more(world: World) -> None:
+    queued(world)
+    workload(world, status="True", reason="QuotaReserved", message="")
+    let_go(world)
+    world.settle()
+    before = world.cluster.calls.count(("list", "workloads", f"kueue.x-k8s.io/job-uid={world.job('convert-1')['metadata']['uid']}"))
+    for _ in range(5):
+        world.later(30)
+    after = world.cluster.calls.count(("list", "workloads", f"kueue.x-k8s.io/job-uid={world.job('convert-1')['metadata']['uid']}"))
+    assert after == before
+
+
+def test_a_job_that_waits_for_nobody_is_warned_of_and_heals(world: World) -> None:
+    queued(world)
+    assert world.condition("QuotaReserved") == ("False", "Queued")
+    world.later(31)
+
+    assert world.condition("QuotaReserved") == ("False", "NotQueued")
+    assert world.message("QuotaReserved").startswith("The convert Job waits for a Workload of Kueue, which has made none: is Kueue running")
+    assert world.events().count("NotQueued") == 1
+    (event,) = [e for (plural, _, _), e in world.cluster.objects.items() if plural == "events" and e["reason"] == "NotQueued"]
+    assert event["type"] == "Warning"
+
+    workload(world, status="False", reason="Pending", message=NO_QUOTA)
+    world.later(10)
+    assert world.condition("QuotaReserved") == ("False", "Queued")
+
+
+def test_a_job_that_nothing_suspends_is_warned_of(world: World) -> None:
+    queued(world)
+    let_go(world)
+    world.settle()
+    assert world.wait is not None
+    assert world.wait <= 31
+    world.later(31)
+
+    assert world.status()["phase"] == "Running"
+    assert world.condition("QuotaReserved") == ("False", "NotQueued")
+    assert world.message("QuotaReserved").startswith("The convert Job runs without a Workload of Kueue")
+    assert "NotQueued" in world.events()
+
+
+def test_what_kueue_writes_into_the_job_is_left_alone(world: World) -> None:
+    job = queued(world)
+    workload(world, status="True", reason="QuotaReserved", message="")
+    injected = {"spec": {"nodeSelector": {"pool": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}]}}
+    change = {"spec": {"suspend": False, "parallelism": 1, "template": injected}}
+    world.cluster.change("jobs", job["metadata"]["name"], change)
+    world.edit(workers={"parallelism": 4})
+    world.restart()
+    for _ in range(3):
+        world.later(60)
+
+    assert [call for call in world.cluster.calls if call[:2] == ("patch", "jobs")] == []
+    spec = world.job("convert-1")["spec"]
+    assert (spec["parallelism"], spec["template"]["spec"]["nodeSelector"]) == (1, {"pool": "spot"})
+    assert world.status()["effective"]["parallelism"] == 1
+
+
+def test_labels_and_annotations_of_kueue_go_on_the_convert_job_only(world: World) -> None:
+    world.apply(labels={QUEUE_LABEL: "research", "kueue.x-k8s.io/priority-class": "low", "team": "a"})
+    world.edit(annotations={"kueue.x-k8s.io/job-min-parallelism": "1", "note": "mine"})
+    world.settle()
+    world.planned()
+    world.settle()
+
+    metadata = world.job("convert-1")["metadata"]
+    assert (metadata["labels"]["kueue.x-k8s.io/priority-class"], "team" in metadata["labels"]) == ("low", False)
+    assert (metadata["annotations"]["kueue.x-k8s.io/job-min-parallelism"], "note" in metadata["annotations"]) == ("1", False)
+    assert not any("kueue" in key for key in world.job("plan")["metadata"]["labels"])
+
+
+def test_a_suspended_job_is_in_no_queue(world: World) -> None:
+    queued(world)
+    world.edit(suspend=True)
+    world.settle()
+    assert world.message("QuotaReserved") == "There is no convert Job in the queue now."
+
+
+def test_without_the_chart_s_word_nothing_is_asked() -> None:
+    world = World()
+    queued(world)
+    world.later(100)
+    assert world.condition("QuotaReserved") == ("False", "Queued")
+    assert not [call for call in world.cluster.calls if call[1] == "workloads" or call[0] == "document"]
+
+
+def test_a_job_without_a_queue_has_no_such_condition(world: World) -> None:
+    world.running()
+    assert world.condition("QuotaReserved") == ("", "")
+    assert not [call for call in world.cluster.calls if call[1] == "workloads"]
+
+
+# --- asking ---------------------------------------------------------------------------------------------------------------------
+
+
+def asked(world: World) -> Admission | None:
+    return asyncio.run(Kueue(world.cluster).admission(read_child(world.job("convert-1")), queue="research"))
+
+
+def test_an_older_kueue_is_asked_in_its_version(world: World) -> None:
+    queued(world)
+    workload(world, status="False", message="no quota")
+    world.cluster.unserved.add("apis/kueue.x-k8s.io/v1beta2")
+    assert asked(world) == Admission(exists=True, message="no quota")
+
+
+def test_kueue_that_is_not_there_is_no_error(world: World) -> None:
+    queued(world)
+    world.cluster.unserved |= {f"apis/kueue.x-k8s.io/{version}" for version in ("v1beta1", "v1beta2")}
+    assert asked(world) == Admission()
+
+
+@pytest.mark.parametrize("error", [Refused("forbidden"), Unavailable("503")], ids=["denied", "down"])
+def test_what_can_t_be_read_is_unknown_and_holds_nothing_up(world: World, error: Refused | Unavailable) -> None:
+    queued(world)
+    world.cluster.refusals[("list", "workloads")] = error
+    assert asked(world) is None
+    world.later(60)
+    assert world.condition("QuotaReserved") == ("False", "Queued")
+
+
+def test_the_setting_is_the_chart_s() -> None:
+    assert settings.from_environment({"DATAPREP_KUEUE": "true"}).kueue is True
+    assert settings.from_environment({}).kueue is False
