@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dataprep_converter.stores import Store, StoreSettings, store_class
-from storeservers import AzureServer, FakeOss, HdfsCluster, S3Server
+from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server
 
 BUCKET = "contract-bucket"
 
@@ -106,11 +106,27 @@ def azure(request: pytest.FixtureRequest) -> Place:
     )
 
 
+def gcs(request: pytest.FixtureRequest) -> Place:
+    server: FakeGcs = request.getfixturevalue("gcs_fake")
+    folder = a_folder()
+
+    def keys() -> list[str]:
+        return [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, f"{folder}/")]
+
+    return Place(
+        f"gs://{BUCKET}/{folder}",
+        request.getfixturevalue("gcs_settings"),
+        keys,
+        lambda: len(hidden(keys())) + sum(key.startswith(folder) for key in server.uploads(BUCKET)),
+    )
+
+
 PLACES = [
     pytest.param(files, id="files"),
     pytest.param(hdfs, id="hdfs", marks=pytest.mark.store),
     pytest.param(s3, id="s3", marks=pytest.mark.store),
     pytest.param(oss, id="oss", marks=pytest.mark.store),
+    pytest.param(gcs, id="gcs", marks=pytest.mark.store),
     pytest.param(azure, id="azure", marks=pytest.mark.store),
 ]
 """Parameters of a fixture: functions that make a place from pytest's request."""

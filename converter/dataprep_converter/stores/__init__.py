@@ -20,6 +20,7 @@ STORES: Final[Mapping[str, str]] = {
     "hdfs": "dataprep_converter.stores.hdfs:HdfsStore",
     "s3": "dataprep_converter.stores.s3:S3Store",
     "oss": "dataprep_converter.stores.oss:OssStore",
+    "gs": "dataprep_converter.stores.gcs:GcsStore",
     "abfs": "dataprep_converter.stores.azure:AzureStore",
     "abfss": "dataprep_converter.stores.azure:AzureStore",
     "http": "dataprep_converter.stores.http:HttpStore",
