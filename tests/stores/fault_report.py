@@ -13,6 +13,7 @@ _SERVERS = {
     "s3": "versitygw, a real S3 server",
     "oss": "the project's OSS fake, which checks signatures and digests",
     "azure": "Azurite, Azure's own emulator",
+    "gcs": "the project's Cloud Storage fake",
     "hdfs": "a real NameNode with two DataNodes; faults on the calls to the NameNode",
 }
 

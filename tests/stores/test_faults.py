@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from tests.stores import fault_report, small_jobs
-from tests.stores.places import Place, azure, hdfs, oss, s3
+from tests.stores.places import Place, azure, gcs, hdfs, oss, s3
 from tests.stores.small_jobs import SmallJob, Whole, assert_nothing_broken, assert_whole
 
 from dataprep_api.reasons import Reason
@@ -21,13 +21,13 @@ from dataprep_converter.access import Access
 from dataprep_converter.errors import ConvertError
 from dataprep_converter.retrying import Patience
 from dataprep_converter.stores import preflight
-from storeservers import AzureServer, FakeOss, HdfsCluster, S3Server
+from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server
 from storeservers.faulty import OF_TCP, Fault, HttpProxy, Kind, TcpProxy
 
 pytestmark = pytest.mark.store
 
 SEEDS = int(os.environ.get("SEEDS", "20"))
-_SHARE = {"hdfs": 0.4, "azure": 0.2}
+_SHARE = {"hdfs": 0.4, "azure": 0.2, "gcs": 0.2}
 """Of the seeds."""
 _MOST_FAULTS = 6
 _STALL_SECONDS = 2.0
@@ -105,7 +105,16 @@ def azure_stretch(azure_server: AzureServer, request: pytest.FixtureRequest) -> 
         yield stretch("azure", replace(place, settings=settings), proxy, kinds)
 
 
-@pytest.fixture(params=["s3_stretch", "oss_stretch", "hdfs_stretch", "azure_stretch"], ids=["s3", "oss", "hdfs", "azure"])
+@pytest.fixture
+def gcs_stretch(gcs_fake: FakeGcs, request: pytest.FixtureRequest) -> Iterator[Stretch]:
+    with HttpProxy(gcs_fake.port, expired="InvalidSecurity", stall_seconds=_STALL_SECONDS) as proxy:
+        place = gcs(request)
+        yield stretch("gcs", replace(place, settings=replace(place.settings, endpoint=proxy.endpoint)), proxy, tuple(Kind))
+
+
+@pytest.fixture(
+    params=["s3_stretch", "oss_stretch", "hdfs_stretch", "azure_stretch", "gcs_stretch"], ids=["s3", "oss", "hdfs", "azure", "gcs"]
+)
 def a_stretch(request: pytest.FixtureRequest) -> Stretch:
     found: Stretch = request.getfixturevalue(request.param)
     return found

@@ -50,13 +50,13 @@ class CredentialChain:
                 found.refresh(request)
             except exceptions.TransportError as exc:
                 raise Unreachable(f"Cloud Storage: no token for {self._whose}, its service can't be reached: {exc}.") from exc
-            except exceptions.DefaultCredentialsError as exc:
+            except (exceptions.GoogleAuthError, ValueError) as exc:
+                if self._given or not isinstance(exc, exceptions.DefaultCredentialsError):
+                    raise BadCredentials(f"No token for {self._whose}: {_line(exc)}.") from exc
                 raise BadCredentials(
                     "No credentials for Cloud Storage: give the store a Secret (serviceAccountKey), set GOOGLE_APPLICATION_CREDENTIALS, "
                     f"or run with a workload identity or a service account of the node: {_line(exc)}."
                 ) from exc
-            except (exceptions.GoogleAuthError, ValueError) as exc:
-                raise BadCredentials(f"No token for {self._whose}: {_line(exc)}.") from exc
         expires = None if found.expiry is None else found.expiry.replace(tzinfo=UTC)
         return GcsCredentials(found.token, expires)
 

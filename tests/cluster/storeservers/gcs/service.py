@@ -142,7 +142,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path.endswith("/token"):
             self._answer_json(200, {"access_token": "of-the-node", "expires_in": 3600, "token_type": "Bearer"})
         elif path.endswith("project-id"):
-            self._answer(200, "project", {"metadata-flavor": "Google"})
+            self._answer(200, "project", {"content-type": "text/plain", "metadata-flavor": "Google"})
         else:
             self._answer_json(200, {"email": "node@project.iam.gserviceaccount.com", "scopes": [], "aliases": ["default"]})
 
@@ -222,7 +222,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if source is None:
             stored = self._stored(self.server.keep(body), body, md5=hashlib.md5(body, usedforsecurity=False).digest())
         else:
-            of = self._found(*urllib.parse.unquote(source)[1:].split("/", 1))  # type: ignore[arg-type] # two parts
+            of = self._found(*urllib.parse.unquote(source)[1:].split("/", 1))
             stored = self._stored(of.path, of.path.read_bytes(), md5=None)
         self._publish(bucket, key, stored, if_generation=self.headers["x-goog-if-generation-match"])
         if source is None:
