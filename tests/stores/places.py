@@ -3,7 +3,7 @@
 import hashlib
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +72,12 @@ def hdfs(request: pytest.FixtureRequest) -> Place:
     return Place(f"{cluster.uri}{folder}", StoreSettings(uri_prefix="hdfs://"), keys, lambda: len(hidden(keys())))
 
 
+def webhdfs(request: pytest.FixtureRequest) -> Place:
+    cluster: HdfsCluster = request.getfixturevalue("hdfs_cluster")
+    place = hdfs(request)
+    return replace(place, root=place.root.replace(cluster.uri, f"webhdfs://{cluster.http_address}"), settings=StoreSettings("webhdfs://"))
+
+
 def s3(request: pytest.FixtureRequest) -> Place:
     server: S3Server = request.getfixturevalue("s3_server")
     folder = a_folder()
@@ -124,6 +130,7 @@ def gcs(request: pytest.FixtureRequest) -> Place:
 PLACES = [
     pytest.param(files, id="files"),
     pytest.param(hdfs, id="hdfs", marks=pytest.mark.store),
+    pytest.param(webhdfs, id="webhdfs", marks=pytest.mark.store),
     pytest.param(s3, id="s3", marks=pytest.mark.store),
     pytest.param(oss, id="oss", marks=pytest.mark.store),
     pytest.param(gcs, id="gcs", marks=pytest.mark.store),

@@ -18,6 +18,8 @@ STORES: Final[Mapping[str, str]] = {
     "": "dataprep_converter.stores.files:FileStore",
     "file": "dataprep_converter.stores.files:FileStore",
     "hdfs": "dataprep_converter.stores.hdfs:HdfsStore",
+    "webhdfs": "dataprep_converter.stores.webhdfs:WebHdfsStore",
+    "swebhdfs": "dataprep_converter.stores.webhdfs:WebHdfsStore",
     "s3": "dataprep_converter.stores.s3:S3Store",
     "oss": "dataprep_converter.stores.oss:OssStore",
     "gs": "dataprep_converter.stores.gcs:GcsStore",
