@@ -15,6 +15,7 @@ _SERVERS = {
     "azure": "Azurite, Azure's own emulator",
     "gcs": "the project's Cloud Storage fake",
     "hdfs": "a real NameNode with two DataNodes; faults on the calls to the NameNode",
+    "webhdfs": "the same; faults on the requests to the NameNode, not on those to the DataNodes",
 }
 
 
