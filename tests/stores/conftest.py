@@ -10,10 +10,10 @@ from tests.availability import unavailable
 from tests.stores import oss_clients
 
 from dataprep_converter.stores import StoreSettings
-from storeservers import AzureServer, FakeOss, HdfsCluster, S3Server, ServerFailed
+from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server, ServerFailed
 from storeservers.cache import BuildFailed
 
-T = TypeVar("T", HdfsCluster, S3Server, FakeOss, AzureServer)
+T = TypeVar("T", HdfsCluster, S3Server, FakeOss, AzureServer, FakeGcs)
 
 BUCKET = "contract-bucket"
 
@@ -51,6 +51,13 @@ def azure_server(servers_folder: Path) -> Iterator[AzureServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def gcs_fake(servers_folder: Path) -> Iterator[FakeGcs]:
+    for server in _running(lambda: FakeGcs(servers_folder / "gcs"), "the Cloud Storage fake"):
+        server.make_bucket(BUCKET)
+        yield server
+
+
 @pytest.fixture(scope="module")
 def running_oss(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeOss]:
     """The OSS fake for tests of the fake itself."""
@@ -81,6 +88,12 @@ def s3_settings(s3_server: S3Server) -> StoreSettings:
 @pytest.fixture
 def azure_settings(azure_server: AzureServer) -> StoreSettings:
     return StoreSettings(uri_prefix="abfs://", endpoint=azure_server.endpoint, credentials={"accountKey": azure_server.key})
+
+
+@pytest.fixture
+def gcs_settings(gcs_fake: FakeGcs) -> Iterator[StoreSettings]:
+    yield StoreSettings(uri_prefix="gs://", endpoint=gcs_fake.endpoint, credentials={"serviceAccountKey": gcs_fake.service_account_key})
+    gcs_fake.allow()
 
 
 @pytest.fixture

@@ -14,7 +14,9 @@ _SERVERS = {
     "s3": "versitygw, a real S3 server",
     "oss": "the project's OSS fake, which checks signatures and digests",
     "azure": "Azurite, Azure's own emulator",
+    "gcs": "the project's Cloud Storage fake",
     "hdfs": "a real NameNode with two DataNodes; faults on the calls to the NameNode",
+    "webhdfs": "the same; faults on the requests to the NameNode, not on those to the DataNodes",
     "hdfs servers": "a real NameNode with two DataNodes, of which one server dies in each run, before an operation of the job that a seed chooses",
 }
 

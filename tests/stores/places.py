@@ -3,13 +3,13 @@
 import hashlib
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from dataprep_converter.stores import Store, StoreSettings, store_class
-from storeservers import AzureServer, FakeOss, HdfsCluster, S3Server
+from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server
 
 BUCKET = "contract-bucket"
 
@@ -72,6 +72,12 @@ def hdfs(request: pytest.FixtureRequest) -> Place:
     return Place(f"{cluster.uri}{folder}", StoreSettings(uri_prefix="hdfs://"), keys, lambda: len(hidden(keys())))
 
 
+def webhdfs(request: pytest.FixtureRequest) -> Place:
+    cluster: HdfsCluster = request.getfixturevalue("hdfs_cluster")
+    place = hdfs(request)
+    return replace(place, root=place.root.replace(cluster.uri, f"webhdfs://{cluster.http_address}"), settings=StoreSettings("webhdfs://"))
+
+
 def s3(request: pytest.FixtureRequest) -> Place:
     server: S3Server = request.getfixturevalue("s3_server")
     folder = a_folder()
@@ -106,11 +112,28 @@ def azure(request: pytest.FixtureRequest) -> Place:
     )
 
 
+def gcs(request: pytest.FixtureRequest) -> Place:
+    server: FakeGcs = request.getfixturevalue("gcs_fake")
+    folder = a_folder()
+
+    def keys() -> list[str]:
+        return [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, f"{folder}/")]
+
+    return Place(
+        f"gs://{BUCKET}/{folder}",
+        request.getfixturevalue("gcs_settings"),
+        keys,
+        lambda: len(hidden(keys())) + sum(key.startswith(folder) for key in server.uploads(BUCKET)),
+    )
+
+
 PLACES = [
     pytest.param(files, id="files"),
     pytest.param(hdfs, id="hdfs", marks=pytest.mark.store),
+    pytest.param(webhdfs, id="webhdfs", marks=pytest.mark.store),
     pytest.param(s3, id="s3", marks=pytest.mark.store),
     pytest.param(oss, id="oss", marks=pytest.mark.store),
+    pytest.param(gcs, id="gcs", marks=pytest.mark.store),
     pytest.param(azure, id="azure", marks=pytest.mark.store),
 ]
 """Parameters of a fixture: functions that make a place from pytest's request."""

@@ -28,7 +28,7 @@ from dataprep_converter.verifying import verify
 
 ALL = "CRASHES" in os.environ
 """All points everywhere, and not a sample: `make crashes`."""
-SAMPLE = {"hdfs": 2, "s3": 6, "oss": 6, "abfs": 2}
+SAMPLE = {"hdfs": 2, "webhdfs": 2, "s3": 6, "oss": 6, "abfs": 2, "gs": 2}
 """On HDFS closing a file takes half a second; Azurite is slow too."""
 
 

@@ -42,8 +42,8 @@ from dataprep_converter.errors import (
     Unreachable,
 )
 from dataprep_converter.retrying import retrying
-from dataprep_converter.stores import Details, Entry, StoreSettings, hdfs_kerberos
-from dataprep_converter.stores.files import TEMPORARY, temporary_name
+from dataprep_converter.stores import Details, Entry, StoreSettings, hadoop, hdfs_kerberos
+from dataprep_converter.stores.files import temporary_name
 from dataprep_converter.stores.streaming import going_on
 
 logger = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class HdfsStore:
                 yield Entry(
                     uri=prefix + found.path[len(base) :],
                     size=found.size,
-                    pin=_pin(found.size, found.modified),
+                    pin=hadoop.pin(found.size, found.modified),
                     details=found.details,
                 )
 
@@ -128,27 +128,7 @@ class HdfsStore:
         return HdfsUpload(self, uri, hdfs or HdfsOptions())
 
     def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:
-        in_doubt = False
-
-        def attempt() -> Entry:
-            nonlocal in_doubt
-            upload = self.create(uri, hdfs=hdfs)
-            try:
-                upload.write(data)
-                return upload.commit(replace=replace)
-            except AlreadyExists:
-                # An earlier attempt may have been committed and only its answer lost.
-                found = self.stat(uri) if in_doubt and self.get(uri) == data else None
-                if found is None:
-                    raise
-                return found
-            except Unreachable:
-                in_doubt = True
-                raise
-            finally:
-                upload.abort()
-
-        return retrying(attempt, what=f"writing {uri}")
+        return hadoop.put(self, uri, data, replace=replace, hdfs=hdfs)
 
     def delete(self, uri: str) -> None:
         authority, path = _split(uri)
@@ -160,13 +140,7 @@ class HdfsStore:
         retrying(attempt, what=f"deleting {uri}")
 
     def sweep(self, uri: str, *, older_than_seconds: float) -> int:
-        removed = 0
-        latest = time.time_ns() - int(older_than_seconds * 1e9)
-        for entry in self.list(uri):
-            if entry.uri.rpartition("/")[2].startswith(TEMPORARY) and int(entry.pin.partition("-")[2]) <= latest:
-                self.delete(entry.uri)
-                removed += 1
-        return removed
+        return hadoop.sweep(self, uri, latest_nanoseconds=time.time_ns() - int(older_than_seconds * 1e9))
 
     def addresses(self, authority: str) -> Sequence[str]:
         """Host and port of each NameNode behind the authority of a URI; its default is `fs.defaultFS`."""
@@ -467,7 +441,7 @@ def _split(uri: str) -> tuple[str, str]:
 
 
 def _entry(uri: str, status: hdfs_native.FileStatus) -> Entry:
-    return Entry(uri=uri, size=status.length, pin=_pin(status.length, status.modification_time), details=_details(status))
+    return Entry(uri=uri, size=status.length, pin=hadoop.pin(status.length, status.modification_time), details=_details(status))
 
 
 def _details(status: hdfs_native.FileStatus) -> Details:
@@ -478,10 +452,6 @@ def _details(status: hdfs_native.FileStatus) -> Details:
         owner=status.owner,
         group=status.group,
     )
-
-
-def _pin(size: int, modified_milliseconds: int) -> str:
-    return f"{size}-{modified_milliseconds * 1_000_000}"
 
 
 def _as_bytes(data: bytes | bytearray | memoryview) -> Iterator[bytes]:
@@ -540,11 +510,6 @@ def _border(addresses: Sequence[str], path: str) -> Iterator[None]:
         raise
 
 
-_DENIED = re.compile(
-    r"Permission denied: user=(?P<user>[^,]*), access=(?P<access>\w+), inode=\\?\"(?P<inode>[^\"\\]*)\\?\":(?P<owner>[^\s\\]*)"
-)
-
-
 def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoReturn:
     text = str(error)
     line = _first_line(text)
@@ -552,11 +517,8 @@ def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoRetur
     if "(is not a directory)" in text:
         # What the NameNode answers, as a refusal, when a part of the path above is a file.
         raise NotFound(f"{path} does not exist on {hosts}: {line}.", uri=path) from error
-    if denied := _DENIED.search(text):
-        raise NotPermitted(
-            f"AccessDenied: user={denied['user']} path={path} (needs {denied['access']} on {denied['inode']}, which is {denied['owner']}).",
-            uri=path,
-        ) from error
+    if (refused := hadoop.denied(text, path)) is not None:
+        raise refused from error
     if "AccessControlException" in text or "AuthorizationException" in text:
         raise NotPermitted(
             f"AccessDenied: user={os.environ.get(USER_VARIABLE, 'of this process')} path={path}: {line}.", uri=path

@@ -74,8 +74,9 @@ class Parts:
             view = view[taken:]
 
     def finish(self) -> list[str]:
-        """Sends the last part and waits for all: their tags in order."""
-        self._send_buffer()
+        """Sends the last part and waits for all: their tags in order. Again the same, when a commit is tried again."""
+        if self._filled or not self.begun:
+            self._send_buffer()
         while self._pending:
             self._tags.append(self._pending.popleft().result())
         return self._tags

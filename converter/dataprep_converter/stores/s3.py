@@ -289,13 +289,7 @@ class Multipart:
 
     def complete(self, tags: list[str], *, size: int, replace: bool) -> Entry:
         uri = self._uri
-        root = ET.Element("CompleteMultipartUpload")
-        for number, tag in enumerate(tags, start=1):
-            part = ET.SubElement(root, "Part")
-            ET.SubElement(part, "PartNumber").text = str(number)
-            ET.SubElement(part, "ETag").text = tag
-        headers = {"content-type": "application/xml"} | ({} if replace else self._bucket.exclusively)
-        answer = self._bucket.decided("POST", self._key, query={"uploadId": self._upload_id}, headers=headers, body=ET.tostring(root))
+        answer = self.asked_to_complete(tags, headers={} if replace else self._bucket.exclusively)
         if answer.ok:
             return Entry(uri=uri, size=size, pin=unquoted(answer.xml().findtext("{*}ETag")))
         # An attempt without an answer may have completed it; then the upload is gone, or in its own way.
@@ -312,6 +306,21 @@ class Multipart:
             # A sweep came while parts were under way. A new attempt uploads anew.
             raise Unreachable(f"A part of the upload of {uri} is gone: something else has aborted it.", uri=uri)
         raise self._bucket.refusal(answer, self._key, doing="write")
+
+    def asked_to_complete(self, tags: list[str], *, headers: dict[str, str]) -> Answer:
+        """The answer to the request that makes one object of the parts."""
+        root = ET.Element("CompleteMultipartUpload")
+        for number, tag in enumerate(tags, start=1):
+            part = ET.SubElement(root, "Part")
+            ET.SubElement(part, "PartNumber").text = str(number)
+            ET.SubElement(part, "ETag").text = tag
+        return self._bucket.decided(
+            "POST",
+            self._key,
+            query={"uploadId": self._upload_id},
+            headers={"content-type": "application/xml"} | headers,
+            body=ET.tostring(root),
+        )
 
     def drop(self) -> None:
         # A part that was under way may land after an abort; S3 says to abort until nothing is left, the sweep does.

@@ -63,7 +63,8 @@ class Answer:
     @property
     def message(self) -> str:
         """The store's explanation."""
-        return self._of_error("Message").partition("\n")[0]
+        said = (self._of_error("Message").partition("\n")[0], self._of_error("Details"))
+        return " ".join(filter(None, said))
 
     def xml(self) -> ET.Element:
         """The body as a document."""

@@ -1,0 +1,140 @@
+"""Starts the fake in a process of its own, makes its service account, and looks at what was written."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.parse
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from xml.etree import ElementTree as ET
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from storeservers.processes import Lifetime, ServerProcess, accepts_connections, free_ports
+
+_SOURCES = Path(__file__).parents[2]
+_READY_SECONDS = 60.0
+_ANSWER_SECONDS = 60.0
+_ADMINISTRATOR = "of-the-tests"
+
+
+class FakeGcs:
+    """A fake of Cloud Storage on one address; `with` starts and stops it."""
+
+    def __init__(self, run_dir: Path, *, host: str = "127.0.0.1", lifetime: Lifetime = Lifetime.WITH_STARTER) -> None:
+        self.run_dir = run_dir.absolute()
+        self.host = host
+        self._lifetime = lifetime
+        [self.port] = free_ports(host, count=1)
+        self._process: ServerProcess | None = None
+        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+    @property
+    def endpoint(self) -> str:
+        """The server's address for clients."""
+        return f"http://{self.host}:{self.port}"
+
+    @property
+    def process(self) -> ServerProcess:
+        """The running server."""
+        if self._process is None:
+            raise RuntimeError("The Cloud Storage fake is not running; call start() first.")
+        return self._process
+
+    @property
+    def service_account_key(self) -> str:
+        """The JSON that Google gives for a service account; its tokens may do everything here."""
+        private = self._key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ).decode()
+        return json.dumps(
+            {
+                "type": "service_account",
+                "project_id": "project",
+                "private_key_id": "1",
+                "private_key": private,
+                "client_email": "tests@project.iam.gserviceaccount.com",
+                "client_id": "1",
+                "token_uri": f"{self.endpoint}/token",
+            }
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the fake, empty, and wait until it answers."""
+        try:
+            self.launch()
+            self.wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def launch(self) -> None:
+        """Start the fake and don't wait."""
+        data = self.run_dir / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        public = self._key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        (data / "public.pem").write_bytes(public)
+        self.allow()
+        self._process = ServerProcess.start(
+            "fake Cloud Storage",
+            [sys.executable, "-m", "storeservers.gcs.service", "--host", self.host, "--port", str(self.port), "--dir", str(data)],
+            log=self.run_dir / "logs" / "gcs.log",
+            environment={"PYTHONPATH": str(_SOURCES)},
+            lifetime=self._lifetime,
+        )
+
+    def wait_until_ready(self) -> None:
+        """Wait until the fake accepts connections."""
+        self.process.wait_until(lambda: accepts_connections(self.host, self.port), seconds=_READY_SECONDS)
+
+    def stop(self) -> None:
+        """End the fake."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def allow(self, rights: Sequence[str] = ("*",)) -> None:
+        """What tokens of the service account's key and of the node may do."""
+        tokens = {_ADMINISTRATOR: ["*"], "of-the-key": list(rights), "of-the-node": list(rights)}
+        unfinished = self.run_dir / "data" / "tokens.unfinished"
+        unfinished.write_text(json.dumps(tokens))
+        unfinished.rename(unfinished.with_name("tokens.json"))
+
+    def make_bucket(self, bucket: str) -> None:
+        """Make an empty bucket."""
+        (self.run_dir / "data" / "buckets" / bucket).mkdir(parents=True)
+
+    def keys(self, bucket: str, prefix: str = "") -> list[str]:
+        """Return the bucket's keys."""
+        found: list[str] = []
+        token = ""
+        while True:
+            query = {"list-type": "2", "prefix": prefix} | ({"continuation-token": token} if token else {})
+            page = self._ask(bucket, query)
+            found += [each.text or "" for each in page.iterfind("{*}Contents/{*}Key")]
+            token = page.findtext("{*}NextContinuationToken") or ""
+            if not token:
+                return sorted(found)
+
+    def uploads(self, bucket: str) -> list[str]:
+        """Return the keys of multipart uploads that are neither completed nor aborted."""
+        return [each.text or "" for each in self._ask(bucket, {"uploads": ""}).iterfind("Upload/Key")]
+
+    def _ask(self, bucket: str, query: dict[str, str]) -> ET.Element:
+        request = urllib.request.Request(  # noqa: S310  # the address of our own server
+            f"{self.endpoint}/{bucket}?{urllib.parse.urlencode(query)}", headers={"Authorization": f"Bearer {_ADMINISTRATOR}"}
+        )
+        with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310  # as above
+            return ET.fromstring(answer.read())  # noqa: S314  # written by our own server
