@@ -92,7 +92,7 @@ class ApiProxy:
         return f"http://127.0.0.1:{self.port}"
 
     def trouble(self, share: float) -> None:
-        """From now on this share of all requests, from 0 to 1, meets trouble; of watches three times as many."""
+        """From now on this share of all requests, from 0 to 1, meets trouble; of watches twice as many."""
         with self._lock:
             self._share = share
 
@@ -143,8 +143,8 @@ class ApiProxy:
 
     def _fate(self, method: str, *, watches: bool) -> Trouble | None:
         with self._lock:
-            # Watches are few and long: as long as there is trouble, hardly one of them lives in peace.
-            share = min(1.0, 3 * self._share) if watches else self._share
+            # Watches are few and long: as long as there is trouble, few of them live in peace.
+            share = min(1.0, 2 * self._share) if watches else self._share
             if self._random.random() >= share:
                 return None
             met = self._random.choice(_WATCH if watches else _READ if method == "GET" else _WRITE)
