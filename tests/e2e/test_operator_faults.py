@@ -47,12 +47,14 @@ def port() -> int:
 def test_an_api_server_that_errs_delays_jobs_and_doubles_nothing(
     namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path
 ) -> None:
-    with ApiProxy(kubeconfig, seed=8) as proxy, OutsideOperator(kubeconfig, port, server=proxy.address, log=tmp_path / "log") as outside:
+    with ApiProxy(kubeconfig, seed=8) as proxy:
         proxy.trouble(0.3)
-        namespace.apply(*small_jobs(stores, namespace, [f"troubled-{n}" for n in range(5)]))
-        wait_all(namespace, "Succeeded", seconds=180)
-        assert_done_once(stores, namespace)
-        assert outside.ended is None, outside.words()
+        outside = OutsideOperator(kubeconfig, port, server=proxy.address, log=tmp_path / "log")
+        with outside:
+            namespace.apply(*small_jobs(stores, namespace, [f"troubled-{n}" for n in range(5)]))
+            wait_all(namespace, "Succeeded", seconds=180)
+            assert_done_once(stores, namespace)
+            assert outside.ended is None, outside.words()
         assert set(proxy.met) == set(Trouble)
     # Trouble is foreseen: a traceback of ours would be of something else.
     assert re.search(r"dataprep_operator\.workqueue: [^\n]*\nTraceback", outside.words()) is None
