@@ -39,7 +39,7 @@ class Trouble(StrEnum):
     STALL = "stall"
     """Neither passed on nor answered for `stall_seconds`; then the connection is reset."""
     CUT = "watch cut"
-    """Watches only: reset in the middle, within two seconds."""
+    """Watches only: reset in the middle, within four seconds."""
     EXPIRED = "watch expired"
     """Watches only: 410, the history is gone; everything has to be listed again."""
 
@@ -50,7 +50,7 @@ _WRITE: Final = (*_READ, Trouble.CONFLICT)
 _STATUS: Final = {Trouble.TOO_MANY: 429, Trouble.BROKEN: 500, Trouble.UNAVAILABLE: 503, Trouble.CONFLICT: 409}
 _REASON: Final = {429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 409: "Conflict", 410: "Expired"}
 _NOT_PASSED_ON: Final = frozenset({"connection", "content-length", "host", "keep-alive", "transfer-encoding"})
-_CUT_SECONDS: Final = 2.0
+_CUT_SECONDS: Final = 4.0
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class ApiProxy:
         return f"http://127.0.0.1:{self.port}"
 
     def trouble(self, share: float) -> None:
-        """From now on this share of all requests, from 0 to 1, meets trouble; of watches three times as many."""
+        """From now on this share of all requests, from 0 to 1, meets trouble; and every watch that is opened."""
         with self._lock:
             self._share = share
 
@@ -143,9 +143,8 @@ class ApiProxy:
 
     def _fate(self, method: str, *, watches: bool) -> Trouble | None:
         with self._lock:
-            # Watches are few and long: as long as there is trouble, hardly one of them lives in peace.
-            share = min(1.0, 3 * self._share) if watches else self._share
-            if self._random.random() >= share:
+            # Watches are few and long: as long as there is trouble, none of them lives in peace.
+            if self._random.random() >= self._share and not (watches and self._share):
                 return None
             met = self._random.choice(_WATCH if watches else _READ if method == "GET" else _WRITE)
             self.met[met] += 1
