@@ -31,7 +31,7 @@ class CredentialChain:
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
-        self._held = Renewed(self._fetch)
+        self._held = Renewed(self._fetch, of="Cloud Storage")
 
     def current(self) -> GcsCredentials:
         """Raises BadCredentials and Unreachable, in Google's words."""
