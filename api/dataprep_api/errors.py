@@ -21,6 +21,9 @@ class Fault:
     path: str
     message: str
 
+    unknown: bool = False
+    """Whether nobody knows a field of this name here: a slip of the pen, or a later version's field."""
+
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
 

@@ -86,7 +86,7 @@ def fault(root: type[Model], error: Any) -> Fault:
     for part in location:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
     if error["type"] == "extra_forbidden":
-        return Fault(path, f"unknown field{did_you_mean(root, location)}")
+        return Fault(path, f"unknown field{did_you_mean(root, location)}", unknown=True)
     if error["type"] == "missing":
         return Fault(path, "is required")
     message = error["msg"].removeprefix("Value error, ")

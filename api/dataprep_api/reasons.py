@@ -43,6 +43,7 @@ class Reason(StrEnum):
     WAITING = "Waiting"
     WAITING_FOR_JOB = "WaitingForJob"
     PROFILE_NOT_FOUND = "ProfileNotFound"
+    OPERATOR_OUTDATED = "OperatorOutdated"
     FELL_BACK_TO_CPU = "FellBackToCPU"
     CLEANED_UP = "CleanedUp"
     NOT_HANDED_OVER = "NotHandedOver"
@@ -104,6 +105,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.WAITING: "The step is not due yet.",
     Reason.WAITING_FOR_JOB: "A job named in source.fromJob or runAfter is not Complete; the message names it and its phase.",
     Reason.PROFILE_NOT_FOUND: "The DataPrepProfile that spec.profile names is not in the namespace; the job starts when it is.",
+    Reason.OPERATOR_OUTDATED: "The spec has fields that the CustomResourceDefinition knows and this operator doesn't; the job waits for the operator's upgrade.",
     Reason.FELL_BACK_TO_CPU: "accelerator.policy is Preferred and no GPU was free: the job runs on CPU nodes.",
     Reason.CLEANED_UP: "A cleanup rule removed pods or Jobs.",
     Reason.NOT_HANDED_OVER: "The data set is whole, but the ConfigMap with the job's name could not be made: the Event says why.",

@@ -21,6 +21,7 @@ _TROUBLE: Final = frozenset(
         Reason.UNSCHEDULABLE,
         Reason.CONFLICTING_CHILD,
         Reason.PROFILE_NOT_FOUND,
+        Reason.OPERATOR_OUTDATED,
         Reason.NOT_QUEUED,
     }
 )

@@ -120,10 +120,12 @@ class Observed:
     status: DataPrepJobStatus
     """As it was last written."""
     spec: DataPrepJobSpec | None
-    """None when it can't be accepted; then `faults` says why."""
+    """None when it can't be accepted; then `faults` or `too_new` says why."""
     # Any: the spec as the user stored it, for the ConfigMap.
     raw_spec: Mapping[str, Any]
     faults: str = ""
+    too_new: tuple[str, ...] = ()
+    """Fields that the CustomResourceDefinition knows and this operator doesn't, when nothing else is wrong."""
     deleting: bool = False
     guarded: bool = False
     """Whether our finalizer makes a deletion wait."""

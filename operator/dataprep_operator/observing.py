@@ -38,7 +38,8 @@ class StatusUnreadable(OperatorError):
 class _Parsed:
     source: str
     spec: DataPrepJobSpec | None
-    faults: str
+    faults: str = ""
+    too_new: tuple[str, ...] = ()
 
 
 class Observer:
@@ -137,6 +138,7 @@ class Observer:
             seen,
             spec=known.spec,
             faults=known.faults,
+            too_new=known.too_new,
             raw_spec=frozen if frozen is not None else spec,
             profile=spec.get("profile") if missing is None else None,
             profile_missing=missing,
@@ -302,6 +304,9 @@ def _parse(key: Key, spec: Mapping[str, Any], *, source: str, defaults: PodDefau
     try:
         parsed = DataPrepJob.parse(document).spec
     except SpecError as exc:
+        if all(fault.unknown for fault in exc.faults):
+            # The API server keeps no field that the CustomResourceDefinition doesn't have.
+            return _Parsed(source, None, too_new=tuple(fault.path for fault in exc.faults))
         return _Parsed(source, None, str(exc))
     field = None if defaults.allow_host_path else children.host_path_fault(parsed)
     if field is not None:
@@ -309,4 +314,4 @@ def _parse(key: Key, spec: Mapping[str, Any], *, source: str, defaults: PodDefau
     unknown = scripts.framework_fault(parsed, defaults)
     if unknown is not None:
         return _Parsed(source, None, unknown)
-    return _Parsed(source, parsed, "")
+    return _Parsed(source, parsed)

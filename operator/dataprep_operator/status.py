@@ -79,6 +79,8 @@ def _following(moment: Moment) -> DataPrepJobStatus:
     if seen.finished and not seen.retry_wanted:
         return _settled(moment)
     status = _begun(moment)
+    if seen.too_new:
+        return _outdated(moment, status)
     if seen.spec is None:
         return _failed(moment, status, Reason.INVALID_SPEC, seen.faults)
     by = f", with the DataPrepProfile {seen.profile}" if seen.profile is not None else ""
@@ -103,6 +105,15 @@ def _following(moment: Moment) -> DataPrepJobStatus:
     status = _suspended(moment, status) if moment.spec.suspend else _resumed(moment, status)
     overdue = _overdue(moment, status)
     return status if overdue is None else _failed(moment, status, *overdue)
+
+
+def _outdated(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
+    """Between the upgrade of the CustomResourceDefinition and that of the operator: a job that runs goes on as it is, a new one waits."""
+    if status.start_time is not None:
+        return status
+    fields = ", ".join(moment.seen.too_new)
+    message = f"This operator doesn't know {fields}, which the CustomResourceDefinition has: the job waits until the operator is as new."
+    return _phase(moment, status, "Pending", "False", Reason.OPERATOR_OUTDATED, message)
 
 
 def _steady(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrepJobStatus:

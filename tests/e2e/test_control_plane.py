@@ -68,9 +68,9 @@ def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores
         [late] = small_jobs(stores, namespace, ["late"])
         late["spec"]["ofANewerRelease"] = "yes"
         apply_once_known(namespace, late)
-        # A field that this release doesn't know stops no job but the one that uses it.
-        namespace.wait_phase("late", "Failed", seconds=60)
-        assert "ofANewerRelease" in str(namespace.status("late")["conditions"])
+        # A field that this release doesn't know stops no job but the one that uses it, which waits for the operator's upgrade.
+        namespace.wait("late", lambda status: "OperatorOutdated" in str(status.get("conditions")), what="waiting", seconds=60)
+        assert "doesn't know spec.ofANewerRelease" in str(namespace.status("late")["conditions"])
         namespace.kubectl("delete", "dpj", "late")
         wait_all(namespace, "Succeeded", seconds=HEALED_SECONDS)
         assert_done_once(stores, namespace)

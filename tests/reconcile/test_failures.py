@@ -138,6 +138,26 @@ def test_a_message_that_is_not_ours_fails_the_step(world: World) -> None:
     assert "Hello from Docker!" in world.message()
 
 
+def test_a_field_that_only_a_later_operator_knows_makes_a_new_job_wait(world: World) -> None:
+    """The CustomResourceDefinition is upgraded first; what it fills in by default must fail nobody's job."""
+    world.apply(provenence=False)
+
+    assert world.settle() == "Pending"
+    assert world.condition("Running") == ("False", "OperatorOutdated")
+    assert "This operator doesn't know spec.provenence, which the CustomResourceDefinition has" in world.message("Running")
+    assert world.jobs() == []
+
+
+def test_a_field_that_only_a_later_operator_knows_does_not_disturb_a_running_job(world: World) -> None:
+    world.apply()
+    world.settle()
+    before = world.status()
+    world.edit(provenence=False)
+
+    assert world.settle() == before["phase"]
+    assert world.jobs() == ["plan"]
+
+
 def test_an_invalid_spec_names_its_faults(world: World) -> None:
     world.apply(output={"uri": "s3://out/${place}"}, suspnd=True)
 
