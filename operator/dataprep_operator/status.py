@@ -31,7 +31,7 @@ from dataprep_api.status import (
     Timings,
     bounded,
 )
-from dataprep_operator import conditions, ranges, removal, scripts, steps, times
+from dataprep_operator import conditions, numbers_shown, ranges, removal, scripts, steps, times
 from dataprep_operator.children import memory_limit, parallelism
 from dataprep_operator.observed import Awaited, Child, Observed
 from dataprep_operator.pods import Blockage
@@ -41,9 +41,6 @@ from dataprep_operator.steps import Absent, Broken, Held, Queued, Through, Worki
 FATAL_GRACE_SECONDS: Final = 30.0
 UNQUEUED_AFTER_SECONDS: Final = 30.0
 """Kueue makes a Workload at once; after so long there is nobody who would."""
-ETA_AFTER_FRACTION: Final = 0.05
-ETA_AFTER_SECONDS: Final = 5.0
-LONGEST_ETA_SECONDS: Final = 100 * 86_400
 _NOT_STARTED: Final = frozenset({Reason.WAITING_FOR_JOB, Reason.PROFILE_NOT_FOUND})
 _RUN_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 _BEGIN_AGAIN_WITH_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED})
@@ -261,7 +258,7 @@ def _failed(moment: Moment, status: DataPrepJobStatus, reason: Reason, message: 
 
 def _ended(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
     total = times.seconds_between(times.parse(status.start_time), moment.now)
-    timings = (status.timings or Timings()).model_copy(update={"total_seconds": _rounded(total)})
+    timings = (status.timings or Timings()).model_copy(update={"total_seconds": numbers_shown.rounded(total)})
     ended = times.text(moment.now)
     return status.model_copy(
         update={"completion_time": ended, "timings": timings, "runs": [_run(moment, status, ended), *status.runs][:MAX_RUNS]}
@@ -374,7 +371,12 @@ def _converting(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
     status = _on_cpu_if_no_gpu_comes(moment, status)
     child = moment.seen.child("convert", status.attempt)
     status = _with_effective_values(moment, status, child)
-    status = status.model_copy(update={"progress": _progress(moment, status, child), "failed_indexes": _given_up(status, child)})
+    status = status.model_copy(
+        update={
+            "progress": numbers_shown.running(status, moment.seen.live, child, now=moment.now),
+            "failed_indexes": _given_up(status, child),
+        }
+    )
     status = _in_the_queue(moment, status, child)
     judgement = steps.judge(moment.seen, moment.spec, step="convert", attempt=status.attempt)
     if isinstance(judgement, Through):
@@ -545,7 +547,7 @@ def _succeeded(moment: Moment, status: DataPrepJobStatus, result: CommitResult) 
             ],
             "warnings": _shortened([*status.warnings, *result.warnings]),
             "failed_indexes": None,
-            "progress": _final_progress(moment, status, result),
+            "progress": numbers_shown.final(status, result, now=moment.now),
         }
     )
     status = _condition(moment, status, ConditionType.RUNNING, "False", reason, message)
@@ -577,68 +579,6 @@ def _fault_of(result: PlanResult, spec: DataPrepJobSpec) -> str | None:
     if result.reused and result.commit is None:
         return "The plan step reports a reused data set without its totals."
     return None
-
-
-# --- progress -----------------------------------------------------------------------------------------------------------------
-
-
-def _progress(moment: Moment, status: DataPrepJobStatus, child: Child | None) -> Progress:
-    before, live, tasks = status.progress or Progress(), moment.seen.live, status.tasks or 1
-    if child is None:
-        return before
-    total = before.shards.total
-    finished = steps.tasks_before(child, tasks=tasks) + len(ranges.parse(child.completed_indexes))
-    done = min(total, max(live.shards_done, total * finished // tasks, before.shards.done))
-    given_up = min(total - done, -(-len(ranges.parse(child.failed_indexes)) * total // tasks))
-    active = min(total - done - given_up, max(live.shards_active, child.active))
-    records = RecordProgress(
-        total=before.records.total,
-        in_=max(live.records.in_, before.records.in_),
-        out=max(live.records.out, before.records.out),
-        bad=max(live.records.bad, before.records.bad),
-        filtered=max(live.records.filtered, before.records.filtered),
-        added=max(live.records.added, before.records.added),
-    )
-    fraction = max(done / total if total else 0.0, records.in_ / records.total if records.total else 0.0)
-    remaining = _remaining_seconds(moment, child, records, live.records_per_second, fraction)
-    return Progress(
-        percent=max(before.percent, min(99, int(100 * fraction))),
-        summary=f"{done}/{total}",
-        shards=ShardProgress(total=total, done=done, active=max(0, active), failed=given_up),
-        records=records,
-        bytes_in=max(live.bytes_in, before.bytes_in),
-        bytes_out=max(live.bytes_out, before.bytes_out),
-        records_per_second=_rounded(live.records_per_second),
-        bytes_per_second=_rounded(live.bytes_per_second),
-        estimated_seconds_remaining=remaining,
-        eta=times.for_people(remaining) if remaining is not None else None,
-        updated_at=times.text(moment.now),
-    )
-
-
-def _remaining_seconds(moment: Moment, child: Child, records: RecordProgress, rate: float | None, fraction: float) -> int | None:
-    worked = times.seconds_between(child.started_at, moment.now) or 0.0
-    if rate is None or rate <= 0 or not records.total or fraction < ETA_AFTER_FRACTION or worked < ETA_AFTER_SECONDS:
-        return None
-    # The rate of a job that stands still sinks towards zero; then nobody knows.
-    remaining = max(0, records.total - records.in_) / rate
-    return round(remaining) if remaining <= LONGEST_ETA_SECONDS else None
-
-
-def _final_progress(moment: Moment, status: DataPrepJobStatus, result: CommitResult) -> Progress:
-    seconds = (status.timings.running_seconds if status.timings else None) or 0.0
-    measured = seconds >= 1 and not status.reused
-    return Progress(
-        percent=100,
-        summary=f"{result.files}/{result.files}",
-        shards=ShardProgress(total=result.files, done=result.files),
-        records=result.records.model_copy(update={"total": result.records.in_}),
-        bytes_in=result.bytes_in,
-        bytes_out=result.bytes_out,
-        records_per_second=_rounded(result.records.in_ / seconds) if measured else None,
-        bytes_per_second=_rounded(result.bytes_out / seconds) if measured else None,
-        updated_at=times.text(moment.now),
-    )
 
 
 def _given_up(status: DataPrepJobStatus, child: Child | None) -> str | None:
@@ -677,10 +617,6 @@ def _output(moment: Moment) -> str:
 
 def _shortened(warnings: Sequence[str]) -> list[str]:
     return [warning[:1024] for warning in dict.fromkeys(warnings)][:10]
-
-
-def _rounded(rate: float | None) -> float | None:
-    return None if rate is None else round(rate, 1)
 
 
 # Any: the API's JSON.

@@ -2,6 +2,7 @@
 
 import gzip
 import shutil
+import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,6 +111,16 @@ def images(folder: Path, size: int) -> Made:
     return Made({"source": source, "features": features}, count, written, check)
 
 
+def a_tar(folder: Path, size: int) -> Made:
+    """The same photographs in one tar file."""
+    made = images(folder, size)
+    with tarfile.open(folder / "images.tar", "w") as archive:
+        archive.add(folder / "images", "images")
+    shutil.rmtree(folder / "images")
+    source = {"images": {"uris": [f"{folder}/images.tar!/images"]}}
+    return Made({**made.spec, "source": source}, made.records, made.size, made.check)
+
+
 def a_join(folder: Path, size: int) -> Made:
     """Two tables of 5 million rows in no order, whatever `size` is; nine in ten keys are in both."""
     del size
@@ -135,7 +146,7 @@ def a_join(folder: Path, size: int) -> Made:
     return Made(spec, _JOIN_ROWS - apart, written, check)
 
 
-KINDS: Mapping[str, Callable[[Path, int], Made]] = {"csv": a_csv, "gzip": a_gzip, "images": images, "join": a_join}
+KINDS: Mapping[str, Callable[[Path, int], Made]] = {"csv": a_csv, "gzip": a_gzip, "images": images, "tar": a_tar, "join": a_join}
 
 
 def check(output: Path, made: Made) -> None:
