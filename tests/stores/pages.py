@@ -16,7 +16,7 @@ from dataprep_api.job import DataPrepJob
 FOLDER = Path(__file__).resolve().parents[2] / "docs/stores"
 
 _YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
-_LAST_COLUMN = re.compile(r"^\|.*\| `([^`|]*)` \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| ([^|]*) \|(?:.*\|)? `([^`|]*)` \|$", re.MULTILINE)
 
 
 def example(page: str, here: Mapping[str, str]) -> DataPrepJob:
@@ -34,10 +34,15 @@ def example(page: str, here: Mapping[str, str]) -> DataPrepJob:
 
 def errors(page: str, section: str) -> list[str]:
     """The errors in the last column of the section's table."""
+    return [error for _, error in rows(page, section)]
+
+
+def rows(page: str, section: str) -> list[tuple[str, str]]:
+    """What is missing and the error: the first and the last column of the section's table."""
     found = re.search(rf"^#+ {re.escape(section)}\n(.*?)(?=^#|\Z)", _text(page), re.DOTALL | re.MULTILINE)
     if found is None:
         raise AssertionError(f"{page} has no section {section}.")
-    return _LAST_COLUMN.findall(found[1])
+    return _ROW.findall(found[1])
 
 
 def says(quoted: str, real: str, here: Mapping[str, str]) -> bool:

@@ -1,5 +1,6 @@
 """HDFS with Kerberos: a real KDC, a real NameNode that lets in only who has a ticket, and keytabs as a Secret brings them."""
 
+import base64
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -186,6 +187,31 @@ def test_each_error_is_the_one_that_the_page_quotes(secured: Secured, mounts: Pa
     kinds = [type(error) for _, error in found]
     credentials = [BadCredentials] * 3
     assert kinds == [Unreachable, BadCredentials, BadSpec, BadSpec, *credentials, Unreachable, Unreachable, NotPermitted, BadSpec]
+
+
+def _token_of_another_cluster(user: str) -> str:
+    """As `hdfs fetchdt` writes it: Hadoop's Token with a DelegationTokenIdentifier. Numbers here are below 128, so each is one byte."""
+
+    def counted(content: bytes) -> bytes:
+        return bytes([len(content)]) + content
+
+    times_and_numbers = bytes([1, 2, 3, 4])
+    identifier = b"\0" + counted(user.encode()) + counted(b"") + counted(b"") + times_and_numbers
+    token = counted(identifier) + counted(bytes(20)) + counted(b"HDFS_DELEGATION_TOKEN") + counted(b"")
+    return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(("missing", "length"), [("a token that is good", None), ("the whole text of a token", 20)])
+def test_a_bad_token_over_http_is_told_in_the_words_of_the_page(secured: Secured, missing: str, length: int | None) -> None:
+    address = secured.hdfs.http_address
+    token = _token_of_another_cluster("etl")[:length]
+    settings = StoreSettings("webhdfs://", user="etl", credentials={"delegationToken": token})
+    with pytest.raises(BadCredentials) as found:
+        preflight.preflight(Access([settings]), f"webhdfs://{address}/training/rows", [f"webhdfs://{address}/raw/rows"])
+
+    quoted = dict(pages.rows("webhdfs.md", "When a step is missing"))[missing]
+    assert pages.says(quoted, str(found.value), {"nn1.example:9870": address}), str(found.value)
+    assert token not in str(found.value)
 
 
 def test_two_stores_bring_a_realm_each(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ from typing import Any
 import hdfs_native
 import pytest
 from tests.availability import unavailable
-from tests.stores import small_jobs
+from tests.stores import pages, small_jobs
 from tests.stores.crashing import CrashingAccess, Operations, Point
 from tests.stores.places import Place, hidden
 from tests.stores.small_jobs import SmallJob, Whole, assert_whole
 
-from dataprep_converter.stores import StoreSettings
+from dataprep_converter.access import Access
+from dataprep_converter.errors import Unreachable
+from dataprep_converter.stores import StoreSettings, preflight
 from dataprep_converter.stores.hdfs import HdfsStore
 from storeservers import ServerFailed
 from storeservers.cache import BuildFailed
@@ -106,3 +108,16 @@ def test_a_job_goes_on_when_the_name_nodes_change_their_roles(pair: HdfsPair, pl
     live_with(done, place, "changed", before="commit ", event=pair.fail_over)
 
     assert pair.active != active
+
+
+def test_a_standby_over_http_is_told_in_the_words_of_the_page(pair: HdfsPair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "_RETRY_SECONDS", 0.3)
+    pair.start_missing()
+    address = pair.standby_http_address
+    with pytest.raises(Unreachable) as found:
+        preflight.preflight(
+            Access([StoreSettings("webhdfs://", user="etl")]), f"webhdfs://{address}/training/rows", [f"webhdfs://{address}/raw/rows"]
+        )
+
+    quoted = dict(pages.rows("webhdfs.md", "When a step is missing"))["the active NameNode"]
+    assert pages.says(quoted, str(found.value), {"nn1.example:9870": address}), str(found.value)

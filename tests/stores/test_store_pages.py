@@ -1,14 +1,15 @@
 """The stores' pages are true: the job of each runs against the store's test server, and each error that it quotes is the real one.
 
 In a page's job only endpoints, hosts and mounted folders become those of the servers here (`here` in each test), and the Secret has the server's key;
-since servers here have addresses instead of names, the bucket is in the path. HDFS with Kerberos is in test_hdfs_kerberos.py.
+since servers here have addresses instead of names, the bucket is in the path. HDFS with Kerberos is in test_hdfs_kerberos.py, and so is a token of its over HTTP;
+a standby NameNode is in test_hdfs_pair.py.
 """
 
 import errno
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -25,13 +26,13 @@ from dataprep_converter.errors import ConvertError
 from dataprep_converter.store_settings import settings_for
 from dataprep_converter.stores import StoreSettings, hdfs, preflight
 from dataprep_converter.verifying import verify
-from storeservers import FakeOss, HdfsCluster, S3Server
+from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server
 from storeservers.odps import FakeMaxCompute, rows_of
 
 __all__ = ["site"]
 
-TESTED_ELSEWHERE: Final = frozenset({"gcs.md", "azure.md", "webhdfs.md"})
-"""Pages whose servers are those of other tests."""
+WITHOUT_A_JOB: Final = frozenset({"credentials.md"})
+"""About the credentials of several stores, with no job of its own; roles and rights are in test_alibaba_roles.py, test_aws_roles.py and test_rights.py."""
 
 CLOSED: Final = "127.0.0.1:1"
 """Nobody listens there."""
@@ -95,10 +96,12 @@ def refused_settings(make: Callable[[], object]) -> ConvertError:
     return found.value
 
 
-def assert_quoted(page: str, found: Iterator[Found]) -> None:
-    """Each error of the page's table is the one that was found, in the same order."""
+def assert_quoted(page: str, found: Iterator[Found], *, elsewhere: Collection[str] = ()) -> None:
+    """Each error of the page's table is the one that was found, in the same order; but those of which the steps are in `elsewhere`."""
     real = list(found)
-    quoted = pages.errors(page, MISSING)
+    rows = pages.rows(page, MISSING)
+    assert {step for step, _ in rows} >= set(elsewhere)
+    quoted = [error for step, error in rows if step not in elsewhere]
     assert len(quoted) == len(real)
     for line, (error, here) in zip(quoted, real, strict=True):
         assert pages.says(line, str(error), here), f"{line} is really: {error}"
@@ -109,16 +112,26 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """What stays wrong is not tried for long, and no key of the machine's user counts."""
     monkeypatch.setattr(preflight, "_RETRY_SECONDS", 0.3)
     for name in os.environ:
-        if name.startswith(("AWS_", "OSS_", "ODPS_", "ALIBABA_", "HADOOP_")):
+        if name.startswith(("AWS_", "OSS_", "ODPS_", "ALIBABA_", "HADOOP_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "STORAGE_")):
             monkeypatch.delenv(name)
 
 
 def test_every_page_is_tested() -> None:
-    tested = {"hdfs.md", "oss.md", "s3.md", "nas.md", "maxcompute.md", "web.md"}
-    assert {page.name for page in pages.FOLDER.glob("*.md")} - TESTED_ELSEWHERE == tested
+    tested = {"hdfs.md", "webhdfs.md", "oss.md", "s3.md", "gcs.md", "azure.md", "nas.md", "maxcompute.md", "web.md"}
+    assert {page.name for page in pages.FOLDER.glob("*.md")} - WITHOUT_A_JOB == tested
+    assert all("kind: DataPrepJob" not in (pages.FOLDER / name).read_text() for name in WITHOUT_A_JOB)
 
 
 # -- HDFS -----------------------------------------------------------------------------------------------------------------
+
+
+def fill(cluster: HdfsCluster) -> None:
+    """The source and the output's folder; the jobs of both pages have the same."""
+    cluster.mkdirs("/raw/rows")
+    cluster.write("/raw/rows/rows.csv", ROWS)
+    if cluster.exists("/training"):
+        cluster.delete("/training")
+    cluster.mkdirs("/training", owner="etl")
 
 
 @pytest.fixture
@@ -126,9 +139,7 @@ def hdfs_page(hdfs_cluster: HdfsCluster, tmp_path: Path, monkeypatch: pytest.Mon
     """The user of the page is the one of this process for a while."""
     monkeypatch.setattr(hdfs, "_users", {})
     monkeypatch.setenv(hdfs.USER_VARIABLE, "")
-    hdfs_cluster.mkdirs("/raw/rows")
-    hdfs_cluster.write("/raw/rows/rows.csv", ROWS)
-    hdfs_cluster.mkdirs("/training", owner="etl")
+    fill(hdfs_cluster)
     return Page("hdfs.md", {"nn1.example:8020": f"{hdfs_cluster.host}:{hdfs_cluster.port}"}, tmp_path)
 
 
@@ -155,6 +166,38 @@ def test_the_errors_of_hdfs_are_real(hdfs_page: Page, hdfs_cluster: HdfsCluster)
         yield refused_settings(lambda: hdfs_page.settings(stores=with_configuration)), here
 
     assert_quoted("hdfs.md", found())
+
+
+# -- HDFS over HTTP -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def webhdfs_page(hdfs_cluster: HdfsCluster, tmp_path: Path) -> Page:
+    fill(hdfs_cluster)
+    return Page("webhdfs.md", {"nn1.example:9870": hdfs_cluster.http_address}, tmp_path)
+
+
+@pytest.mark.store
+def test_the_job_of_webhdfs_runs(webhdfs_page: Page, hdfs_cluster: HdfsCluster) -> None:
+    run(webhdfs_page, webhdfs_page.settings())
+    shard = next(each for each in hdfs_cluster.files("/training/rows") if "/_" not in each.path and "/." not in each.path)
+    assert (shard.owner, shard.replication, shard.block_size) == ("etl", 1, 16 << 20)
+
+
+@pytest.mark.store
+def test_the_errors_of_webhdfs_are_real(webhdfs_page: Page, hdfs_cluster: HdfsCluster, site: Site) -> None:
+    def found() -> Iterator[Found]:
+        settings, here, root = webhdfs_page.settings(), webhdfs_page.here, f"webhdfs://{hdfs_cluster.http_address}"
+        hdfs_cluster.mkdirs("/training/closed")
+        hdfs_cluster.mkdirs("/full", owner="etl")
+        hdfs_cluster.set_quota("/full", names=1)
+        yield refused(settings, f"webhdfs://{CLOSED}/out"), {"nn1.example:9870": CLOSED}
+        yield refused(settings, f"{root}/training/closed/rows"), here
+        other = site.at("").partition("://")[2].rstrip("/")
+        yield refused(settings, f"webhdfs://{other}/out", f"webhdfs://{other}/raw/rows"), {"nn1.example:9870": other}
+        yield refused(settings, f"{root}/full/rows"), here
+
+    assert_quoted("webhdfs.md", found(), elsewhere={"a token that is good", "the whole text of a token", "the active NameNode"})
 
 
 # -- OSS ------------------------------------------------------------------------------------------------------------------
@@ -268,6 +311,120 @@ def test_the_errors_of_s3_are_real(s3_page: Page, s3_server: S3Server) -> None:
         yield refused(settings, output, "s3://my-bucket/nothing"), here
 
     assert_quoted("s3.md", found())
+
+
+# -- Cloud Storage --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gcs_bucket(gcs_fake: FakeGcs) -> FakeGcs:
+    """With the bucket of the page."""
+    gcs_fake.make_bucket("my-bucket")
+    settings = StoreSettings("gs://", endpoint=gcs_fake.endpoint, credentials=gcs_secret(gcs_fake))
+    Access([settings]).store("gs://my-bucket").put("gs://my-bucket/raw/rows/rows.csv", ROWS)
+    return gcs_fake
+
+
+@pytest.fixture
+def gcs_page(gcs_bucket: FakeGcs, tmp_path: Path) -> Iterator[Page]:
+    yield Page("gcs.md", {"https://storage.googleapis.com": gcs_bucket.endpoint}, tmp_path)
+    gcs_bucket.allow()
+
+
+def gcs_secret(fake: FakeGcs) -> dict[str, str]:
+    return {"serviceAccountKey": fake.service_account_key}
+
+
+def gcs_rights() -> list[str]:
+    """What the page says is needed of the role."""
+    [needed] = re.findall(r"What is needed of it: ([^;]*);", (pages.FOLDER / "gcs.md").read_text())
+    return re.findall(r"`(storage\.\w+\.\w+)`", needed)
+
+
+@pytest.mark.store
+def test_the_job_of_gcs_runs_with_just_the_rights_of_the_page(gcs_page: Page, gcs_fake: FakeGcs) -> None:
+    gcs_fake.allow(gcs_rights())
+    run(gcs_page, gcs_page.settings(gcs_secret(gcs_fake)))
+
+
+@pytest.mark.store
+def test_the_errors_of_gcs_are_real(gcs_page: Page, gcs_fake: FakeGcs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = {**gcs_page.here, "storage.googleapis.com:443": gcs_fake.endpoint.partition("://")[2]}
+    output = gcs_page.job.spec.output.uri
+
+    def found() -> Iterator[Found]:
+        settings = gcs_page.settings(gcs_secret(gcs_fake))
+        yield refused(settings, output, "gs://other-bucket/raw"), here
+        yield refused([replace(settings[0], endpoint=f"http://{CLOSED}")], output), here
+        for right in ("storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete"):
+            gcs_fake.allow([each for each in gcs_rights() if each != right])
+            yield refused(settings, output), here
+        gcs_fake.allow()
+        yield refused_settings(lambda: gcs_page.settings({"key.json": "{}"})), here
+        strange = FakeGcs(tmp_path / "strange")
+        key = strange.service_account_key.replace(strange.endpoint, gcs_fake.endpoint)
+        yield refused(gcs_page.settings({"serviceAccountKey": key}), output), here
+        # A machine that is not of Google's, and whose user has not logged in there.
+        monkeypatch.setenv("NO_GCE_CHECK", "true")
+        monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+        yield refused([replace(settings[0], credentials={})], output), here
+
+    assert_quoted("gcs.md", found())
+
+
+# -- Azure ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def azure_container(azure_server: AzureServer) -> AzureServer:
+    """With the container of the page."""
+    azure_server.make_container("my-container")
+    settings = StoreSettings("abfs://", endpoint=azure_server.endpoint, credentials={"accountKey": azure_server.key})
+    root = f"abfs://my-container@{azure_server.account}.dfs.core.windows.net"
+    Access([settings]).store(root).put(f"{root}/raw/rows/rows.csv", ROWS)
+    return azure_server
+
+
+@pytest.fixture
+def azure_page(azure_container: AzureServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
+    monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", f"http://{CLOSED}")  # no machine of Azure's
+    here = {"https://myaccount.blob.core.windows.net": azure_container.endpoint, "myaccount": azure_container.account}
+    return Page("azure.md", here, tmp_path)
+
+
+def azure_letters() -> str:
+    """What the page says that a signature needs."""
+    [letters] = re.findall(r"A shared access signature needs `(\w+)`", (pages.FOLDER / "azure.md").read_text())
+    return str(letters)
+
+
+@pytest.mark.store
+@pytest.mark.parametrize("key", ["accountKey", "sasToken"])
+def test_the_job_of_azure_runs(azure_page: Page, azure_server: AzureServer, key: str) -> None:
+    for blob in azure_server.keys("my-container", "training/"):
+        azure_server.request("DELETE", f"my-container/{blob}")
+    value = azure_server.key if key == "accountKey" else azure_server.shared_access(azure_letters())
+    run(azure_page, azure_page.settings({key: value}))
+
+
+@pytest.mark.store
+def test_the_errors_of_azure_are_real(azure_page: Page, azure_server: AzureServer) -> None:
+    here = {**azure_page.here, "myaccount.blob.core.windows.net:443": f"{azure_server.host}:{azure_server.port}"}
+    output = azure_page.job.spec.output.uri
+
+    def found() -> Iterator[Found]:
+        settings = azure_page.settings({"accountKey": azure_server.key})
+        other = output.replace("my-container", "other-container")
+        yield refused([replace(settings[0], uri_prefix="abfs://")], output, other), here
+        yield refused([replace(settings[0], endpoint=f"http://{CLOSED}/{azure_server.account}")], output), here
+        for letters in ("cw", "r", "l", "d"):
+            given = "".join(each for each in azure_letters() if each not in letters)
+            yield refused(azure_page.settings({"sasToken": azure_server.shared_access(given)}), output), here
+        yield refused_settings(lambda: azure_page.settings({"key": "x"})), here
+        yield refused(azure_page.settings({"accountKey": "d3Jvbmc="}), output), here
+        yield refused([replace(settings[0], credentials={})], output), here
+
+    assert_quoted("azure.md", found())
 
 
 # -- mounted volumes ------------------------------------------------------------------------------------------------------

@@ -278,6 +278,10 @@ class HdfsCluster:
         """Give a file or folder to a user."""
         self._call("PUT", path, "SETOWNER", owner=owner)
 
+    def set_quota(self, path: str, *, names: int) -> None:
+        """Let a folder have no more than so many files and folders, of which it is one itself."""
+        self._call("PUT", path, "SETQUOTA", namespacequota=str(names))
+
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with all in it."""
         self._call("DELETE", path, "DELETE", recursive="true")

@@ -41,6 +41,11 @@ class HdfsPair(HdfsCluster):
         """Of the active NameNode."""
         return f"{self.host}:{self._http_ports[self.active]}"
 
+    @property
+    def standby_http_address(self) -> str:
+        """Of the other one."""
+        return f"{self.host}:{self._http_ports[1 - self.active]}"
+
     # -- fail-over ----------------------------------------------------------------------------------------------
 
     def kill(self, number: int) -> None:
