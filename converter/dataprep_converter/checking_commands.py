@@ -1,10 +1,10 @@
 """`dataprep verify` and `dataprep repair`: their arguments, and what they say."""
 
 import argparse
-import os
 import sys
 
 from dataprep_api.exits import Exit
+from dataprep_converter import limits
 from dataprep_converter.arguments import access_to, job_of, uri_command, with_code
 
 
@@ -22,7 +22,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "--job", metavar="FILE", help="the job that made it: its stores, code and HDFS options; needed when the manifest is damaged"
     )
     repair.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of that job: params.input=DIR")
-    repair.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: one a core)")
+    repair.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core, and fewer where memory is short)")
     repair.set_defaults(command=_repair)
 
 
@@ -53,7 +53,7 @@ def _repair(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter import repairing
 
     job = with_code(job_of(arguments)) if arguments.job else None
-    repaired = repairing.repair(arguments.uri, access_to(arguments), job=job, workers=arguments.workers)
+    repaired = repairing.repair(arguments.uri, access_to(arguments), job=job, workers=arguments.workers or limits.processes())
     for file in repaired.remade:
         sys.stdout.write(f"made again: {file}\n")
     for other in repaired.others:

@@ -1,10 +1,10 @@
 """`dataprep convert`: its arguments. What it runs is a job with `source.dataset`."""
 
 import argparse
-import os
 import sys
 
 from dataprep_api.exits import Exit
+from dataprep_converter import limits
 from dataprep_converter.arguments import access_to
 
 
@@ -16,7 +16,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     convert.add_argument("--format", required=True, metavar="NAME", help="output.format of the new one: tfrecord, parquet, …")
     convert.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the spec: output.shards.count=8")
     convert.add_argument("--job", metavar="FILE", help="a job file whose spec.stores says how to reach the stores")
-    convert.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: one a core)")
+    convert.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core, and fewer where memory is short)")
     convert.add_argument("--print-job", action="store_true", help="print the job, for a cluster, and convert nothing")
     convert.add_argument("--quiet", action="store_true", help="no progress")
     convert.set_defaults(command=_convert)
@@ -51,7 +51,7 @@ def _convert(arguments: argparse.Namespace) -> Exit:
         display.step("verifying")
         # Not every format has checksums of its own, and what is written carries the digest of what was read.
         verify(arguments.uri, access, expect=manifest.digest)
-        _, made = run(job, access=access, workers=arguments.workers, display=display)
+        _, made = run(job, access=access, workers=arguments.workers or limits.processes(), display=display)
     finally:
         display.close()
     sys.stdout.write(f"{made.manifest_uri}\n")

@@ -1,10 +1,10 @@
 """`dataprep copy`: its arguments. What it runs is a job with `source.dataset` and `format: copy`."""
 
 import argparse
-import os
 import sys
 
 from dataprep_api.exits import Exit
+from dataprep_converter import limits
 from dataprep_converter.arguments import access_to
 
 
@@ -19,7 +19,10 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     copy.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the spec: output.hdfs.replication=2")
     copy.add_argument("--job", metavar="FILE", help="a job file whose spec.stores says how to reach the stores")
     copy.add_argument(
-        "--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes, of 8 files at a time each (default: one a core)"
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes, of 8 files at a time each (default: one a core, and fewer where memory is short)",
     )
     copy.add_argument("--print-job", action="store_true", help="print the job, for a cluster, and copy nothing")
     copy.add_argument("--quiet", action="store_true", help="no progress")
@@ -56,7 +59,7 @@ def _copy(arguments: argparse.Namespace) -> Exit:
         return Exit.DONE
     display = Display(quiet=arguments.quiet)
     try:
-        _, made = run(job, access=access, workers=arguments.workers, display=display)
+        _, made = run(job, access=access, workers=arguments.workers or limits.processes(), display=display)
     finally:
         display.close()
     sys.stdout.write(f"{made.manifest_uri}\n")

@@ -7,6 +7,11 @@ from typing import Final
 _GROUPS: Final = Path("/sys/fs/cgroup")
 _MEMBERSHIP: Final = Path("/proc/self/cgroup")
 
+_OWN_BYTES: Final = 128 << 20
+"""What the process that starts workers needs itself."""
+_WORKER_BYTES: Final = 256 << 20
+"""What a worker needs for rows of usual size; measured by `make memory`."""
+
 
 def memory_bytes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
     """The smallest limit of the groups that this process is in, and never more than the machine's memory."""
@@ -27,6 +32,12 @@ def processors(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int
         if len(words) == 2 and words[0].isdigit():
             limits.append(int(words[0]) / int(words[1]))
     return max(1, int(min(limits)))
+
+
+def processes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
+    """How many worker processes this one may start: one a processor, and no more than memory is there for."""
+    room = memory_bytes(groups=groups, membership=membership) - _OWN_BYTES
+    return max(1, min(processors(groups=groups, membership=membership), room // _WORKER_BYTES))
 
 
 def _folders(controller: str, groups: Path, membership: Path) -> list[Path]:

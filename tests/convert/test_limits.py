@@ -50,6 +50,14 @@ def test_processors_are_whole_and_at_least_one(
     assert limits.processors(**groups(tmp_path, membership, files)) == expected
 
 
+@pytest.mark.parametrize(("mebibytes", "processors", "expected"), [(512, 8, 1), (640, 8, 2), (4096, 8, 8), (64, 8, 1), (4096, 1, 1)])
+def test_processes_are_bound_by_processors_and_memory(tmp_path: Path, mebibytes: int, processors: int, expected: int) -> None:
+    files = {"memory.max": str(mebibytes << 20), "cpu.max": f"{processors * 100_000} 100000"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+        assert limits.processes(**groups(tmp_path, "0::/\n", files)) == expected
+
+
 def test_this_process_has_limits() -> None:
     assert 0 < limits.memory_bytes() <= MACHINE
     assert 1 <= limits.processors() <= len(os.sched_getaffinity(0))

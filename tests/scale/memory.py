@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(inputs.KINDS)}; all when none is given")
     parser.add_argument("--size", type=bytes_of, default=2 << 30, help="of each input, such as 500M (2G); a join has 2 x 5 million rows")
     parser.add_argument("--limit", type=bytes_of, default=512 << 20, help="of memory (512M)")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, help="processes; as many as dataprep takes by itself when not given")
     parser.add_argument("--shuffle", action="store_true", help="in an order of no pattern")
     given = parser.parse_args()
     if unknown := set(given.kinds) - set(inputs.KINDS):
@@ -41,7 +41,7 @@ def main() -> int:
     return sum(not is_within(kind, more, size=given.size, limit=given.limit, workers=given.workers) for kind in kinds)
 
 
-def is_within(kind: str, more: Mapping[str, Any], *, size: int, limit: int, workers: int) -> bool:
+def is_within(kind: str, more: Mapping[str, Any], *, size: int, limit: int, workers: int | None) -> bool:
     """Makes the input, converts it within the limit, checks every record, and says how it went."""
     with tempfile.TemporaryDirectory(prefix="dataprep-scale-") as name, groups.group(limit) as inside:
         folder = Path(name)
@@ -55,13 +55,20 @@ def is_within(kind: str, more: Mapping[str, Any], *, size: int, limit: int, work
             "spec": {**made.spec, **more, "output": {"uri": str(output), "shards": {"count": 16}}},
         }
         (folder / "job.yaml").write_text(yaml.safe_dump(job))
-        command: list[str | Path] = [sys.executable, "-m", "dataprep_converter", "run", folder / "job.yaml", "--workers", str(workers)]
+        command: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "dataprep_converter",
+            "run",
+            folder / "job.yaml",
+            *(["--workers", str(workers)] if workers else []),
+        ]
         used = groups.run(command, inside, {**os.environ, "TMPDIR": str(folder / "tmp")})
         if inside is None:
             print(f"{kind}: no control group can be made here, so nothing holds it to the limit; its processes were watched instead")
         charged = "" if used.charged is None else f", {used.charged >> 20} MiB with page cache"
         print(
-            f"{kind}: {made.records:,} records of {made.size >> 20:,} MiB in {used.seconds:.0f} s with {workers} workers; "
+            f"{kind}: {made.records:,} records of {made.size >> 20:,} MiB in {used.seconds:.0f} s with {workers or 'the usual number of'} workers; "
             f"peak {used.own >> 20} MiB of {limit >> 20} MiB{charged}; {used.killed} killed; exit {used.code}",
             flush=True,
         )
