@@ -60,7 +60,7 @@ def judge(seen: Observed) -> LetGo | Wait | Remove:
     child = seen.child(CLEANUP, 1)
     if child is None:
         if seen.spec is None:
-            return Wait(Reason.INVALID_SPEC, f"{uri} can't be removed: {seen.faults}. {_LET_GO}")
+            return Wait(Reason.INVALID_SPEC, f"{uri} can't be removed: {seen.faults or _too_new(seen)}. {_LET_GO}")
         runs, refusal = tuple(seen.written_runs), seen.refusal
         if refusal is not None:
             return Remove(runs, refusal.reason, f"{uri} can't be removed: {refusal.message} {_LET_GO}")
@@ -68,6 +68,10 @@ def judge(seen: Observed) -> LetGo | Wait | Remove:
     if child.complete:
         return LetGo(_removed(seen, child, uri))
     return _at_work(seen, child, uri)
+
+
+def _too_new(seen: Observed) -> str:
+    return f"this operator doesn't know {', '.join(seen.too_new)}"
 
 
 def _stays(seen: Observed, uri: str) -> LetGo | None:

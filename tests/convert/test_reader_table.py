@@ -4,6 +4,7 @@ import datetime as dt
 import time
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -506,6 +507,7 @@ def test_the_tunnel_may_be_named_in_the_spec(fake: FakeMaxCompute) -> None:
 
 def test_no_credentials_and_no_endpoint_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ODPS_ACCESS_ID")
+    import_module("alibabacloud_credentials.utils.auth_util")  # which takes the variable for good when it is loaded
     monkeypatch.setenv("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "true")
     with pytest.raises(
         BadCredentials, match=rf"{T}: No credentials of Alibaba Cloud: .* Give the store a Secret \(accessKeyId, accessKeySecret\)"

@@ -15,6 +15,7 @@ import os
 import ssl
 import time
 import urllib.parse
+import weakref
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
@@ -264,6 +265,8 @@ class WebHdfsUpload:
         parameters = {"overwrite": "false", "createparent": "true", **{name: value for name, value in asked.items() if value is not None}}
         with place.border():
             self._connection: http.client.HTTPConnection | None = self._temporary.begin("PUT", "CREATE", headers, **parameters)
+        # Of an upload that nobody ends: the DataNode shouldn't wait for more of it.
+        weakref.finalize(self, self._connection.close)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._connection is None:
