@@ -454,6 +454,7 @@ FROZEN: dict[str, tuple[str, dict[str, Any]]] = {
     "workers.priorityClassName": ("workers.priorityClassName", {"workers": {"priorityClassName": "a"}}),
     "workers.podTemplate": ("workers.podTemplate", {"workers": {"podTemplate": {"labels": {"a": "b"}}}}),
     "runAfter": ("runAfter", {"runAfter": ["another"]}),
+    "profile": ("profile", {"profile": "another"}),
 }
 
 

@@ -2,7 +2,6 @@
 
 import time
 
-from workbench.installation import Installation
 from workbench.jobs import Namespace, condition
 from workbench.stores import BUCKET, Stores, a_job
 
@@ -20,9 +19,7 @@ def wait_until_gone(namespace: Namespace, name: str) -> None:
         time.sleep(1)
 
 
-def test_the_output_goes_with_its_job_and_foreign_files_stay(
-    namespace: Namespace, stores: Stores, operator: Installation, digits_on_hdfs: str
-) -> None:
+def test_the_output_goes_with_its_job_and_foreign_files_stay(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     namespace.apply(
         a_job(stores, name="scratch", source=digits_on_hdfs, output=f"s3://{BUCKET}/{namespace.name}", deletionPolicy="Delete", limit=1000)
     )
@@ -31,17 +28,19 @@ def test_the_output_goes_with_its_job_and_foreign_files_stay(
     assert len(stores.s3.keys(BUCKET, f"{namespace.name}/")) > 5
 
     namespace.kubectl("delete", "dpj", "scratch", "--wait=false")
-    operator.kill()
     wait_until_gone(namespace, "scratch")
 
     assert stores.s3.keys(BUCKET, f"{namespace.name}/") == [f"{namespace.name}/_dataprep/notes.txt"]
 
 
 def test_a_removal_that_is_denied_says_so_and_lets_go_when_told(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    stores.hdfs.mkdirs(f"/{namespace.name}", owner="nobody")
     output = f"{stores.hdfs.uri}/{namespace.name}"
-    namespace.apply(a_job(stores, name="denied", source=digits_on_hdfs, output=output, deletionPolicy="Delete", limit=1000))
+    job = a_job(stores, name="denied", source=digits_on_hdfs, output=output, deletionPolicy="Delete", limit=1000)
+    job["spec"]["stores"] = [{"uriPrefix": "hdfs://", "user": "nobody"}]
+    namespace.apply(job)
     namespace.wait_phase("denied", "Succeeded")
-    stores.hdfs.set_permission(f"/{namespace.name}", "555")
+    stores.hdfs.set_owner(f"/{namespace.name}", "somebody")
     namespace.kubectl("delete", "dpj", "denied", "--wait=false")
 
     deadline = time.monotonic() + SECONDS
