@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from workbench.installation import Installation
 from workbench.jobs import Document, Namespace, condition
 from workbench.stores import Stores, mount
 
@@ -45,7 +44,7 @@ def jobs_of(namespace: Namespace, cron: str) -> list[Document]:
 
 
 @pytest.mark.long
-def test_a_version_is_made_each_minute_and_old_jobs_go(namespace: Namespace, stores: Stores, digits: Path, operator: Installation) -> None:
+def test_a_version_is_made_each_minute_and_old_jobs_go(namespace: Namespace, stores: Stores, digits: Path) -> None:
     out = f"/data/{namespace.name}-versions"
     template = a_template(stores, namespace, digits, output=f"{out}/${{SCHEDULED_TIME}}")
     namespace.apply(a_cron("minutely", template, concurrencyPolicy="Forbid", successfulJobsHistoryLimit=1))
@@ -53,7 +52,6 @@ def test_a_version_is_made_each_minute_and_old_jobs_go(namespace: Namespace, sto
     first = until(lambda: jobs_of(namespace, "minutely"), what="a job")[0]
     assert first["metadata"]["labels"]["team"] == "a"
     assert first["spec"]["params"]["SCHEDULED_TIME"].endswith("Z")
-    operator.kill()
     namespace.wait_phase(first["metadata"]["name"], "Succeeded", seconds=SECONDS)
 
     def moved_on() -> bool:
