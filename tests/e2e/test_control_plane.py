@@ -1,5 +1,6 @@
 """The API server and its store end and come back, the CRD changes under running jobs, objects are as an older release left them."""
 
+import itertools
 import json
 import time
 from typing import Any
@@ -65,13 +66,10 @@ def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores
     at_work(namespace)
     apply_crd(cluster, newer)
     try:
-        [late] = small_jobs(stores, namespace, ["late"])
-        late["spec"]["ofANewerRelease"] = "yes"
-        apply_once_known(namespace, late)
         # A field that this release doesn't know stops no job but the one that uses it, which waits for the operator's upgrade.
-        namespace.wait("late", lambda status: "OperatorOutdated" in str(status.get("conditions")), what="waiting", seconds=60)
-        assert "doesn't know spec.ofANewerRelease" in str(namespace.status("late")["conditions"])
-        namespace.kubectl("delete", "dpj", "late")
+        late = apply_until_it_waits(namespace, stores)
+        assert "doesn't know spec.ofANewerRelease" in str(namespace.status(late)["conditions"])
+        namespace.kubectl("delete", "dpj", late)
         wait_all(namespace, "Succeeded", seconds=HEALED_SECONDS)
         assert_done_once(stores, namespace)
     finally:
@@ -101,6 +99,21 @@ def test_objects_of_an_older_release_are_read_and_their_jobs_go_on(
 
 LATER = ("code", "effective", "fromJob", "runs", "timings", "warnings")
 """Fields of a status that an older release need not have written."""
+
+
+def apply_until_it_waits(namespace: Namespace, stores: Stores) -> str:
+    """A job with the new field. Until the watches from before the upgrade are closed, they tell the operator of jobs without it."""
+    deadline = time.monotonic() + 60
+    for number in itertools.count():
+        [late] = small_jobs(stores, namespace, [f"late-{number}"])
+        late["spec"]["ofANewerRelease"] = "yes"
+        apply_once_known(namespace, late)
+        status = namespace.wait(f"late-{number}", lambda status: bool(status.get("phase")), what="seen", seconds=60)
+        if "OperatorOutdated" in str(status.get("conditions")):
+            return f"late-{number}"
+        assert time.monotonic() < deadline, status
+        time.sleep(2)
+    raise AssertionError
 
 
 def apply_once_known(namespace: Namespace, job: Document) -> None:
