@@ -237,10 +237,10 @@ def idle(bench: Bench, *, jobs: int, seconds: float) -> Figures:
 
 
 def _leader_pod(bench: Bench) -> str:
-    coordination: Any = client.CoordinationV1Api(bench.api)
-    lease = coordination.read_namespaced_lease("dataprep-operator", bench.installation.namespace)
-    holder = str(lease.spec.holder_identity)
-    return next(str(pod["metadata"]["name"]) for pod in bench.installation.pods() if holder.startswith(pod["metadata"]["name"]))
+    found = observing.leader(bench.installation)
+    if found is None:
+        raise TimeoutError("no operator leads")
+    return found[0]
 
 
 def _leader_address(bench: Bench) -> str:

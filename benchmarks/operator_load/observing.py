@@ -39,12 +39,18 @@ class Reading:
 
 def read_leader(installation: Installation) -> Reading | None:
     """The metrics of the replica that leads; None while none does."""
+    found = leader(installation)
+    return None if found is None else found[1]
+
+
+def leader(installation: Installation) -> tuple[str, Reading] | None:
+    """Its pod's name too."""
     for pod in installation.pods():
         if not any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", [])):
             continue
         reading = _parsed(_scrape(installation, pod["metadata"]["name"]))
         if reading.values.get("dataprep_leader") == 1:
-            return reading
+            return pod["metadata"]["name"], reading
     return None
 
 
