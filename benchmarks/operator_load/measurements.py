@@ -18,6 +18,7 @@ from kubernetes import client
 from dataprep_api import GROUP, VERSION
 from dataprep_api.messages import PROGRESS_PATH, TOKEN_AUDIENCE, ProgressReport
 from dataprep_api.names import LABEL_STEP
+from dataprep_operator.lease import RETRY_SECONDS
 from workbench.installation import Installation
 
 Figures = dict[str, float]
@@ -59,6 +60,14 @@ class Bench:
                 return name not in {each.metadata.name for each in core.list_namespace().items}
 
             until(f"the end of namespace {name}", gone, seconds=_PATIENCE_SECONDS, every=2)
+
+    def succeeded(self) -> float:
+        """How many jobs of the cluster have."""
+        return self.read().jobs.get("Succeeded", 0)
+
+    def until_succeeded(self, count: float) -> None:
+        """Waits until as many jobs of the cluster have."""
+        until("all complete", lambda: self.succeeded() >= count, seconds=_PATIENCE_SECONDS, every=2)
 
     def create_all(self, namespace: str, names: Sequence[str], part: str) -> float:
         """Makes many jobs as fast as the API server takes them; returns the time before the first."""
@@ -134,15 +143,10 @@ def growth(bench: Bench, *, batches: int, jobs: int) -> Figures:
     sizes = []
     for number in range(batches):
         with bench.namespace(f"bench-growth-{number}") as namespace:
-            before = bench.read().jobs.get("Succeeded", 0)
+            before = bench.succeeded()
             bench.create_all(namespace, [f"many-{n}" for n in range(jobs)], played.SHORT)
-            until(
-                "all complete",
-                lambda before=before: bench.read().jobs.get("Succeeded", 0) - before >= jobs,  # type: ignore[misc]
-                seconds=_PATIENCE_SECONDS,
-                every=2,
-            )
-        until("the operator to forget them", lambda: bench.read().jobs.get("Succeeded", 0) < jobs, seconds=300, every=2)
+            bench.until_succeeded(before + jobs)
+        until("the operator to forget them", lambda: bench.succeeded() < jobs, seconds=300, every=2)
         sizes.append(bench.read().values["process_resident_memory_bytes"] / 2**20)
     return {"jobs": float(batches * jobs), "first_mib": sizes[0], "last_mib": sizes[-1], "growth_mib": sizes[-1] - sizes[0]}
 
@@ -212,22 +216,18 @@ def restart(bench: Bench, *, jobs: int) -> Figures:
 def idle(bench: Bench, *, jobs: int, seconds: float) -> Figures:
     """Finished jobs and nothing to do: what the operator uses of a core, and what it writes."""
     with bench.namespace("bench-idle") as namespace:
-        before = bench.read().jobs.get("Succeeded", 0)
+        before = bench.succeeded()
         for first in range(0, jobs, 1000):
             count = min(1000, jobs - first)
             bench.create_all(namespace, [f"done-{first + n}" for n in range(count)], played.SHORT)
-            until(
-                "all complete",
-                lambda first=first, count=count: bench.read().jobs.get("Succeeded", 0) - before >= first + count,  # type: ignore[misc]
-                seconds=_PATIENCE_SECONDS,
-                every=2,
-            )
+            bench.until_succeeded(before + first + count)
         time.sleep(60)
         first_reading, begun = bench.read(), time.monotonic()
         time.sleep(seconds)
         last, took = bench.read(), time.monotonic() - begun
     cpu = last.values["process_cpu_seconds_total"] - first_reading.values["process_cpu_seconds_total"]
-    renewals = took / 2
+    # One more than fit into the time, when it begins and ends at one.
+    renewals = took / RETRY_SECONDS + 1
     return {
         "jobs": float(jobs),
         "core_percent": 100 * cpu / took,

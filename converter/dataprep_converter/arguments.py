@@ -5,6 +5,7 @@ import os
 from typing import TYPE_CHECKING
 
 from dataprep_api.errors import Fault, SpecError
+from dataprep_converter import limits
 
 if TYPE_CHECKING:
     from dataprep_api.job import DataPrepJob
@@ -30,6 +31,16 @@ def uri_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     command.add_argument("--job", metavar="FILE", help="a job file whose spec.stores says how to reach the store")
     command.add_argument("--set", action="append", default=[], help=argparse.SUPPRESS)
     return command
+
+
+def add_workers(command: argparse.ArgumentParser, *, of: str = "") -> None:
+    """How many processes a command may start; `of` says more about them."""
+    command.add_argument("--workers", type=int, metavar="N", help=f"processes{of} (default: one a core, and fewer where memory is short)")
+
+
+def workers_of(arguments: argparse.Namespace) -> int:
+    """As many as were asked for, else as many as there is room for."""
+    return arguments.workers or limits.processes()
 
 
 def job_of(arguments: argparse.Namespace) -> "DataPrepJob":

@@ -4,8 +4,7 @@ import argparse
 import sys
 
 from dataprep_api.exits import Exit
-from dataprep_converter import limits
-from dataprep_converter.arguments import access_to, job_of, uri_command, with_code
+from dataprep_converter.arguments import access_to, add_workers, job_of, uri_command, with_code, workers_of
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -22,7 +21,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "--job", metavar="FILE", help="the job that made it: its stores, code and HDFS options; needed when the manifest is damaged"
     )
     repair.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of that job: params.input=DIR")
-    repair.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core, and fewer where memory is short)")
+    add_workers(repair)
     repair.set_defaults(command=_repair)
 
 
@@ -53,7 +52,7 @@ def _repair(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter import repairing
 
     job = with_code(job_of(arguments)) if arguments.job else None
-    repaired = repairing.repair(arguments.uri, access_to(arguments), job=job, workers=arguments.workers or limits.processes())
+    repaired = repairing.repair(arguments.uri, access_to(arguments), job=job, workers=workers_of(arguments))
     for file in repaired.remade:
         sys.stdout.write(f"made again: {file}\n")
     for other in repaired.others:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NoReturn
 from dataprep_api import tracing
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
-from dataprep_converter import checking_commands, converting_command, copying_command, limits, without_pandas
-from dataprep_converter.arguments import access_of, access_to, job_command, job_of, uri_command, with_code
+from dataprep_converter import checking_commands, converting_command, copying_command, without_pandas
+from dataprep_converter.arguments import access_of, access_to, add_workers, job_command, job_of, uri_command, with_code, workers_of
 from dataprep_converter.redacting import RedactingFormatter, redacted
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def _run(arguments: argparse.Namespace) -> Exit:
     display = Display(quiet=arguments.quiet)
     try:
         with tracing.span("run", job=job.metadata.name) as tell:
-            _, made = run(job, access=access_of(job), workers=arguments.workers or limits.processes(), display=display)
+            _, made = run(job, access=access_of(job), workers=workers_of(arguments), display=display)
             tell(run_id=made.run_id)
     finally:
         display.close()
@@ -387,7 +387,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     run = job_command(commands, "run", "plan, convert and commit on this machine")
-    run.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core, and fewer where memory is short)")
+    add_workers(run)
     _limited(run)
     run.add_argument("--quiet", action="store_true", help="no progress")
     run.set_defaults(command=_run)

@@ -92,13 +92,7 @@ def work(
             skipped += not is_new
             progress.finish(report)
             watch(progress)
-    return WorkResult(
-        index=index,
-        shards_done=progress.shards_done,
-        shards_skipped=skipped,
-        records=progress.records(),
-        bytes_out=progress.bytes_out,
-    )
+    return progress.result(index, skipped=skipped)
 
 
 def finish(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:

@@ -1,36 +1,25 @@
 """Progress of one task: what a worker has done so far, made or copied."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
+from dataprep_api.messages import WorkResult
 from dataprep_api.report import ShardReport
 from dataprep_api.status import RecordProgress
 from dataprep_converter.shard import Counts
 
 
 @dataclass
-class TaskProgress:
-    """Absolute counts of one task, for the progress reports."""
+class TaskProgress(Counts):
+    """Absolute counts of one task, for the progress reports: its finished shards and the one in work."""
 
     shards_done: int = 0
     shards_active: int = 0
-    records_in: int = 0
-    records_out: int = 0
-    bad: int = 0
-    filtered: int = 0
-    added: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
     _base: Counts = field(default_factory=Counts, repr=False)
 
     def watch(self, counts: Counts) -> None:
         """Takes the counts of the shard in work."""
-        self.records_in = self._base.records_in + counts.records_in
-        self.records_out = self._base.records_out + counts.records_out
-        self.bad = self._base.bad + counts.bad
-        self.filtered = self._base.filtered + counts.filtered
-        self.added = self._base.added + counts.added
-        self.bytes_in = self._base.bytes_in + counts.bytes_in
-        self.bytes_out = self._base.bytes_out + counts.bytes_out
+        for each in fields(Counts):
+            setattr(self, each.name, getattr(self._base, each.name) + getattr(counts, each.name))
 
     def records(self) -> RecordProgress:
         """Records by fate."""
@@ -49,3 +38,9 @@ class TaskProgress:
         self.watch(Counts())
         self.shards_done += 1
         self.shards_active = 0
+
+    def result(self, index: int, *, skipped: int) -> WorkResult:
+        """Of the task, once all its shards are finished; `skipped` of them had been before."""
+        return WorkResult(
+            index=index, shards_done=self.shards_done, shards_skipped=skipped, records=self.records(), bytes_out=self.bytes_out
+        )

@@ -69,13 +69,7 @@ def work(
             rows.send(report, is_new=not is_done)
         progress.finish(report)
         watch(progress)
-    return WorkResult(
-        index=index,
-        shards_done=progress.shards_done,
-        shards_skipped=skipped,
-        records=progress.records(),
-        bytes_out=progress.bytes_out,
-    )
+    return progress.result(index, skipped=skipped)
 
 
 def _made(

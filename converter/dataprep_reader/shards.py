@@ -209,7 +209,7 @@ class StreamedShard:
     @property
     def parts(self) -> Numbers:
         """One."""
-        return np.array([self.file.records] if self.file.records else [], np.int64)
+        return _whole(self.file)
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
         """What stands before is passed over, and what stands behind isn't read."""
@@ -271,7 +271,7 @@ class ArraysShard:
     @property
     def parts(self) -> Numbers:
         """One."""
-        return np.array([self.file.records] if self.file.records else [], np.int64)
+        return _whole(self.file)
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
         """Slices of the arrays; checksums are compared."""
@@ -288,6 +288,11 @@ class ArraysShard:
             taken = slice(start, min(start + size, first + count))
             columns = [to_arrow(_native(arrays[field.name][taken])) for field in self.form.schema]
             yield pa.RecordBatch.from_arrays(columns, schema=self.form.schema)
+
+
+def _whole(file: ManifestFile) -> Numbers:
+    """The one part of a file that isn't divided; none of an empty one."""
+    return np.array([file.records] if file.records else [], np.int64)
 
 
 def _native(values: Any) -> Any:

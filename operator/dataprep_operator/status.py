@@ -3,7 +3,6 @@
 The order of the questions is the order of this file: is it over? may it run? which step is it at, and how is that step doing?
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -31,7 +30,7 @@ from dataprep_api.status import (
     Timings,
     bounded,
 )
-from dataprep_operator import conditions, numbers_shown, ranges, removal, scripts, steps, times
+from dataprep_operator import conditions, numbers_shown, ranges, removal, results, scripts, steps, times
 from dataprep_operator.children import memory_limit, parallelism
 from dataprep_operator.observed import Awaited, Child, Observed
 from dataprep_operator.pods import Blockage
@@ -42,7 +41,6 @@ FATAL_GRACE_SECONDS: Final = 30.0
 UNQUEUED_AFTER_SECONDS: Final = 30.0
 """Kueue makes a Workload at once; after so long there is nobody who would."""
 _NOT_STARTED: Final = frozenset({Reason.WAITING_FOR_JOB, Reason.PROFILE_NOT_FOUND})
-_RUN_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 _BEGIN_AGAIN_WITH_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED})
 # The plan step alone takes the output folder, so it is also what takes it back.
 _BEGIN_AGAIN_WITH_PLAN: Final = frozenset({Reason.INPUT_CHANGED, Reason.INPUT_NOT_FOUND, Reason.OUTPUT_LOST})
@@ -340,7 +338,7 @@ def _planning(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def _planned(moment: Moment, status: DataPrepJobStatus, result: PlanResult) -> DataPrepJobStatus:
-    fault = _fault_of(result, moment.spec)
+    fault = results.fault_of_plan(result, moment.spec)
     if fault:
         return _failed(moment, status, Reason.INTERNAL_ERROR, fault)
     child = moment.seen.child("plan", status.attempt)
@@ -521,7 +519,7 @@ def _with_more_memory(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobS
 
 
 def _succeeded(moment: Moment, status: DataPrepJobStatus, result: CommitResult) -> DataPrepJobStatus:
-    fault = _disagreement(status, result)
+    fault = results.fault_of_commit(result, run_id=status.run_id)
     if fault:
         return _failed(moment, status, Reason.VERIFICATION_FAILED, fault)
     reused = bool(status.reused)
@@ -554,31 +552,6 @@ def _succeeded(moment: Moment, status: DataPrepJobStatus, result: CommitResult) 
     status = _condition(moment, status, ConditionType.OUTPUT_COMMITTED, "True", reason, message)
     status = _condition(moment, status, ConditionType.COMPLETE, "True", reason, message)
     return _ended(moment, _resumed(moment, status))
-
-
-def _disagreement(status: DataPrepJobStatus, result: CommitResult) -> str | None:
-    records = result.records
-    if result.run_id != status.run_id:
-        return f"The commit step reports the run {result.run_id}, expected {status.run_id}."
-    if records.in_ + records.added != records.out + records.bad + records.filtered:
-        more = f" and {records.added} were added" if records.added else ""
-        return (
-            f"{records.in_} records went in{more}, but {records.out} out + {records.bad} bad + {records.filtered} filtered are not as many."
-        )
-    return None
-
-
-def _fault_of(result: PlanResult, spec: DataPrepJobSpec) -> str | None:
-    """A plan's message is untrusted input: what becomes an argument of the next step must look like it."""
-    if not _RUN_ID.fullmatch(result.run_id):
-        return f"The plan step reports a run id of the wrong form: {result.run_id!r}"
-    if not re.fullmatch(r"[0-9a-f]{64}", result.plan_sha256):
-        return f"The plan step reports a plan digest of the wrong form: {result.plan_sha256!r}"
-    if spec.code is not None and spec.code.git is not None and result.code_commit is None:
-        return "The plan step doesn't report the commit of code.git."
-    if result.reused and result.commit is None:
-        return "The plan step reports a reused data set without its totals."
-    return None
 
 
 def _given_up(status: DataPrepJobStatus, child: Child | None) -> str | None:

@@ -7,7 +7,7 @@ from dataprep_converter.encoders import FeatureSpec
 from dataprep_converter.metadata import Finished, loader_torch_samples, loaders
 from dataprep_converter.metadata.tfds import IMAGE
 
-_LOADER: Final = Template('''\
+_FRAME: Final = '''\
 """Loads this data set with NVIDIA DALI: `load("train")` is a built pipeline, `python load_dali.py [FOLDER]` counts its records.
 
 Decodes on the processor. With a GPU: device_id=0, and device="mixed" for images.
@@ -16,7 +16,7 @@ Decodes on the processor. With a GPU: device_id=0, and device="mixed" for images
 import sys
 from pathlib import Path
 
-from nvidia.dali import fn, pipeline_def, tfrecord, types
+from nvidia.dali import $used
 
 FOLDER = Path(__file__).resolve().parents[2]
 $splits$classes$features
@@ -24,18 +24,11 @@ $splits$classes$features
 $files
 
 @pipeline_def
-def records(paths, indexes, random_shuffle):
-    """One output for each of FEATURES, in their order."""
-    record = fn.readers.tfrecord(path=paths, index_path=indexes, features=FEATURES, random_shuffle=random_shuffle, name="records")
-$decoded    return tuple(record[name] for name in FEATURES)
-
+$read
 
 def load(split, folder=FOLDER, batch_size=32, random_shuffle=False):
     """A pipeline over the split's records; `run()` gives the next batch, as lists of tensors."""
-    paths = [path for path in files(split, folder) if Path(path).stat().st_size]
-    indexes = [str(Path(folder, "_dataprep/index", f"{Path(path).relative_to(folder).as_posix()}.idx")) for path in paths]
-    pipeline = records(paths, indexes, random_shuffle, batch_size=batch_size, num_threads=4, device_id=None)
-    pipeline.build()
+$built    pipeline.build()
     return pipeline
 
 
@@ -50,24 +43,31 @@ def main():
 
 if __name__ == "__main__":
     main()
-''')
-_MEMBERS: Final = Template('''\
-"""Loads this data set with NVIDIA DALI: `load("train")` is a built pipeline, `python load_dali.py [FOLDER]` counts its records.
+'''
 
-Decodes on the processor. With a GPU: device_id=0, and device="mixed" for images.
-"""
 
-import sys
-from pathlib import Path
+def _framed(**parts: str) -> Template:
+    """The file with these parts; what else is in it is left to be filled in."""
+    return Template(Template(_FRAME).safe_substitute(parts))
 
-from nvidia.dali import fn, pipeline_def, types
 
-FOLDER = Path(__file__).resolve().parents[2]
-$splits$classes$features
-
-$files
-
-@pipeline_def
+_LOADER: Final = _framed(
+    used="fn, pipeline_def, tfrecord, types",
+    read='''\
+def records(paths, indexes, random_shuffle):
+    """One output for each of FEATURES, in their order."""
+    record = fn.readers.tfrecord(path=paths, index_path=indexes, features=FEATURES, random_shuffle=random_shuffle, name="records")
+$decoded    return tuple(record[name] for name in FEATURES)
+''',
+    built="""\
+    paths = [path for path in files(split, folder) if Path(path).stat().st_size]
+    indexes = [str(Path(folder, "_dataprep/index", f"{Path(path).relative_to(folder).as_posix()}.idx")) for path in paths]
+    pipeline = records(paths, indexes, random_shuffle, batch_size=batch_size, num_threads=4, device_id=None)
+""",
+)
+_MEMBERS: Final = _framed(
+    used="fn, pipeline_def, types",
+    read='''\
 def records(paths, random_shuffle):
     """One output for each of FEATURES, in their order: the bytes of its member, or the pixels of an image; empty for a record without it."""
     found = fn.readers.webdataset(
@@ -75,27 +75,11 @@ def records(paths, random_shuffle):
     )
     record = dict(zip(FEATURES, found if len(FEATURES) > 1 else [found]))
 $decoded    return tuple(record.values())
-
-
-def load(split, folder=FOLDER, batch_size=32, random_shuffle=False):
-    """A pipeline over the split's records; `run()` gives the next batch, as lists of tensors."""
+''',
+    built="""\
     pipeline = records(files(split, folder), random_shuffle, batch_size=batch_size, num_threads=4, device_id=None)
-    pipeline.build()
-    return pipeline
-
-
-def main():
-    """Counts the records of every split, and runs one batch of each."""
-    for split, expected in SPLITS.items():
-        if expected:
-            pipeline = load(split, *sys.argv[1:2])
-            pipeline.run()
-            print(f"{split}: {pipeline.reader_meta('records')['epoch_size']} of {expected} records")
-
-
-if __name__ == "__main__":
-    main()
-''')
+""",
+)
 _TYPES: Final = {"int64": ("tfrecord.int64", "0"), "float": ("tfrecord.float32", "0.0"), "bytes": ("tfrecord.string", '""')}
 _DECODED: Final = 'fn.decoders.image({record}, device="cpu", output_type=types.RGB)'
 _NAMES: Final = {

@@ -1,4 +1,4 @@
-"""What both ways into HDFS have in common, `hdfs://` and `webhdfs://`: small files, leftovers, pins, and the NameNode's words for a refusal."""
+"""What both ways into HDFS have in common, `hdfs://` and `webhdfs://`: small files, lengths, leftovers, pins, and the NameNode's words for a refusal."""
 
 import re
 from typing import Final
@@ -37,6 +37,17 @@ def put(store: Store, uri: str, data: bytes, *, replace: bool, hdfs: HdfsOptions
             upload.abort()
 
     return retrying(attempt, what=f"writing {uri}")
+
+
+def check_length(uri: str, found: int, written: int) -> None:
+    """Raises Unreachable when the file that HDFS has isn't as long as what was written."""
+    if found != written:
+        raise Unreachable(f"HDFS has {found} bytes of {uri}, {written} were written.", uri=uri)
+
+
+def gone(uri: str) -> Unreachable:
+    """A commit sweeps what attempts have left, and took this one for dead. A new attempt writes it anew."""
+    return Unreachable(f"The temporary file of {uri} is gone: something has removed it.", uri=uri)
 
 
 def sweep(store: Store, uri: str, *, latest_nanoseconds: int) -> int:

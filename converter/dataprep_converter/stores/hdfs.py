@@ -252,8 +252,7 @@ class HdfsUpload:
         self._writer = None
         with self._at_the_temporary_file():
             written = self._client.get_file_info(self._temporary)
-        if written.length != self._size:
-            raise Unreachable(f"HDFS has {written.length} bytes of {self.uri}, {self._size} were written.", uri=self.uri)
+        hadoop.check_length(self.uri, written.length, self._size)
         try:
             with _border(self._addresses, self._path):
                 self._client.rename(self._temporary, self._path, replace)
@@ -262,7 +261,7 @@ class HdfsUpload:
         except NotFound as exc:
             # The first answer was lost and the client asked again: then the file is at its place. A rename keeps length and time.
             if not self._is_at_its_place(written):
-                raise self._gone() from exc
+                raise hadoop.gone(self.uri) from exc
         self._ended = True
         return _entry(self.uri, written)
 
@@ -282,11 +281,7 @@ class HdfsUpload:
             with _border(self._addresses, self._path):
                 yield
         except NotFound as exc:
-            raise self._gone() from exc
-
-    def _gone(self) -> Unreachable:
-        # A commit sweeps what attempts have left, and took this one for dead. A new attempt writes it anew.
-        return Unreachable(f"The temporary file of {self.uri} is gone: something has removed it.", uri=self.uri)
+            raise hadoop.gone(self.uri) from exc
 
     def _park(self) -> None:
         for each in (self._writer, self._client):

@@ -16,14 +16,13 @@ import urllib.request
 from collections.abc import Iterator
 from email.message import Message
 from email.utils import parsedate_to_datetime
-from types import TracebackType
-from typing import Final, NoReturn, Protocol, Self
+from typing import Final, NoReturn, Protocol
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.errors import BadSpec, ConvertError, InputChanged, NotFound, NotPermitted, StoreError, Unreachable
 from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings, Upload
-from dataprep_converter.stores.streaming import going_on
+from dataprep_converter.stores.ranged import RangedInput
 
 logger = logging.getLogger(__name__)
 
@@ -87,37 +86,18 @@ class HttpStore:
         _refuse(uri)
 
 
-class HttpInput:
+class HttpInput(RangedInput):
     """Ranges of one file, of the version that was opened."""
 
-    def __init__(self, entry: Entry) -> None:
-        self.uri = entry.uri
-        self._entry = entry
+    step = _PIECE
 
     @property
-    def size(self) -> int:
-        return self._entry.size
-
-    @property
-    def pin(self) -> str:
-        return self._entry.pin
+    def shown(self) -> str:
+        return _shown(self.uri)
 
     def read_at(self, offset: int, length: int) -> bytes:
         end = offset + max(0, min(length, self.size - offset))
-        return retrying(lambda: b"".join(self._pieces(offset, end)), what=f"reading {_shown(self.uri)}")
-
-    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        end = self.size if length is None else min(self.size, offset + length)
-        return going_on(self._pieces, self.read_at, offset=offset, end=end, step=_PIECE, what=_shown(self.uri))
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        return retrying(lambda: b"".join(self._pieces(offset, end)), what=f"reading {self.shown}")
 
     def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
         """The bytes from `offset` to `end`, all of them, or Unreachable."""

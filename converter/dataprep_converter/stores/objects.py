@@ -14,8 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol
 
 import obstore
 from obstore.exceptions import BaseError, InvalidPathError, PreconditionError, UnauthenticatedError
@@ -31,10 +30,10 @@ from dataprep_converter.errors import (
 )
 from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import Entry, StoreSettings
-from dataprep_converter.stores.digests import checked, checked_stream
+from dataprep_converter.stores.digests import checked
 from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for
+from dataprep_converter.stores.ranged import RangedInput
 from dataprep_converter.stores.store_requests import ANSWER_SECONDS, CONNECT_SECONDS, Answer, Requests
-from dataprep_converter.stores.streaming import going_on
 
 if TYPE_CHECKING:
     from obstore import GetResult  # known to type checkers only
@@ -238,23 +237,15 @@ class ObjectUpload:
             self._transfer.drop()
 
 
-class ObjectInput:
+class ObjectInput(RangedInput):
     """Ranges of one object, of the version that was opened."""
 
+    step = _STREAM_BYTES
+
     def __init__(self, bucket: Bucket, key: str, entry: Entry, digest: str) -> None:
-        self.uri = entry.uri
+        super().__init__(entry, digest=digest)
         self._bucket = bucket
         self._key = key
-        self._entry = entry
-        self._digest = digest
-
-    @property
-    def size(self) -> int:
-        return self._entry.size
-
-    @property
-    def pin(self) -> str:
-        return self._entry.pin
 
     def read_at(self, offset: int, length: int) -> bytes:
         wanted = max(0, min(length, self.size - offset))
@@ -275,16 +266,6 @@ class ObjectInput:
             )
         return piece
 
-    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        end = self.size if length is None else min(self.size, offset + length)
-        pieces = self._streamed(offset, end)
-        if (offset, end) == (0, self.size):
-            pieces = checked_stream(pieces, size=end, etag=self._digest, uri=self.uri, again=lambda: self._streamed(0, end))
-        yield from pieces
-
-    def _streamed(self, offset: int, end: int) -> Iterator[bytes]:
-        return going_on(self._pieces, self.read_at, offset=offset, end=end, step=_STREAM_BYTES, what=self.uri)
-
     def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
         bucket = self._bucket
         with bucket.border(self._key, doing="read"):
@@ -298,15 +279,6 @@ class ObjectInput:
             yield bytes(piece)
         if offset < end:
             raise Unreachable(f"{bucket.requests.service} at {bucket.peer} ended {self.uri} at {offset}, {end} was due.", uri=self.uri)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def _range(self, offset: int, end: int) -> "GetResult":
         return obstore.get(self._bucket.client, self._key, options={"range": (offset, end), "if_match": f'"{self._entry.pin}"'})

@@ -20,8 +20,7 @@ import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import alibabacloud_oss_v2 as oss  # type: ignore[import-untyped] # the SDK ships no types
 import requests
@@ -44,9 +43,9 @@ from dataprep_converter.errors import (
 from dataprep_converter.retrying import Patience, retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.alibaba_credentials import AlibabaCredentials
-from dataprep_converter.stores.digests import checked, checked_stream
+from dataprep_converter.stores.digests import checked
 from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for, unfinished
-from dataprep_converter.stores.streaming import going_on
+from dataprep_converter.stores.ranged import RangedInput
 
 logger = logging.getLogger(__name__)
 
@@ -339,22 +338,15 @@ class OssUpload:
         return head[0] if head[1] == str(whole) else None
 
 
-class OssInput:
+class OssInput(RangedInput):
     """Ranges of one object, of the version that was opened."""
 
+    step = _STREAM_BYTES
+
     def __init__(self, client: "_Client", entry: Entry) -> None:
-        self.uri = entry.uri
+        super().__init__(entry, digest=entry.pin)
         self._client = client
-        self._entry = entry
         self._place = _place(entry.uri)
-
-    @property
-    def size(self) -> int:
-        return self._entry.size
-
-    @property
-    def pin(self) -> str:
-        return self._entry.pin
 
     def read_at(self, offset: int, length: int) -> bytes:
         wanted = max(0, min(length, self.size - offset))
@@ -374,32 +366,6 @@ class OssInput:
 
         return retrying(attempt, what=f"reading {self.uri}")
 
-    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        end = self.size if length is None else min(self.size, offset + length)
-        pieces = self._streamed(offset, end)
-        if (offset, end) == (0, self.size):
-            pieces = checked_stream(pieces, size=end, etag=self.pin, uri=self.uri, again=lambda: self._streamed(0, end))
-        yield from pieces
-
-    def _streamed(self, offset: int, end: int) -> Iterator[bytes]:
-        return going_on(
-            lambda first, after: self._pieces(self._body(first, after), first, after),
-            self.read_at,
-            offset=offset,
-            end=end,
-            step=_STREAM_BYTES,
-            what=self.uri,
-        )
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
     def _body(self, start: int, end: int) -> Any:  # the SDK has no types
         request = oss.GetObjectRequest(
             bucket=self._place[0],
@@ -410,7 +376,8 @@ class OssInput:
         )
         return self._client.call("get_object", request, place=self._place, doing="read").body
 
-    def _pieces(self, body: Any, offset: int, end: int) -> Iterator[bytes]:  # the SDK has no types
+    def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
+        body = self._body(offset, end)
         try:
             pieces = iter(body.iter_bytes(block_size=_STREAM_BYTES))
             while True:

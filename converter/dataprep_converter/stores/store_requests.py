@@ -198,18 +198,34 @@ class Requests(ABC):
                 if time.monotonic() - since < _IDLE_SECONDS:
                     return held
                 held.close()
-        host, port = (self._proxy.hostname or "", self._proxy.port) if self._proxy else (self.address.host, self.address.port)
-        made: http.client.HTTPConnection
-        if self.address.scheme == "https":
-            made = http.client.HTTPSConnection(host, port, timeout=CONNECT_SECONDS, context=ssl.create_default_context())
-            if self._proxy:
-                made.set_tunnel(self.address.host, self.address.port)
-        else:
-            made = http.client.HTTPConnection(host, port, timeout=CONNECT_SECONDS)
-        made.connect()
-        if made.sock is not None:
-            made.sock.settimeout(ANSWER_SECONDS)
-        return made
+        address = self.address
+        return connected(
+            address.scheme, address.host, address.port, connecting=CONNECT_SECONDS, answering=ANSWER_SECONDS, proxy=self._proxy
+        )
+
+
+def connected(
+    scheme: str,
+    host: str,
+    port: int | None,
+    *,
+    connecting: float,
+    answering: float,
+    proxy: urllib.parse.SplitResult | None = None,
+) -> http.client.HTTPConnection:
+    """A connection to a server, through the proxy if one is given, with its two patiences in seconds. Raises OSError."""
+    there = (host, port) if proxy is None else (proxy.hostname or "", proxy.port)
+    made: http.client.HTTPConnection
+    if scheme == "https":
+        made = http.client.HTTPSConnection(*there, timeout=connecting, context=ssl.create_default_context())
+        if proxy is not None:
+            made.set_tunnel(host, port)
+    else:
+        made = http.client.HTTPConnection(*there, timeout=connecting)
+    made.connect()
+    if made.sock is not None:
+        made.sock.settimeout(answering)
+    return made
 
 
 def _close_all(idle: deque[tuple[float, http.client.HTTPConnection]]) -> None:

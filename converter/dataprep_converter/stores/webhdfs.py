@@ -12,13 +12,11 @@ import getpass
 import http.client
 import json
 import os
-import ssl
 import time
 import urllib.parse
 import weakref
 from collections.abc import Iterator, Mapping
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from dataprep_api.quantity import to_bytes
 from dataprep_api.spec import HdfsOptions
@@ -37,7 +35,8 @@ from dataprep_converter.errors import (
 from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings, hadoop
 from dataprep_converter.stores.files import temporary_name
-from dataprep_converter.stores.streaming import going_on
+from dataprep_converter.stores.ranged import RangedInput
+from dataprep_converter.stores.store_requests import connected
 
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 60.0
@@ -157,7 +156,7 @@ class Place:
     # Any: as above.
     def ask_once(self, method: str, operation: str, **parameters: str) -> Any:
         """The same without retries."""
-        with self.border(), contextlib.closing(self._connected(self._is_https, self._host, self._port)) as connection:
+        with self.border(), contextlib.closing(_connected(self._is_https, self._host, self._port)) as connection:
             connection.request(method, self._target(operation, parameters), headers={"Content-Length": "0"} if method == "PUT" else {})
             with connection.getresponse() as answer:
                 body = answer.read()
@@ -167,7 +166,7 @@ class Place:
 
     def begin(self, method: str, operation: str, headers: Mapping[str, str], **parameters: str) -> http.client.HTTPConnection:
         """A connection to the DataNode that the NameNode names, on which the request's head was sent. To be used within `border`."""
-        with contextlib.closing(self._connected(self._is_https, self._host, self._port)) as connection:
+        with contextlib.closing(_connected(self._is_https, self._host, self._port)) as connection:
             connection.request(method, self._target(operation, parameters), headers={"Content-Length": "0"} if method == "PUT" else {})
             with connection.getresponse() as answer:
                 body = answer.read()
@@ -175,7 +174,7 @@ class Place:
                     raise self.refusal(answer.status, body)
                 named = urllib.parse.urlsplit(answer.headers["Location"])
         is_https = named.scheme == "https"
-        made = self._connected(is_https, named.hostname or "", named.port or (443 if is_https else 80))
+        made = _connected(is_https, named.hostname or "", named.port or (443 if is_https else 80))
         try:
             # The path in our own encoding: NameNodes leave letters beyond ASCII as they are.
             made.putrequest(method, f"{self._encoded}?{named.query}", skip_accept_encoding=True)
@@ -234,16 +233,9 @@ class Place:
         query = {"op": operation, **self._identity, **parameters}
         return f"{self._encoded}?{urllib.parse.urlencode(query, quote_via=urllib.parse.quote)}"
 
-    def _connected(self, is_https: bool, host: str, port: int) -> http.client.HTTPConnection:
-        made: http.client.HTTPConnection
-        if is_https:
-            made = http.client.HTTPSConnection(host, port, timeout=CONNECT_SECONDS, context=ssl.create_default_context())
-        else:
-            made = http.client.HTTPConnection(host, port, timeout=CONNECT_SECONDS)
-        made.connect()
-        if made.sock is not None:
-            made.sock.settimeout(ANSWER_SECONDS)
-        return made
+
+def _connected(is_https: bool, host: str, port: int) -> http.client.HTTPConnection:
+    return connected("https" if is_https else "http", host, port, connecting=CONNECT_SECONDS, answering=ANSWER_SECONDS)
 
 
 class WebHdfsUpload:
@@ -293,7 +285,7 @@ class WebHdfsUpload:
             # An attempt without an answer may have renamed it. A rename keeps length and time.
             found = self._place_status()
             if found is None or (found["length"], found["modificationTime"]) != (written["length"], written["modificationTime"]):
-                raise self._gone() from exc
+                raise hadoop.gone(self.uri) from exc
         self._ended = True
         return _entry(self.uri, written)
 
@@ -330,7 +322,7 @@ class WebHdfsUpload:
         except NotFound as exc:
             self._connection = None
             connection.close()
-            raise self._gone() from exc
+            raise hadoop.gone(self.uri) from exc
         except BaseException:
             self._connection = None
             connection.close()
@@ -341,9 +333,8 @@ class WebHdfsUpload:
         try:
             written = self._temporary.ask("GET", "GETFILESTATUS")["FileStatus"]
         except NotFound as exc:
-            raise self._gone() from exc
-        if written["length"] != self._size:
-            raise Unreachable(f"HDFS has {written['length']} bytes of {self.uri}, {self._size} were written.", uri=self.uri)
+            raise hadoop.gone(self.uri) from exc
+        hadoop.check_length(self.uri, written["length"], self._size)
         return written
 
     def _place_at_target(self, *, replace: bool) -> None:
@@ -356,43 +347,19 @@ class WebHdfsUpload:
             return self._place.ask("GET", "GETFILESTATUS")["FileStatus"]
         return None
 
-    def _gone(self) -> Unreachable:
-        # A commit sweeps what attempts have left, and took this one for dead. A new attempt writes it anew.
-        return Unreachable(f"The temporary file of {self.uri} is gone: something has removed it.", uri=self.uri)
 
-
-class WebHdfsInput:
+class WebHdfsInput(RangedInput):
     """Ranges of one file."""
 
+    step = _PIECE
+
     def __init__(self, place: Place, entry: Entry) -> None:
-        self.uri = entry.uri
+        super().__init__(entry)
         self._place = place
-        self._entry = entry
-
-    @property
-    def size(self) -> int:
-        return self._entry.size
-
-    @property
-    def pin(self) -> str:
-        return self._entry.pin
 
     def read_at(self, offset: int, length: int) -> bytes:
         end = offset + max(0, min(length, self.size - offset))
         return retrying(lambda: b"".join(self._pieces(offset, end)), what=f"reading {self.uri}")
-
-    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        end = self.size if length is None else min(self.size, offset + length)
-        return going_on(self._pieces, self.read_at, offset=offset, end=end, step=_PIECE, what=self.uri)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
         """The bytes from `offset` to `end`, all of them, or Unreachable."""

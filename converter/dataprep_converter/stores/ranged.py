@@ -1,0 +1,65 @@
+"""Inputs whose every range is a request of its own: nothing is held open between two reads."""
+
+# Input in __init__.py documents the public methods.
+# ruff: noqa: D102
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from types import TracebackType
+from typing import ClassVar, Self
+
+from dataprep_converter.stores import Entry
+from dataprep_converter.stores.digests import checked_stream
+from dataprep_converter.stores.streaming import going_on
+
+
+class RangedInput(ABC):
+    """Ranges of one file or object, of the version that was opened."""
+
+    step: ClassVar[int]
+    """Bytes that are asked for at once when a stream goes on after a break."""
+
+    def __init__(self, entry: Entry, *, digest: str = "") -> None:
+        self.uri = entry.uri
+        self._entry = entry
+        self._digest = digest
+        """Its MD5 in hexadecimal, or what may be that (see `digests`), held against what is read whole; empty where there is none."""
+
+    @property
+    def size(self) -> int:
+        return self._entry.size
+
+    @property
+    def pin(self) -> str:
+        return self._entry.pin
+
+    @property
+    def shown(self) -> str:
+        """The URI as messages may have it."""
+        return self.uri
+
+    @abstractmethod
+    def read_at(self, offset: int, length: int) -> bytes: ...
+
+    @abstractmethod
+    def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
+        """The bytes from `offset` to `end`, all of them, or Unreachable."""
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        end = self.size if length is None else min(self.size, offset + length)
+        pieces = self._streamed(offset, end)
+        if (offset, end) == (0, self.size):
+            pieces = checked_stream(pieces, size=end, etag=self._digest, uri=self.uri, again=lambda: self._streamed(0, end))
+        yield from pieces
+
+    def _streamed(self, offset: int, end: int) -> Iterator[bytes]:
+        return going_on(self._pieces, self.read_at, offset=offset, end=end, step=self.step, what=self.shown)
+
+    def close(self) -> None:  # noqa: B027 - for those who hold something
+        """Nothing is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
