@@ -32,7 +32,10 @@ SEEDS = int(os.environ.get("SEEDS", "20"))
 _SHARE = {"hdfs": 0.4, "azure": 0.2, "gcs": 0.2, "webhdfs": 0.2}
 """Of the seeds."""
 _LANES, _LANES_OF = 4, {"hdfs": 1}
-"""Seeds at a time, each lane in a place and behind a proxy of its own: a life with faults mostly waits. On HDFS it computes."""
+"""Seeds at a time, each lane in a place and behind a proxy of its own: a life with faults mostly waits.
+
+On HDFS one at a time: what a fault hits there depends on what else is on the way at that moment.
+"""
 _MOST_FAULTS = 6
 _STALL_SECONDS = 2.0
 _ANSWER_SECONDS = 1.5
