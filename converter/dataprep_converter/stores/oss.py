@@ -58,7 +58,10 @@ class OssStore:
         endpoint = settings.endpoint or os.environ.get("OSS_ENDPOINT")
         region = settings.region or os.environ.get("OSS_REGION") or (endpoint and _region_of(endpoint))
         if not region:
-            raise BadSpec(f"The store {settings.uri_prefix} needs region: it can't be seen from the endpoint {endpoint or '(none given)'}.")
+            raise BadSpec(
+                f"The store {settings.uri_prefix} needs region, in its entry of spec.stores or as OSS_REGION: "
+                f"it can't be seen from the endpoint {endpoint or '(none given)'}."
+            )
         config = oss.config.load_default()
         config.region = region
         config.endpoint = endpoint
