@@ -5,12 +5,13 @@ import http.server
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from tests.stores.calls import CALLS, every_call
 from tests.stores.lost_answers import lose_answers
 
 from dataprep_converter.access import Access
@@ -43,25 +44,6 @@ def container(azure_server: AzureServer) -> str:
 @pytest.fixture
 def store(azure_settings: StoreSettings) -> AzureStore:
     return AzureStore(azure_settings)
-
-
-def every_call(store: AzureStore, uri: str) -> dict[str, Callable[[], object]]:
-    def upload() -> None:
-        made = store.create(uri)
-        try:
-            made.write(bytes(9 * MIB))
-            made.commit(replace=True)
-        finally:
-            made.abort()
-
-    return {
-        r"blobs/write \(SAS: c and w\)": lambda: store.put(uri, b"x"),
-        r"blobs/write \(SAS: c and w\) ": upload,
-        r"blobs/read \(SAS: r\)": lambda: store.stat(uri),
-        r"blobs/read \(SAS: r\) ": lambda: store.get(uri),
-        r"blobs/read \(SAS: l\)": lambda: list(store.list(uri)),
-        r"blobs/delete \(SAS: d\)": lambda: store.delete(uri),
-    }
 
 
 # -- against Azurite ----------------------------------------------------------------------------------------------------
@@ -345,9 +327,8 @@ def test_without_any_the_places_are_named() -> None:
             call()
 
 
-@pytest.mark.parametrize("number", range(6))
-def test_a_service_that_is_not_there_is_named(number: int) -> None:
+@pytest.mark.parametrize("call", CALLS)
+def test_a_service_that_is_not_there_is_named(call: str) -> None:
     store = AzureStore(StoreSettings(uri_prefix="abfs://", endpoint="http://127.0.0.1:1/acc", credentials={"accountKey": "eA=="}))
-    call = [*every_call(store, "abfs://c@acc/file").values()][number]
     with pytest.raises(Unreachable, match=r"Azure: cannot connect to 127\.0\.0\.1:1"):
-        call()
+        every_call(store, "abfs://c@acc/file")[call]()

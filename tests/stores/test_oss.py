@@ -2,10 +2,10 @@
 
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from tests.stores.calls import CALLS, every_call
 
 from dataprep_converter.errors import AlreadyExists, BadCredentials, BadSpec, InputChanged, NotFound, NotPermitted, Unreachable
 from dataprep_converter.stores import StoreSettings
@@ -35,30 +35,21 @@ def store(oss_settings: StoreSettings) -> OssStore:
     return OssStore(oss_settings)
 
 
-def every_call(store: OssStore, uri: str) -> dict[str, Callable[[], object]]:
-    def upload() -> None:
-        made = store.create(uri)
-        try:
-            made.write(bytes(9 * MIB))
-            made.commit(replace=True)
-        finally:
-            made.abort()
-
-    return {
-        "oss:PutObject": lambda: store.put(uri, b"x"),
-        "oss:PutObject ": upload,
-        "oss:GetObject": lambda: store.stat(uri),
-        "oss:GetObject ": lambda: store.get(uri),
-        "oss:ListObjects": lambda: list(store.list(uri)),
-        "oss:DeleteObjects": lambda: store.delete(uri),
-    }
+RIGHTS = {
+    "put": "oss:PutObject",
+    "upload": "oss:PutObject",
+    "stat": "oss:GetObject",
+    "get": "oss:GetObject",
+    "list": "oss:ListObjects",
+    "delete": "oss:DeleteObjects",
+}
 
 
 @pytest.mark.store
 def test_a_missing_right_is_named(oss_fake: FakeOss, store: OssStore, bucket: str) -> None:
     oss_fake.deny("oss:*")
-    for right, call in every_call(store, f"oss://{bucket}/folder/file").items():
-        with pytest.raises(NotPermitted, match=rf"missing {right.strip()}.* on oss://{bucket}/folder/"):
+    for name, call in every_call(store, f"oss://{bucket}/folder/file").items():
+        with pytest.raises(NotPermitted, match=rf"missing {RIGHTS[name]}.* on oss://{bucket}/folder/"):
             call()
 
 
@@ -242,9 +233,7 @@ def test_folder_markers_are_no_files(oss_fake: FakeOss, store: OssStore, bucket:
     assert store.stat(f"oss://{bucket}/folder") is None
 
 
-@pytest.mark.parametrize(
-    "call", ["oss:PutObject", "oss:PutObject ", "oss:GetObject", "oss:GetObject ", "oss:ListObjects", "oss:DeleteObjects"]
-)
+@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(("endpoint", "peer"), [("http://127.0.0.1:1", r"127\.0\.0\.1:1"), ("http://oss.invalid", r"oss\.invalid:80")])
 def test_a_server_that_is_not_there_is_named_within_seconds(endpoint: str, peer: str, call: str) -> None:
     given = {"accessKeyId": "a", "accessKeySecret": "b"}

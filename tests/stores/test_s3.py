@@ -5,12 +5,13 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.stores.calls import CALLS, every_call
 from tests.stores.lost_answers import lose_answers
 
 from dataprep_converter.errors import (
@@ -53,23 +54,14 @@ def store(s3_settings: StoreSettings) -> S3Store:
     return S3Store(s3_settings)
 
 
-def every_call(store: S3Store, uri: str) -> dict[str, Callable[[], object]]:
-    def upload() -> None:
-        made = store.create(uri)
-        try:
-            made.write(bytes(9 * MIB))
-            made.commit(replace=True)
-        finally:
-            made.abort()
-
-    return {
-        "s3:PutObject": lambda: store.put(uri, b"x"),
-        "s3:PutObject ": upload,
-        "s3:GetObject": lambda: store.stat(uri),
-        "s3:GetObject ": lambda: store.get(uri),
-        "s3:ListBucket": lambda: list(store.list(uri)),
-        "s3:DeleteObject": lambda: store.delete(uri),
-    }
+RIGHTS = {
+    "put": "s3:PutObject",
+    "upload": "s3:PutObject",
+    "stat": "s3:GetObject",
+    "get": "s3:GetObject",
+    "list": "s3:ListBucket",
+    "delete": "s3:DeleteObject",
+}
 
 
 # -- against a real server ----------------------------------------------------------------------------------------------
@@ -80,8 +72,8 @@ def test_a_missing_right_is_named(s3_server: S3Server, s3_settings: StoreSetting
     s3_server.add_user("stranger", "stranger-secret")
     store = S3Store(replace(s3_settings, credentials={"accessKeyId": "stranger", "accessKeySecret": "stranger-secret"}))
 
-    for right, call in every_call(store, f"s3://{bucket}/folder/file").items():
-        with pytest.raises(NotPermitted, match=rf"missing {right.strip()} on s3://{bucket}/folder/"):
+    for name, call in every_call(store, f"s3://{bucket}/folder/file").items():
+        with pytest.raises(NotPermitted, match=rf"missing {RIGHTS[name]} on s3://{bucket}/folder/"):
             call()
     with pytest.raises(NotPermitted, match="missing s3:ListBucketMultipartUploads"):
         store.sweep(f"s3://{bucket}", older_than_seconds=0)
@@ -196,15 +188,15 @@ def test_a_part_that_cannot_be_sent_fails_the_upload(
 # -- without one --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("right", ["s3:PutObject", "s3:PutObject ", "s3:GetObject", "s3:GetObject ", "s3:ListBucket", "s3:DeleteObject"])
+@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(("endpoint", "peer"), [("http://127.0.0.1:1", r"127\.0\.0\.1:1"), ("http://s3.invalid", r"s3\.invalid:80")])
-def test_a_server_that_is_not_there_is_named_within_seconds(endpoint: str, peer: str, right: str) -> None:
+def test_a_server_that_is_not_there_is_named_within_seconds(endpoint: str, peer: str, call: str) -> None:
     store = S3Store(
         StoreSettings(uri_prefix="s3://", endpoint=endpoint, path_style=True, credentials={"accessKeyId": "a", "accessKeySecret": "b"})
     )
     began = time.monotonic()
     with pytest.raises(Unreachable, match=f"cannot connect to {peer}"):
-        every_call(store, "s3://bucket/file")[right]()
+        every_call(store, "s3://bucket/file")[call]()
     assert time.monotonic() - began < 15
 
 

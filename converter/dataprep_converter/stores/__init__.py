@@ -13,6 +13,7 @@ from typing import Final, Protocol, Self, runtime_checkable
 from urllib.parse import urlsplit
 
 from dataprep_api.spec import HdfsOptions
+from dataprep_api.suggest import nearest
 from dataprep_converter.errors import BadSpec
 
 STORES: Final[Mapping[str, str]] = {
@@ -233,7 +234,7 @@ def store_class(scheme: str) -> type[Store]:
     """The class for a scheme. Raises BadSpec naming the known ones and, when its client is not installed, the extra to install."""
     if scheme not in STORES:
         known = ", ".join(f"{name}://" for name in STORES if name)
-        raise BadSpec(f"No store for {scheme}://; known: {known}, or a path.")
+        raise BadSpec(f"No store for {scheme}://{nearest(scheme, STORES)} (known: {known}, or a path)")
     module, _, name = STORES[scheme].partition(":")
     try:
         found: type[Store] = getattr(import_module(module), name)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dataprep_api.spec.model import Column, Model, Uri
+from dataprep_api.spec.model import Column, Model, NullDefaults, Uri
 
 
 class ArrowSource(Model):
@@ -14,9 +14,7 @@ class ArrowSource(Model):
     """Files, folders (every file below whose name doesn't begin with `_` or `.`) or globs, in order; within one, by name."""
     columns: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """The columns to take, in this order. `a` has all fields of a struct `a`. When absent, all."""
-    defaults: (
-        Annotated[dict[Annotated[str, Field(max_length=256)], Annotated[str, Field(max_length=1024)]], Field(max_length=1024)] | None
-    ) = None
+    defaults: NullDefaults | None = None
     """Value of a null, by column: the text of a string, else JSON (`0`, `true`, `[]`). Without it a null makes its record bad."""
 
     def inputs(self) -> list[str]:
