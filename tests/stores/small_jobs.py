@@ -123,7 +123,7 @@ def whole(place: Place, output: str) -> Whole:
 
 def listed(place: Place, output: str) -> list[str]:
     """Every file below the output, by other eyes than the store's."""
-    return [name.removeprefix(f"{output}/") for name in place.names() if name.startswith(f"{output}/")]
+    return [name.removeprefix(f"{output}/") for name in place.names(output)]
 
 
 def visible(place: Place, output: str) -> dict[str, bytes]:
@@ -137,7 +137,7 @@ def assert_nothing_broken(place: Place, output: str, expected: Whole) -> None:
     """At any moment of any attempt: what is visible is whole, and `_SUCCESS` is there only when all is."""
     seen = visible(place, output)
     assert seen.items() <= expected.visible.items()
-    if f"{output}/_SUCCESS" in place.names():
+    if "_SUCCESS" in listed(place, output):
         found = whole(place, output)
         assert (found.visible, found.manifest, found.success) == (expected.visible, expected.manifest, expected.success)
 
@@ -147,4 +147,4 @@ def assert_whole(place: Place, output: str, expected: Whole) -> None:
     found = whole(place, output)
     assert sorted(found.names) == sorted(expected.names)
     assert found == expected
-    assert place.leftovers() == 0
+    assert place.leftovers(output) == 0
