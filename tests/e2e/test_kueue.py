@@ -31,6 +31,7 @@ def running_kueue(cluster: Cluster, operator: Installation) -> Iterator[None]:
         cluster.kubectl("label", "--overwrite", "nodes", "--all", f"{FLAVOR_LABEL}={FLAVOR}")
         yield
         cluster.kubectl("label", "nodes", "--all", f"{FLAVOR_LABEL}-")
+        cluster.kubectl("delete", "resourceflavors", "--all", "--timeout=30s")
 
 
 @pytest.fixture
@@ -40,7 +41,8 @@ def queues(namespace: Namespace, running_kueue: None) -> Iterator[Namespace]:
     namespace.cluster.kubectl("label", "namespace", namespace.name, f"{MANAGED}=yes")
     yield namespace
     namespace.kubectl("delete", "dataprepjobs", "--all")
-    namespace.cluster.kubectl("delete", "clusterqueue", "--all")
+    # With finalizers of Kueue's, which goes after them.
+    namespace.cluster.kubectl("delete", "clusterqueues", "--all", "--timeout=60s")
 
 
 def queued(job: Document, queue: str) -> Document:
@@ -63,8 +65,13 @@ def held(namespace: Namespace, name: str, *, reason: str, words: list[str], seco
     told = condition(status, "QuotaReserved")
     assert (status["phase"], told["status"]) == ("Queued", "False")
     assert condition(status, "Running")["status"] == "False"
-    assert namespace.pods(name, step="convert") == []
+    until(lambda: not active(namespace, name), what="no converter pod at work")
     return str(told["message"])
+
+
+def active(namespace: Namespace, name: str) -> list[str]:
+    pods = namespace.pods(name, step="convert")
+    return [pod["metadata"]["name"] for pod in pods if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
 
 
 def convert(namespace: Namespace, name: str) -> Document:
