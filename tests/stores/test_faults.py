@@ -1,7 +1,7 @@
 """Seeded faults between the converter and real servers: the data set is byte for byte the same, or the job says why not and nothing half is seen.
 
-20 seeds of S3 and OSS in CI, 8 of HDFS, where closing a file takes half a second, and 4 of the others; `make faults SEEDS=300` runs more and
-writes docs/faults.md.
+20 seeds of S3 and OSS in CI, 8 of HDFS, where closing a file takes half a second, and 4 of the others; `make faults SEEDS=300` runs as many of
+each and writes docs/faults.md.
 """
 
 import os
@@ -9,10 +9,13 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
+import pyarrow as pa
 import pytest
 from tests.stores import fault_report, small_jobs
-from tests.stores.places import Place, azure, gcs, hdfs, oss, s3, webhdfs
+from tests.stores.places import Place, azure, files, gcs, hdfs, oss, s3, webhdfs
+from tests.stores.site import serving
 from tests.stores.small_jobs import SmallJob, Whole, assert_nothing_broken, assert_whole
 
 from dataprep_api.reasons import Reason
@@ -23,15 +26,30 @@ from dataprep_converter.retrying import Patience
 from dataprep_converter.stores import preflight
 from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server
 from storeservers.faulty import OF_TCP, Fault, HttpProxy, Kind, TcpProxy
+from storeservers.odps import FakeMaxCompute, rows_of
 
 pytestmark = pytest.mark.store
 
-SEEDS = int(os.environ.get("SEEDS", "20"))
-_SHARE = {"hdfs": 0.4, "azure": 0.2, "gcs": 0.2, "webhdfs": 0.2}
-"""Of the seeds."""
+_SEEDS_IN_CI = {"s3": 20, "oss": 20, "hdfs": 8, "webhdfs": 4, "azure": 4, "gcs": 4, "http": 8, "maxcompute": 8}
+_TYPES = {"x": "bigint", "label": "bigint"}
+_ROWS = pa.schema({name: pa.int64() for name in _TYPES})
 _MOST_FAULTS = 6
 _STALL_SECONDS = 2.0
 _ANSWER_SECONDS = 1.5
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A table of the fake that holds the rows of the data set when its `_SUCCESS` is there, and no rows or all of them at any time."""
+
+    fake: FakeMaxCompute
+    uri: str = "odps://p/tables/out"
+
+    def empty(self) -> None:
+        self.fake.make("out", _TYPES, _ROWS)
+
+    def rows(self) -> pa.Table:
+        return self.fake.rows("out")
 
 
 @dataclass(frozen=True)
@@ -46,33 +64,42 @@ class Stretch:
     requests: int
     """How many a whole life makes."""
     kinds: tuple[Kind, ...]
+    table: "Sink | None" = None
+    """The table to which the job writes, too."""
 
     def faults(self, seed: int) -> list[Fault]:
         """One to six, anywhere in the life."""
         chosen = random.Random(f"{self.name}-{seed}")  # noqa: S311 - the same faults each time
-        numbers = chosen.sample(range(1, self.requests + 1), chosen.randint(1, _MOST_FAULTS))
+        numbers = chosen.sample(range(1, self.requests + 1), chosen.randint(1, min(_MOST_FAULTS, self.requests)))
         return [Fault(number, chosen.choice(self.kinds)) for number in sorted(numbers)]
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits of seconds that are minutes otherwise."""
-    from dataprep_converter.stores import objects, store_requests
+    from dataprep_converter import maxcompute
+    from dataprep_converter.stores import http, objects, store_requests
     from dataprep_converter.stores import oss as oss_store
 
     # Not WebHDFS: a NameNode that has just begun takes seconds for its first answer, and the proxy ends a stall by a reset.
-    for module in (oss_store, objects, store_requests):
+    for module in (oss_store, objects, store_requests, http):
         monkeypatch.setattr(module, "ANSWER_SECONDS", _ANSWER_SECONDS)
+    # pyodps takes whole seconds.
+    monkeypatch.setattr(maxcompute, "ANSWER_SECONDS", int(_ANSWER_SECONDS))
     monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", Patience(attempts=3, first_delay_seconds=0.01))
     monkeypatch.setattr(preflight, "_RETRY_SECONDS", 30.0)
 
 
-def stretch(name: str, place: Place, proxy: HttpProxy | TcpProxy, kinds: tuple[Kind, ...]) -> Stretch:
-    job = small_jobs.of_rows(place)
+def stretch(
+    name: str, place: Place, proxy: HttpProxy | TcpProxy, kinds: tuple[Kind, ...], job: SmallJob | None = None, table: Sink | None = None
+) -> Stretch:
+    job = job or small_jobs.of_rows(place)
     small_jobs.live(job.to("whole"), Access([place.settings]))
     proxy.arm()
+    if table is not None:
+        table.empty()
     small_jobs.live(job.to("counted"), Access([place.settings]))
-    return Stretch(name, proxy, place, job, small_jobs.whole(place, "whole"), proxy.count, kinds)
+    return Stretch(name, proxy, place, job, small_jobs.whole(place, "whole"), proxy.count, kinds, table)
 
 
 @pytest.fixture
@@ -122,7 +149,44 @@ def webhdfs_stretch(hdfs_cluster: HdfsCluster, request: pytest.FixtureRequest) -
         )
 
 
-_STRETCHES = ("s3", "oss", "hdfs", "webhdfs", "azure", "gcs")
+@pytest.fixture
+def http_stretch(request: pytest.FixtureRequest) -> Iterator[Stretch]:
+    """Files of the web, made into a data set on this machine."""
+    # Answers of the web have no checksum, and there is no token.
+    kinds = tuple(kind for kind in Kind if kind not in (Kind.FLIPPED, Kind.FLIPPED_UP, Kind.EXPIRED))
+    paths = [f"/{number}.csv" for number in range(3)]
+    with (
+        serving(dict.fromkeys(paths, small_jobs.ROWS.encode())) as site,
+        HttpProxy(site.port, expired="", stall_seconds=_STALL_SECONDS) as proxy,
+    ):
+        place = files(request)
+        yield stretch("http", place, proxy, kinds, small_jobs.of_csv(place, *(f"{proxy.endpoint}{path}" for path in paths)))
+
+
+@pytest.fixture
+def maxcompute_stretch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stretch]:
+    """A table that becomes a data set on this machine and another table."""
+    # What the service tells of a table has no checksum; its rows have. Its refusals look otherwise than those that the proxy makes.
+    kinds = tuple(kind for kind in Kind if kind not in (Kind.FLIPPED, Kind.EXPIRED))
+    with FakeMaxCompute() as fake:
+        address = urlsplit(fake.tunnel_endpoint)
+        with HttpProxy(address.port or 0, expired="", stall_seconds=_STALL_SECONDS) as proxy:
+            monkeypatch.setenv("ODPS_ENDPOINT", fake.endpoint.replace(address.netloc, f"{proxy.host}:{proxy.port}"))
+            monkeypatch.setenv("ODPS_TUNNEL_ENDPOINT", proxy.endpoint)
+            monkeypatch.setenv("ODPS_ACCESS_ID", fake.access_id)
+            monkeypatch.setenv("ODPS_ACCESS_KEY", fake.secret)
+            fake.make("in", _TYPES, _ROWS)
+            fake.fill("in", rows_of(pa.table({"x": range(24), "label": [number % 3 for number in range(24)]}, schema=_ROWS)))
+            sink = Sink(fake)
+            sink.empty()
+            place = files(request)
+            job = SmallJob(
+                place, {"table": {"uris": ["odps://p/tables/in"]}}, output={"format": "arrow", "index": False, "table": {"uri": sink.uri}}
+            )
+            yield stretch("maxcompute", place, proxy, kinds, job, sink)
+
+
+_STRETCHES = ("s3", "oss", "hdfs", "webhdfs", "azure", "gcs", "http", "maxcompute")
 
 
 @pytest.fixture(params=[f"{name}_stretch" for name in _STRETCHES], ids=_STRETCHES)
@@ -134,9 +198,11 @@ def a_stretch(request: pytest.FixtureRequest) -> Stretch:
 def test_faults_change_no_byte_or_are_named(a_stretch: Stretch) -> None:
     place, job, expected = a_stretch.place, a_stretch.job, a_stretch.expected
     outcomes: list[fault_report.Outcome] = []
-    seeds = int(SEEDS * _SHARE.get(a_stretch.name, 1))
+    seeds = int(os.environ.get("SEEDS", _SEEDS_IN_CI[a_stretch.name]))
     for seed in range(seeds):
         output = f"seed-{seed}"
+        if a_stretch.table is not None:
+            a_stretch.table.empty()
         a_stretch.proxy.arm(a_stretch.faults(seed))
         reason = None
         try:
@@ -150,12 +216,16 @@ def test_faults_change_no_byte_or_are_named(a_stretch: Stretch) -> None:
         a_stretch.proxy.arm()
         try:
             assert_nothing_broken(place, output, expected)
+            if a_stretch.table is not None:
+                assert len(a_stretch.table.rows()) in ((0, small_jobs.RECORDS) if reason is not None else (small_jobs.RECORDS,))
             if reason is None:
                 assert small_jobs.whole(place, output).visible == expected.visible
             small_jobs.live(job.to(output), Access([place.settings]))
             assert_whole(place, output, expected)
+            if a_stretch.table is not None:
+                assert len(a_stretch.table.rows()) == small_jobs.RECORDS
         except AssertionError as exc:
             raise AssertionError(f"{a_stretch.name}, seed {seed}, after {outcomes[-1]}") from exc
-    fault_report.note(a_stretch.name, outcomes)
+        fault_report.note(a_stretch.name, outcomes)
     hit = Counter(fault.kind for outcome in outcomes for fault in outcome.hits)
     assert seeds < 20 or len(hit) >= min(8, len(a_stretch.kinds))
