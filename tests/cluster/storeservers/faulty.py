@@ -250,7 +250,7 @@ async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
     said = {name.strip().lower(): value.strip() for name, _, value in (line.partition(b":") for line in head.split(b"\r\n"))}
     if said.get(b"transfer-encoding", b"").lower() != b"chunked":
         return await reader.readexactly(int(said.get(b"content-length", 0)))
-    pieces = []
+    pieces: list[bytes] = []
     while pieces[-2:-1] != [b"0\r\n"]:
         line = await reader.readuntil(b"\r\n")
         pieces += [line, await reader.readexactly(int(line.partition(b";")[0], 16) + 2)]
