@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from benchmarks.contenders import Command, Contender, limit, ours, tensorflow
+from benchmarks.contenders import Command, Contender, Role, limit, ours, tensorflow
 from benchmarks.measuring import ROOT
 
 _ONE_FILE: Final[Mapping[str, Any]] = {"uri": "OUTPUT", "shards": {"count": 1}}
@@ -66,7 +66,8 @@ def _encode(output: Mapping[str, Any] | None = None, *, labels: Sequence[str] = 
 
 
 def _uploads(client: str, name: str = "", *, peer: str = "", environment: str | None = None) -> Contender:
-    return Contender(name or client, "ours" if client == "ours" else "peer", "uploads.py", client, peer=peer or client, environment=environment)
+    role: Role = "ours" if client == "ours" else "peer"
+    return Contender(name or client, role, "uploads.py", client, peer=peer or client, environment=environment)
 
 
 def _started(name: str, *words: str) -> Command:

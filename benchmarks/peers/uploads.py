@@ -108,11 +108,11 @@ def hdfs_native() -> Callable[[Path], object]:
     client = hdfs_native.Client(SERVER["uri"].rpartition("/uploads/")[0])
     options = hdfs_native.WriteOptions(overwrite=True, create_parent=True)
 
-    def upload(file: Path) -> object:
+    def upload(file: Path) -> None:
         made = client.create("/uploads/object", options)
         for piece in pieces(file):
             made.write(piece)
-        return made.close()
+        made.close()
 
     return upload
 
