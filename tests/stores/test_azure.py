@@ -229,6 +229,18 @@ def test_what_the_service_says_becomes_ours(monkeypatch: pytest.MonkeyPatch, ans
         AzureStore(StoreSettings(uri_prefix="abfs://")).put("abfs://c@a/key", b"x")
 
 
+@pytest.mark.parametrize("why", [an_answer("BlobNotFound", status=404), Answer(206, {}, b"x")], ids=["absent", "there"])
+def test_a_refusal_that_is_over_when_it_is_asked_why(monkeypatch: pytest.MonkeyPatch, why: Answer) -> None:
+    refused = Answer(403, {"x-ms-error-code": "AuthenticationFailed"}, b"")
+    monkeypatch.setattr(Requests, "send", lambda _, method, *__, **___: refused if method == "HEAD" else why)
+    store = AzureStore(StoreSettings(uri_prefix="abfs://"))
+    if why.ok:
+        with pytest.raises(BadCredentials, match="refused the credentials: 403 AuthenticationFailed"):
+            store.stat("abfs://c@a/key")
+    else:
+        assert store.stat("abfs://c@a/key") is None
+
+
 class _Azure(http.server.BaseHTTPRequestHandler):
     """Entra ID, the node's identity, and a blob that wants a token of theirs, as far as they are asked here."""
 

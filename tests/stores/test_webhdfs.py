@@ -18,6 +18,7 @@ from dataprep_converter.stores.hdfs import HdfsStore
 from dataprep_converter.stores.preflight import preflight
 from dataprep_converter.stores.webhdfs import Place, WebHdfsStore
 from storeservers import HdfsCluster
+from storeservers.faulty import Fault, HttpProxy, Kind
 
 SETTINGS = StoreSettings(uri_prefix="webhdfs://")
 
@@ -126,6 +127,7 @@ def said(exception: str, message: str) -> bytes:
         (403, said("DSQuotaExceededException", "The DiskSpace quota of /x is exceeded"), StoreFull, "No quota left for /x"),
         (403, said("AccessControlException", "no words known"), NotPermitted, "AccessDenied: user=alice path=/x"),
         (404, b"nothing here", StoreError, "is no WebHDFS: 404 nothing here"),
+        (404, said("FileNotFoundException", "File does not exist: /x")[:40], Unreachable, "about /x is not whole"),
     ],
 )
 def test_what_the_namenode_says_becomes_ours(status: int, body: bytes, error: type[StoreError], message: str) -> None:
@@ -170,3 +172,29 @@ def test_a_delegation_token_takes_the_place_of_a_user(gateway: str) -> None:
     with pytest.raises(BadCredentials) as raised:
         WebHdfsStore(replace(SETTINGS, credentials={"delegationToken": "0ther"})).stat(gateway)
     assert "0ther" not in str(raised.value)
+
+
+class _Statuses(http.server.BaseHTTPRequestHandler):
+    """Answers as a NameNode does: not saying how long they are."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"FileStatuses":{"FileStatus":[]}}')
+
+
+def test_an_answer_that_is_cut_is_asked_for_again() -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Statuses) as server, HttpProxy(server.server_port, expired="") as proxy:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        proxy.arm([Fault(1, Kind.TRUNCATED), Fault(2, Kind.TRUNCATED)])
+        uri = f"webhdfs://127.0.0.1:{proxy.port}/x"
+        with pytest.raises(Unreachable, match=r"the answer of .* about /x is not whole"):
+            WebHdfsStore(SETTINGS).place(uri).ask_once("GET", "LISTSTATUS")
+        assert [*WebHdfsStore(SETTINGS).list(uri)] == []
+        assert proxy.count == 3
+        server.shutdown()
+        thread.join()
