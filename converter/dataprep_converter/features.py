@@ -53,14 +53,20 @@ class Projector:
         """Column by feature, for the features made of a single one."""
         self.warnings: list[str] = list(warnings)
         """What a user would want to know before the first record is written."""
+        self._fitting: list[pa.DataType | None] = [None] * len(self._mappings)
+        """Of each feature, the type of column that was last found to be the feature as it is."""
 
     def project(self, batch: Batch) -> Batch:
         """The batch with a column for each feature and no other; samples with a value that doesn't fit move to `bad`."""
         columns: list[Array] = []
         faults: dict[int, str] = {}
         places: dict[int, tuple[str, int | None]] = {}
-        for mapping in self._mappings:
-            column, found, steps = _projected(mapping, [batch.records.column(name) for name in mapping.columns])
+        for place, mapping in enumerate(self._mappings):
+            given = [batch.records.column(name) for name in mapping.columns]
+            if self._fits(place, given):
+                columns.append(given[0])
+                continue
+            column, found, steps = _projected(mapping, given)
             columns.append(column)
             for row, reason in found.items():
                 faults.setdefault(row, reason)
@@ -69,6 +75,13 @@ class Projector:
         if not faults:
             return replace(batch, records=records)
         return without(replace(batch, records=records), faults, batch.records.column(SAMPLE), places)
+
+    def _fits(self, place: int, columns: Sequence[Array]) -> bool:
+        """Whether a column is the feature as it is. That depends on its type alone, which seldom changes from batch to batch."""
+        kind = columns[0].type
+        if kind != self._fitting[place]:
+            self._fitting[place] = kind if _is_as_it_is(self._mappings[place], kind) else None
+        return self._fitting[place] is not None
 
 
 def without(
@@ -289,7 +302,7 @@ def _projected(mapping: _Mapping, columns: Sequence[Array]) -> tuple[Array, dict
         return _projected_lists(mapping, columns)
     if feature.dtype == "bytes":
         return (columns[0] if len(columns) == 1 else _text_vectors(columns)), {}, {}
-    if len(columns) == 1 and mapping.num_classes is None and _is_as_wanted(columns[0], feature):
+    if _is_as_it_is(mapping, columns[0].type):
         return columns[0], {}, {}
     faults: dict[int, str] = {}
     parts: list[npt.NDArray[Any]] = []
@@ -355,8 +368,12 @@ def _nulls(column: Array) -> list[int]:
     return found
 
 
-def _is_as_wanted(column: Array, feature: FeatureSpec) -> bool:
-    return NUMPY_NAMES.get(item_type(column.type)) == feature.dtype and row_shape(column.type) == feature.shape
+def _is_as_it_is(mapping: _Mapping, kind: pa.DataType) -> bool:
+    """Whether a column of numbers of this type is the feature, whatever its values."""
+    feature = mapping.feature
+    if len(mapping.columns) > 1 or mapping.num_classes is not None or feature.sequence or feature.shape == (-1,):
+        return False
+    return NUMPY_NAMES.get(item_type(kind)) == feature.dtype and row_shape(kind) == feature.shape
 
 
 def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:

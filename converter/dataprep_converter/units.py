@@ -162,8 +162,7 @@ class Units:
 
     def unit(self, index: int) -> Unit:
         """The unit in one row of the table."""
-        row = self.table.slice(index, 1).to_pylist()[0]
-        return Unit(**{name: row[name] for name in SCHEMA.names[:-2]})
+        return Unit(**{name: self.table.column(place)[index].as_py() for place, name in enumerate(SCHEMA.names[:-2])})
 
     def locate(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """(unit index, number within the unit) of each sample."""

@@ -24,7 +24,9 @@ from dataprep_converter.access import Access, Input
 from dataprep_converter.errors import BadData, BadSpec, ConvertError
 from dataprep_converter.readers import SAMPLE, Batch, Discovery
 from dataprep_converter.readers.inputs import GZIP_MAGIC, Forward, Spool, found, open_pinned
+from dataprep_converter.readers.rows import gathered
 from dataprep_converter.stores import scheme_of
+from dataprep_converter.stores.files import FileInput
 from dataprep_converter.tensors import arrow_type, to_arrow
 from dataprep_converter.units import Unit, Units
 
@@ -103,22 +105,25 @@ class IdxReader:
             yield self._batch(units, wanted)
 
     def _batch(self, units: Units, wanted: npt.NDArray[np.int64]) -> Batch:
-        index, rows = units.locate(wanted)
-        images = np.empty((len(wanted), *self._shape), self._dtype)
-        labels = np.empty(len(wanted), np.int64)
         taken = 0
-        for number in np.unique(index):
-            here = index == number
-            unit = units.unit(int(number))
+
+        def images(unit: Unit, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+            nonlocal taken
             file = self._file(unit.uri, unit.pin)
-            images[here] = file.take(rows[here])
+            found = file.take(rows)
             taken += file.taken()
-            if self._labelled:
-                extra = json.loads(unit.extra)
-                file = self._file(extra["labels"], extra["labelsPin"])
-                labels[here] = file.take(rows[here])
-                taken += file.taken()
-        columns = {"image": to_arrow(images)} | ({"label": to_arrow(labels)} if self._labelled else {})
+            return found
+
+        def labels(unit: Unit, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+            nonlocal taken
+            extra = json.loads(unit.extra)
+            file = self._file(extra["labels"], extra["labelsPin"])
+            found = file.take(rows)
+            taken += file.taken()
+            return found.astype(np.int64)
+
+        columns = {"image": to_arrow(gathered(units, wanted, images))}
+        columns |= {"label": to_arrow(gathered(units, wanted, labels))} if self._labelled else {}
         columns |= {name: to_arrow(np.full(len(wanted), value, np.int64)) for name, value in self._constants().items()}
         return Batch(records=pa.record_batch({**columns, SAMPLE: to_arrow(wanted)}), bad=[], bytes_in=taken)
 
@@ -241,17 +246,23 @@ class _Rows:
         self._forward = Forward(source, uri, zipped=self._zipped)
         self.header = parse_header(self._forward, uri)
         self._stored = np.dtype(self.header.dtype).newbyteorder(">")
+        # There, asking for exactly what is wanted costs no more than a pass, and saves a copy.
+        self._is_local = isinstance(source, FileInput) and not self._zipped
         self._is_far = scheme_of(uri) not in ("", "file") and self.header.row_bytes < _REMOTE_ROW_BYTES
         self._spool: Spool | None = None
         self._read = 0
 
     def take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """These rows, in this order."""
-        out = np.empty((len(rows), *self.header.shape[1:]), self.header.dtype)
+        """These rows, in this order: a view of what was read where they follow each other and the bytes are in native order."""
         row_bytes = self.header.row_bytes
         at_once = max(1, _BLOCK_BYTES // row_bytes)
+        steps = np.diff(rows)
+        if 0 < len(rows) <= at_once and bool(np.all(steps == 1)):
+            data = self._bytes(self.header.size + int(rows[0]) * row_bytes, len(rows) * row_bytes)
+            return np.frombuffer(data, self._stored).reshape(-1, *self.header.shape[1:]).astype(self.header.dtype, copy=False)
+        out = np.empty((len(rows), *self.header.shape[1:]), self.header.dtype)
         # A run is rows of ascending numbers that lie close together: read as a whole, with the gaps.
-        ends = np.flatnonzero((np.diff(rows) < 1) | (np.diff(rows) > _GAP_ROWS)) + 1
+        ends = np.flatnonzero((steps < 1) | (steps > _GAP_ROWS)) + 1
         if self._is_far and len(ends) >= _SCATTERED_RUNS:
             self._make_spool()
         for start, end in zip([0, *ends.tolist()], [*ends.tolist(), len(rows)], strict=True):
@@ -269,7 +280,7 @@ class _Rows:
         return taken + self._forward.taken()
 
     def _bytes(self, offset: int, length: int) -> bytes:
-        data = self._next(offset, length) if self._moves_on(offset) else self._anywhere(offset, length)
+        data = self._next(offset, length) if not self._is_local and self._moves_on(offset) else self._anywhere(offset, length)
         if len(data) < length:
             raise _wrong_size(self._uri, self.header, offset + len(data))
         return data
@@ -292,7 +303,7 @@ class _Rows:
             self._make_spool()
         if self._spool is not None:
             return self._spool.read_at(offset, length)
-        if self._is_far or length >= _BLOCK_BYTES // 2:
+        if self._is_far or (length >= _BLOCK_BYTES // 2 and not self._is_local):
             self._read += self._forward.taken()
             self._forward = Forward(self._source, self._uri, zipped=False, offset=offset)
             return self._forward.read(length)
