@@ -21,6 +21,7 @@ from dataprep_converter.access import Access, Input
 from dataprep_converter.errors import InputChanged
 from dataprep_converter.readers import SAMPLE, Bad, Batch, Raw, gathering
 from dataprep_converter.readers.inputs import open_pinned
+from dataprep_converter.stores import read_each
 from dataprep_converter.tensors import to_arrow
 from dataprep_converter.units import Unit, Units
 
@@ -272,6 +273,12 @@ class Counted:
     def read_at(self, offset: int, length: int) -> bytes:
         """Exactly `length` bytes from `offset`, fewer only at the end."""
         data = self._source.read_at(offset, length)
+        self._count.add(len(data))
+        return data
+
+    def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
+        """So many bytes from each offset, laid end to end."""
+        data = read_each(self._source, offsets, length)
         self._count.add(len(data))
         return data
 
