@@ -1,10 +1,10 @@
 """The store servers that uploads go to: started for one workload, on loopback, on the same cores as who uploads.
 
-What a run needs to know of one is JSON in the environment: the peers' interpreters have no library of ours.
+What a run needs to know of one is a file beside its input: the peers' interpreters have no library of ours. Each run's object is named as its
+output folder.
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,23 +12,18 @@ from typing import Any, Final
 
 from storeservers import FakeOss, HdfsCluster, S3Server, hdfs
 
-VARIABLE: Final = "BENCHMARK_SERVER"
 BUCKET: Final = "uploads"
-NAME: Final = "object"
 
 
 @contextmanager
 def started(kind: str, folder: Path) -> Iterator[None]:
-    """The server of this kind, named in the environment of all runs; for an empty kind none."""
+    """The server of this kind, described in `server.json` of the folder; for an empty kind none."""
     if not kind:
         yield
         return
     with _STARTED[kind](folder / "server") as known:
-        os.environ[VARIABLE] = json.dumps({"store": kind, **known})
-        try:
-            yield
-        finally:
-            del os.environ[VARIABLE]
+        (folder / "server.json").write_text(json.dumps({"store": kind, "bucket": BUCKET, **known}))
+        yield
 
 
 @contextmanager
@@ -37,8 +32,8 @@ def _s3(folder: Path) -> Iterator[Mapping[str, Any]]:
         server.make_bucket(BUCKET)
         yield {
             **_keys(server),
-            "uri": f"s3://{BUCKET}/{NAME}",
-            "path": str(server.data_dir / BUCKET / NAME),
+            "uri": f"s3://{BUCKET}",
+            "path": str(server.data_dir / BUCKET),
         }
 
 
@@ -48,7 +43,7 @@ def _oss(folder: Path) -> Iterator[Mapping[str, Any]]:
         server.make_bucket(BUCKET)
         yield {
             **_keys(server),
-            "uri": f"oss://{BUCKET}/{NAME}",
+            "uri": f"oss://{BUCKET}",
             "objects": f"{server.control_address}objects?bucket={BUCKET}",
             "data": str(folder / "data"),
         }
@@ -61,8 +56,8 @@ def _hdfs(folder: Path) -> Iterator[Mapping[str, Any]]:
         # What is compared are clients, not how a JVM begins.
         cluster.write("/warm", bytes(32 << 20))
         yield {
-            "uri": f"{cluster.uri}/{BUCKET}/{NAME}",
-            "url": f"http://{cluster.http_address}/webhdfs/v1/{BUCKET}/{NAME}?op=OPEN&user.name={cluster.user}",
+            "uri": f"{cluster.uri}/{BUCKET}",
+            "url": f"http://{cluster.http_address}/webhdfs/v1/{BUCKET}/OBJECT?op=OPEN&user.name={cluster.user}",
             "classes": f"{folder / 'client'}:{hdfs.jars()}/*",
         }
 
@@ -73,8 +68,6 @@ def _keys(server: S3Server | FakeOss) -> dict[str, str]:
         "region": server.region,
         "accessKeyId": server.access_key,
         "accessKeySecret": server.secret_key,
-        "bucket": BUCKET,
-        "name": NAME,
     }
 
 

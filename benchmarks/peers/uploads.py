@@ -2,7 +2,7 @@
 
 uploads.py ours|obstore|boto3|oss-put|oss-parts|oss-uploader|hdfs-native|dfs-put INPUT OUTPUT RECORDS
 
-Records are MiB. The server is named in the environment, see `servers`. The file is read in pieces while it is sent, by each in its own way.
+Records are MiB. The server is described beside INPUT, see `servers`, and the object has OUTPUT's name. The file is read in pieces while it is sent, by each in its own way.
 """
 
 import json
@@ -16,7 +16,9 @@ from typing import Any
 from clocked import clocked
 
 _PIECE = 4 << 20
-SERVER: dict[str, Any] = json.loads(os.environ["BENCHMARK_SERVER"])
+SERVER: dict[str, Any] = json.loads((Path(sys.argv[2]).parent / "server.json").read_text())
+NAME = Path(sys.argv[3]).name
+URI = f"{SERVER['uri']}/{NAME}"
 
 
 def pieces(file: Path) -> Iterator[bytes]:
@@ -38,10 +40,10 @@ def ours() -> Callable[[Path], object]:
         settings = StoreSettings(
             uri_prefix=f"{scheme}://", endpoint=SERVER["endpoint"], region=SERVER["region"], path_style=True, credentials=keys
         )
-    store = Access([settings]).store(SERVER["uri"])
+    store = Access([settings]).store(URI)
 
     def upload(file: Path) -> object:
-        made = store.create(SERVER["uri"], size_hint=file.stat().st_size)
+        made = store.create(URI, size_hint=file.stat().st_size)
         for piece in pieces(file):
             made.write(piece)
         return made.commit(replace=True)
@@ -61,7 +63,7 @@ def obstore() -> Callable[[Path], object]:
         secret_access_key=SERVER["accessKeySecret"],
         client_options={"allow_http": True},
     )
-    return lambda file: obstore.put(client, SERVER["name"], file)
+    return lambda file: obstore.put(client, NAME, file)
 
 
 def boto3() -> Callable[[Path], object]:
@@ -74,7 +76,7 @@ def boto3() -> Callable[[Path], object]:
         aws_access_key_id=SERVER["accessKeyId"],
         aws_secret_access_key=SERVER["accessKeySecret"],
     )
-    return lambda file: client.upload_file(str(file), SERVER["bucket"], SERVER["name"])
+    return lambda file: client.upload_file(str(file), SERVER["bucket"], NAME)
 
 
 def _oss() -> Any:
@@ -91,7 +93,7 @@ def oss_put() -> Callable[[Path], object]:
     import alibabacloud_oss_v2 as oss
 
     client = _oss()
-    return lambda file: client.put_object_from_file(oss.PutObjectRequest(bucket=SERVER["bucket"], key=SERVER["name"]), str(file))
+    return lambda file: client.put_object_from_file(oss.PutObjectRequest(bucket=SERVER["bucket"], key=NAME), str(file))
 
 
 def oss_uploader(**options: int) -> Callable[[Path], object]:
@@ -99,17 +101,17 @@ def oss_uploader(**options: int) -> Callable[[Path], object]:
     import alibabacloud_oss_v2 as oss
 
     uploader = _oss().uploader(**options)
-    return lambda file: uploader.upload_file(oss.PutObjectRequest(bucket=SERVER["bucket"], key=SERVER["name"]), str(file))
+    return lambda file: uploader.upload_file(oss.PutObjectRequest(bucket=SERVER["bucket"], key=NAME), str(file))
 
 
 def hdfs_native() -> Callable[[Path], object]:
     import hdfs_native
 
-    client = hdfs_native.Client(SERVER["uri"].rpartition("/uploads/")[0])
+    client = hdfs_native.Client(SERVER["uri"].removesuffix(f"/{SERVER['bucket']}"))
     options = hdfs_native.WriteOptions(overwrite=True, create_parent=True)
 
     def upload(file: Path) -> None:
-        made = client.create("/uploads/object", options)
+        made = client.create(f"/{SERVER['bucket']}/{NAME}", options)
         for piece in pieces(file):
             made.write(piece)
         made.close()
@@ -120,8 +122,8 @@ def hdfs_native() -> Callable[[Path], object]:
 def dfs_put() -> Callable[[Path], object]:
     """`hdfs dfs -put`, the start of its JVM included."""
     command = ["java", "-cp", SERVER["classes"], "org.apache.hadoop.fs.FsShell"]
-    subprocess.run([*command, "-mkdir", "-p", "/uploads"], check=True, stdout=subprocess.DEVNULL)
-    return lambda file: subprocess.run([*command, "-put", "-f", str(file), SERVER["uri"]], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, "-mkdir", "-p", SERVER["uri"]], check=True, stdout=subprocess.DEVNULL)
+    return lambda file: subprocess.run([*command, "-put", "-f", str(file), URI], check=True, stdout=subprocess.DEVNULL)
 
 
 CLIENTS: Mapping[str, Callable[[], Callable[[Path], object]]] = {
