@@ -1,13 +1,12 @@
 """The web as a source: ranges, pins, retries at the cursor; and nothing is ever written there."""
 
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.stores.loopback import Quiet, served
 
 from dataprep_api.job import DataPrepJob
 from dataprep_converter.access import Access
@@ -38,17 +37,14 @@ class Site:
         return f"http://127.0.0.1:{self.port}{path}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet):
     site: Site
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
-
-    def do_HEAD(self) -> None:
+    def do_HEAD(self) -> None:  # noqa: N802 - the base class's name
         self._answer(with_body=False)
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the base class's name
         self._answer(with_body=True)
 
     def _answer(self, *, with_body: bool) -> None:
@@ -89,15 +85,8 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def site() -> Iterator[Site]:
     made = Site({"/rows.csv": b"1,0\n2,1\n3,0\n", "/a%20b.csv?key=x": b"4,1\n"})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"site": made}))
-    server.daemon_threads = True
-    made.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield made
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with served(type("Handler", (_Handler,), {"site": made})) as made.port:
+        yield made
 
 
 @pytest.fixture
