@@ -79,7 +79,7 @@ sbom: $(STAMP) ## write the software bill of materials of both images (CycloneDX
 	    $(BIN)/cyclonedx-py requirements requirements/$$image.txt --output-reproducible --of JSON -o build/sbom/$$image.cdx.json; done
 
 .PHONY: test
-test: $(STAMP) ## all tests; the cluster's parts are built in the background while the unit tests run
+test: $(STAMP) ## all tests; those on the cluster run at the same time as those without
 	tests/run
 
 .PHONY: test-unit

@@ -59,7 +59,11 @@ def _merged(results: dict[str, Any], *, machine: dict[str, str]) -> dict[str, An
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these workloads")
-    parser.add_argument("--peers", metavar="NAMES", help="only these peers, with commas: tf,vahidk,webdataset,sagemaker,numpy; '' for none")
+    parser.add_argument(
+        "--peers",
+        metavar="NAMES",
+        help="only these peers, with commas: tf,vahidk,webdataset,sagemaker,numpy,obstore,boto3,oss,hdfs; '' for none",
+    )
     parser.add_argument("--quick", action="store_true", help="little data and one round; prints, and writes nothing")
     parser.add_argument("--rounds", type=int, help="runs of each contender")
     parser.add_argument("--size", type=float, default=1.0, help="times as many records")

@@ -141,6 +141,13 @@ def sparse(folder: Path, records: int, rng: np.random.Generator) -> None:
     np.savez(folder / "table.npz", keys=keys, values=values, label=labels)
 
 
+def one_object(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """A file of so many MiB that nothing could compress."""
+    with (folder / "object").open("wb") as out:
+        for _ in range(records):
+            out.write(rng.bytes(1 << 20))
+
+
 def nothing(folder: Path, records: int, rng: np.random.Generator) -> None:
     """No files: the workload makes its own, or needs none."""
     del folder, records, rng
@@ -153,6 +160,20 @@ def _put(folder: Path, data: pa.Table) -> None:
 
 MAKERS: Mapping[str, Make] = {
     made.__name__: made
-    for made in (images, small_samples, idx, table, csv_table, parquet_table, ragged, sequences, dense, sparse, two_tables, nothing)
+    for made in (
+        images,
+        small_samples,
+        idx,
+        table,
+        csv_table,
+        parquet_table,
+        ragged,
+        sequences,
+        dense,
+        sparse,
+        two_tables,
+        one_object,
+        nothing,
+    )
 }
 """By name, as the workloads say it."""

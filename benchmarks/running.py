@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import inputs, measuring
+from benchmarks import inputs, measuring, servers
 from benchmarks.contenders import Checked, Contender, read_back
 from benchmarks.measuring import RunFailed, Runs, Took
 from benchmarks.workloads import Workload
@@ -28,23 +28,24 @@ def run(workload: Workload, folder: Path, *, records: int, rounds: int, seed: in
     faults: list[str] = []
     seen: dict[str, Checked] = {}
     left = list(here)
-    for turn in range(rounds):
-        # The first one finds the caches cold, so it is another one each time.
-        first = turn % max(1, len(left))
-        for contender in left[first:] + left[:first]:
-            output = folder / "output"
-            output.mkdir()
-            try:
-                runs[contender.name].runs.append(contender.run(source, output, records))
-                if turn == 0 and contender.writes and workload.check:
-                    found = _faults(workload, contender, here, output, records, seen)
-                    if found:
-                        raise RunFailed("; ".join(found))
-            except RunFailed as exc:
-                faults.append(f"{contender.name}: {exc}")
-                runs[contender.name].runs.clear()
-                left.remove(contender)
-            shutil.rmtree(output)
+    with servers.started(workload.server, folder):
+        for turn in range(rounds):
+            # The first one finds the caches cold, so it is another one each time.
+            first = turn % max(1, len(left))
+            for contender in left[first:] + left[:first]:
+                output = folder / "output"
+                output.mkdir()
+                try:
+                    runs[contender.name].runs.append(contender.run(source, output, records))
+                    if turn == 0 and contender.writes and workload.check:
+                        found = _faults(workload, contender, here, output, records, seen)
+                        if found:
+                            raise RunFailed("; ".join(found))
+                except RunFailed as exc:
+                    faults.append(f"{contender.name}: {exc}")
+                    runs[contender.name].runs.clear()
+                    left.remove(contender)
+                shutil.rmtree(output)
     return {
         "title": workload.title,
         "records": records,

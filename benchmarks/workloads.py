@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from benchmarks.contenders import Command, Contender, limit, ours, tensorflow
+from benchmarks.contenders import Command, Contender, Role, limit, ours, tensorflow
 from benchmarks.measuring import ROOT
 
 _ONE_FILE: Final[Mapping[str, Any]] = {"uri": "OUTPUT", "shards": {"count": 1}}
@@ -44,6 +44,8 @@ class Workload:
     """How the outputs are read back; empty where nothing is written, or where nothing but ours could read it."""
     prepare: Contender | None = None
     """What makes the input of the data, when that is not the data itself."""
+    server: str = ""
+    """Which of `servers` it goes to."""
 
 
 def _job(
@@ -61,6 +63,11 @@ def _job(
 def _encode(output: Mapping[str, Any] | None = None, *, labels: Sequence[str] = (), place: str | None = None) -> Contender:
     options: dict[str, Any] = {"output": output or {}, "labels": labels}
     return ours("encode", options | ({"place": place} if place else {}), writes=place is None)
+
+
+def _uploads(client: str, name: str = "", *, peer: str = "", environment: str | None = None) -> Contender:
+    role: Role = "ours" if client == "ours" else "peer"
+    return Contender(name or client, role, "uploads.py", client, peer=peer or client, environment=environment)
 
 
 def _started(name: str, *words: str) -> Command:
@@ -309,6 +316,44 @@ WORKLOADS: Final[Sequence[Workload]] = (
         contenders=(ours("verify", {}, writes=False), limit("read alone", "read"), limit("CRC-32C alone", "crc")),
         goals={"read alone": 0.85},
         prepare=_job({"source": _IMAGES, "features": _THREE}, {"shards": {"count": 8}}),
+    ),
+    Workload(
+        "upload-s3",
+        "W13: a file to an S3 server (versitygw) on loopback",
+        make="one_object",
+        records=512,
+        quick=64,
+        contenders=(_uploads("ours"), _uploads("obstore"), _uploads("boto3", environment="sagemaker")),
+        goals={"obstore": 0.8, "boto3": 0.8},
+        check="uploaded",
+        server="s3",
+    ),
+    Workload(
+        "upload-oss",
+        "W13: a file to the OSS fake on loopback",
+        make="one_object",
+        records=512,
+        quick=64,
+        contenders=(
+            _uploads("ours"),
+            _uploads("oss-parts", "the SDK's parts, one at a time", peer="oss"),
+            _uploads("oss-uploader", "the SDK's parts, three at a time", peer="oss"),
+            _uploads("oss-put", "the SDK's put in one request", peer="oss"),
+        ),
+        goals={"the SDK's parts, one at a time": 1.0, "the SDK's parts, three at a time": 0.8, "the SDK's put in one request": 0.8},
+        check="uploaded",
+        server="oss",
+    ),
+    Workload(
+        "upload-hdfs",
+        "W13: a file to HDFS (a NameNode and a DataNode) on loopback",
+        make="one_object",
+        records=512,
+        quick=64,
+        contenders=(_uploads("ours"), _uploads("hdfs-native", peer="hdfs"), _uploads("dfs-put", "hdfs dfs -put", peer="hdfs")),
+        goals={"hdfs-native": 0.8, "hdfs dfs -put": 0.8},
+        check="uploaded",
+        server="hdfs",
     ),
     Workload(
         "extras",

@@ -1,4 +1,4 @@
-"""What all tests share. Quick tests run first; `tests/run` makes the cluster's parts meanwhile."""
+"""What all tests share. Quick tests run first. `tests/run` says what runs when."""
 
 import os
 from collections.abc import Iterator

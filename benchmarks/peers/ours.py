@@ -35,9 +35,9 @@ _FILES = 256
 
 
 def a_job(spec: dict[str, Any], source: Path, output: Path) -> DataPrepJob:
-    """The job of a spec in which INPUT and OUTPUT stand for the folders."""
+    """The job of a spec in which INPUT and OUTPUT stand for the folders, as `dataprep run` reads it."""
     text = json.dumps({"metadata": {"name": "benchmark"}, "spec": spec})
-    return DataPrepJob.model_validate_json(text.replace("INPUT", str(source)).replace("OUTPUT", str(output)))
+    return DataPrepJob.parse(json.loads(text.replace("INPUT", str(source)).replace("OUTPUT", str(output))))
 
 
 def load(job: DataPrepJob) -> None:

@@ -1,6 +1,6 @@
 """What was written, read again by a library that is not ours: the number of records, and a digest of the first so many.
 
-    reading_back.py tfrecord|sequences|decoded|webdataset|recordio|npz OUTPUT COUNT…
+    reading_back.py tfrecord|sequences|decoded|webdataset|recordio|npz|uploaded OUTPUT COUNT…
 
 Equal digests mean equal records: keys, types, values and order. Decoders of JPEG differ in the last bits of a pixel, so of decoded images
 some values are told instead.
@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import types
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -70,6 +71,22 @@ def _npz(output: Path) -> Iterator[bytes]:
         yield b"".join(row.tobytes() for row in rows)
 
 
+def _uploaded(output: Path) -> Iterator[bytes]:
+    """The object of the server, MiB by MiB, from its disk or by its own REST API."""
+    del output
+    server = json.loads(os.environ["BENCHMARK_SERVER"])
+    address = server.get("url") or Path(server.get("path") or _oss_file(server)).as_uri()
+    with urllib.request.urlopen(address) as found:  # noqa: S310 - of our own server
+        while piece := found.read(1 << 20):
+            yield piece
+
+
+def _oss_file(server: Mapping[str, str]) -> str:
+    with urllib.request.urlopen(server["objects"]) as answer:  # noqa: S310 - see above
+        (each,) = json.load(answer)
+    return f"{server['data']}/uploads/content/{each['content']['name']}"
+
+
 READERS: Mapping[str, Callable[[Path], Iterable[bytes]]] = {
     "tfrecord": _tensorflow("Example"),
     "sequences": _tensorflow("SequenceExample"),
@@ -77,6 +94,7 @@ READERS: Mapping[str, Callable[[Path], Iterable[bytes]]] = {
     "webdataset": _webdataset,
     "recordio": _recordio,
     "npz": _npz,
+    "uploaded": _uploaded,
 }
 
 

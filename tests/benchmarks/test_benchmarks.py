@@ -79,3 +79,17 @@ def test_a_workload_runs_in_quick_mode_and_writes_nothing_into_the_repository(tm
     assert "outputs read back and equal" in done.stdout
     assert list(tmp_path.iterdir()) == []
     assert {path: path.stat().st_mtime_ns for path in (ROOT / "docs").glob("benchmarks.*")} == pages
+
+
+def test_an_upload_is_read_back_from_its_server(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}
+    words = ["--quick", "--only", "upload-oss", "--size", "0.2", "--peers", "", "--folder", str(tmp_path)]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *words], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "| ours | 13 |" in done.stdout
+    assert "outputs read back and equal" in done.stdout
+    assert list(tmp_path.iterdir()) == []

@@ -148,6 +148,8 @@ def test_a_dead_node_does_not_stop_the_job(namespace: Namespace, stores: Stores,
     try:
         changes = {
             "workers__nodeSelector": {"test": "doomed"},
+            # A dead node never says that a pod has ended: the operator does, a minute after this.
+            "workers__terminationGracePeriodSeconds": 5,
             "workers__tolerations": [
                 {"key": "test", "operator": "Exists"},
                 {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3},

@@ -24,7 +24,10 @@ def fails(namespace: Namespace, job: Document, *, reason: str, words: list[str],
     for word in words:
         assert word in failed["message"], failed["message"]
     assert namespace.pods(name, step="convert") == []
-    assert reason in {event for event, _ in namespace.events(name)}
+    # The event is made after the status.
+    namespace.wait(
+        name, lambda _: reason in {event for event, _ in namespace.events(name)}, what=f"told of by an event, {reason}", seconds=30
+    )
     return status
 
 

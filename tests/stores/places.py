@@ -2,9 +2,9 @@
 
 import hashlib
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -14,16 +14,29 @@ from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server
 BUCKET = "contract-bucket"
 
 
+class Names(Protocol):
+    """What is in a place or in one folder of it, by other eyes than the store's; with hidden files, without folders. Relative to the root.
+
+    A test that makes a hundred data sets in one place, and looks at each, looks below that one.
+    """
+
+    def __call__(self, below: str = "") -> list[str]: ...
+
+
+class Leftovers(Protocol):
+    """Unfinished uploads in a place or in one folder of it, by other eyes."""
+
+    def __call__(self, below: str = "") -> int: ...
+
+
 @dataclass(frozen=True)
 class Place:
     """A folder of its own for each test, and how others see it."""
 
     root: str
     settings: StoreSettings
-    names: Callable[[], list[str]]
-    """What is there, by other eyes than the store's; with hidden files, without folders. Relative to the root."""
-    leftovers: Callable[[], int]
-    """Unfinished uploads, by other eyes."""
+    names: Names
+    leftovers: Leftovers
     sweeps: bool = True
     """Whether what dead writers left can be seen and removed; on Azure the service does that by itself."""
 
@@ -47,6 +60,16 @@ def some_bytes(size: int, *, seed: int = 0) -> bytes:
     return (block * (size // len(block) + 1))[:size]
 
 
+def hidden_ones(names: Names) -> Leftovers:
+    """Where an unfinished upload is a file with a hidden name."""
+    return lambda below="": len(hidden(names(below)))
+
+
+def beginning(folder: str, below: str) -> str:
+    """How the keys begin that are in a folder of a place in a bucket."""
+    return f"{folder}/{below}/" if below else f"{folder}/"
+
+
 def files(request: pytest.FixtureRequest) -> Place:
     tmp_path: Path = request.getfixturevalue("tmp_path")
     return in_folder(tmp_path / "out")
@@ -55,21 +78,22 @@ def files(request: pytest.FixtureRequest) -> Place:
 def in_folder(root: Path) -> Place:
     """A folder of this machine."""
 
-    def keys() -> list[str]:
-        return sorted(str(each.relative_to(root)) for each in root.rglob("*") if each.is_file())
+    def keys(below: str = "") -> list[str]:
+        return sorted(str(each.relative_to(root)) for each in (root / below).rglob("*") if each.is_file())
 
-    return Place(str(root), StoreSettings(uri_prefix=""), keys, lambda: len(hidden(keys())))
+    return Place(str(root), StoreSettings(uri_prefix=""), keys, hidden_ones(keys))
 
 
 def hdfs(request: pytest.FixtureRequest) -> Place:
     cluster: HdfsCluster = request.getfixturevalue("hdfs_cluster")
     folder = f"/{a_folder()}"
 
-    def keys() -> list[str]:
-        found = cluster.files(folder) if cluster.exists(folder) else []
+    def keys(below: str = "") -> list[str]:
+        top = f"{folder}/{below}".rstrip("/")
+        found = cluster.files(top) if cluster.exists(top) else []
         return sorted(each.path.removeprefix(f"{folder}/") for each in found)
 
-    return Place(f"{cluster.uri}{folder}", StoreSettings(uri_prefix="hdfs://"), keys, lambda: len(hidden(keys())))
+    return Place(f"{cluster.uri}{folder}", StoreSettings(uri_prefix="hdfs://"), keys, hidden_ones(keys))
 
 
 def webhdfs(request: pytest.FixtureRequest) -> Place:
@@ -84,8 +108,8 @@ def s3(request: pytest.FixtureRequest) -> Place:
     return Place(
         f"s3://{BUCKET}/{folder}",
         request.getfixturevalue("s3_settings"),
-        lambda: [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, f"{folder}/")],
-        lambda: sum(each.key.startswith(folder) for each in server.uploads(BUCKET)),
+        lambda below="": [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, beginning(folder, below))],
+        lambda below="": sum(each.key.startswith(beginning(folder, below)) for each in server.uploads(BUCKET)),
     )
 
 
@@ -95,8 +119,8 @@ def oss(request: pytest.FixtureRequest) -> Place:
     return Place(
         f"oss://{BUCKET}/{folder}",
         request.getfixturevalue("oss_settings"),
-        lambda: [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, f"{folder}/")],
-        lambda: sum(each.key.startswith(folder) for each in server.uploads(BUCKET)),
+        lambda below="": [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, beginning(folder, below))],
+        lambda below="": sum(each.key.startswith(beginning(folder, below)) for each in server.uploads(BUCKET)),
     )
 
 
@@ -106,8 +130,8 @@ def azure(request: pytest.FixtureRequest) -> Place:
     return Place(
         f"abfs://{BUCKET}@{server.account}.dfs.core.windows.net/{folder}",
         request.getfixturevalue("azure_settings"),
-        lambda: [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, f"{folder}/")],
-        lambda: 0,
+        lambda below="": [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, beginning(folder, below))],
+        lambda _="": 0,
         sweeps=False,
     )
 
@@ -116,14 +140,14 @@ def gcs(request: pytest.FixtureRequest) -> Place:
     server: FakeGcs = request.getfixturevalue("gcs_fake")
     folder = a_folder()
 
-    def keys() -> list[str]:
-        return [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, f"{folder}/")]
+    def keys(below: str = "") -> list[str]:
+        return [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, beginning(folder, below))]
 
     return Place(
         f"gs://{BUCKET}/{folder}",
         request.getfixturevalue("gcs_settings"),
         keys,
-        lambda: len(hidden(keys())) + sum(key.startswith(folder) for key in server.uploads(BUCKET)),
+        lambda below="": len(hidden(keys(below))) + sum(key.startswith(beginning(folder, below)) for key in server.uploads(BUCKET)),
     )
 
 

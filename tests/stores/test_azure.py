@@ -9,7 +9,8 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from tests.stores.calls import CALLS, every_call
+from tests.stores.at_once import raised
+from tests.stores.calls import every_call
 from tests.stores.loopback import Quiet, served
 from tests.stores.lost_answers import lose_answers
 
@@ -227,6 +228,18 @@ def test_what_the_service_says_becomes_ours(monkeypatch: pytest.MonkeyPatch, ans
         AzureStore(StoreSettings(uri_prefix="abfs://")).put("abfs://c@a/key", b"x")
 
 
+@pytest.mark.parametrize("why", [an_answer("BlobNotFound", status=404), Answer(206, {}, b"x")], ids=["absent", "there"])
+def test_a_refusal_that_is_over_when_it_is_asked_why(monkeypatch: pytest.MonkeyPatch, why: Answer) -> None:
+    refused = Answer(403, {"x-ms-error-code": "AuthenticationFailed"}, b"")
+    monkeypatch.setattr(Requests, "send", lambda _, method, *__, **___: refused if method == "HEAD" else why)
+    store = AzureStore(StoreSettings(uri_prefix="abfs://"))
+    if why.ok:
+        with pytest.raises(BadCredentials, match="refused the credentials: 403 AuthenticationFailed"):
+            store.stat("abfs://c@a/key")
+    else:
+        assert store.stat("abfs://c@a/key") is None
+
+
 class _Azure(Quiet):
     """Entra ID, the node's identity, and a blob that wants a token of theirs, as far as they are asked here."""
 
@@ -311,8 +324,9 @@ def test_without_any_the_places_are_named() -> None:
             call()
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_a_service_that_is_not_there_is_named(call: str) -> None:
+def test_a_service_that_is_not_there_is_named() -> None:
     store = AzureStore(StoreSettings(uri_prefix="abfs://", endpoint="http://127.0.0.1:1/acc", credentials={"accountKey": "eA=="}))
-    with pytest.raises(Unreachable, match=r"Azure: cannot connect to 127\.0\.0\.1:1"):
-        every_call(store, "abfs://c@acc/file")[call]()
+    calls = every_call(store, "abfs://c@acc/file")
+    for right, (error, _) in zip(calls, raised(calls.values()), strict=True):
+        assert isinstance(error, Unreachable), (right, error)
+        assert "Azure: cannot connect to 127.0.0.1:1" in str(error), right

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import pytest
 from tests.availability import unavailable
 from tests.stores import pages, small_jobs
-from tests.stores.places import Place, hidden, in_folder
+from tests.stores.places import Place, hidden_ones, in_folder
 
 from dataprep_api import spec
 from dataprep_converter.access import Access
@@ -100,10 +100,10 @@ def test_a_job_with_the_keytab_of_a_secret_makes_the_same_bytes(secured: Secured
     store = HdfsStore(settings)
     root = f"{secured.hdfs.uri}/home/alice"
 
-    def keys() -> list[str]:
-        return [entry.uri.removeprefix(f"{root}/") for entry in store.list(root)]
+    def keys(below: str = "") -> list[str]:
+        return [entry.uri.removeprefix(f"{root}/") for entry in store.list(f"{root}/{below}".rstrip("/"))]
 
-    place = Place(root, settings, keys, lambda: len(hidden(keys())))
+    place = Place(root, settings, keys, hidden_ones(keys))
     small_jobs.live(small_jobs.of_rows(place).to("out"), Access([settings]))
 
     local = in_folder(tmp_path / "local")

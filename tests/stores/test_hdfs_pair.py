@@ -10,7 +10,7 @@ import pytest
 from tests.availability import unavailable
 from tests.stores import pages, small_jobs
 from tests.stores.crashing import CrashingAccess, Operations, Point
-from tests.stores.places import Place, hidden
+from tests.stores.places import Place, hidden_ones
 from tests.stores.small_jobs import SmallJob, Whole, assert_whole
 
 from dataprep_converter.access import Access
@@ -39,12 +39,13 @@ def pair(servers_folder: Path) -> Iterator[HdfsPair]:
 def place(pair: HdfsPair, servers_folder: Path) -> Place:
     pair.write_client_configuration(servers_folder / "pair-client")
 
-    def keys() -> list[str]:
-        found = pair.files("/jobs") if pair.exists("/jobs") else []
+    def keys(below: str = "") -> list[str]:
+        top = f"/jobs/{below}".rstrip("/")
+        found = pair.files(top) if pair.exists(top) else []
         return sorted(each.path.removeprefix("/jobs/") for each in found)
 
     settings = StoreSettings(uri_prefix="hdfs://", hadoop_conf=str(servers_folder / "pair-client"))
-    return Place(f"hdfs://{NAME_SERVICE}/jobs", settings, keys, lambda: len(hidden(keys())))
+    return Place(f"hdfs://{NAME_SERVICE}/jobs", settings, keys, hidden_ones(keys))
 
 
 @dataclass(frozen=True)

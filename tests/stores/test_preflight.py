@@ -1,6 +1,7 @@
 """The preflight names what is missing before any worker starts."""
 
 import os
+import threading
 import time
 import uuid
 from dataclasses import replace
@@ -80,12 +81,13 @@ def test_a_store_that_loses_what_is_written_is_told(tmp_path: Path, monkeypatch:
 
 
 def test_a_store_that_never_answers_ends_it_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "check_output", lambda *_: time.sleep(3))
+    tested = threading.Event()
+    monkeypatch.setattr(preflight, "check_output", lambda *_: tested.wait())
     began = time.monotonic()
     with pytest.raises(Unreachable, match="has not answered"):
         run_preflight(Access(), f"{tmp_path}/out", [], limit_seconds=0.5)
     assert time.monotonic() - began < 2
-    time.sleep(3)
+    tested.set()
 
 
 @pytest.mark.parametrize(

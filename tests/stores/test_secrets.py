@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from tests.cli.commandline import environment
+from tests.secret_forms import forms_of
 from tests.stores.loopback import QuietFolder, served
 from tests.stores.places import Place, hdfs, in_folder, oss, s3
 
@@ -45,24 +46,6 @@ for line in sys.stdin:
 """Runs one command after the other, each in a process of its own, without starting Python for each."""
 SIGNATURE = "sv=2026-01-01&sig=Sas%2FSignature%2BOf%3DThe+Web"
 TABLE = {"id": "bigint", "x": "double"}
-
-
-def forms_of(secret: str) -> set[str]:
-    """As it is, percent-encoded, in hexadecimal, as a JSON string, and in base64 by itself and wherever it may lie within other bytes."""
-    plain = secret.encode()
-    found = {
-        secret,
-        urllib.parse.quote(secret, safe=""),
-        urllib.parse.quote(secret),
-        urllib.parse.quote_plus(secret),
-        json.dumps(secret)[1:-1],
-        plain.hex(),
-    }
-    for before in range(3):
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            encoded = encode(bytes(before) + plain).decode().rstrip("=")
-            found.add(encoded[(before * 8 + 5) // 6 : (before + len(plain)) * 8 // 6])
-    return found
 
 
 def test_a_key_is_found_in_every_form() -> None:

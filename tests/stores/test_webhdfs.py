@@ -17,6 +17,7 @@ from dataprep_converter.stores.hdfs import HdfsStore
 from dataprep_converter.stores.preflight import preflight
 from dataprep_converter.stores.webhdfs import Place, WebHdfsStore
 from storeservers import HdfsCluster
+from storeservers.faulty import Fault, HttpProxy, Kind
 
 SETTINGS = StoreSettings(uri_prefix="webhdfs://")
 
@@ -125,6 +126,7 @@ def said(exception: str, message: str) -> bytes:
         (403, said("DSQuotaExceededException", "The DiskSpace quota of /x is exceeded"), StoreFull, "No quota left for /x"),
         (403, said("AccessControlException", "no words known"), NotPermitted, "AccessDenied: user=alice path=/x"),
         (404, b"nothing here", StoreError, "is no WebHDFS: 404 nothing here"),
+        (404, said("FileNotFoundException", "File does not exist: /x")[:40], Unreachable, "about /x is not whole"),
     ],
 )
 def test_what_the_namenode_says_becomes_ours(status: int, body: bytes, error: type[StoreError], message: str) -> None:
@@ -159,3 +161,22 @@ def test_a_delegation_token_takes_the_place_of_a_user(gateway: str) -> None:
     with pytest.raises(BadCredentials) as raised:
         WebHdfsStore(replace(SETTINGS, credentials={"delegationToken": "0ther"})).stat(gateway)
     assert "0ther" not in str(raised.value)
+
+
+class _Statuses(Quiet):
+    """Answers as a NameNode does: not saying how long they are."""
+
+    def do_GET(self) -> None:  # noqa: N802 - the base class's name
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"FileStatuses":{"FileStatus":[]}}')
+
+
+def test_an_answer_that_is_cut_is_asked_for_again() -> None:
+    with served(_Statuses) as port, HttpProxy(port, expired="") as proxy:
+        proxy.arm([Fault(1, Kind.TRUNCATED), Fault(2, Kind.TRUNCATED)])
+        uri = f"webhdfs://127.0.0.1:{proxy.port}/x"
+        with pytest.raises(Unreachable, match=r"the answer of .* about /x is not whole"):
+            WebHdfsStore(SETTINGS).place(uri).ask_once("GET", "LISTSTATUS")
+        assert [*WebHdfsStore(SETTINGS).list(uri)] == []
+        assert proxy.count == 3

@@ -7,6 +7,9 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from dataprep_converter.access import Entry, Input, Store
 from dataprep_converter.errors import BadData, BadSpec, InputChanged, NotFound
 
@@ -104,9 +107,12 @@ class Forward:
         self.position = offset
         """Of the next byte, in the contents."""
 
-    def read(self, length: int) -> bytes:
-        """The next `length` bytes, fewer only at the end. Raises BadData naming the file when it is no whole gzip stream."""
-        parts: list[memoryview] = []
+    def read(self, length: int, *, behind: bytes = b"") -> bytes:
+        """The next `length` bytes, fewer only at the end; `behind` others, joined with them in one copy.
+
+        Raises BadData naming the file when it is no whole gzip stream.
+        """
+        parts: list[bytes | memoryview] = [behind] if behind else []
         missing = length
         while missing and self._fill():
             parts.append(self._piece[:missing])
@@ -169,3 +175,8 @@ class Spool:
     def read_at(self, offset: int, length: int) -> bytes:
         """Bytes from `offset`, fewer than `length` only at the end."""
         return os.pread(self._descriptor, length, offset)
+
+    def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
+        """So many bytes from each offset, laid end to end."""
+        descriptor, pread = self._descriptor, os.pread
+        return b"".join([pread(descriptor, length, offset) for offset in offsets.tolist()])

@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import groupby, islice
 from types import TracebackType
-from typing import Final, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, Self, runtime_checkable
 from urllib.parse import urlsplit
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_api.suggest import nearest
 from dataprep_converter.errors import BadSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 STORES: Final[Mapping[str, str]] = {
     "": "dataprep_converter.stores.files:FileStore",
@@ -141,6 +145,30 @@ class Input(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+
+class ReadsAt(Protocol):
+    """What can be read at any place."""
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """See `Input`."""
+        ...
+
+
+@runtime_checkable
+class ReadsEach(Protocol):
+    """An Input for which many small reads in one call are cheaper than a call for each."""
+
+    def read_each(self, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
+        """What `read_at` gives for each offset, laid end to end. All lie within the object."""
+        ...
+
+
+def read_each(source: ReadsAt, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
+    """So many bytes from each offset, laid end to end."""
+    if isinstance(source, ReadsEach):
+        return source.read_each(offsets, length)
+    return b"".join([source.read_at(offset, length) for offset in offsets.tolist()])
 
 
 class Opened(Input, Protocol):

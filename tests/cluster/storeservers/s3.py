@@ -121,7 +121,9 @@ class S3Server(OneServer):
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
         """Return the bucket's keys, read from the disk."""
         folder = self.data_dir / bucket
-        names = (each.relative_to(folder).as_posix() for each in folder.rglob("*") if each.is_file())
+        # Only below the prefix's folder: a bucket holds what hundreds of tests have written.
+        below = folder / prefix.rpartition("/")[0]
+        names = (each.relative_to(folder).as_posix() for each in below.rglob("*") if each.is_file())
         return sorted(name for name in names if name.startswith(prefix) and not name.startswith(f"{_TEMPORARY_FOLDER}/"))
 
     def read(self, bucket: str, key: str) -> bytes:

@@ -25,6 +25,10 @@ Events = list[tuple[str, str]]
 PATIENCE_SECONDS = 300
 
 
+LISTED = {"pods": "/api/v1", "configmaps": "/api/v1", "jobs": "/apis/batch/v1", "dataprepjobs": f"/apis/{GROUP}/{VERSION}"}
+"""Where the API server has the kinds of which tests ask for all."""
+
+
 class JobNotAsExpected(AssertionError):
     """A job did not reach the awaited state; the message holds its status, its pods and the operator's last words."""
 
@@ -51,9 +55,12 @@ class Namespace:
         return found
 
     def all(self, kind: str, *, selector: str = "") -> Documents:
-        """All objects of a kind."""
-        items: Documents = json.loads(self.kubectl("get", kind, f"--selector={selector}", "--output=json"))["items"]
-        return items
+        """All objects of a kind of `LISTED`, by their names."""
+        path = f"{LISTED[kind]}/namespaces/{self.name}/{kind}"
+        found = _api(self.cluster.kubeconfig).api_client.call_api(
+            path, "GET", query_params=[("labelSelector", selector)], response_type="object", _return_http_data_only=True
+        )
+        return cast("Documents", found["items"])
 
     def job(self, name: str) -> Document:
         """One DataPrepJob."""

@@ -18,7 +18,7 @@ from kubecluster import ClusterUnavailable
 from workbench import sharing
 from workbench.installation import Installation, install_operator
 
-PROCESSES: Final = 3
+PROCESSES: Final = 4
 _NO_TESTS: Final = 5
 """pytest's exit status when its arguments select nothing."""
 _INTERRUPTED: Final = 130

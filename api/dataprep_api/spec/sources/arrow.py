@@ -1,6 +1,6 @@
 """`source.arrow`."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -16,6 +16,8 @@ class ArrowSource(Model):
     """The columns to take, in this order. `a` has all fields of a struct `a`. When absent, all."""
     defaults: NullDefaults | None = None
     """Value of a null, by column: the text of a string, else JSON (`0`, `true`, `[]`). Without it a null makes its record bad."""
+    hive_partitions: Literal["Infer", "String"] | None = None
+    """Folders named `KEY=VALUE` are columns. `Infer`: those of whole numbers are Int64, others String."""
 
     def inputs(self) -> list[str]:
         """Every URI that is read."""

@@ -1,6 +1,6 @@
 """`source.parquet`."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -16,6 +16,8 @@ class ParquetSource(Model):
     """The columns to read, in this order; only their bytes are read. `a` has all fields of a struct `a`. When absent, all."""
     defaults: NullDefaults | None = None
     """Value of a null, by column: the text of a string, else JSON (`0`, `true`, `[]`). Without it a null makes its record bad."""
+    hive_partitions: Literal["Infer", "String"] | None = None
+    """Folders named `KEY=VALUE` are columns. `Infer`: those of whole numbers are Int64, others String."""
 
     def inputs(self) -> list[str]:
         """Every URI that is read."""
