@@ -28,10 +28,10 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
     document = _job(documents, file)
     for override in overrides:
         set_field(document, override)
-    for name in unused_params(document, overrides):
-        logger.warning("--set params.%s has no effect: nothing in the job says ${%s}", name, name)
     if profile is not None and isinstance(document, dict) and isinstance(document.get("spec"), dict):
         document = document | {"spec": _with_profile(document["spec"], profile)}
+    for name in unused_params(document, overrides):
+        logger.warning("--set params.%s has no effect: nothing in the job says ${%s}", name, name)
     job = DataPrepJob.parse(document)
     if job.spec.code is not None and job.spec.code.config_map_ref is not None:
         from dataprep_converter import plugins  # not at the top: Arrow takes a while to load
@@ -77,8 +77,10 @@ def _documents(file: str) -> list[Any]:
 def _said(error: Exception) -> str:
     """What is wrong in a text of YAML, and where, on one line."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: {' '.join(filter(None, (error.problem, error.context)))}"
+        mark, began = error.problem_mark, error.context_mark
+        context = f" {error.context}" if error.context else ""
+        since = f" that begins in line {began.line + 1}" if context and began is not None and began.line != mark.line else ""
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}{context}{since}"
     return " ".join(str(error).split())
 
 

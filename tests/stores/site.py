@@ -1,11 +1,11 @@
 """A small web server: files by path, with or without what servers may have."""
 
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.stores.loopback import Quiet, served
 
 
 @dataclass
@@ -27,17 +27,14 @@ class Site:
         return f"http://127.0.0.1:{self.port}{path}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet):
     site: Site
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
-
-    def do_HEAD(self) -> None:
+    def do_HEAD(self) -> None:  # noqa: N802 - the base class's name
         self._answer(with_body=False)
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the base class's name
         self._answer(with_body=True)
 
     def _answer(self, *, with_body: bool) -> None:
@@ -79,14 +76,5 @@ class _Handler(BaseHTTPRequestHandler):
 def serving(files: dict[str, bytes]) -> Iterator[Site]:
     """The server of these files, by path, as long as it is needed."""
     made = Site(files)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"site": made}))
-    server.daemon_threads = True
-    made.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with served(type("Handler", (_Handler,), {"site": made})) as made.port:
         yield made
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -1,9 +1,7 @@
 """What only Azure does: signatures and tokens, rights, data lakes, completions in doubt."""
 
 import base64
-import http.server
 import json
-import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from tests.stores.at_once import raised
 from tests.stores.calls import every_call
+from tests.stores.loopback import Quiet, served
 from tests.stores.lost_answers import lose_answers
 
 from dataprep_converter.access import Access
@@ -241,13 +240,10 @@ def test_a_refusal_that_is_over_when_it_is_asked_why(monkeypatch: pytest.MonkeyP
         assert store.stat("abfs://c@a/key") is None
 
 
-class _Azure(http.server.BaseHTTPRequestHandler):
+class _Azure(Quiet):
     """Entra ID, the node's identity, and a blob that wants a token of theirs, as far as they are asked here."""
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
-
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the base class's name
         form = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())
         proof = form.get("client_secret", []) + form.get("client_assertion", [])
         assert (self.path, form["client_id"], form["scope"]) == (
@@ -256,44 +252,32 @@ class _Azure(http.server.BaseHTTPRequestHandler):
             ["https://storage.azure.com/.default"],
         )
         if proof == ["wrong"]:
-            self._answer(b'{"error":"invalid_client"}', status=401)
+            self.answer(401, b'{"error":"invalid_client"}')
         else:
-            self._answer(json.dumps({"access_token": f"of {proof[0]}", "expires_in": 3600}).encode())
+            self.answer(200, json.dumps({"access_token": f"of {proof[0]}", "expires_in": 3600}).encode())
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the base class's name
         asked = urlsplit(self.path)
         if asked.path == "/metadata/identity/oauth2/token":
             assert self.headers["Metadata"] == "true"
-            self._answer(json.dumps({"access_token": "of the node", "expires_in": "3600"}).encode())
+            self.answer(200, json.dumps({"access_token": "of the node", "expires_in": "3600"}).encode())
         elif self.headers["Authorization"] == "Bearer of projected":
             headers = {"ETag": '"0x1"', "Last-Modified": "Sat, 21 Nov 2026 20:00:00 GMT"}
             if self.headers["Range"] == "bytes=0-6":
-                self._answer(b"content", status=206, headers=headers | {"Content-Range": "bytes 0-6/7"})
+                self.answer(206, b"content", headers=headers | {"Content-Range": "bytes 0-6/7"})
             else:
-                self._answer(b"content", headers=headers)
+                self.answer(200, b"content", headers=headers)
         else:
-            self._answer(b"<Error><Code>NoAuthenticationInformation</Code><Message>no</Message></Error>", status=401)
+            self.answer(401, b"<Error><Code>NoAuthenticationInformation</Code><Message>no</Message></Error>")
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self) -> None:  # noqa: N802 - the base class's name
         self.do_GET()
-
-    def _answer(self, body: bytes, *, status: int = 200, headers: dict[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in {"content-length": str(len(body)), **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
 
 
 @pytest.fixture
 def azure() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Azure) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with served(_Azure) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 import base64
 import binascii
-import http.server
 import json
 import subprocess
 import sys
-import threading
 import urllib.parse
 import uuid
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ import pytest
 import yaml
 from tests.cli.commandline import environment
 from tests.secret_forms import forms_of
+from tests.stores.loopback import QuietFolder, served
 from tests.stores.places import Place, hdfs, in_folder, oss, s3
 
 from dataprep_api import messages
@@ -226,24 +225,15 @@ def _key_of(here: Bench, number: int) -> AccessKey:
     return AccessKey(key, secret, token)
 
 
-class _Silent(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
-
-
 def test_the_signature_in_an_address_is_in_no_message(bench: tuple[Bench, FakeMaxCompute]) -> None:
     here, _ = bench
     web, signature = here.folder / "web", SIGNATURE.partition("sig=")[2]
     web.mkdir()
     (web / "rows.csv").write_text("1,0.5\n2,1\nbad,3\n")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Silent, directory=str(web))) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        root = f"http://127.0.0.1:{server.server_port}"
+    with served(partial(QuietFolder, directory=str(web))) as port:
+        root = f"http://127.0.0.1:{port}"
         whole(here, a_spec(f"{root}/rows.csv?{SIGNATURE}", str(here.folder / "o")))
         code, absent = here.step("plan", a_spec(f"{root}/absent.csv?{SIGNATURE}", str(here.folder / "p")))
-        server.shutdown()
-        thread.join()
     code, gone = here.step("plan", a_spec(f"{root}/rows.csv?{SIGNATURE}", str(here.folder / "p")))
 
     assert code == 4
