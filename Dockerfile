@@ -7,17 +7,20 @@ ARG BASE_IMAGE=python:3.11-slim
 
 FROM ${BASE_IMAGE} AS operator-files
 COPY requirements/operator.txt /tmp/requirements.txt
-# The environment holds no pip of its own: the base's installs into it. Byte code is written once everything is there.
-RUN python3 -m venv --without-pip /opt/dataprep \
- && python3 -m pip --python /opt/dataprep/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary :all: -r /tmp/requirements.txt
+# The environment holds no pip of its own: the base's installs into it. This layer, with its byte code, is made again only for other libraries.
+RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
+    python3 -m pip --python /opt/dataprep/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary :all: -r /tmp/requirements.txt; \
+    packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+    find "$packages" -depth -type d -name tests -exec rm -rf {} +; \
+    /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"
 COPY api/dataprep_api /tmp/packages/dataprep_api
 COPY operator/dataprep_operator /tmp/packages/dataprep_operator
 # Copied, not installed as a distribution: its dependencies are those of the converter. Byte code that is never compared with
 # its source holds on a read-only file system, whatever the times of the files.
 RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+    find /tmp/packages -depth -type d -name __pycache__ -exec rm -rf {} +; \
     mv /tmp/packages/* "$packages"; \
-    find "$packages" -depth -type d \( -name tests -o -name __pycache__ \) -exec rm -rf {} +; \
-    /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"; \
+    /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"/dataprep_*; \
     printf '#!/opt/dataprep/bin/python -P\nimport sys\n\nfrom dataprep_operator.__main__ import main\n\nsys.exit(main())\n' > /opt/dataprep/bin/dataprep-operator; \
     chmod 0755 /opt/dataprep/bin/dataprep-operator
 
@@ -34,16 +37,19 @@ ENTRYPOINT ["dataprep-operator"]
 
 FROM ${BASE_IMAGE} AS converter-files
 COPY requirements/converter.txt /tmp/requirements.txt
-RUN python3 -m venv --without-pip /opt/dataprep \
- && python3 -m pip --python /opt/dataprep/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary :all: -r /tmp/requirements.txt
+# Left out: headers and tests of the libraries, which no program runs.
+RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
+    python3 -m pip --python /opt/dataprep/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary :all: -r /tmp/requirements.txt; \
+    packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+    find "$packages" -depth -type d \( -name tests -o -path '*/pyarrow/include' -o -path '*/pyarrow/src' \) -exec rm -rf {} +; \
+    /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"
 COPY api/dataprep_api /tmp/packages/dataprep_api
 COPY converter/dataprep_converter /tmp/packages/dataprep_converter
 COPY converter/dataprep_reader /tmp/packages/dataprep_reader
-# Left out: headers and tests of the libraries, which no program runs.
 RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+    find /tmp/packages -depth -type d -name __pycache__ -exec rm -rf {} +; \
     mv /tmp/packages/* "$packages"; \
-    find "$packages" -depth -type d \( -name tests -o -name __pycache__ -o -path '*/pyarrow/include' -o -path '*/pyarrow/src' \) -exec rm -rf {} +; \
-    /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"; \
+    /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"/dataprep_*; \
     for script in dataprep=cli kubectl-dataprep=cli convert_to_records=convert_to_records; do \
         printf '#!/opt/dataprep/bin/python -P\nimport sys\n\nfrom dataprep_converter.%s import main\n\nsys.exit(main())\n' "${script#*=}" > "/opt/dataprep/bin/${script%=*}"; \
         chmod 0755 "/opt/dataprep/bin/${script%=*}"; \

@@ -56,10 +56,14 @@ class Namespace:
 
     def all(self, kind: str, *, selector: str = "") -> Documents:
         """All objects of a kind of `LISTED`, by their names."""
+        client = _api(self.cluster.kubeconfig).api_client
         path = f"{LISTED[kind]}/namespaces/{self.name}/{kind}"
-        found = _api(self.cluster.kubeconfig).api_client.call_api(
-            path, "GET", query_params=[("labelSelector", selector)], response_type="object", _return_http_data_only=True
+        answer = client.call_api(
+            *client.param_serialize("GET", path, query_params=[("labelSelector", selector)], auth_settings=["BearerToken"])
         )
+        answer.read()
+        # Raises for whatever isn't 200.
+        found = client.response_deserialize(answer, {"200": "object"}).data
         return cast("Documents", found["items"])
 
     def job(self, name: str) -> Document:
