@@ -17,7 +17,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 from tests.stores import pages, small_jobs
-from tests.stores.test_http import Site, site
+from tests.stores.site import Site
+from tests.stores.test_http import site
 
 from dataprep_api.job import DataPrepJob
 from dataprep_api.spec import Store
