@@ -107,12 +107,9 @@ class Forward:
         self.position = offset
         """Of the next byte, in the contents."""
 
-    def read(self, length: int, *, behind: bytes = b"") -> bytes:
-        """The next `length` bytes, fewer only at the end; `behind` others, joined with them in one copy.
-
-        Raises BadData naming the file when it is no whole gzip stream.
-        """
-        parts: list[bytes | memoryview] = [behind] if behind else []
+    def read(self, length: int) -> bytes:
+        """The next `length` bytes, fewer only at the end. Raises BadData naming the file when it is no whole gzip stream."""
+        parts: list[memoryview] = []
         missing = length
         while missing and self._fill():
             parts.append(self._piece[:missing])

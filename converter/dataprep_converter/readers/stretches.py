@@ -81,7 +81,7 @@ def cut(forward: Forward, begun: bytes, *, line: int, scan: Scan, uri: str, limi
     first = 0
     wanted = UNIT_BYTES
     while True:
-        data = forward.read(max(0, wanted - len(data)), behind=data)
+        data += forward.read(max(0, wanted - len(data)))
         at_end = len(data) < wanted
         found = scan(data, at_end)
         if found.size == 0 and not at_end:
