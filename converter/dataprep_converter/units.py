@@ -1,7 +1,7 @@
 """Units: the parts of the input in the order of their samples, as an Arrow table (`units.parquet`)."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -117,7 +117,7 @@ class _Block:
     def columns(self, first: int) -> dict[str, Array]:
         """The columns of the table, its rows numbered from `first`."""
         records = np.array(self._columns["records"], np.int64)
-        made = {"key": pa.nulls(len(self)), "first": first + np.cumsum(records) - records}
+        made: dict[str, Any] = {"key": pa.nulls(len(self)), "first": first + np.cumsum(records) - records}
         return {name: pa.array(values, SCHEMA.field(name).type) for name, values in (self._columns | made).items()}
 
 
@@ -164,7 +164,8 @@ class Units:
         """The key of each unit. Digested when it is first asked for, and in the table from then on: most plans need none."""
         if self._key is None:
             blocks = self.table.select(["root", "path"]).to_batches(max_chunksize=_BLOCK)
-            self._key = np.concatenate([_keys(block.column(0).to_pylist(), block.column(1).to_pylist()) for block in blocks])
+            named: Iterator[dict[str, Any]] = (block.to_pydict() for block in blocks)  # Any: numbers and texts
+            self._key = np.concatenate([_keys(block["root"], block["path"]) for block in named])
             self.table = self.table.set_column(SCHEMA.get_field_index("key"), SCHEMA.field("key"), pa.array(self._key))
         return self._key
 
