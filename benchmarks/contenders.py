@@ -90,7 +90,7 @@ def install() -> None:
     print(f"tensorflow-hadoop: {spark_jars()}")
 
 
-ENVIRONMENTS = ("tfrecord", "sagemaker", "webdataset", "img2dataset", "ray", "spark")
+ENVIRONMENTS = ("tfrecord", "sagemaker", "webdataset", "img2dataset", "spark")
 
 
 def spark_jars() -> str:
@@ -121,11 +121,6 @@ def vahidk(kind: str, share: float) -> Contender:
 def tfds(kind: str, share: float) -> Contender:
     """TensorFlow Datasets."""
     return Contender("TensorFlow Datasets", "peer", "tfds_records.py", kind, peer="tfds", share=share)
-
-
-def ray(kind: str, share: float = 1.0) -> Contender:
-    """Ray Data."""
-    return Contender("Ray Data", "peer", "ray_records.py", kind, peer="ray", environment="ray", borrows=True, share=share)
 
 
 @dataclass(frozen=True)

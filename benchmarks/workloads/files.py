@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from benchmarks.contenders import Contender, limit, ray, tensorflow, tfds, vahidk, webdataset
+from benchmarks.contenders import Contender, limit, tensorflow, tfds, vahidk, webdataset
 from benchmarks.workload import IMAGES, Workload, encode, job
 
 _TWO_CORES: Final[Mapping[str, Any]] = {"shards": {"count": 4}}
@@ -53,7 +53,6 @@ WORKLOADS: Final[Sequence[Workload]] = (
             tensorflow("images"),
             vahidk("images", 0.5),
             tfds("images", 0.5),
-            ray("images"),
             limit("cat FILES > file", "cat"),
             limit("write alone", "write"),
             limit("CRC-32C alone", "crc"),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.contenders import Contender, limit, ray, sagemaker, spark, tensorflow, tfds, vahidk
+from benchmarks.contenders import Contender, limit, sagemaker, spark, tensorflow, tfds, vahidk
 from benchmarks.workload import IDX, PARQUET, Workload, encode, job
 
 
@@ -69,7 +69,6 @@ WORKLOADS: Final[Sequence[Workload]] = (
         contenders=(
             job({"source": PARQUET}),
             tensorflow("parquet", 0.05, name="pyarrow and TensorFlow"),
-            ray("parquet", 0.1),
             spark("parquet", 0.05),
             _reading("parquet", 1),
             _reading("parquet", 2),
