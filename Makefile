@@ -110,12 +110,15 @@ interop: $(STAMP) ## every foreign reader, those too large for CI as well (7 GB,
 memory: $(STAMP) ## SIZE (2G) of each of KINDS (all) converted in a memory cgroup of 512 MiB (root, many minutes; no part of the tests)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python tests/scale/memory.py --size $(or $(SIZE),2G) $(KINDS)
 
-.PHONY: bench bench-peers
+.PHONY: bench bench-peers bench-quick
 bench-peers: $(STAMP) ## install the libraries that the benchmarks compare with, each in an environment of its own
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks --install
 
 bench: bench-peers ## WORKLOADS (all) beside their peers and limits, ROUNDS (5) of each; writes docs/benchmarks.md (many minutes; no part of the tests)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks --rounds $(or $(ROUNDS),5) $(if $(WORKLOADS),--only $(WORKLOADS))
+
+bench-quick: $(STAMP) ## every workload once with little data, beside PEERS (those that start quickly): only prints
+	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks --quick --peers $(or $(PEERS),duckdb,numpy,sagemaker,vahidk,webdataset)
 
 .PHONY: bench-operator
 bench-operator: $(STAMP) ## the operator under load (ROWS, or all): thousands of jobs with played pods; writes docs/operator-load.md (root, an hour)

@@ -9,12 +9,17 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks import contenders, report, running
-from benchmarks.workloads import WORKLOADS, Workload
+from benchmarks.workload import Workload
+from benchmarks.workloads import WORKLOADS
+
+PEERS = sorted({contender.peer for workload in WORKLOADS for contender in workload.contenders if contender.peer})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,20 +31,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.page:
         report.write(json.loads(report.RESULTS.read_text()))
         return 0
-    peers = None if arguments.peers is None else set(filter(None, arguments.peers.split(",")))
-    rounds = arguments.rounds or (1 if arguments.quick else 5)
     results: dict[str, Any] = {}
-    for workload in _chosen(arguments.only):
-        records = max(1, round((workload.quick if arguments.quick else workload.records) * arguments.size))
-        with tempfile.TemporaryDirectory(prefix="dataprep-bench-", dir=arguments.folder) as folder:
-            found = running.run(workload, Path(folder), records=records, rounds=rounds, seed=arguments.seed, peers=peers)
-        results[workload.name] = found
-        print(report.table(workload.name, found), flush=True)
+    # Figures of quick runs aren't kept, so two of them may disturb each other. Servers die with the thread that starts them: processes.
+    with ProcessPoolExecutor(2 if arguments.quick else 1) as at_work:
+        chosen = _chosen(arguments.only)
+        for workload, result in zip(chosen, at_work.map(partial(_found, arguments), chosen), strict=True):
+            results[workload.name] = result
+            print(f"{workload.title}\n\n{report.table(workload.name, result)}", flush=True)
     if not arguments.quick:
         report.write(_merged(results, machine=contenders.machine()))
-    faults = [f"{name}: {fault}" for name, found in results.items() for fault in found["faults"]]
+    faults = [f"{name}: {fault}" for name, result in results.items() for fault in result["faults"]]
     print("\n".join(faults), file=sys.stderr)
     return 1 if faults else 0
+
+
+def _found(arguments: argparse.Namespace, workload: Workload) -> dict[str, Any]:
+    peers = None if arguments.peers is None else set(filter(None, arguments.peers.split(",")))
+    records = max(1, round((workload.quick if arguments.quick else workload.records) * arguments.size))
+    rounds = arguments.rounds or (1 if arguments.quick else 5)
+    with tempfile.TemporaryDirectory(prefix="dataprep-bench-", dir=arguments.folder) as folder:
+        return running.run(workload, Path(folder), records=records, rounds=rounds, seed=arguments.seed, peers=peers)
 
 
 def _chosen(only: Sequence[str]) -> list[Workload]:
@@ -59,8 +70,10 @@ def _merged(results: dict[str, Any], *, machine: dict[str, str]) -> dict[str, An
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these workloads")
-    parser.add_argument("--peers", metavar="NAMES", help="only these peers, with commas: tf,vahidk,webdataset,sagemaker,numpy; '' for none")
-    parser.add_argument("--quick", action="store_true", help="little data and one round; prints, and writes nothing")
+    parser.add_argument("--peers", metavar="NAMES", help=f"only these peers, with commas: {','.join(PEERS)}; '' for none")
+    parser.add_argument(
+        "--quick", action="store_true", help="little data and one round, two workloads at a time; prints, and writes nothing"
+    )
     parser.add_argument("--rounds", type=int, help="runs of each contender")
     parser.add_argument("--size", type=float, default=1.0, help="times as many records")
     parser.add_argument("--seed", type=int, default=7, help="of the data")

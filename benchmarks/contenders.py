@@ -4,17 +4,20 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from benchmarks import measuring
 from benchmarks.measuring import Took
 
 import environments
+import javareaders
 
 Role = Literal["ours", "peer", "limit"]
+_MOST_BYTES: Final = 512 << 20
+"""What every job of ours must do with."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,14 @@ class Contender:
     """What `--peers` calls it."""
     environment: str | None = None
     """Of `requirements/environments`; None is ours, which has TensorFlow as well."""
+    borrows: bool = False
+    """Beside its environment it has ours, for TensorFlow: a copy would be a gigabyte more."""
     options: tuple[str, ...] = ()
     share: float = 1.0
     """How much of the data it gets, from its beginning: what takes minutes gets less, and rates are compared."""
     writes: bool = True
+    most_bytes: int | None = None
+    """Of memory, for all its processes together."""
 
     def records(self, of: int) -> int:
         """How many of so many records it gets."""
@@ -41,7 +48,7 @@ class Contender:
     def run(self, source: Path, output: Path, records: int) -> Took:
         """One run; what it writes is in `output`, an empty folder. Raises RunFailed."""
         arguments: list[str | Path] = [self.kind, source, output, str(self.records(records)), *self.options]
-        printed, peak = measuring.python_run(_interpreter(self.environment), self.script, arguments)
+        printed, peak = measuring.python_run(_interpreter(self.environment), self.script, arguments, borrows=self.borrows)
         return measuring.took(printed, peak, measuring.size_of(output))
 
 
@@ -64,27 +71,36 @@ class Checked:
     digests: dict[str, str]
     """By how many of the first records they are over."""
     values: list[list[float]] = field(default_factory=list)
+    error: str = ""
+    """Why it could not be read to its end."""
 
 
-def read_back(kind: str, output: Path, counts: Sequence[int]) -> Checked:
-    """The output, read by a library that is not ours, with a digest over the first so many records for each of `counts`."""
+def read_back(kind: str, outputs: Sequence[Path], counts: Sequence[int]) -> list[Checked]:
+    """Each output, read by a library that is not ours, with a digest over the first so many records for each of `counts`."""
     environment = "sagemaker" if kind == "recordio" else None
-    printed, _ = measuring.python_run(_interpreter(environment), "reading_back.py", [kind, output, *map(str, counts)])
-    return Checked(**json.loads(printed.splitlines()[-1]))
+    arguments = [kind, ",".join(map(str, counts)), *map(str, outputs)]
+    printed, _ = measuring.python_run(_interpreter(environment), "reading_back.py", arguments)
+    return [Checked(**found) for found in json.loads(printed.splitlines()[-1])]
 
 
 def install() -> None:
-    """Makes the environments of all peers."""
+    """Makes the environments of all peers, and fetches Spark's jar."""
     for name in ENVIRONMENTS:
         print(f"{name}: {environments.python(name)}")
+    print(f"tensorflow-hadoop: {spark_jars()}")
 
 
-ENVIRONMENTS = ("tfrecord", "sagemaker", "webdataset")
+ENVIRONMENTS = ("tfrecord", "sagemaker", "webdataset", "img2dataset", "spark")
+
+
+def spark_jars() -> str:
+    """The class path of TensorFlow's output format for Hadoop and Spark."""
+    return javareaders.classpath("tensorflowhadoop")
 
 
 def ours(kind: str, options: Mapping[str, Any], *, name: str = "ours", writes: bool = True) -> Contender:
     """A run of ours."""
-    return Contender(name, "ours", "ours.py", kind, options=(json.dumps(options),), writes=writes)
+    return Contender(name, "ours", "ours.py", kind, options=(json.dumps(options),), writes=writes, most_bytes=_MOST_BYTES)
 
 
 def limit(name: str, kind: str, script: str = "limits.py", *, options: tuple[str, ...] = ()) -> Contender:
@@ -92,9 +108,45 @@ def limit(name: str, kind: str, script: str = "limits.py", *, options: tuple[str
     return Contender(name, "limit", script, kind, options=options, writes=False)
 
 
-def tensorflow(kind: str, share: float, *, name: str = "TensorFlow") -> Contender:
+def tensorflow(kind: str, share: float = 1.0, *, name: str = "TensorFlow", writes: bool = True) -> Contender:
     """TensorFlow's writer."""
-    return Contender(name, "peer", "tensorflow_records.py", kind, peer="tf", share=share)
+    return Contender(name, "peer", "tensorflow_records.py", kind, peer="tf", share=share, writes=writes)
+
+
+def vahidk(kind: str, share: float) -> Contender:
+    """The writer of vahidk's `tfrecord`."""
+    return Contender("vahidk tfrecord", "peer", "vahidk_records.py", kind, peer="vahidk", environment="tfrecord", share=share)
+
+
+def tfds(kind: str, share: float) -> Contender:
+    """TensorFlow Datasets."""
+    return Contender("TensorFlow Datasets", "peer", "tfds_records.py", kind, peer="tfds", share=share)
+
+
+@dataclass(frozen=True)
+class Spark(Contender):
+    """PySpark, which is told where its jar is."""
+
+    def run(self, source: Path, output: Path, records: int) -> Took:
+        """See `Contender`."""
+        return super(Spark, replace(self, options=(spark_jars(),))).run(source, output, records)
+
+
+def spark(kind: str, share: float) -> Contender:
+    """PySpark with TensorFlow's output format."""
+    return Spark(
+        "PySpark, tensorflow-hadoop", "peer", "spark_records.py", kind, peer="spark", environment="spark", borrows=True, share=share
+    )
+
+
+def webdataset(kind: str, share: float = 1.0) -> Contender:
+    """webdataset's TarWriter."""
+    return Contender("webdataset", "peer", "webdataset_tar.py", kind, peer="webdataset", environment="webdataset", share=share)
+
+
+def sagemaker(kind: str, share: float) -> Contender:
+    """SageMaker's SDK, version 2."""
+    return Contender("SageMaker's SDK 2", "peer", "sagemaker_recordio.py", kind, peer="sagemaker", environment="sagemaker", share=share)
 
 
 def _interpreter(environment: str | None) -> Path | None:

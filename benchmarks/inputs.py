@@ -1,5 +1,7 @@
 """The data of the workloads, made by a seed at any size: files in a folder, the same ones for every contender."""
 
+import gzip
+import shutil
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,7 +29,7 @@ Make = Callable[[Path, int, np.random.Generator], None]
 def images(folder: Path, records: int, rng: np.random.Generator) -> None:
     """JPEG files of 500 x 375 pixels and about 110 kB, in a folder for each of three classes: photographs, encoded again."""
     encoded: dict[str, list[bytes]] = {}
-    for file in sorted(photos.write(folder.with_name(f"{folder.name}-photos")).glob("*/*.jpg")):
+    for file in sorted(photos.write(folder.with_name(f"{folder.name}-photos")).glob("*/*.jpg"))[::3]:
         with Image.open(file) as photo:
             grain = rng.normal(0, 6, (_PHOTO[1], _PHOTO[0], 3))
             pixels = np.clip(np.asarray(photo.convert("RGB").resize(_PHOTO)) + grain, 0, 255).astype(np.uint8)
@@ -39,6 +41,17 @@ def images(folder: Path, records: int, rng: np.random.Generator) -> None:
         target = folder / name / f"{number:07d}.jpg"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(encoded[name][number // len(encoded) % len(encoded[name])])
+
+
+def pictures(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """Such JPEG files in memory, each with a class and its name."""
+    images(folder / "files", records, rng)
+    files = sorted((folder / "files").glob("*/*.jpg"))
+    names = [file.parent.name for file in files]
+    labels = np.searchsorted(sorted(set(names)), names)
+    _put(folder, arrow.table({"image": [file.read_bytes() for file in files], "label": labels, "name": names}))
+    shutil.rmtree(folder / "files")
+    shutil.rmtree(folder / "files-photos")
 
 
 def small_samples(folder: Path, records: int, rng: np.random.Generator) -> None:
@@ -57,6 +70,14 @@ def idx(folder: Path, records: int, rng: np.random.Generator) -> None:
     for name, values in (("images", pixels.astype(np.uint8)), ("labels", labels)):
         head = struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
         (folder / f"{name}.idx").write_bytes(head + values.tobytes())
+
+
+def idx_gzip(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """The same, compressed: it can't be read but from its beginning."""
+    idx(folder, records, rng)
+    for file in sorted(folder.glob("*.idx")):
+        file.with_suffix(".idx.gz").write_bytes(gzip.compress(file.read_bytes(), 1))
+        file.unlink()
 
 
 def _columns(records: int, rng: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
@@ -141,6 +162,13 @@ def sparse(folder: Path, records: int, rng: np.random.Generator) -> None:
     np.savez(folder / "table.npz", keys=keys, values=values, label=labels)
 
 
+def one_object(folder: Path, records: int, rng: np.random.Generator) -> None:
+    """A file of so many MiB that nothing could compress."""
+    with (folder / "object").open("wb") as out:
+        for _ in range(records):
+            out.write(rng.bytes(1 << 20))
+
+
 def nothing(folder: Path, records: int, rng: np.random.Generator) -> None:
     """No files: the workload makes its own, or needs none."""
     del folder, records, rng
@@ -153,6 +181,22 @@ def _put(folder: Path, data: pa.Table) -> None:
 
 MAKERS: Mapping[str, Make] = {
     made.__name__: made
-    for made in (images, small_samples, idx, table, csv_table, parquet_table, ragged, sequences, dense, sparse, two_tables, nothing)
+    for made in (
+        images,
+        pictures,
+        small_samples,
+        idx,
+        idx_gzip,
+        table,
+        csv_table,
+        parquet_table,
+        ragged,
+        sequences,
+        dense,
+        sparse,
+        two_tables,
+        one_object,
+        nothing,
+    )
 }
 """By name, as the workloads say it."""

@@ -5,6 +5,7 @@ import os
 import statistics
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,8 @@ class Took:
 
     records: int
     seconds: float
-    cpu_seconds: float
+    cpu_seconds: float | None
+    """None where most of the work is done by processes that outlive the run."""
     peak_bytes: int
     written: int = 0
 
@@ -51,10 +53,10 @@ class Runs:
         return (max(rates) - min(rates)) / 2 / self.per_second
 
 
-def python_run(interpreter: Path | None, script: str, arguments: Sequence[str | Path]) -> tuple[str, int]:
+def python_run(interpreter: Path | None, script: str, arguments: Sequence[str | Path], *, borrows: bool = False) -> tuple[str, int]:
     """What a script of `peers` prints, and the peak of its processes' memory in bytes. Raises RunFailed."""
     command = [str(interpreter or sys.executable), str(SCRIPTS / script), *map(str, arguments)]
-    return watched(command, _environment(is_ours=interpreter is None))
+    return watched(command, _environment(_OURS if interpreter is None else [Path(sysconfig.get_path("purelib"))] if borrows else []))
 
 
 def watched(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, int]:
@@ -76,7 +78,7 @@ def timed(command: Sequence[str]) -> Took:
     """A whole command of ours, its start included: one record."""
     began = time.perf_counter()
     before = os.times()
-    _, peak = watched(command, _environment(is_ours=True))
+    _, peak = watched(command, _environment(_OURS))
     after = os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
     return Took(records=1, seconds=time.perf_counter() - began, cpu_seconds=cpu, peak_bytes=peak)
@@ -94,11 +96,11 @@ def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in found if not any(part[0] in "_." for part in path.relative_to(folder).parts))
 
 
-def _environment(*, is_ours: bool) -> dict[str, str]:
+def _environment(paths: Sequence[Path]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DATAPREP_"))}
     kept["CUDA_VISIBLE_DEVICES"] = ""
-    if is_ours:
-        kept["PYTHONPATH"] = os.pathsep.join(map(str, _OURS))
+    if paths:
+        kept["PYTHONPATH"] = os.pathsep.join(map(str, paths))
     return kept
 
 

@@ -1,7 +1,7 @@
 """What the results say: a table on the terminal, and `docs/benchmarks.md` with its plot, both made from `docs/benchmarks.json`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import escape
@@ -13,10 +13,17 @@ _PAGE: Final = ROOT / "docs" / "benchmarks.md"
 _PLOT: Final = ROOT / "docs" / "benchmarks.svg"
 _FINDINGS: Final = Path(__file__).with_name("findings.md")
 
+_RATES: Final = ("contender", "records", "records/s", "spread", "MB/s", "CPU s", "peak MiB", "ours beside it", "goal")
+_COMMANDS: Final = ("command", "seconds", "spread", "CPU s", "peak MiB", "goal")
+
 _BAR: Final = 18
 _LEFT: Final = 330
-_WIDTH: Final = 760
+_RIGHT: Final = 250
+_WIDTH: Final = 900
+_MOST: Final = 2.0
+"""Times its goal, where a bar ends."""
 _COLOURS: Final = {"peer": "#4878a8", "limit": "#c08040", "ours": "#609060"}
+_LEGEND: Final = {"peer": "beside a peer", "limit": "beside a limit", "ours": "by itself, or beside ours"}
 
 _HEAD: Final = """# Benchmarks
 
@@ -24,7 +31,9 @@ Made by `make bench` from [benchmarks.json](benchmarks.json); don't edit. Each w
 process of its own; its clock begins when libraries are imported. *Ours beside it* is our speed, in records a second, as a multiple of the
 contender's: for a peer above 1 is quicker than it, for a limit 1 is what can be reached. Read ratios, not seconds: the machines that run this are
 shared. Outputs were read back by libraries that are not ours, and were equal record for record; peers that would take minutes got the first part of
-the data, as the number of records says. Memory is what was resident in all processes of a run at its peak, libraries included.
+the data, as the number of records says. Memory is what was resident in all processes of a run at its peak, libraries included, and what they share
+counted for each; ✗ beside it is a job of ours above 512 MiB. That inputs of any size stay below is shown by `make memory`, in a control group of 512 MiB.
+CPU time is missing where processes that outlive a run do the work.
 
 ![our speed beside each contender's](benchmarks.svg)
 """
@@ -45,22 +54,71 @@ def page(results: Mapping[str, Any]) -> str:
 
 def table(name: str, found: Mapping[str, Any]) -> str:
     """One workload's table, in Markdown."""
-    lines = [
-        "| contender | records | records/s | spread | MB/s | CPU s | peak MiB | ours beside it | goal |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-    for who, told in found["contenders"].items():
-        ratio = beside(found, who)
-        goal = found["goals"].get(who)
-        size = told["written"] or found["bytes_in"] * told["records"] / found["records"]
-        lines.append(
-            f"| {who} | {told['records']:,} | {_short(told['per_second'])} | ± {told['spread']:.0%} | {size / told['seconds'] / 1e6:,.0f} "
-            f"| {told['cpu_seconds']:.2f} | {told['peak_bytes'] / 2**20:,.0f} | {'' if ratio is None else f'{_short(ratio)} x'} "
-            f"| {'' if goal is None else f'{goal:g} x{_verdict(ratio, goal)}'} |"
-        )
+    is_commands = any(unit == "s" for unit, _ in found["bounds"].values())
+    head, line = (_COMMANDS, _command) if is_commands else (_RATES, _rate)
+    lines = [f"| {' | '.join(head)} |", f"|---|{'--:|' * (len(head) - 1)}"]
+    lines += [f"| {' | '.join([who, *line(found, who)])} |" for who in found["contenders"]]
     where = f", {found['machine']['cores']} cores of {found['machine']['processor']}, {found['at']}" if "machine" in found else ""
     checked = "; outputs read back and equal" if found["check"] and not found["faults"] else ""
     return "\n".join([*lines, "", f"`{name}`: {found['records']:,} records, {found['rounds']} rounds{where}{checked}.", ""])
+
+
+def _rate(found: Mapping[str, Any], who: str) -> list[str]:
+    told = found["contenders"][who]
+    ratio = beside(found, who)
+    return [
+        f"{told['records']:,}",
+        _short(told["per_second"]),
+        f"± {told['spread']:.0%}",
+        f"{_megabytes(found, who):,.0f}",
+        _cpu(told),
+        _memory(told),
+        "" if ratio is None else f"{_short(ratio)} x",
+        *_goals(found, who),
+    ]
+
+
+def _command(found: Mapping[str, Any], who: str) -> list[str]:
+    told = found["contenders"][who]
+    return [f"{told['seconds']:.2f}", f"± {told['spread']:.0%}", _cpu(told), _memory(told), *_goals(found, who)]
+
+
+def _goals(found: Mapping[str, Any], who: str) -> list[str]:
+    """The cell of a contender's goal and of how it was met."""
+    return [next((f"{goal}{' ✓' if share >= 1 else ' ✗'}" for at, share, goal, _ in reached(found) if at == who), "")]
+
+
+def reached(found: Mapping[str, Any]) -> Iterator[tuple[str, float, str, str]]:
+    """(contender, what was reached as a share of its goal, the goal, what was reached) of each goal."""
+    for who, goal in found["goals"].items():
+        ratio = beside(found, who) if who in found["contenders"] else None
+        if ratio is not None:
+            yield who, ratio / goal, f"{goal:g} x", f"{_short(ratio)} x"
+    for who, (unit, bound) in found["bounds"].items():
+        if who not in found["contenders"]:
+            continue
+        told = found["contenders"][who]
+        if unit == "s":
+            yield who, bound / told["seconds"], f"≤ {bound:g} s", f"{told['seconds']:.2f} s"
+        else:
+            rate = told["per_second"] if unit == "records/s" else _megabytes(found, who)
+            yield who, rate / bound, f"≥ {bound:,.0f} {unit}", f"{_short(rate)} {unit}"
+
+
+def _megabytes(found: Mapping[str, Any], who: str) -> float:
+    """MB/s: of what was written or, where nothing is, of what was read."""
+    told = found["contenders"][who]
+    size = told["written"] or found["bytes_in"] * told["records"] / found["records"]
+    return float(size / told["seconds"] / 1e6)
+
+
+def _cpu(told: Mapping[str, Any]) -> str:
+    return "" if told["cpu_seconds"] is None else f"{told['cpu_seconds']:.2f}"
+
+
+def _memory(told: Mapping[str, Any]) -> str:
+    most = told["most_bytes"]
+    return f"{told['peak_bytes'] / 2**20:,.0f}{' ✗' if most is not None and told['peak_bytes'] > most else ''}"
 
 
 def beside(found: Mapping[str, Any], who: str) -> float | None:
@@ -74,33 +132,35 @@ def beside(found: Mapping[str, Any], who: str) -> float | None:
 def plot(results: Mapping[str, Any]) -> str:
     """A bar for each goal: the share of it that was reached, as SVG. The line is the goal."""
     bars = [
-        (f"{name}: {who}", ratio / goal, found["contenders"][who]["role"], f"{_short(ratio)} x of {goal:g} x")
+        (f"{name}: {who}", share, found["contenders"][who]["role"], f"{was} of {goal}")
         for name, found in results["workloads"].items()
-        for who, goal in found["goals"].items()
-        if who in found["contenders"] and (ratio := beside(found, who)) is not None
+        for who, share, goal, was in reached(found)
     ]
-    unit = (_WIDTH - _LEFT - 120) / 2
-    height = _BAR * (len(bars) + 2)
+    unit = (_WIDTH - _LEFT - _RIGHT) / _MOST
+    height = _BAR * (len(bars) + 3)
+    goal = _LEFT + unit
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-family="sans-serif" font-size="11">',
         f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
+        f'<line x1="{goal:.0f}" x2="{goal:.0f}" y1="{_BAR * 1.5:.0f}" y2="{height - _BAR // 2}" stroke="black" stroke-dasharray="4 3"/>',
+        _text(goal, 0, "the goal", anchor="middle"),
     ]
-    for place, (label, share, role, text) in enumerate(bars):
-        top = _BAR * (place + 1)
-        width = unit * min(share, 2.0)
-        parts += [
-            f'<text x="{_LEFT - 6}" y="{top + 12}" text-anchor="end">{escape(label)}</text>',
-            f'<rect x="{_LEFT}" y="{top + 2}" width="{width:.0f}" height="{_BAR - 4}" fill="{_COLOURS[role]}"/>',
-            f'<text x="{_LEFT + width + 5:.0f}" y="{top + 12}">{escape(text)}</text>',
-        ]
-    parts.append(
-        f'<line x1="{_LEFT + unit:.0f}" x2="{_LEFT + unit:.0f}" y1="{_BAR // 2}" y2="{height - _BAR // 2}" stroke="black" stroke-dasharray="4 3"/>'
-    )
+    for place, (role, what) in enumerate(_LEGEND.items()):
+        parts += [_bar(10 + 120 * place, 0, 12, role), _text(27 + 120 * place, 0, what)]
+    for place, (label, share, role, told) in enumerate(bars, start=2):
+        width = unit * min(share, _MOST)
+        parts += [_text(_LEFT - 6, place, label, anchor="end"), _bar(_LEFT, place, width, role), _text(_LEFT + width + 5, place, told)]
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _verdict(ratio: float | None, goal: float) -> str:
-    return "" if ratio is None else " ✓" if ratio >= goal else " ✗"
+def _bar(left: float, place: int, width: float, role: str) -> str:
+    return f'<rect x="{left:.0f}" y="{_BAR * place + 4}" width="{width:.0f}" height="{_BAR - 4}" fill="{_COLOURS[role]}"/>'
+
+
+def _text(left: float, place: int, text: str, *, anchor: str = "start") -> str:
+    """A text; its white rim keeps it apart from the line behind it."""
+    rim = 'stroke="white" stroke-width="3" paint-order="stroke"'
+    return f'<text x="{left:.0f}" y="{_BAR * place + 15}" text-anchor="{anchor}" {rim}>{escape(text)}</text>'
 
 
 def _short(number: float) -> str:

@@ -1,5 +1,6 @@
 """A whole `DataPrepJob`, as it is written in YAML and stored by the API server."""
 
+import re
 import shlex
 from typing import Any, Literal, Self
 
@@ -11,7 +12,7 @@ from dataprep_api.params import fill, fill_command
 from dataprep_api.spec import DataPrepJobSpec, Model, Open
 from dataprep_api.spec.script import VARIABLES
 from dataprep_api.status import DataPrepJobStatus
-from dataprep_api.suggest import did_you_mean
+from dataprep_api.suggest import did_you_mean, nearest
 
 
 class Metadata(Open):
@@ -92,4 +93,6 @@ def fault(root: type[Model], error: Any) -> Fault:
     message = error["msg"].removeprefix("Value error, ")
     given = error.get("input")
     shown = f", got {given!r}" if isinstance(given, str | int | float) and "got " not in message else ""
+    if error["type"] == "literal_error" and isinstance(given, str):
+        shown += nearest(given, re.findall("'([^']*)'", error["ctx"]["expected"]))
     return Fault(path, message + shown)

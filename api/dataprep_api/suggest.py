@@ -3,7 +3,7 @@
 import difflib
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pydantic import BaseModel
 
@@ -14,10 +14,14 @@ def did_you_mean(root: type[BaseModel], location: Sequence[int | str]) -> str:
     if model is None:
         return ""
     known = [field.alias or name for name, field in model.model_fields.items()]
+    return f"{nearest(str(location[-1]), known)} (known: {', '.join(sorted(known))})"
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """`; did you mean tfrecord?` when one of the known words is near the given one, or an empty string."""
     lowered = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(str(location[-1]).lower(), list(lowered), n=1, cutoff=0.6)
-    hint = f"; did you mean {lowered[close[0]]}?" if close else ""
-    return f"{hint} (known: {', '.join(sorted(known))})"
+    close = difflib.get_close_matches(given.lower(), list(lowered), n=1, cutoff=0.6)
+    return f"; did you mean {lowered[close[0]]}?" if close else ""
 
 
 def _model_at(root: type[BaseModel], location: Sequence[int | str]) -> type[BaseModel] | None:

@@ -11,13 +11,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def clocked(work: Callable[[], int]) -> None:
-    """Does the work, which returns the number of its records, and prints what it took."""
+def clocked(work: Callable[[], int], *, waits: bool = True) -> None:
+    """Does the work, which returns the number of its records, and prints what it took.
+
+    Where processes that work for it outlive it, `waits` is False: their CPU time isn't known.
+    """
     before, began = os.times(), time.perf_counter()
     records = work()
     seconds, after = time.perf_counter() - began, os.times()
-    cpu = sum(after[:4]) - sum(before[:4])
-    json.dump({"records": records, "seconds": seconds, "cpu_seconds": cpu, "peak_bytes": _own_peak()}, sys.stdout)
+    tell(records, seconds, sum(after[:4]) - sum(before[:4]) if waits else None)
+
+
+def tell(records: int, seconds: float, cpu_seconds: float | None) -> None:
+    """Prints what a piece of work took."""
+    json.dump({"records": records, "seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": _own_peak()}, sys.stdout)
 
 
 def _own_peak() -> int:

@@ -1,13 +1,16 @@
 """What no converter can be quicker than: the bytes moved, summed or decoded, and nothing else.
 
-limits.py cat|read|write|crc|decode INPUT OUTPUT RECORDS
+limits.py cat|read|write|crc|inflate|decode|compute INPUT OUTPUT RECORDS
 """
 
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import computing
 from clocked import clocked
 
 _PIECE = 1 << 20
@@ -55,12 +58,30 @@ def crc(contents: list[bytes], records: int) -> int:
 
 
 def decode(contents: list[bytes]) -> int:
-    """Each JPEG in memory to pixels."""
+    """Each JPEG in memory to pixels, by two threads."""
     import simplejpeg
 
-    for content in contents:
-        simplejpeg.decode_jpeg(content)
+    with ThreadPoolExecutor(2) as threads:
+        for _ in threads.map(lambda content: simplejpeg.decode_jpeg(content).shape, contents):
+            pass
     return len(contents)
+
+
+def inflate(found: list[Path], records: int) -> int:
+    """gzip files inflated and dropped; records are as many as that is for others."""
+    for path in found:
+        inflater = zlib.decompressobj(wbits=31)
+        with path.open("rb", buffering=0) as source:
+            while piece := source.read(_PIECE):
+                inflater.decompress(piece)
+    return records
+
+
+def compute(records: int) -> int:
+    """So many computations, one after another, for which nothing has to be read."""
+    for _ in range(records):
+        computing.slowly({})
+    return records
 
 
 def main(kind: str, source: Path, output: Path, records: int) -> None:
@@ -76,12 +97,16 @@ def main(kind: str, source: Path, output: Path, records: int) -> None:
     elif kind == "write":
         size = sum(path.stat().st_size for path in found)
         clocked(lambda: write(size, output, records))
+    elif kind == "inflate":
+        clocked(lambda: inflate(found, records))
     elif kind == "crc":
         held = list(contents())
         clocked(lambda: crc(held, records))
     elif kind == "decode":
         held = list(contents())
         clocked(lambda: decode(held))
+    elif kind == "compute":
+        clocked(lambda: compute(records))
     else:
         sys.exit(f"No limit named {kind!r}.")
 

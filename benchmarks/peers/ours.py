@@ -1,22 +1,25 @@
-"""Our side: a whole job, the encoder alone, `verify`, or the plan of a simulated listing.
+"""Our side: a whole job, the encoder alone, `verify`, the plan of a simulated listing, or a job with a slow source.
 
-ours.py job|encode|verify|plan INPUT OUTPUT RECORDS OPTIONS
+ours.py job|encode|verify|plan|overlap INPUT OUTPUT RECORDS OPTIONS
 """
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
+import computing
 import pyarrow as pa
-from clocked import clocked
+from clocked import clocked, tell
 
 from dataprep_api.job import DataPrepJob
 from dataprep_api.plan import Shard
 from dataprep_api.spec import LabelFeature, Output
-from dataprep_converter import limits, planning, verifying
+from dataprep_converter import limits, planning, shard, verifying
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.display import Display
 from dataprep_converter.encoders import encoder_class
@@ -25,19 +28,21 @@ from dataprep_converter.metadata import METADATA
 from dataprep_converter.readers import Batch, reader_class
 from dataprep_converter.run import run
 from dataprep_converter.shard import MOST_RECORDS
-from dataprep_converter.stores import FolderFiles
+from dataprep_converter.stores import FolderFiles, StoreSettings
+from dataprep_converter.stores.files import FileInput, FileStore
 from dataprep_converter.transforms import step_class
 
 _BATCH_BYTES = 4 << 20
 _FILE_BYTES = 110_000
 _PIN = "1-110000"
 _FILES = 256
+_LATENCY = 0.002
 
 
 def a_job(spec: dict[str, Any], source: Path, output: Path) -> DataPrepJob:
-    """The job of a spec in which INPUT and OUTPUT stand for the folders."""
+    """The job of a spec in which INPUT and OUTPUT stand for the folders, as `dataprep run` reads it."""
     text = json.dumps({"metadata": {"name": "benchmark"}, "spec": spec})
-    return DataPrepJob.model_validate_json(text.replace("INPUT", str(source)).replace("OUTPUT", str(output)))
+    return DataPrepJob.parse(json.loads(text.replace("INPUT", str(source)).replace("OUTPUT", str(output))))
 
 
 def load(job: DataPrepJob) -> None:
@@ -64,6 +69,19 @@ def pretend_memory(count: int) -> None:
         return count
 
     limits.memory_bytes = memory_bytes
+
+
+def pretend_digests() -> None:
+    """Makes this process write shards whose digests are nobody's: what a digest costs is what is missing."""
+
+    class Nothing:
+        def update(self, data: object) -> None:
+            del data
+
+        def hexdigest(self) -> str:
+            return "0" * 64
+
+    shard.hashlib = SimpleNamespace(sha256=Nothing)  # type: ignore[assignment, attr-defined]
 
 
 def encode(table: pa.Table, output: Output, labels: list[LabelFeature], place: Path) -> int:
@@ -141,13 +159,36 @@ def plan(spec: dict[str, Any], files: int) -> int:
     return made.head.samples
 
 
+class SlowFiles(FileStore):
+    """Files of this machine, each of which is opened 2 ms late."""
+
+    def open(self, uri: str) -> FileInput:
+        """See `Store`."""
+        time.sleep(_LATENCY)
+        return super().open(uri)
+
+
+def overlap(job: DataPrepJob) -> int:
+    """The job, with a slow source."""
+    access = Access()
+    store = SlowFiles(StoreSettings(uri_prefix=""))
+    access.store = lambda uri: store  # type: ignore[method-assign]  # noqa: ARG005
+    _, made = run(job, access=access, workers=1, display=Display(quiet=True))
+    return made.records.out
+
+
 def main(kind: str, source: Path, output: Path, records: int, options: dict[str, Any]) -> None:
     if kind == "job":
         job = a_job(options["spec"], source, output)
         load(job)
         if "memory_bytes" in options:
             pretend_memory(options["memory_bytes"])
+        if "digests" in options:
+            pretend_digests()
         clocked(lambda: convert(job, workers=options.get("workers", 1)))
+    elif kind == "overlap":
+        records = overlap(a_job(options["spec"], source, output))
+        tell(records, computing.span(records), None)
     elif kind == "encode":
         table = pa.ipc.open_file(str(source / "table.arrow")).read_all()
         form = Output.model_validate({"uri": str(output), **options["output"]})

@@ -6,10 +6,15 @@ sagemaker_recordio.py dense|sparse INPUT OUTPUT RECORDS
 import importlib.util
 import sys
 import types
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 from clocked import clocked
+from scipy.sparse import csr_matrix
+
+_DIMENSIONS = 10_000
 
 # The package's __init__ imports all of SageMaker and what all of it needs; this module alone needs none of that.
 _FOUND = importlib.util.find_spec("sagemaker")
@@ -21,16 +26,25 @@ sys.modules["sagemaker"] = _PACKAGE
 from sagemaker import serializer_utils  # noqa: E402
 
 
+def dense(held: Mapping[str, Any]) -> Callable[[IO[bytes]], None]:
+    return lambda out: serializer_utils.write_numpy_to_dense_tensor(out, held["values"], held["label"])
+
+
+def sparse(held: Mapping[str, Any]) -> Callable[[IO[bytes]], None]:
+    keys, values = held["keys"], held["values"]
+    ends = np.arange(len(keys) + 1) * keys.shape[1]
+    matrix = csr_matrix((values.reshape(-1), keys.reshape(-1), ends), shape=(len(keys), _DIMENSIONS))
+    return lambda out: serializer_utils.write_spmatrix_to_sparse_tensor(out, matrix, held["label"])
+
+
 def main(kind: str, source: Path, output: Path, records: int) -> None:
-    held = {name: column[:records] for name, column in np.load(source / "table.npz").items()}
+    write = {"dense": dense, "sparse": sparse}[kind]({name: column[:records] for name, column in np.load(source / "table.npz").items()})
 
     def work() -> int:
         with (output / "data.rec").open("wb") as out:
-            serializer_utils.write_numpy_to_dense_tensor(out, held["values"], held["label"])
-        return len(held["label"])
+            write(out)
+        return records
 
-    if kind != "dense":
-        sys.exit(f"No workload of SageMaker's named {kind!r}.")
     clocked(work)
 
 

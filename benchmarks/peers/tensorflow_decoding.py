@@ -1,10 +1,12 @@
 """tf.data as its guides show it: JPEG files decoded, cropped or padded to 482 x 415, standardized, as float16 in a TFRecord file.
 
-tensorflow_decoding.py whole|cropped INPUT OUTPUT RECORDS THREADS
+tensorflow_decoding.py whole|cropped INPUT OUTPUT RECORDS THREADS PROCESSES
 """
 
 import os
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -28,27 +30,41 @@ def cropped(content: Any) -> Any:
     return tf.io.decode_and_crop_jpeg(content, [top, left, tf.minimum(height, HEIGHT), tf.minimum(width, WIDTH)], channels=3)
 
 
-def main(kind: str, source: Path, output: Path, records: int, threads: int) -> None:
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
-    tf.config.threading.set_inter_op_parallelism_threads(threads)
+def convert(kind: str, files: list[str], place: Path, threads: int) -> int:
     decode = {"whole": whole, "cropped": cropped}[kind]
-    files = sorted(map(str, source.glob("*/*.jpg")))[:records]
 
     def one(path: Any) -> Any:
         pixels = tf.image.resize_with_crop_or_pad(decode(tf.io.read_file(path)), HEIGHT, WIDTH)
         return tf.cast(tf.image.per_image_standardization(pixels), tf.float16)
 
-    def work() -> int:
-        count = 0
-        with tf.io.TFRecordWriter(str(output / "data.tfrecords")) as out:
-            for image in tf.data.Dataset.from_tensor_slices(files).map(one, num_parallel_calls=threads).prefetch(4).as_numpy_iterator():
-                feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.tobytes()]))
-                out.write(tf.train.Example(features=tf.train.Features(feature={"image": feature})).SerializeToString())
-                count += 1
-        return count
+    count = 0
+    with tf.io.TFRecordWriter(str(place)) as out:
+        for image in tf.data.Dataset.from_tensor_slices(files).map(one, num_parallel_calls=threads).prefetch(4).as_numpy_iterator():
+            feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.tobytes()]))
+            out.write(tf.train.Example(features=tf.train.Features(feature={"image": feature})).SerializeToString())
+            count += 1
+    return count
 
-    clocked(work)
+
+def limit_threads(threads: int) -> None:
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
+def main(kind: str, source: Path, output: Path, records: int, threads: int, processes: int) -> None:
+    files = sorted(map(str, source.glob("*/*.jpg")))[:records]
+    if processes == 1:
+        limit_threads(threads)
+        clocked(lambda: convert(kind, files, output / "data.tfrecords", threads))
+        return
+    each = -(-len(files) // processes)
+    parts = [files[first : first + each] for first in range(0, len(files), each)]
+    places = [output / f"data-{number}.tfrecords" for number in range(len(parts))]
+    # The clock begins when each has imported TensorFlow.
+    with ProcessPoolExecutor(processes, get_context("spawn"), limit_threads, (threads,)) as pool:
+        list(pool.map(abs, range(processes), chunksize=1))
+        clocked(lambda: sum(pool.map(convert, [kind] * len(parts), parts, places, [threads] * len(parts))), waits=False)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), *map(int, sys.argv[4:7]))

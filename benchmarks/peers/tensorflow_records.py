@@ -1,6 +1,8 @@
 """TensorFlow as its guides show it: a tf.train.Example for each record, written by TFRecordWriter.
 
-tensorflow_records.py images|idx|table|csv|parquet|ragged|sequences INPUT OUTPUT RECORDS
+tensorflow_records.py images|idx|table|csv|parquet|pictures|ragged|sequences INPUT OUTPUT RECORDS
+
+`pictures` are written to /dev/null.
 """
 
 import csv
@@ -50,6 +52,16 @@ def images(source: Path) -> Iterator[bytes]:
         for path in sorted((source / name).iterdir()):
             content = tf.io.gfile.GFile(str(path), "rb").read()
             yield example({"image/encoded": texts(content), "image/class/label": ints(number), "image/class/text": texts(name.encode())})
+
+
+def pictures(source: Path) -> Callable[[Path], Iterator[bytes]]:
+    rows = pa.ipc.open_file(str(source / "table.arrow")).read_all().to_pylist()
+
+    def records(_: Path) -> Iterator[bytes]:
+        for found in rows:
+            yield example({"image": texts(found["image"]), "label": ints(found["label"]), "name": texts(found["name"].encode())})
+
+    return records
 
 
 def idx(source: Path) -> Iterator[bytes]:
@@ -110,17 +122,19 @@ def sequences(source: Path) -> Callable[[Path], Iterator[bytes]]:
 _FROM_FILES: Mapping[str, Callable[[Path], Iterator[bytes]]] = {"images": images, "idx": idx, "csv": delimited, "parquet": parquet}
 _FROM_MEMORY: Mapping[str, Callable[[Path], Callable[[Path], Iterator[bytes]]]] = {
     "table": table,
+    "pictures": pictures,
     "ragged": ragged,
     "sequences": sequences,
 }
 
 
 def main(kind: str, source: Path, output: Path, records: int) -> None:
+    place = Path("/dev/null") if kind == "pictures" else output / "data.tfrecords"
     made = _FROM_MEMORY[kind](source) if kind in _FROM_MEMORY else _FROM_FILES[kind]
 
     def work() -> int:
         count = 0
-        with tf.io.TFRecordWriter(str(output / "data.tfrecords")) as out:
+        with tf.io.TFRecordWriter(str(place)) as out:
             for record in itertools.islice(made(source), records):
                 out.write(record)
                 count += 1

@@ -403,7 +403,7 @@ def _parser() -> argparse.ArgumentParser:
     work = job_command(commands, "work", "convert one task of a plan (a converter pod runs this)")
     work.add_argument("--index", type=int, metavar="N", help="number of the task (default: JOB_COMPLETION_INDEX)")
     work.add_argument("--tasks", metavar="LIST", help="the tasks behind the indexes, as 0-3,7 (a retry's)")
-    work.add_argument("--attempt", default="1", help="for the report")
+    work.add_argument("--attempt", metavar="N", default="1", help="number of the attempt, for the report")
     work.set_defaults(command=_work, task=None)
 
     commit = job_command(commands, "commit", "check every shard, write the manifest and _SUCCESS")

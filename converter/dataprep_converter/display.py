@@ -65,7 +65,7 @@ class Display:
         seconds = max(1e-3, time.monotonic() - self._started)
         out = result.records.out
         self._say(
-            f"done: {out:,} records, {result.bytes_out:,} bytes in {result.files} files, {seconds:.1f} s"
+            f"done: {out:,} records, {result.bytes_out:,} bytes in {result.files} file{'s' * (result.files != 1)}, {seconds:.1f} s"
             f" ({out / seconds:,.0f} records/s, {result.bytes_out / seconds / 1e6:,.0f} MB/s)"
         )
         bottleneck = verdict(result.seconds)

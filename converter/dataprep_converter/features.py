@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -52,28 +53,48 @@ class Projector:
         """Column by feature, for the features made of a single one."""
         self.warnings: list[str] = list(warnings)
         """What a user would want to know before the first record is written."""
+        self._fitting: list[pa.DataType | None] = [None] * len(self._mappings)
+        """Of each feature, the type of column that was last found to be the feature as it is."""
 
     def project(self, batch: Batch) -> Batch:
         """The batch with a column for each feature and no other; samples with a value that doesn't fit move to `bad`."""
         columns: list[Array] = []
         faults: dict[int, str] = {}
-        for mapping in self._mappings:
-            column, found = _projected(mapping, [batch.records.column(name) for name in mapping.columns])
+        places: dict[int, tuple[str, int | None]] = {}
+        for place, mapping in enumerate(self._mappings):
+            given = [batch.records.column(name) for name in mapping.columns]
+            if self._fits(place, given):
+                columns.append(given[0])
+                continue
+            column, found, steps = _projected(mapping, given)
             columns.append(column)
             for row, reason in found.items():
                 faults.setdefault(row, reason)
+                places.setdefault(row, (mapping.columns[0], steps.get(row)))
         records = pa.RecordBatch.from_arrays(columns, names=[feature.name for feature in self.features])
         if not faults:
             return replace(batch, records=records)
-        return without(replace(batch, records=records), faults, batch.records.column(SAMPLE))
+        return without(replace(batch, records=records), faults, batch.records.column(SAMPLE), places)
+
+    def _fits(self, place: int, columns: Sequence[Array]) -> bool:
+        """Whether a column is the feature as it is. That depends on its type alone, which seldom changes from batch to batch."""
+        kind = columns[0].type
+        if kind != self._fitting[place]:
+            self._fitting[place] = kind if _is_as_it_is(self._mappings[place], kind) else None
+        return self._fitting[place] is not None
 
 
-def without(batch: Batch, faults: Mapping[int, str], samples: Array) -> Batch:
-    """The batch less the rows in `faults` (row → reason), which become bad samples; `samples` has the rows' sample numbers."""
+def without(
+    batch: Batch, faults: Mapping[int, str], samples: Array, places: Mapping[int, tuple[str, int | None]] = MappingProxyType({})
+) -> Batch:
+    """The batch less the rows in `faults` (row → reason), which become bad samples; `samples` has the rows' sample numbers, `places` columns and steps."""
     kept = np.ones(batch.records.num_rows, np.bool_)
     kept[list(faults)] = False
     numbers = to_numpy(samples)
-    bad = [Bad(sample=int(numbers[row]), reason=faults[row]) for row in sorted(faults)]
+    bad = []
+    for row in sorted(faults):
+        column, step = places.get(row, ("", None))
+        bad.append(Bad(sample=int(numbers[row]), reason=faults[row], column=column, step=step))
     return replace(batch, records=batch.records.filter(pa.array(kept)), bad=[*batch.bad, *bad])
 
 
@@ -274,15 +295,15 @@ def _is_raw_by_default(dtype: str, shape: tuple[int, ...]) -> bool:
 # --- doing --------------------------------------------------------------------------------------------------------
 
 
-def _projected(mapping: _Mapping, columns: Sequence[Array]) -> tuple[Array, dict[int, str]]:
-    """The feature's column and the rows whose values don't fit, with the reason."""
+def _projected(mapping: _Mapping, columns: Sequence[Array]) -> tuple[Array, dict[int, str], dict[int, int]]:
+    """The feature's column; the rows whose values don't fit, with the reason; and of lists among them the value at fault, from 0."""
     feature = mapping.feature
     if feature.sequence or feature.shape == (-1,):
         return _projected_lists(mapping, columns)
     if feature.dtype == "bytes":
-        return (columns[0] if len(columns) == 1 else _text_vectors(columns)), {}
-    if len(columns) == 1 and mapping.num_classes is None and _is_as_wanted(columns[0], feature):
-        return columns[0], {}
+        return (columns[0] if len(columns) == 1 else _text_vectors(columns)), {}, {}
+    if _is_as_it_is(mapping, columns[0].type):
+        return columns[0], {}, {}
     faults: dict[int, str] = {}
     parts: list[npt.NDArray[Any]] = []
     for column, name in zip(columns, mapping.columns, strict=True):
@@ -297,17 +318,18 @@ def _projected(mapping: _Mapping, columns: Sequence[Array]) -> tuple[Array, dict
     if mapping.num_classes is not None:
         for row, value in first_of_each_row(converted, (converted < 0) | (converted >= mapping.num_classes)):
             faults.setdefault(row, f"{feature.name} {value} is outside 0..{mapping.num_classes - 1}")
-    return to_arrow(converted), faults
+    return to_arrow(converted), faults, {}
 
 
-def _projected_lists(mapping: _Mapping, columns: Sequence[Array]) -> tuple[Array, dict[int, str]]:
+def _projected_lists(mapping: _Mapping, columns: Sequence[Array]) -> tuple[Array, dict[int, str], dict[int, int]]:
     """`_projected` for lists: their items, as rows of their own, are projected and put back."""
     feature = mapping.feature
     columns, faults = _of_equal_counts(mapping.columns, columns)
     lists = [taken_apart(column) for column in columns]
     whole = lists[0]
     inner = replace(mapping, feature=replace(feature, shape=feature.shape[1:], sequence=False))
-    made, wrong = _projected(inner, [each.items for each in lists])
+    made, wrong, _ = _projected(inner, [each.items for each in lists])
+    steps: dict[int, int] = {}
     for each, name in zip(lists, mapping.columns, strict=True):
         wrong |= dict.fromkeys(_nulls(each.items), f"{name} has a null among its values")
     if wrong:
@@ -315,12 +337,14 @@ def _projected_lists(mapping: _Mapping, columns: Sequence[Array]) -> tuple[Array
         unit = "step" if feature.sequence else "value"
         for place in sorted(wrong):
             row = int(rows[place])
-            faults.setdefault(row, f"{wrong[place]} ({unit} {place - starts[row] + 1} of {whole.counts[row]})")
+            if row not in faults:
+                steps[row] = place - int(starts[row])
+                faults[row] = f"{wrong[place]} ({unit} {steps[row] + 1} of {whole.counts[row]})"
     if made is whole.items and not is_tensor(columns[0].type):
-        return columns[0], faults
+        return columns[0], faults, steps
     for row in _nulls(columns[0]):
         faults.setdefault(row, f"{mapping.columns[0]} has no value")
-    return put_together(made, whole), faults
+    return put_together(made, whole), faults, steps
 
 
 def _of_equal_counts(names: Sequence[str], columns: Sequence[Array]) -> tuple[Sequence[Array], dict[int, str]]:
@@ -344,8 +368,12 @@ def _nulls(column: Array) -> list[int]:
     return found
 
 
-def _is_as_wanted(column: Array, feature: FeatureSpec) -> bool:
-    return NUMPY_NAMES.get(item_type(column.type)) == feature.dtype and row_shape(column.type) == feature.shape
+def _is_as_it_is(mapping: _Mapping, kind: pa.DataType) -> bool:
+    """Whether a column of numbers of this type is the feature, whatever its values."""
+    feature = mapping.feature
+    if len(mapping.columns) > 1 or mapping.num_classes is not None or feature.sequence or feature.shape == (-1,):
+        return False
+    return NUMPY_NAMES.get(item_type(kind)) == feature.dtype and row_shape(kind) == feature.shape
 
 
 def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:

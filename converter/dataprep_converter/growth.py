@@ -77,8 +77,8 @@ class Growth:
 
 def growth(before: Units, now: Units) -> Growth:
     """Raises InputChanged naming the inputs that are gone or are not what they were: their records are in the data set."""
+    old_keys, new_keys = before.keys(), now.keys()
     old, new = before.table, now.table
-    old_keys, new_keys = old["key"].to_numpy(), new["key"].to_numpy()
     gone = _uris(old, np.flatnonzero(~np.isin(old_keys, new_keys)))
     if gone:
         raise InputChanged(

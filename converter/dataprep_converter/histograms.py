@@ -20,6 +20,9 @@ _MAGNITUDE: Final = np.int64(2**63 - 1)
 _DENSE: Final = 4
 """Buckets for each value up to which counting in an array is faster than sorting."""
 
+_FIRST: Final = 512
+"""Values after which a histogram knows about how wide its buckets are."""
+
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
@@ -42,6 +45,10 @@ class Histogram:
         """Counts finite values, one-dimensional; with `counts`, each so many times."""
         if not len(values):
             return
+        if counts is None and not len(self.keys) and len(values) > _FIRST:
+            # They tell about how wide the buckets will be, so that the others are counted in wide ones, without sorting.
+            self.add(values[:_FIRST])
+            values = values[_FIRST:]
         keys = _keys(values, self.shift)
         if counts is None:
             self._take(*_counted(keys))

@@ -27,6 +27,7 @@ from dataprep_converter.features import resolve
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.readers import READERS, SAMPLE, reader_class
 from dataprep_converter.readers.listing import input_files
+from dataprep_converter.readers.partitions import keys_of
 from dataprep_converter.recognising import HEAD_BYTES, dialect, extension, kind_of, unzipped
 from dataprep_converter.tensors import is_tensor, kernels, shape_of, value_type
 from dataprep_converter.units import Units
@@ -48,6 +49,8 @@ _OUTPUT: Final = Output(uri="dataset")
 """The default format: what it can't hold is left out."""
 _BY_HEAD: Final = frozenset({"csv", "jsonl", "text", "libsvm"})
 """Sources whose columns are told by the head of a file as well as by the whole."""
+_WITH_PARTITIONS: Final = frozenset({"csv", "jsonl", "text", "parquet", "arrow"})
+"""Sources that have columns in the names of folders."""
 _BY_ALL: Final = frozenset({"images", "idx"})
 """Sources whose listing says everything, or whose files are known by their headers."""
 
@@ -134,6 +137,8 @@ def _from_files(uri: str, access: Access) -> _Found:
         raise NotFound(f"{uri} holds nothing but empty files.", uri=uri)
     kind, chosen = _most_common_kind(files, access)
     found = _FINDERS.get(kind, _by_uri)(uri, _Looked(kind, files, chosen), access)
+    if kind in _WITH_PARTITIONS and "=" not in uri and _are_partitions(chosen):
+        found.source["hivePartitions"] = "Infer"
     found.notes = [*_overview(uri, found, files, chosen), *found.notes]
     _look_inside(found, chosen, access)
     return found
@@ -151,6 +156,15 @@ def _most_common_kind(files: Sequence[_File], access: Access) -> tuple[str, list
     if kind not in READERS:
         raise BadSpec(f"{files[0].entry.uri} is nothing that a source reads by itself; a plugin could.")
     return kind, [file for file in files if kinds[extension(file.path)] == kind]
+
+
+def _are_partitions(files: Sequence[_File]) -> bool:
+    """Whether all of them lie in folders named `KEY=VALUE`, with the same keys."""
+    try:
+        keys = {frozenset(name for name, _ in keys_of("", file.path, file.entry.uri)) for file in files}
+    except BadSpec:
+        return False
+    return len(keys) == 1 and all(keys)
 
 
 def _head(file: _File, access: Access) -> bytes:
@@ -291,7 +305,10 @@ def _probe(found: _Found, first: _File, folder: Path, access: Access) -> dict[st
     """Fields of a source that holds less than all, and has the same columns."""
     if found.kind in _BY_HEAD:
         head = _head(first, access)
-        copy = folder / first.path.rpartition("/")[2].removesuffix(".gz")
+        *above, name = first.path.split("/")
+        partitions = [part for part in above if "=" in part] if "hivePartitions" in found.source else []
+        copy = folder.joinpath(*partitions, name.removesuffix(".gz"))
+        copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1])
         return {"uris": [str(copy)]}
     return {"uris": [first.entry.uri]} if "uris" in found.source and found.kind not in _BY_ALL else {}

@@ -1,5 +1,6 @@
 """A job's YAML file with overrides from the command line."""
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from dataprep_api.errors import Fault, SpecError
 from dataprep_api.job import DataPrepJob
 from dataprep_api.profile import DEFAULT, DataPrepProfile, merged
 
+logger = logging.getLogger(__name__)
+
 
 def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None) -> DataPrepJob:
     """The DataPrepJob in `file` (`-` is standard input), with what it leaves out from the DataPrepProfile in the file `profile`.
@@ -27,6 +30,8 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
         set_field(document, override)
     if profile is not None and isinstance(document, dict) and isinstance(document.get("spec"), dict):
         document = document | {"spec": _with_profile(document["spec"], profile)}
+    for name in unused_params(document, overrides):
+        logger.warning("--set params.%s has no effect: nothing in the job says ${%s}", name, name)
     job = DataPrepJob.parse(document)
     if job.spec.code is not None and job.spec.code.config_map_ref is not None:
         from dataprep_converter import plugins  # not at the top: Arrow takes a while to load
@@ -66,7 +71,17 @@ def _documents(file: str) -> list[Any]:
     except (OSError, UnicodeDecodeError) as exc:
         raise SpecError([Fault("", f"can't read {file}: {exc.strerror if isinstance(exc, OSError) else exc}")]) from exc
     except (yaml.YAMLError, ValueError) as exc:  # ValueError: what looks like a date and is none
-        raise SpecError([Fault("", f"{file} is not YAML: {' '.join(str(exc).split())}")]) from exc
+        raise SpecError([Fault("", f"{file} is not YAML: {_said(exc)}")]) from exc
+
+
+def _said(error: Exception) -> str:
+    """What is wrong in a text of YAML, and where, on one line."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark, began = error.problem_mark, error.context_mark
+        context = f" {error.context}" if error.context else ""
+        since = f" that begins in line {began.line + 1}" if context and began is not None and began.line != mark.line else ""
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}{context}{since}"
+    return " ".join(str(error).split())
 
 
 def _job(documents: list[Any], file: str) -> Any:
@@ -77,8 +92,12 @@ def _job(documents: list[Any], file: str) -> Any:
         return job_document(jobs[0], scheduled=datetime.now(UTC))
     if len(jobs) == 1:
         return jobs[0]
-    if len(documents) == 1 and not jobs:
+    if len(documents) == 1 and isinstance(documents[0], dict):
         return documents[0]
+    if len(documents) == 1:
+        raise SpecError(
+            [Fault("", f"{file}: expected a mapping with apiVersion, kind, metadata and spec, got {type(documents[0]).__name__}")]
+        )
     raise SpecError([Fault("", f"{file} must hold one {KIND} of {API_VERSION}, it has {len(jobs)} in {len(documents)} documents")])
 
 
@@ -99,6 +118,17 @@ def set_field(document: Any, override: str) -> None:
             here[key] = {}
         here = here[key]
     here[_key(here, parts[-1], path)] = value if is_param else _value(value)
+
+
+def unused_params(document: Any, overrides: Sequence[str]) -> list[str]:
+    """The params of the overrides that the job (any YAML) names nowhere: slips of the pen, mostly."""
+    given = [override.partition("=")[0].removeprefix("spec.").removeprefix("params.") for override in overrides if _names_a_param(override)]
+    text = repr(document)
+    return [name for name in given if f"${{{name}}}" not in text]
+
+
+def _names_a_param(override: str) -> bool:
+    return override.removeprefix("spec.").startswith("params.")
 
 
 def _key(here: Any, part: str, path: str) -> str | int:

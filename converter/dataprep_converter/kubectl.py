@@ -1,11 +1,14 @@
 """The user's own kubectl, with its rights and its idea of where the cluster is."""
 
 import json
+import re
 import shutil
 import subprocess
 from typing import Any
 
 from dataprep_converter.errors import BadSpec, NotFound
+
+_LOGGED = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.")
 
 
 def program() -> str:
@@ -25,8 +28,14 @@ def run(*words: str, namespace: str | None) -> str:
     """What kubectl prints. Raises NotFound with what it says when it fails."""
     done = subprocess.run([program(), *words, *scope(namespace)], capture_output=True, text=True, check=False)  # noqa: S603 - a list, no shell
     if done.returncode:
-        raise NotFound(f"kubectl {' '.join(words[:2])}: {done.stderr.strip()}")
+        raise NotFound(f"kubectl {' '.join(words[:2])}: {_said(done.stderr)}")
     return done.stdout
+
+
+def _said(stderr: str) -> str:
+    """Without the lines of its log, of which there are many when the cluster can't be reached: `E1122 00:46:56.530682   29910 memcache.go:265] …`."""
+    lines = [line for line in stderr.splitlines() if not _LOGGED.match(line)]
+    return " ".join(" ".join(lines or stderr.splitlines()).split())
 
 
 def get(*words: str, namespace: str | None) -> dict[str, Any]:  # Any: the API's JSON

@@ -61,6 +61,8 @@ _PASSING: Final = {
     "RequestTimeOut",
     "ServiceUnavailable",
 }
+_TOO_MANY: Final = 429
+"""Of the service or of what stands before it, whatever it is called there."""
 _NOT_PERMITTED: Final = {"NoPermission", "AccessDenied", "ODPS-0130013", "ODPS-0420095"}
 
 
@@ -136,9 +138,7 @@ class Table:
         """In which types the service takes rows; not those of the partition. Raises BadSpec naming a column that Arrow has no type for."""
         from odps.tunnel.io.types import odps_type_to_arrow_type  # type: ignore[import-untyped] # pyodps has no types
 
-        with _translated(self.uri, self._peer):
-            table = self._client.get_table(self._place.table, project=self._place.project)
-            kinds = {column.name: column.type for column in table.table_schema.simple_columns}
+        kinds = retrying(self._kinds, what=f"looking at {self.uri}")
         fields: dict[str, pa.DataType] = {}
         for name, kind in kinds.items():
             try:
@@ -146,6 +146,12 @@ class Table:
             except TypeError as exc:
                 raise BadSpec(f"{self.uri}: the column {name!r} is {kind}, which can't be written.") from exc
         return pa.schema(list(fields.items()))
+
+    def _kinds(self) -> dict[str, Any]:
+        """MaxCompute's types by column."""
+        with _translated(self.uri, self._peer):
+            table = self._client.get_table(self._place.table, project=self._place.project)
+            return {column.name: column.type for column in table.table_schema.simple_columns}
 
     def upload(self, identifier: str | None = None) -> "Upload":
         """The upload session of this id, or a new one whose commit replaces all rows; the partition is made when it isn't there."""
@@ -374,7 +380,7 @@ def _as_ours(error: Any, uri: str, peer: str) -> ConvertError:
         sentence = f"missing {missing[1]} on {missing[2]}, for {uri}" if missing else f"AccessDenied: {uri}: {said}"
     elif names & _REFUSED or number.startswith(_REFUSED_NUMBERS):
         kind, sentence = BadCredentials, f"{uri}: {peer} refused the credentials: {said}"
-    elif names & _PASSING or isinstance(error, OSError) or (error.status_code or 500) >= 500:
+    elif names & _PASSING or isinstance(error, OSError) or (error.status_code or 500) >= 500 or error.status_code == _TOO_MANY:
         kind, sentence = Unreachable, f"{uri}: failed at {peer}: {said}"
     return kind(sentence, uri=uri)
 

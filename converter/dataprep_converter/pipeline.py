@@ -12,7 +12,7 @@ from dataprep_converter import provenance
 from dataprep_converter.access import Access
 from dataprep_converter.encoders import Encoder, FeatureSpec, TakesClasses, encoder_class
 from dataprep_converter.features import Projector, resolve
-from dataprep_converter.readers import Batch, HasLines, reader_class
+from dataprep_converter.readers import Batch, HasLines, HasSteps, reader_class
 from dataprep_converter.selection import Samples
 from dataprep_converter.tensors import tensor_bytes
 from dataprep_converter.transforms import Learns, NamesClasses, Step, step_class
@@ -37,6 +37,11 @@ class Pipeline:
             schema = step.schema()
             widest = max(widest, tensor_bytes(schema))
             self._steps.append(step)
+        # A function may return other steps than it got, and terms that are dropped are steps less.
+        self._keeps_steps = not any(
+            transform.map is not None or (transform.vocabulary is not None and transform.vocabulary.unknown == "Drop")
+            for transform in spec.transforms or []
+        )
         for number, found in (learned or {}).items():
             self.take(int(number), found)
         self.most_records = max(1, _TENSOR_BYTES // max(1, widest))
@@ -117,11 +122,16 @@ class Pipeline:
 
     def _with_lines(self, batch: Batch, units: Units, unreadable: Collection[int]) -> Batch:
         """The batch, of whose bad samples those that only a step or a feature refused have their line too, when the source has lines."""
-        refused = [bad.sample for bad in batch.bad if bad.sample not in unreadable]
-        if not refused or not isinstance(self.reader, HasLines):
+        refused = [bad for bad in batch.bad if bad.sample not in unreadable]
+        samples = [bad.sample for bad in refused]
+        if refused and isinstance(self.reader, HasSteps):
+            found = self.reader.places(units, [bad if self._keeps_steps else replace(bad, step=None) for bad in refused])
+        elif refused and isinstance(self.reader, HasLines):
+            found = [f"line {line}" for line in self.reader.lines(units, np.array(samples, np.int64)).tolist()]
+        else:
             return batch
-        lines = dict(zip(refused, self.reader.lines(units, np.array(refused, np.int64)).tolist(), strict=True))
-        bad = [replace(bad, reason=f"line {lines[bad.sample]}: {bad.reason}") if bad.sample in lines else bad for bad in batch.bad]
+        places = dict(zip(samples, found, strict=True))
+        bad = [replace(bad, reason=f"{places[bad.sample]}: {bad.reason}") if bad.sample in places else bad for bad in batch.bad]
         return replace(batch, bad=bad)
 
     def encoded_size(self, units: Units, samples: Samples) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.readers import SAMPLE, Reader, ReadsColumns, reader_class
 from dataprep_converter.selection import Samples, Selection
 from dataprep_converter.splitting import divide, missed, rules_of
-from dataprep_converter.tensors import to_numpy
+from dataprep_converter.tensors import kernels, to_numpy
 from dataprep_converter.units import Units
 
 TASK_BYTES = 256 * 2**20
@@ -216,8 +216,21 @@ def _inputs_digest(units: Units, code_sha256: str | None) -> str:
     """Over root, path, size and pin of every unit: what was pinned, not where it lies."""
     digest = hashlib.sha256((code_sha256 or "").encode())
     for batch in units.table.select(["root", "path", "offset", "size", "records", "pin", "extra"]).to_batches(max_chunksize=65_536):
-        digest.update(canonical.dumps(batch.to_pydict()))
+        digest.update(_written(batch))
     return digest.hexdigest()
+
+
+def _written(batch: pa.RecordBatch) -> bytes:
+    """The canonical JSON of the columns by name, of which many have one value in all rows."""
+    columns = []
+    for name in sorted(batch.schema.names):
+        values = batch.column(name)
+        if len(values) > 1 and kernels.all(kernels.equal(values, values[0])).as_py():
+            text = b"[%b]" % b",".join([canonical.dumps(values[0].as_py())] * len(values))
+        else:
+            text = canonical.dumps(values.to_pylist())
+        columns.append(b"%b:%b" % (canonical.dumps(name), text))
+    return b"{%b}" % b",".join(columns)
 
 
 def parquet(units: Units) -> bytes:

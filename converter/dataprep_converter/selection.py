@@ -5,7 +5,8 @@ keyed bijection of the ranks. All of it is arithmetic on arrays, so any worker d
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ Samples = npt.NDArray[np.int64]
 
 _CACHED_BLOCKS = 512
 _ROUNDS = 4
+_TABLE_BITS = 16
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -51,18 +53,31 @@ def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int) -> npt.NDArr
     """
     if size <= 1:
         return ranks.copy()
-    half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
-    mask = (np.uint64(1) << half) - np.uint64(1)
-    keys = [mixed(seed * _ROUNDS + number + 1) for number in range(_ROUNDS)]
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    rounds = _rounds(half, seed)
     images = ranks.astype(np.uint64)
     outside = np.arange(len(images))
     while len(outside):
-        left, right = images[outside] >> half, images[outside] & mask
-        for key in keys:
-            left, right = right, left ^ (mix(right ^ key) & mask)
-        images[outside] = left << half | right
+        left, right = images[outside] >> np.uint64(half), images[outside] & np.uint64((1 << half) - 1)
+        for apply in rounds:
+            left, right = right, left ^ apply(right)
+        images[outside] = left << np.uint64(half) | right
         outside = outside[images[outside] >= np.uint64(size)]
     return images.astype(np.int64)
+
+
+@lru_cache(maxsize=4)
+def _rounds(half: int, seed: int) -> list[Callable[[npt.NDArray[np.uint64]], npt.NDArray[np.uint64]]]:
+    """The functions of the network's rounds, from `half` bits to `half` bits: looked up in a table where it is small, for all shards alike."""
+    mask = np.uint64((1 << half) - 1)
+
+    def function(key: np.uint64) -> Callable[[npt.NDArray[np.uint64]], npt.NDArray[np.uint64]]:
+        def computed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+            return mix(values ^ key) & mask
+
+        return computed(np.arange(1 << half, dtype=np.uint64)).take if half <= _TABLE_BITS else computed
+
+    return [function(mixed(seed * _ROUNDS + number + 1)) for number in range(_ROUNDS)]
 
 
 class Selection:

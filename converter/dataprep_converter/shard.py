@@ -2,13 +2,13 @@
 
     select ─▶ read ─▶ transform ─▶ encode ─▶ compress ─▶ sink + digests ─▶ rename or complete ─▶ report
 
-Reading is one thread ahead; the digest is taken on its own thread while the sink writes the same buffer.
+Reading is one thread ahead; the digest is taken on its own thread while the sink writes the same buffer and the statistics look at the records.
 """
 
 import hashlib
 import itertools
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter
@@ -180,17 +180,24 @@ def _write(
     chunks = Selection(plan.head.splits[shard.part], plan.units, shuffle_seed=plan.head.shuffle_seed, codes=plan.codes).chunks(
         shard.first, shard.records, size=min(pipeline.most_records, _chunk_records(plan))
     )
+    hashing: list[Future[None]] = []
     with ThreadPoolExecutor(1, thread_name_prefix="digest") as hasher:
 
         def send(raw: bytes | bytearray | memoryview, packed: bytes | bytearray | memoryview) -> None:
             started = perf_counter()
-            hashing = [hasher.submit(raw_digest.update, raw)] if raw_digest is not digest else []
+            if raw_digest is not digest:
+                hashing.append(hasher.submit(raw_digest.update, raw))
             if len(packed):
                 hashing.append(hasher.submit(digest.update, packed))
                 upload.write(packed)
+            tally.counts.bytes_out += len(packed)
+            seconds["sink"] = seconds.get("sink", 0.0) + perf_counter() - started
+
+        def settle() -> None:
+            started = perf_counter()
             for waiting in hashing:
                 waiting.result()
-            tally.counts.bytes_out += len(packed)
+            hashing.clear()
             seconds["sink"] = seconds.get("sink", 0.0) + perf_counter() - started
 
         for batch in prefetched(pipeline.batches(plan.units, chunks, seconds)):
@@ -200,17 +207,21 @@ def _write(
             packed = compress.compress(raw)
             seconds["encode"] = seconds.get("encode", 0.0) + perf_counter() - started
             tally.raw_size += len(raw)
+            send(raw, packed)
             if tally.index is not None and (sizes := encoder.sizes()) is not None:
                 tally.index.add(sizes)
             started = perf_counter()
             tally.statistics.add(batch.records)
             seconds["statistics"] = seconds.get("statistics", 0.0) + perf_counter() - started
-            send(raw, packed)
+            # Only now: what is above goes on beside the digest. The next call of the encoder may write over these bytes.
+            settle()
             watch(tally.counts)
         for closing in itertools.chain((encoder.close(),), encoder.rest()):
             tally.raw_size += len(closing)
             send(closing, compress.compress(closing))
+            settle()
         send(b"", compress.finish())
+        settle()
     return digest.hexdigest(), raw_digest.hexdigest()
 
 

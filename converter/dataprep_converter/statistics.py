@@ -16,6 +16,7 @@ from dataprep_api import canonical
 from dataprep_api.report import ShardReport
 from dataprep_converter.class_counts import ClassCounts, is_countable
 from dataprep_converter.encoders import FeatureSpec
+from dataprep_converter.plain_columns import Columns
 from dataprep_converter.summaries import MOST_BUCKETS, Summariser, Summary, enough
 
 Extent: TypeAlias = Literal["Sampled", "All", "ClassCounts"]
@@ -45,17 +46,18 @@ class ShardStatistics:
         self._summarisers = {
             feature.name: Summariser(feature, records=records, enough=limit) for feature in features if extent != "ClassCounts"
         }
+        self._columns = Columns()
         self._labels = {feature.name: (feature, ClassCounts()) for feature in features if is_countable(feature)}
 
     def add(self, records: pa.RecordBatch) -> None:
         """Takes a batch of finished features."""
-        for name, summariser in self._summarisers.items():
-            summariser.add(records.column(name))
+        self._columns.add((summariser, records.column(name)) for name, summariser in self._summarisers.items())
         for name, (feature, counts) in self._labels.items():
             counts.add(records.column(name), feature)
 
     def packed(self) -> str:
         """All of it, for the report."""
+        self._columns.end()
         found = {
             "features": {name: each.finished().to_json(self._room) for name, each in self._summarisers.items()},
             "classes": {name: counts.to_json() for name, (_, counts) in self._labels.items()},

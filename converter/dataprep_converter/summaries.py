@@ -25,9 +25,12 @@ _AS_FAST: Final = 16
 """Integers of eight bits are counted so many times as fast, so that so many more are looked at."""
 MOST_BUCKETS: Final = 256
 
-_TOGETHER: Final = 8192
+TOGETHER: Final = 8192
+"""Values that are described at once, at least."""
 _MANY_OCTETS: Final = 2**19
 _OCTETS: Final = ("int8", "uint8", "bool")
+PLAIN: Final = frozenset(kind.id for kind, name in NUMPY_NAMES.items() if name not in _OCTETS)
+"""Types of columns of single numbers that `PlainColumns` takes."""
 
 
 @dataclass
@@ -77,7 +80,12 @@ class Numbers:
             if not values.size:
                 return
             least, greatest = values.min(), values.max()
-        self._bound(least.item(), greatest.item())
+        self.bound_by(least.item(), greatest.item())
+
+    def bound_by(self, least: float, greatest: float) -> None:
+        """Takes the least and greatest of some values, which are finite."""
+        self.least = least if self.least is None else min(self.least, least)
+        self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
 
     def add(self, values: npt.NDArray[Any]) -> None:
         """Takes one-dimensional values for all else."""
@@ -110,15 +118,11 @@ class Numbers:
     def merge(self, other: "Numbers") -> None:
         """Adds the numbers of another shard."""
         if other.least is not None and other.greatest is not None:
-            self._bound(other.least, other.greatest)
+            self.bound_by(other.least, other.greatest)
         self.nan += other.nan
         self.infinite += other.infinite
         self.moments.add(other.moments.count, other.moments.mean, other.moments.squares)
         self.histogram.merge(other.histogram)
-
-    def _bound(self, least: float, greatest: float) -> None:
-        self.least = least if self.least is None else min(self.least, least)
-        self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
 
     def to_json(self, room: int) -> list[Any]:
         """Compact, with at most so many buckets."""
@@ -211,25 +215,49 @@ class Summariser:
             self._later("sizes", sizes)
         values = _values(column)
         summary.values += len(values)
-        if self._every is None and len(column):
-            self._every = summary.every = self._thinning(kind, rows=len(column), values=len(values))
+        if len(column):
+            self.settle(kind, rows=len(column), values=len(values))
         looked_at = values
         if self._every is not None and self._every > 1:
             looked_at = _values(_thinned(column, first=-first % self._every, every=self._every))
         self._describe(kind, values, looked_at)
+
+    def take_plain(self, count: int, least: float, greatest: float) -> None:
+        """So many records with a plain number each, of which `PlainColumns` has found the bounds; without any, least is above greatest."""
+        self.summary.records += count
+        self.summary.values += count
+        if least <= greatest:
+            self.numbers.bound_by(least, greatest)
+
+    def describe_plain(self, looked_at: npt.NDArray[Any]) -> None:
+        """Takes plain numbers for all else."""
+        self.numbers.add(looked_at)
+        if self._counts_values and looked_at.dtype.kind in "iu":
+            self.summary.top = self.summary.top or TopValues()
+            self.summary.top.add(to_arrow(looked_at))
+
+    @property
+    def numbers(self) -> Numbers:
+        """Of the summary."""
+        self.summary.numbers = self.summary.numbers or Numbers()
+        return self.summary.numbers
+
+    def settle(self, kind: pa.DataType, *, rows: int, values: int) -> int:
+        """One record of how many is looked at. From the first batch alone: its size follows from the plan, so every worker finds the same."""
+        if self._every is None:
+            self._every = self.summary.every = self._thinning(kind, rows=rows, values=values)
+        return self._every
 
     def finished(self) -> Summary:
         """The summary, once all batches were added."""
         for name in list(self._waiting):
             self._now(name)
         if self._octets is not None:
-            self.summary.numbers = self.summary.numbers or Numbers()
-            self.summary.numbers.add_counted(self._low, self._octets)
+            self.numbers.add_counted(self._low, self._octets)
             self._octets = None
         return self.summary
 
     def _thinning(self, kind: pa.DataType, *, rows: int, values: int) -> int:
-        """One record of how many is enough. From the first batch alone: its size follows from the plan, so every worker finds the same."""
         if self._enough is None or not values:
             return 1
         enough = self._enough * (_AS_FAST if NUMPY_NAMES.get(kind) in _OCTETS else 1)
@@ -238,11 +266,10 @@ class Summariser:
     def _describe(self, kind: pa.DataType, values: Array, looked_at: Array) -> None:
         summary = self.summary
         if kind in NUMPY_NAMES:
-            summary.numbers = summary.numbers or Numbers()
             if NUMPY_NAMES[kind] in _OCTETS:
-                self._count_octets(_numpy(values), _numpy(looked_at))
+                self._count_octets(self.numbers, _numpy(values), _numpy(looked_at))
             else:
-                summary.numbers.bound(_numpy(values))
+                self.numbers.bound(_numpy(values))
                 self._later("numbers", looked_at)
             if self._counts_values and pa.types.is_integer(kind):
                 summary.top = summary.top or TopValues()
@@ -259,12 +286,12 @@ class Summariser:
 
     def _later(self, name: str, values: Array) -> None:
         """Batches of few records (files, images) are described together: most of the time would be for calling functions."""
-        if not self._waiting.get(name) and len(values) >= _TOGETHER:
+        if not self._waiting.get(name) and len(values) >= TOGETHER:
             self._take(name, values)
             return
         # A copy of its own, so that nothing else of the batch is kept with it.
         self._waiting.setdefault(name, []).append(pa.concat_arrays([values, values.slice(0, 0)]) if len(values) else values)
-        if sum(map(len, self._waiting[name])) >= _TOGETHER:
+        if sum(map(len, self._waiting[name])) >= TOGETHER:
             self._now(name)
 
     def _now(self, name: str) -> None:
@@ -275,13 +302,13 @@ class Summariser:
         found = getattr(self.summary, name)
         found.add(values if isinstance(found, TopValues) else _numpy(values))
 
-    def _count_octets(self, values: npt.NDArray[Any], looked_at: npt.NDArray[Any]) -> None:
-        if not values.size or self.summary.numbers is None:
+    def _count_octets(self, numbers: Numbers, values: npt.NDArray[Any], looked_at: npt.NDArray[Any]) -> None:
+        if not values.size:
             return
         limits = (0, 1) if values.dtype == np.bool_ else (np.iinfo(values.dtype).min, np.iinfo(values.dtype).max)
         # Pixels reach both ends of their range soon, and then nothing is beyond.
-        if (self.summary.numbers.least, self.summary.numbers.greatest) != limits:
-            self.summary.numbers.bound(values)
+        if (numbers.least, numbers.greatest) != limits:
+            numbers.bound(values)
         if values.dtype == np.int8:
             self._low, looked_at = -128, (looked_at.view(np.uint8) ^ np.uint8(128))
         found = octet_counts(looked_at.view(np.uint8))

@@ -1,7 +1,7 @@
 """Units: the parts of the input in the order of their samples, as an Arrow table (`units.parquet`)."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -66,7 +66,7 @@ _COLUMNS: dict[str, pa.DataType] = {
     "first": pa.int64(),
 }
 SCHEMA: pa.Schema = pa.schema(_COLUMNS)
-"""The columns of Unit; `key` is the hash of root and path, `first` the number of the unit's first sample."""
+"""The columns of Unit; `key` is the hash of root and path, or null in plans that need none, `first` the number of the unit's first sample."""
 
 
 _BLOCK = 65_536
@@ -117,7 +117,7 @@ class _Block:
     def columns(self, first: int) -> dict[str, Array]:
         """The columns of the table, its rows numbered from `first`."""
         records = np.array(self._columns["records"], np.int64)
-        made = {"key": _keys(self._columns["root"], self._columns["path"]), "first": first + np.cumsum(records) - records}
+        made: dict[str, Any] = {"key": pa.nulls(len(self)), "first": first + np.cumsum(records) - records}
         return {name: pa.array(values, SCHEMA.field(name).type) for name, values in (self._columns | made).items()}
 
 
@@ -128,7 +128,7 @@ class Units:
         self.table = table.combine_chunks()
         self._first: npt.NDArray[np.int64] = self.table["first"].to_numpy()
         self._row: npt.NDArray[np.int64] = self.table["row"].to_numpy()
-        self._key: npt.NDArray[np.uint64] = self.table["key"].to_numpy()
+        self._key: npt.NDArray[np.uint64] | None = None if self.table["key"].null_count else self.table["key"].to_numpy()
 
     @classmethod
     def of(cls, units: Iterable[Unit | Files]) -> "Units":
@@ -160,10 +160,18 @@ class Units:
         """Number of samples of all units."""
         return int(self._first[-1]) + self.table["records"][-1].as_py() if len(self) else 0
 
+    def keys(self) -> npt.NDArray[np.uint64]:
+        """The key of each unit. Digested when it is first asked for, and in the table from then on: most plans need none."""
+        if self._key is None:
+            blocks = self.table.select(["root", "path"]).to_batches(max_chunksize=_BLOCK)
+            named: Iterator[dict[str, Any]] = (block.to_pydict() for block in blocks)  # Any: numbers and texts
+            self._key = np.concatenate([_keys(block["root"], block["path"]) for block in named])
+            self.table = self.table.set_column(SCHEMA.get_field_index("key"), SCHEMA.field("key"), pa.array(self._key))
+        return self._key
+
     def unit(self, index: int) -> Unit:
         """The unit in one row of the table."""
-        row = self.table.slice(index, 1).to_pylist()[0]
-        return Unit(**{name: row[name] for name in SCHEMA.names[:-2]})
+        return Unit(**{name: self.table.column(place)[index].as_py() for place, name in enumerate(SCHEMA.names[:-2])})
 
     def locate(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """(unit index, number within the unit) of each sample."""
@@ -173,7 +181,7 @@ class Units:
     def hash_inputs(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
         """(file key, row within the file) of each sample."""
         index, within = self.locate(samples)
-        return self._key[index], self._row[index] + within
+        return self.keys()[index], self._row[index] + within
 
     def origin(self, sample: int) -> tuple[str, int]:
         """(uri, row within the file) of one sample, for messages."""

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from dataprep_api import names
 from dataprep_api.report import ManifestFile
 from dataprep_converter.access import Access, Input
-from dataprep_converter.decoders import BrokenRecord, Decoder, ReadsBlocks, by_feature, decoder, values
+from dataprep_converter.decoders import BrokenRecord, Decoder, MakesColumns, ReadsBlocks, by_feature, decoder, values
 from dataprep_converter.decoders.npz import NpzDecoder
 from dataprep_converter.errors import BadData, NotWhole
 from dataprep_converter.hugging_face import unwrapped
@@ -135,6 +135,8 @@ class Form:
 
     def built(self, format_: Decoder, records: Sequence[Any], *, uri: str, first: int) -> pa.RecordBatch:
         """Records as the decoder of the format has them, which have the numbers from `first` on."""
+        if isinstance(format_, MakesColumns) and (made := format_.columns(records, self.schema)) is not None:
+            return made
         every = self.found.manifest.features
         rows: list[Mapping[str, Any]] = []
         for number, record in enumerate(records, start=first):

@@ -16,7 +16,7 @@ from dataprep_operator.cache import Cache
 from dataprep_operator.errors import ReportRefused
 from dataprep_operator.observed import Key
 from dataprep_operator.probes import Health
-from dataprep_operator.progress import Board
+from dataprep_operator.progress import LEAST_INTERVAL_SECONDS, Board
 from dataprep_operator.tokens import Bearer, Verifier
 
 logger = logging.getLogger(__name__)
@@ -74,6 +74,8 @@ class Endpoint:
         bearer = await self._verifier.bearer(token.strip())
         report = await _report(request)
         key, job_uid = self._job_of(bearer, report)
+        if not self._board.may_report(job_uid=job_uid, pod_uid=bearer.pod_uid):
+            raise ReportRefused(429, f"{bearer.pod_name} reports too often; once in {LEAST_INTERVAL_SECONDS:.0f} s is enough")
         self._board.take(report, job_uid=job_uid, pod_uid=bearer.pod_uid, now=self._clock())
         self._reported(key)
 

@@ -55,8 +55,10 @@ class Observer:
         self._parsed: dict[str, _Parsed] = {}
         self._refusals: dict[str, Blockage] = {}
 
-    async def look(self, key: Key, *, now: datetime) -> Observed | None:
-        """The job and what belongs to it, or None when it is gone."""
+    async def look(self, key: Key, *, now: datetime, fresh: bool = False) -> Observed | None:
+        """The job and what belongs to it, or None when it is gone. With `fresh` the job itself is read past the cache."""
+        if fresh:
+            await self._refresh(key)
         raw = self._cache.job(key)
         if raw is None:
             return None
@@ -111,6 +113,10 @@ class Observer:
     def froze(self, uid: str, config_map: Raw) -> None:
         """Remember the spec in the job's ConfigMap, which never changes."""
         self._frozen[uid] = json.loads(config_map["data"][children.JOB_FILE])["spec"]
+
+    def has_frozen(self, uid: str) -> bool:
+        """Whether the job's ConfigMap was read: then its spec is what that says, whatever the job says now."""
+        return uid in self._frozen
 
     def forget(self, uid: str) -> None:
         """Drop what is remembered about a job that is gone or has ended."""
@@ -177,13 +183,17 @@ class Observer:
         rival = self._cache.rival_of(key)
         if rival is None:
             return None
+        await self._refresh(rival)
+        return self._cache.rival_of(key)
+
+    async def _refresh(self, key: Key) -> None:
+        """Let the cache know a job as the API server does now."""
         try:
-            self._cache.put(Kind.DATAPREPJOBS, await self._cluster.get(DATAPREPJOBS, rival.namespace, rival.name))
+            self._cache.put(Kind.DATAPREPJOBS, await self._cluster.get(DATAPREPJOBS, key.namespace, key.name))
         except NotFound:
-            gone = self._cache.job(rival)
+            gone = self._cache.job(key)
             if gone is not None:
                 self._cache.drop(Kind.DATAPREPJOBS, gone)
-        return self._cache.rival_of(key)
 
     async def _with_last_message(self, seen: Observed) -> Observed:
         """Before a step runs again because nobody read its message: look once more, past the cache."""

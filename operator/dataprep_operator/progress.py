@@ -9,6 +9,7 @@ from typing import Final
 from dataprep_api.messages import ProgressReport, WorkResult
 from dataprep_api.status import RecordProgress
 from dataprep_operator.observed import Live
+from dataprep_operator.ratelimit import TokenBucket
 
 # Rates follow a change within about this time.
 MEMORY_SECONDS: Final = 15.0
@@ -17,6 +18,8 @@ LEAST_STEP_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 60.0
 REPORTS_A_SECOND: Final = 100.0
 LEAST_INTERVAL_SECONDS: Final = 2.0
+POD_REPORTS_A_SECOND: Final = 1.0
+POD_REPORTS_AT_ONCE: Final = 10
 
 
 @dataclass
@@ -46,6 +49,7 @@ class Meter:
 class _Reports:
     by_pod: dict[str, tuple[datetime, ProgressReport]] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
+    paces: dict[str, TokenBucket] = field(default_factory=dict)
 
 
 class Board:
@@ -53,6 +57,11 @@ class Board:
 
     def __init__(self) -> None:
         self._jobs: dict[str, _Reports] = {}
+
+    def may_report(self, *, job_uid: str, pod_uid: str) -> bool:
+        """Whether the pod has not reported more often than any worker would. Each question counts as a report."""
+        paces = self._jobs.setdefault(job_uid, _Reports()).paces
+        return paces.setdefault(pod_uid, TokenBucket(rate=POD_REPORTS_A_SECOND, burst=POD_REPORTS_AT_ONCE)).take_now()
 
     def take(self, report: ProgressReport, *, job_uid: str, pod_uid: str, now: datetime) -> None:
         """Remember the report, unless a later one of that pod is known."""

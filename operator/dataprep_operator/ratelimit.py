@@ -1,4 +1,4 @@
-"""A token bucket round all requests, so that one busy operator can't take the API server from everyone else."""
+"""Token buckets: one round all requests, so that one busy operator can't take the API server from everyone else; one for each worker's reports."""
 
 import asyncio
 import time
@@ -23,7 +23,19 @@ class TokenBucket:
 
     def reserve(self) -> float:
         """Take a token, from the future if need be; returns the seconds until it is there. First come, first served."""
-        now = self._clock()
-        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate) - 1
-        self._at = now
+        self._refill()
+        self._tokens -= 1
         return max(0.0, -self._tokens / self._rate)
+
+    def take_now(self) -> bool:
+        """Take a token if there is one."""
+        self._refill()
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def _refill(self) -> None:
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+        self._at = now

@@ -41,6 +41,12 @@ class Reconciler:
         if seen is None:
             return None
         desired = status.following(seen, now=now, defaults=self._settings.pods)
+        if _begins(seen, desired) and not self._observer.has_frozen(seen.uid):
+            # A watch from before an upgrade of the CustomResourceDefinition tells of jobs without its new fields. What a job begins with stays.
+            seen = await self._observer.look(key, now=now, fresh=True)
+            if seen is None:
+                return None
+            desired = status.following(seen, now=now, defaults=self._settings.pods)
         tell(phase=desired.phase, run_id=desired.run_id, attempt=desired.attempt)
         wait = self._too_soon(seen, desired, now=now)
         if desired.phase == "Succeeded" and seen.status.phase != "Succeeded" and seen.spec is not None:
@@ -64,6 +70,15 @@ class Reconciler:
         age = times.seconds_between(times.parse(before.updated_at), now)
         left = self._settings.progress_seconds - age if age is not None else 0.0
         return left if desired != seen.status and left > 0 else None
+
+
+def _begins(seen: Observed, desired: DataPrepJobStatus) -> bool:
+    """Whether the decision is about a job of which nothing has been made: that it starts, or that it can't."""
+    if seen.deleting or seen.children:
+        return False
+    if desired.phase in TERMINAL_PHASES:
+        return seen.status.start_time is None and seen.status.phase != desired.phase
+    return desired.start_time is not None
 
 
 def _records_seen(status: DataPrepJobStatus) -> bool:

@@ -38,8 +38,8 @@ class Settings:
     listen_host: str = "0.0.0.0"  # noqa: S104 - a pod's server is reached on the pod's own address
     listen_port: int = 8080
     workers: int = 8
-    qps: float = 50.0
-    burst: int = 100
+    qps: float = 100.0
+    burst: int = 200
     progress_seconds: float = 5.0
     """Least time between two writes of progress to one job's status."""
     resync_seconds: float = 300.0

@@ -32,7 +32,7 @@ from dataprep_api.status import (
 )
 from dataprep_operator import conditions, numbers_shown, ranges, removal, results, scripts, steps, times
 from dataprep_operator.children import memory_limit, parallelism
-from dataprep_operator.observed import Awaited, Child, Observed
+from dataprep_operator.observed import Admission, Awaited, Child, Observed
 from dataprep_operator.pods import Blockage
 from dataprep_operator.settings import PodDefaults
 from dataprep_operator.steps import Absent, Broken, Held, Queued, Through, Working
@@ -435,8 +435,13 @@ def _in_the_queue(moment: Moment, status: DataPrepJobStatus, child: Child | None
             moment, status, kind, "True", Reason.QUOTA_RESERVED, f"The queue {moment.seen.queue} has let the convert Job start."
         )
     said = f" {admission.message}" if admission is not None and admission.message else ""
-    place = f" {admission.position} jobs of the queue are before it." if admission is not None and admission.position is not None else ""
-    return _condition(moment, status, kind, "False", Reason.QUEUED, f"{_by_queue(moment)}{said}{place}")
+    return _condition(moment, status, kind, "False", Reason.QUEUED, f"{_by_queue(moment)}{said}{_place(admission)}")
+
+
+def _place(admission: Admission | None) -> str:
+    if admission is None or admission.position is None:
+        return ""
+    return f" {admission.position} {'job of the queue is' if admission.position == 1 else 'jobs of the queue are'} before it."
 
 
 def _by_queue(moment: Moment) -> str:

@@ -60,12 +60,21 @@ def test_every_fault_of_a_spec_has_its_own_line_with_field_and_advice(tmp_path: 
         pytest.param(MINIMAL.replace("uri: out", "uri: 3"), ["spec.output.uri", "got 3"], id="a number for a text"),
         pytest.param(MINIMAL.replace("idx:", "idy:"), ["spec.source.idy: unknown field; did you mean idx?"], id="an unknown source"),
         pytest.param(MINIMAL.replace("{uri: out}", "{}"), ["spec.output.uri: is required"], id="a missing field"),
-        pytest.param("a: [1, 2", ["job.yaml is not YAML", "line 1"], id="no YAML"),
+        pytest.param(
+            "a: [1, 2\nb: 3",
+            [
+                "job.yaml is not YAML: line 2, column 2: expected ',' or ']', but got ':' while parsing a flow sequence that begins in line 1"
+            ],
+            id="no YAML",
+        ),
         pytest.param("a: 2026-13-45", ["job.yaml is not YAML", "month must be in 1..12"], id="an impossible date"),
         pytest.param("a: \u0007", ["job.yaml is not YAML"], id="a control character"),
         pytest.param("", ["must hold one DataPrepJob", "0 in 0 documents"], id="an empty file"),
         pytest.param(f"{MINIMAL}---{MINIMAL}", ["must hold one DataPrepJob", "2 in 2 documents"], id="two jobs"),
-        pytest.param("- 1", ["expected a mapping with apiVersion"], id="a list"),
+        pytest.param("- 1", ["job.yaml: expected a mapping with apiVersion, kind, metadata and spec, got list"], id="a list"),
+        pytest.param(
+            MINIMAL.replace("uri: out", "uri: out, format: tfrecrod"), ["got 'tfrecrod'; did you mean tfrecord?"], id="a misspelt format"
+        ),
         pytest.param("kind: Pod\napiVersion: v1\nmetadata: {name: x}\nspec: {}", ["kind"], id="another kind"),
     ],
 )

@@ -249,6 +249,31 @@ def test_other_files_in_the_folder_are_left_out_and_named(tmp_path: Path) -> Non
     assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_folders_named_by_keys_are_columns(ending: str, tmp_path: Path) -> None:
+    for country in ("at", "de"):
+        name = f"country={country}/sub/year=2024/part-0.{ending}"
+        if ending == "csv":
+            text(tmp_path / "in" / name, "x,z\n1,2\n")
+        else:
+            (tmp_path / "in" / name).parent.mkdir(parents=True)
+            _parquet.write_table(TABLE, tmp_path / "in" / name)
+    written, spec = inferred(tmp_path / "in", tmp_path)
+    assert spec["source"][ending]["hivePartitions"] == "Infer"
+    assert "# column country: " in written
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+    (manifest,) = (tmp_path / "out" / "_dataprep").glob("*/manifest.json")
+    assert {"country", "year"} <= {feature["name"] for feature in json.loads(manifest.read_text())["features"]}
+
+
+@pytest.mark.parametrize("other", ["year=2024", "a=%FF", "plain"], ids=["other keys", "not UTF-8", "no keys"])
+def test_folders_that_make_no_columns_are_folders(other: str, tmp_path: Path) -> None:
+    text(tmp_path / "in/a=1/x.csv", "x,z\n1,2\n")
+    text(tmp_path / f"in/{other}/x.csv", "x,z\n1,2\n")
+    _, spec = inferred(tmp_path / "in", tmp_path)
+    assert spec["source"] == {"csv": {"uris": [str(tmp_path / "in")], "header": True}}
+
+
 def test_a_column_that_records_can_not_hold_is_left_out(tmp_path: Path) -> None:
     table = TABLE.append_column("when", _arrow.array([dt.date(2024, 1, 1)] * 3))
     _parquet.write_table(table, tmp_path / "a.parquet")

@@ -83,3 +83,8 @@ def test_an_override_that_cannot_be_is_refused(tmp_path: Path, override: str, sa
     with pytest.raises(SpecError) as refused:
         loaded(tmp_path, override)
     assert str(refused.value).startswith(said)
+
+
+def test_a_param_that_nothing_names_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    loaded(tmp_path, "params.inptu=there", "params.input=there")
+    assert caplog.messages == ["--set params.inptu has no effect: nothing in the job says ${inptu}"]

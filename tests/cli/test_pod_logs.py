@@ -113,3 +113,17 @@ def test_a_job_that_has_not_failed_is_not_tried_again(kubectl: Kubectl, capsys: 
     assert code_of("retry", "photos") == 2
     assert capsys.readouterr().err == "dataprep: error: photos is Running: only a job that has failed is tried again.\n"
     assert len(kubectl.calls) == 1
+
+
+def test_kubectl_s_own_log_is_left_out_of_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logged = 'E1122 00:46:56.530682   29910 memcache.go:265] "Unhandled Error" err="connection refused"'
+    Kubectl(tmp_path, monkeypatch)
+    (tmp_path / "bin/kubectl").write_text(
+        f"#!/bin/sh\necho '{logged}' >&2; echo '{logged}' >&2; echo 'The connection was refused' >&2; exit 1\n"
+    )
+
+    assert code_of("logs", "photos") == 5
+
+    assert capsys.readouterr().err == "dataprep: error: kubectl get pods: The connection was refused\n"

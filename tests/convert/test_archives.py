@@ -193,7 +193,7 @@ def test_the_key_of_a_member_does_not_depend_on_the_archive(tmp_path: Path) -> N
     keys = []
     for suffix in SUFFIXES:
         units, _ = plan(WholeFileReader, whole_files(f"{put(tmp_path / f'data.{suffix}', FILES)}!/train"))
-        keys.append(units.table["key"].to_pylist())
+        keys.append(units.keys().tolist())
     assert all(key == keys[0] for key in keys)
 
 

@@ -139,6 +139,24 @@ def test_iris_by_ranges_of_columns_and_one_hot(tmp_path: Path, column: str) -> N
     np.testing.assert_array_equal([record["label"] for record in found], np.eye(3)[cells[:, 4].astype(int)])
 
 
+def test_iris_in_batches_of_32_is_four_whole_ones_and_22(tmp_path: Path) -> None:
+    file = iris(tmp_path)
+    spec = {
+        "source": {"csv": {"uris": [str(file)], "skipLines": 1}},
+        "features": [{"name": "data", "columns": ["0..3"]}],
+        "transforms": [{"oneHot": {"columns": ["4"], "numClasses": 3}}],
+        "labels": [{"name": "label", "columns": ["4"]}],
+        "output": {"uri": str(tmp_path / "out"), "format": "npz", "granularity": "Minibatch", "minibatchSize": 32},
+    }
+    job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "iris"}, "spec": spec}
+    run(DataPrepJob.parse(job), access=Access(), workers=1, display=Display(quiet=True))
+    batches = [np.load(path) for path in sorted((tmp_path / "out").glob("*.npz"))]
+    assert [batch["features/data"].shape for batch in batches] == [(32, 4)] * 4 + [(22, 4)]
+    assert [batch["labels/label"].shape for batch in batches] == [(32, 3)] * 4 + [(22, 3)]
+    cells = np.loadtxt(file, delimiter=",", skiprows=1)
+    np.testing.assert_array_equal(np.concatenate([batch["features/data"] for batch in batches]), cells[:, :4].astype(np.float32))
+
+
 def test_several_groups_of_columns_are_features_and_labels(tmp_path: Path) -> None:
     spec: dict[str, Any] = {
         "features": [{"name": "left", "columns": ["0..1"]}, {"name": "right", "columns": ["2", "4"]}],

@@ -102,6 +102,52 @@ def test_a_fault_that_a_feature_finds_names_file_and_line(tmp_path: Path) -> Non
         made(tmp_path, source, labels=[{"name": "label", "numClasses": 2}])
 
 
+SEQUENCES = {
+    "a step": (
+        {"labels": [{"name": "y", "numClasses": 3}]}, "line 5: y 7 is outside 0..2 (step 3 of 3)",
+    ),
+    "a renamed column": (
+        {"transforms": [{"rename": {"columns": {"y": "z"}}}], "labels": [{"name": "z", "numClasses": 3}]},
+        "line 5: z 7 is outside 0..2 (step 3 of 3)",
+    ),
+    "a value of the whole sequence": (
+        {"labels": [{"name": "all", "numClasses": 3}]}, "line 2: all 9 is outside 0..2",
+    ),
+    "a term": (
+        {"transforms": [{"vocabulary": {"columns": ["word"], "terms": ["a", "b"]}}]}, "line 4: word: 'c' is not in the vocabulary",
+    ),
+    "after terms that were dropped": (
+        {"transforms": [{"vocabulary": {"columns": ["word"], "terms": ["a", "b"], "unknown": "Drop"}}],
+         "labels": [{"name": "y", "numClasses": 3}]},
+        "line 2: y 7 is outside 0..2 (step 3 of 3)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("zipped", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize(("spec", "expected"), SEQUENCES.values(), ids=SEQUENCES.keys())
+def test_a_fault_in_a_sequence_names_file_and_line_of_its_step(tmp_path: Path, spec: dict[str, Any], expected: str, zipped: bool) -> None:
+    (tmp_path / "in").mkdir()
+    for name, text in ("a", "y,word,all\n1,a,1\n"), ("b", 'y,word,all\n1,a,9\n\n2,c,9\n7,"b",9\n'):
+        (tmp_path / "in" / f"{name}.csv").write_bytes(gzip.compress(text.encode(), mtime=0) if zipped else text.encode())
+    source = {"csvSequences": {"uris": [str(tmp_path / "in")], "header": True, "perSequence": ["all"]}}
+    with pytest.raises(BadData) as caught:
+        made(tmp_path, source, **spec)
+    assert str(caught.value).startswith(f"{tmp_path}/in/b.csv, record 0: {expected}. ")
+
+
+def test_a_fault_in_labels_of_their_own_names_the_line_of_their_file(tmp_path: Path) -> None:
+    for folder, text in ("in", "1\n2\n"), ("labels", "# a comment\n1\n9\n"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.csv").write_text(text)
+    source = {"csvSequences": {"uris": [str(tmp_path / "in")], "labels": {"uris": [str(tmp_path / "labels")], "skipLines": 1}}}
+    with pytest.raises(BadData, match=r"in/a\.csv, record 0: its labels, line 3: label 9 is outside 0\.\.2 \(step 2 of 2\)\."):
+        made(tmp_path, source, labels=[{"name": "label", "numClasses": 3}])
+    renamed: dict[str, Any] = {"transforms": [{"rename": {"columns": {"label": "z"}}}], "labels": [{"name": "z", "numClasses": 3}]}
+    with pytest.raises(BadData, match=r"in/a\.csv, record 0: line 1: z 9 is outside 0\.\.2 \(step 2 of 2\)\."):
+        made(tmp_path, source, **renamed)
+
+
 def test_a_fault_in_a_file_without_lines_names_its_record(tmp_path: Path) -> None:
     (tmp_path / "images").write_bytes(bytes.fromhex("00000803000000020000000100000001") + b"\x07\x08")
     (tmp_path / "labels").write_bytes(bytes.fromhex("0000080100000002") + b"\x01\x09")

@@ -134,7 +134,7 @@ def test_a_class_outside_the_range_is_named_with_file_and_step(tmp_path: Path) -
     source = of_files(tmp_path, {"0.csv": ROW_1 + ROW_2.replace(",1\n", ",10\n")})
     with pytest.raises(BadData) as caught:
         made(a_job(source, tmp_path / "out"))
-    assert f"{tmp_path}/in/0.csv, record 0: label 10 is outside 0..9 (step 2 of 2)" in str(caught.value)
+    assert f"{tmp_path}/in/0.csv, record 0: line 2: label 10 is outside 0..9 (step 2 of 2)" in str(caught.value)
 
 
 def test_sequences_are_verified_and_shown_step_by_step(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_a_unit_is_a_subset_by_name_and_not_by_place(tmp_path: Path) -> None:
     here, _ = plan(IdxReader, a_source(train=(write(tmp_path / "i", images(3, 2, 2)), None)))
     there, _ = plan(IdxReader, a_source(train=(write(tmp_path / "elsewhere" / "i", images(3, 2, 2)), None)))
     assert here.unit(0).subset == here.unit(0).path == "train"
-    assert here.table["key"].to_pylist() == there.table["key"].to_pylist()
+    assert here.keys().tolist() == there.keys().tolist()
 
 
 def test_synthetic_mnist_becomes_the_golden_test_file(tmp_path: Path) -> None:

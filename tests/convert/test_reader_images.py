@@ -159,7 +159,7 @@ def test_the_order_is_that_of_the_folders_given_and_then_of_the_paths(tmp_path: 
 def test_the_keys_do_not_depend_on_where_the_folder_lies(tmp_path: Path) -> None:
     put(tmp_path / "a", CATS_AND_DOGS)
     put(tmp_path / "b", CATS_AND_DOGS)
-    keys = [plan(ImagesReader, a_source(tmp_path / name))[0].table["key"].to_pylist() for name in "ab"]
+    keys = [plan(ImagesReader, a_source(tmp_path / name))[0].keys().tolist() for name in "ab"]
     assert keys[0] == keys[1]
 
 

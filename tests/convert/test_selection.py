@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep_api.plan import HASH_BLOCK, HashInterval, SplitPlan
+from dataprep_converter import selection
 from dataprep_converter.selection import Selection, hashes, mix, permuted
 from dataprep_converter.units import Unit, Units
 
@@ -44,6 +45,16 @@ def test_a_shuffle_depends_on_its_seed_and_not_on_the_chunks() -> None:
     assert np.concatenate([permuted(np.arange(a, a + 125), size=1000, seed=7) for a in range(0, 1000, 125)]).tolist() == whole.tolist()
     assert permuted(np.arange(1000), size=1000, seed=8).tolist() != whole.tolist()
     assert np.mean(np.abs(whole - np.arange(1000)) < 20) < 0.1
+
+
+@pytest.mark.parametrize("size", [2, 1000, 300_000, 2**32])
+def test_a_shuffle_by_tables_is_the_same_as_without(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    ranks = np.arange(min(size, 500))
+    found = permuted(ranks, size=size, seed=11)
+    monkeypatch.setattr(selection, "_TABLE_BITS", 0)
+    selection._rounds.cache_clear()
+    assert permuted(ranks, size=size, seed=11).tolist() == found.tolist()
+    selection._rounds.cache_clear()
 
 
 @given(cuts=st.lists(st.integers(0, 500), min_size=2, max_size=8, unique=True).map(sorted), seed=st.one_of(st.none(), st.integers(0, 99)))

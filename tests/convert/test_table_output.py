@@ -3,7 +3,6 @@
 import base64
 import datetime as dt
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +28,13 @@ COLUMNS: dict[str, pa.DataType] = {"id": pa.int64(), "word": pa.string(), "x": p
 TYPES = {"id": "bigint", "word": "string", "x": "float"}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[FakeMaxCompute]:
-    with FakeMaxCompute() as server:
-        yield server
-
-
 @pytest.fixture(autouse=True)
-def fake(server: FakeMaxCompute, monkeypatch: pytest.MonkeyPatch) -> FakeMaxCompute:
-    """The fake with an empty table `out` and an empty, partitioned `parts`, known by the environment's variables."""
-    server.controls.denied.clear()
-    server.controls.log.clear()
+def fake(maxcompute: FakeMaxCompute) -> FakeMaxCompute:
+    """With an empty table `out` and an empty, partitioned `parts`."""
     schema = pa.schema(list(COLUMNS.items()))
-    server.make("out", TYPES, schema)
-    server.make("parts", TYPES, schema, keys=["pt"])
-    monkeypatch.setenv("ODPS_ENDPOINT", server.endpoint)
-    monkeypatch.setenv("ODPS_ACCESS_ID", server.access_id)
-    monkeypatch.setenv("ODPS_ACCESS_KEY", server.secret)
-    return server
+    maxcompute.make("out", TYPES, schema)
+    maxcompute.make("parts", TYPES, schema, keys=["pt"])
+    return maxcompute
 
 
 def a_job(

@@ -45,14 +45,17 @@ def test_terms_become_their_numbers_and_a_missing_one_stays_missing() -> None:
 
 
 def test_an_unknown_term_is_bad_and_named_or_the_last_number() -> None:
-    assert applied(TEXT, terms=["dog", "cat"]) == ([0, 1, None, 1], [Bad(103, "x: 'emu' is not in the vocabulary")])
+    assert applied(TEXT, terms=["dog", "cat"]) == ([0, 1, None, 1], [Bad(103, "x: 'emu' is not in the vocabulary", column="x")])
     assert applied(TEXT, terms=["dog", "cat"], unknown="Last") == ([0, 1, None, 2, 1], [])
 
 
 def test_lists_keep_their_order_and_may_lose_unknown_words() -> None:
     assert applied(LISTS, terms=["dog", "cat"], unknown="Drop") == ([[0, 1], [], None, [1], [1]], [])
     assert applied(LISTS, terms=["dog", "cat"], unknown="Last") == ([[0, 1], [], None, [2, 1], [1]], [])
-    assert applied(LISTS, terms=["dog", "cat"]) == ([[0, 1], [], None, [1]], [Bad(103, "x: 'emu' is not in the vocabulary")])
+    assert applied(LISTS, terms=["dog", "cat"]) == (
+        [[0, 1], [], None, [1]],
+        [Bad(103, "x: 'emu' is not in the vocabulary", column="x", step=0)],
+    )
 
 
 def test_a_slice_of_a_batch_is_read_from_where_it_begins() -> None:

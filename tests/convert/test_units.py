@@ -50,6 +50,13 @@ def test_the_key_is_the_digest_of_root_and_path() -> None:
     assert keys.tolist() == [int.from_bytes(digest, "little")]
 
 
+def test_keys_are_in_the_table_once_they_were_asked_for() -> None:
+    units = Units.of([files_of([f"{number}" for number in range(70_000)], root=0)])
+    assert units.table["key"].null_count == 70_000
+    assert units.keys().tolist() == units.table["key"].to_pylist()
+    assert Units(units.table).keys().tolist() == units.keys().tolist()
+
+
 def test_no_units_are_a_table_without_rows() -> None:
     assert len(Units.of([])) == 0
     assert Units.of([files_of([], root=0)]).samples == 0

@@ -12,7 +12,7 @@ from dataprep_api.job import DataPrepJob
 from dataprep_api.reasons import MEANING, Reason
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "charts").rglob("*.md")])
 _YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 KINDS: dict[str, type[DataPrepJob] | type[DataPrepCronJob]] = {"DataPrepJob": DataPrepJob, "DataPrepCronJob": DataPrepCronJob}
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")

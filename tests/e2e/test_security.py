@@ -1,12 +1,16 @@
 """Worker pods hold no right and no capability; secrets are nowhere to be read."""
 
-import base64
 import json
-import urllib.parse
+from dataclasses import replace
+
+import pytest
+from tests.secret_forms import forms_of
 
 from kubecluster import Cluster
+from storeservers.oss import AccessKey
 from workbench.installation import Installation
-from workbench.jobs import Namespace
+from workbench.jobs import Namespace, condition
+from workbench.smalljobs import small_jobs, write_input
 from workbench.stores import BUCKET, Stores, a_job
 
 
@@ -36,23 +40,36 @@ def test_worker_pods_are_restricted_and_hold_no_right(namespace: Namespace, stor
     }
 
 
-def test_a_key_is_nowhere_to_be_read(namespace: Namespace, stores: Stores, operator: Installation, digits_on_hdfs: str) -> None:
-    """Not in the resource, the children, the events, the logs, the status, the reports or the manifest, in no encoding."""
-    namespace.apply(a_job(stores, name="keyed", source=digits_on_hdfs, output=f"oss://{BUCKET}/{namespace.name}"))
-    namespace.wait_phase("keyed", "Succeeded")
+@pytest.mark.parametrize("end", ["Succeeded", "BadCredentials", "BadRecords"])
+def test_a_key_is_nowhere_to_be_read(namespace: Namespace, stores: Stores, operator: Installation, end: str) -> None:
+    """Not in the resource, the children, the events, the logs, the status, the reports, the manifest or the data, in no encoding."""
+    key = AccessKey(f"STS.{namespace.name}", f"a/key+{namespace.name}=%41", f"a//token++{namespace.name}==")
+    stores.oss.add_key(replace(key, secret_key="another") if end == "BadCredentials" else key)
+    given = {"accessKeyId": key.access_key, "accessKeySecret": key.secret_key, "securityToken": str(key.security_token)}
+    namespace.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tricky"}, "stringData": given})
+    [job] = small_jobs(stores, namespace, ["keyed"], backoffLimit=0)
+    if end == "BadRecords":
+        write_input(stores, namespace).write_text("x,y,label\n1,2,3\n")
+    of_oss = next(store for store in stores.settings() if store["uriPrefix"] == "oss://")
+    job["spec"] |= {"stores": [of_oss | {"secretRef": {"name": "tricky"}}], "output": {"uri": f"oss://{BUCKET}/{namespace.name}"}}
+    in_environment = {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "tricky", "key": "accessKeySecret"}}}
+    job["spec"]["workers"] |= {"env": [in_environment]}
+    namespace.apply(job)
+    status = namespace.wait_phase("keyed", "Succeeded" if end == "Succeeded" else "Failed", seconds=120)
+    assert condition(status, "Failed").get("reason", "Succeeded") == end
+
     places = {
-        "objects": namespace.kubectl("get", "dataprepjobs,jobs,pods,configmaps,events", "--output=json"),
+        "objects": namespace.kubectl("get", "dataprepjobs,jobs,pods,configmaps,events,serviceaccounts", "--output=json"),
+        "described": namespace.kubectl("describe", "dataprepjobs,jobs,pods"),
         "logs": "\n".join(namespace.kubectl("logs", pod["metadata"]["name"]) for pod in namespace.pods("keyed")),
         "operator": operator.logs(),
-        "output": "\n".join(
-            stores.oss.read(BUCKET, key).decode("utf-8", "replace")
-            for key in stores.oss.keys(BUCKET, f"{namespace.name}/")
-            if not key.endswith((".tfrecords", ".parquet"))
-        ),
+        "output": "\n".join(stores.oss.read(BUCKET, name).decode("latin-1") for name in stores.oss.keys(BUCKET, f"{namespace.name}/")),
     }
-    secret = stores.oss.secret_key
-    forms = {secret, urllib.parse.quote(secret, safe=""), base64.b64encode(secret.encode()).decode(), json.dumps(secret)[1:-1]}
+    assert ("manifest" in places["output"]) == (end == "Succeeded")
+    forms = {form for name, secret in given.items() if name != "accessKeyId" for form in forms_of(secret)}
     assert {place for place, text in places.items() if any(form in text for form in forms)} == set()
+    # The search finds what is there.
+    assert any(form in namespace.kubectl("get", "secrets", "--output=json") for form in forms)
 
 
 def test_the_operator_can_not_read_secrets(cluster: Cluster, operator: Installation, namespace: Namespace) -> None:

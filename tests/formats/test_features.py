@@ -186,7 +186,7 @@ def test_one_value_that_does_not_fit_spoils_its_whole_tensor() -> None:
     batch = a_batch(x=to_arrow(np.array([[1, 2], [3, 400]])))
     done = a_projector(batch, features=[{"name": "x", "dtype": "uint8"}]).project(batch)
     assert to_numpy(done.records.column("x")).tolist() == [[1, 2]]
-    assert done.bad == [Bad(sample=101, reason="x 400 does not fit uint8")]
+    assert done.bad == [Bad(sample=101, reason="x 400 does not fit uint8", column="x")]
 
 
 @pytest.mark.parametrize("labels", [[0, 12, 9, -1], [0.0, 12.0, 9.0, -1.0]], ids=["int64", "float64"])
@@ -194,7 +194,7 @@ def test_a_label_outside_its_classes_makes_the_record_bad(labels: list[Any]) -> 
     batch = a_batch(label=labels)
     done = a_projector(batch, labels=[{"name": "label", "numClasses": 10}]).project(batch)
     assert done.records.column("label").to_pylist() == [0, 9]
-    assert done.bad == [Bad(101, "label 12 is outside 0..9"), Bad(103, "label -1 is outside 0..9")]
+    assert done.bad == [Bad(101, "label 12 is outside 0..9", column="label"), Bad(103, "label -1 is outside 0..9", column="label")]
 
 
 def test_a_one_hot_label_has_no_class_number_to_check() -> None:
@@ -290,7 +290,7 @@ def test_sequences_of_different_lengths_in_one_vector_make_the_sample_bad() -> N
     batch = a_sequence_batch(a=pa.array([[1], [1, 2], [5]]), b=pa.array([[3], [4], [6]]))
     done = a_projector(batch, features=[{"name": "x", "columns": ["a", "b"]}]).project(batch)
     assert done.records.column("x").to_pylist() == [[[1, 3]], [[5, 6]]]
-    assert done.bad == [Bad(101, "a has 2 values, but b has 1")]
+    assert done.bad == [Bad(101, "a has 2 values, but b has 1", column="a")]
 
 
 def test_frames_of_a_tensor_are_steps() -> None:
@@ -304,7 +304,7 @@ def test_a_step_outside_its_classes_is_named() -> None:
     batch = a_sequence_batch(label=pa.array([[0, 1], [9, 3, 2], [0]]))
     done = a_projector(batch, labels=[{"name": "label", "numClasses": 3}]).project(batch)
     assert done.records.column("label").to_pylist() == [[0, 1], [0]]
-    assert done.bad == [Bad(101, "label 9 is outside 0..2 (step 1 of 3)")]
+    assert done.bad == [Bad(101, "label 9 is outside 0..2 (step 1 of 3)", column="label", step=0)]
 
 
 def test_steps_that_are_one_hot_have_no_class_number_to_check() -> None:
@@ -318,7 +318,10 @@ def test_classes_in_lists_are_checked() -> None:
     batch = a_batch(label=pa.array([[1.0], [2.0, 1.5], [0.0, 7.0]]))
     done = a_projector(batch, labels=[{"name": "label", "numClasses": 3}]).project(batch)
     assert done.records.column("label").to_pylist() == [[1]]
-    assert done.bad == [Bad(101, "label 1.5 does not fit int64 (value 2 of 2)"), Bad(102, "label 7 is outside 0..2 (value 2 of 2)")]
+    assert done.bad == [
+        Bad(101, "label 1.5 does not fit int64 (value 2 of 2)", column="label", step=1),
+        Bad(102, "label 7 is outside 0..2 (value 2 of 2)", column="label", step=1),
+    ]
 
 
 @pytest.mark.parametrize(

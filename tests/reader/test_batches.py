@@ -1,5 +1,6 @@
 """What batches hold: types and shapes, lists, text, bytes, missing values, and the same from every format."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from dataprep_converter.access import Access
 from dataprep_converter.decoders import DECODERS
 from dataprep_converter.errors import BadData
 from dataprep_converter.readers.dataset import DatasetReader, finished
-from dataprep_reader import Feature, Ragged
+from dataprep_reader import Feature, Ragged, shards
 from dataprep_reader.arrays import as_numpy
 from dataprep_reader.shards import ArrowShard, Form, IndexedShard, ParquetShard
 from workbench.example_inputs import INPUTS
@@ -253,3 +254,69 @@ def test_a_broken_file_of_npz_is_named(tmp_path: Path) -> None:
     (tmp_path / "set" / "train.npz").write_bytes(data)
     with pytest.raises(BadData, match=r"set/train\.npz: .* at offset"):
         list(opened(tmp_path / "set"))
+
+
+# --- text, many records at once -----------------------------------------------------------------------------------
+
+ODD: dict[str, tuple[str, list[Any]]] = {
+    "numbers": ("Float32", [0.1, -1e30, 16777217, 3]),
+    "not a number": ("Float32", [1.5, "NaN", "Infinity", 2]),
+    "whole numbers": ("Int64", [0, -(2**63), 2**63 - 1, 7]),
+    "truth": ("Bool", [True, False, True, True]),
+    "text": ("String", ["", "é\n\"'", "0x10", "null"]),
+}
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "csv"])
+@pytest.mark.parametrize(("kind", "values"), ODD.values(), ids=ODD.keys())
+def test_text_is_read_as_record_by_record(
+    format_: str, kind: str, values: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = [f"{value}" if isinstance(value, str) and kind != "String" else json.dumps(value) for value in values]
+    (tmp_path / "in.jsonl").write_text("".join(f'{{"x": {value}, "n": {number}}}\n' for number, value in enumerate(written)))
+    columns = [{"name": "x", "type": kind}, {"name": "n", "type": "Int64"}]
+    source = {"jsonl": {"uris": [str(tmp_path / "in.jsonl")], "columns": columns}}
+    features = [{"name": "x"}, {"name": "n", "dtype": "uint8"}]
+    convert(
+        {
+            "source": source,
+            "features": features,
+            "output": {"uri": str(tmp_path / "out"), "format": format_, "jsonl": {"nonFinite": "Text"}},
+        }
+    )
+    together = rows(opened(tmp_path / "out", as_="arrow"))
+    assert len(together) == len(values)
+    monkeypatch.setattr(shards, "MakesColumns", _Nothing)
+    # As text: NaN equals nothing.
+    assert repr(together) == repr(rows(opened(tmp_path / "out", as_="arrow")))
+
+
+class _Nothing:
+    """What no decoder is."""
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "csv"])
+def test_text_takes_no_step_for_each_record(format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = made(tmp_path, lines(30), format=format_)
+    monkeypatch.setattr(shards, "by_feature", None)
+    assert rows(opened(folder, as_="arrow")) == expected(30)
+
+
+@pytest.mark.parametrize(
+    ("format_", "value", "wrong", "message"),
+    [
+        ("jsonl", b'"n":129,', b'"n":1.5,', "the feature 'n' holds float, expected int64"),
+        ("csv", b"129,", b"xyz,", "the feature 'n' is b'xyz', which is no int64"),
+        ("csv", b"129,", b"0x1,", "the feature 'n' is b'0x1', which is no int64"),
+        ("csv", b"129,", b"1,9,", "expected 5 cells, got 7"),
+    ],
+    ids=["jsonl", "csv", "hexadecimal", "a cell more"],
+)
+def test_a_wrong_value_of_text_is_named(format_: str, value: bytes, wrong: bytes, message: str, tmp_path: Path) -> None:
+    folder = made(tmp_path, lines(200), format=format_, **({"csv": {"labelsFirst": False}} if format_ == "csv" else {}))
+    (file,) = [file for file in folder.glob("*." + format_) if value in file.read_bytes()]
+    file.write_bytes(file.read_bytes().replace(value, wrong))
+    with pytest.raises(BadData) as caught:
+        rows(opened(folder, as_="arrow"))
+    assert f"{file}: " in str(caught.value)
+    assert message in str(caught.value)

@@ -13,13 +13,13 @@ from aiohttp.test_utils import TestClient, TestServer
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from dataprep_api import names
-from dataprep_api.messages import PROGRESS_LIMIT, PROGRESS_PATH, TOKEN_AUDIENCE
+from dataprep_api.messages import PROGRESS_LIMIT, PROGRESS_PATH, TOKEN_AUDIENCE, ProgressReport
 from dataprep_operator.cache import Cache, Kind
 from dataprep_operator.endpoint import Endpoint
 from dataprep_operator.errors import ReportRefused, Unavailable
 from dataprep_operator.observed import Key
 from dataprep_operator.probes import Health
-from dataprep_operator.progress import Board
+from dataprep_operator.progress import POD_REPORTS_AT_ONCE, Board
 from dataprep_operator.tokens import DISCOVERY_PATH, KEYS_PATH, Verifier
 
 ISSUER = "https://kubernetes.default.svc"
@@ -212,6 +212,43 @@ def test_what_is_not_a_workers_report_is_refused_and_changes_nothing(question: d
 
     assert answer.status == status
     assert answer.reported == []
+
+
+def test_a_pod_that_reports_too_often_is_told_so_and_no_other_suffers() -> None:
+    reported: list[Key] = []
+    cache, board = a_cache(), Board()
+    second = {"kind": "Job", "name": "mnist-convert-1", "uid": "child-uid", "controller": True}
+    pod = {"name": "worker-1", "namespace": "team-a", "uid": "second-uid", "labels": LABELS, "ownerReferences": [second]}
+    cache.put(Kind.PODS, {"metadata": pod, "status": {"phase": "Running"}})
+    health = Health(age_limit_seconds=180, leading=True)
+    endpoint = Endpoint(cache=cache, board=board, verifier=Verifier(Keys().fetch), health=health, reported=reported.append)
+    report = {"job": "mnist", "attempt": 1, "index": 2, "sequence": 1}
+
+    async def talk(client: TestClient[Any, Any], token: str) -> tuple[int, str]:
+        async with client.post(PROGRESS_PATH, json=report, headers={"Authorization": f"Bearer {token}"}) as response:
+            return response.status, await response.text()
+
+    async def flood() -> None:
+        async with TestClient(TestServer(endpoint.application())) as client:
+            token = a_token()
+            answers = [await talk(client, token) for _ in range(POD_REPORTS_AT_ONCE + 30)]
+            statuses = [status for status, _ in answers]
+            assert statuses[:POD_REPORTS_AT_ONCE] == [200] * POD_REPORTS_AT_ONCE
+            assert 429 in statuses
+            assert "worker-0 reports too often" in next(text for status, text in answers if status == 429)
+            assert len(reported) == statuses.count(200)
+            assert (await talk(client, a_token(pod={"name": "worker-1", "uid": "second-uid"})))[0] == 200
+
+    asyncio.run(flood())
+
+
+def test_a_report_that_is_sent_again_moves_nothing_back() -> None:
+    board = Board()
+    for sequence, records in ((1, 10), (2, 20), (1, 10), (2, 5)):
+        report = ProgressReport.model_validate({"job": "mnist", "attempt": 1, "index": 2, "sequence": sequence, "records": {"in": records}})
+        board.take(report, job_uid="job-uid", pod_uid="pod-uid", now=datetime.now(UTC))
+
+    assert board.live("job-uid", results={}, attempt=1, now=datetime.now(UTC)).records.in_ == 20
 
 
 def test_a_standby_says_why() -> None:

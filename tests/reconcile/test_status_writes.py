@@ -18,16 +18,16 @@ from dataprep_operator.errors import Conflict, Refused
 
 
 def test_a_status_is_not_written_over_a_newer_object(world: World) -> None:
-    world.apply()
+    world.apply(suspend=True)
     world.cluster.watch = lambda *_: None
-    world.edit(suspend=True)
+    world.edit(suspend=False)
 
     with pytest.raises(Conflict):
         world.look()
+    assert world.status() == {}
     world.look()
 
-    assert world.status()["phase"] == "Suspended"
-    assert world.jobs() == []
+    assert world.status()["phase"] == "Planning"
 
 
 def test_no_child_is_made_before_the_status_says_so(world: World) -> None:

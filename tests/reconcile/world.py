@@ -51,6 +51,8 @@ class FakeCluster:
     # --- the seam ----------------------------------------------------------------------------------------------------
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body:
+        self.calls.append(("get", resource.plural, name))
+        self._refuse("get", resource.plural)
         return copy.deepcopy(self._known(resource.plural, namespace, name))
 
     async def list(self, resource: Resource, namespace: str, *, labels: str = "", fields: str = "") -> Sequence[Body]:

@@ -14,6 +14,8 @@ from dataprep_converter.output_folder import OutputFolder
 RECORDS: Final = 24
 _ROWS = [f"{number},{number % 3}" for number in range(RECORDS)]
 _ROWS[5] = '"not\na number",1'
+ROWS: Final = "\n".join(_ROWS)
+"""As CSV without a header."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class SmallJob:
     place: Place
     source: dict[str, Any]
     spec: dict[str, Any] = field(default_factory=dict)
+    output: dict[str, Any] = field(default_factory=dict)
 
     def to(self, output: str, **spec: Any) -> DataPrepJob:
         """The job with this folder of the place as its output."""
@@ -37,6 +40,7 @@ class SmallJob:
             "shards": {"count": 2},
             "index": True,
             "overwrite": "IfChanged",
+            **self.output,
             **spec,
         }
         document = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "small"}}
@@ -45,17 +49,21 @@ class SmallJob:
 
 def of_rows(place: Place) -> SmallJob:
     """The rows in one CSV file."""
-    place.store().put(place.at("in/rows.csv"), "\n".join(_ROWS).encode())
-    columns = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]
-    return SmallJob(place, {"csv": {"uris": [place.at("in/rows.csv")], "columns": columns}})
+    place.store().put(place.at("in/rows.csv"), ROWS.encode())
+    return of_csv(place, place.at("in/rows.csv"))
 
 
 def of_files(place: Place, *names: str) -> SmallJob:
     """The rows in a folder of CSV files, as many times as it has files; so far it has these."""
     for name in names:
-        place.store().put(place.at(f"in/{name}.csv"), "\n".join(_ROWS).encode())
+        place.store().put(place.at(f"in/{name}.csv"), ROWS.encode())
+    return of_csv(place, place.at("in"))
+
+
+def of_csv(place: Place, *uris: str) -> SmallJob:
+    """Such rows, wherever they are."""
     columns = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]
-    return SmallJob(place, {"csv": {"uris": [place.at("in")], "columns": columns}})
+    return SmallJob(place, {"csv": {"uris": list(uris), "columns": columns}})
 
 
 def of_a_join(place: Place) -> SmallJob:

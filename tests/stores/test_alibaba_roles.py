@@ -4,9 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -16,6 +14,7 @@ import pytest
 import requests
 from Tea.core import TeaCore  # type: ignore[import-untyped] # the library's transport; it has no types
 from tests.stores import small_jobs
+from tests.stores.loopback import Quiet, served
 from tests.stores.places import Place, oss
 
 from dataprep_api.spec import Source
@@ -81,11 +80,8 @@ class Issued:
         return {"AccessKeyId": self.id, "AccessKeySecret": self.secret, "SecurityToken": self.token, "Expiration": expires}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet):
     roles: FakeRoles
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
 
     def _serve(self) -> None:
         target = urlsplit(self.path)
@@ -93,27 +89,21 @@ class _Handler(BaseHTTPRequestHandler):
         host = headers["x-meant-for"]
         self.roles.seen.append((host, f"{self.command} {target.path}", query, headers))
         if self.roles.refusal is not None:
-            self._say(self.roles.refusal[0], json.dumps(self.roles.refusal[1]))
+            self.answer(self.roles.refusal[0], json.dumps(self.roles.refusal[1]))
         elif host == STS and query.get("Action") == "AssumeRoleWithOIDC":
-            self._say(200, json.dumps({"Credentials": self.roles.issue().said()}))
+            self.answer(200, json.dumps({"Credentials": self.roles.issue().said()}))
         elif host == METADATA and self.command == "PUT" and target.path == "/latest/api/token":
-            self._say(200, "metadata-token")
+            self.answer(200, "metadata-token")
         elif host == METADATA and headers.get("x-aliyun-ecs-metadata-token") != "metadata-token":
-            self._say(403, "")
+            self.answer(403, "")
         elif host == METADATA and target.path == "/latest/meta-data/ram/security-credentials/":
-            self._say(200, "node-role")
+            self.answer(200, "node-role")
         elif host == METADATA and target.path == "/latest/meta-data/ram/security-credentials/node-role":
-            self._say(200, json.dumps({"Code": "Success", **self.roles.issue().said()}))
+            self.answer(200, json.dumps({"Code": "Success", **self.roles.issue().said()}))
         else:
-            self._say(404, "")
+            self.answer(404, "")
 
     do_GET = do_PUT = do_POST = _serve  # noqa: N815 - the base class's names
-
-    def _say(self, status: int, body: str) -> None:
-        self.send_response(status)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body.encode())
 
 
 class _ToLoopback(requests.adapters.HTTPAdapter):
@@ -141,13 +131,8 @@ def roles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeRoles
     adapter = _ToLoopback(made)
     monkeypatch.setattr(TeaCore, "http_adapter", adapter)
     monkeypatch.setattr(TeaCore, "https_adapter", adapter)
-    with ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"roles": made})) as server:
-        made.port = server.server_port
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with served(type("Handler", (_Handler,), {"roles": made})) as made.port:
         yield made
-        server.shutdown()
-        thread.join()
     adapter.close()
 
 

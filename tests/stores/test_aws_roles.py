@@ -5,13 +5,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from urllib.parse import parse_qsl
 
 import pytest
 from tests.stores import small_jobs
+from tests.stores.loopback import Quiet, served
 from tests.stores.places import s3
 
 from dataprep_converter.access import Access
@@ -43,11 +42,8 @@ class FakeAws:
         return f"http://127.0.0.1:{self.port}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet):
     aws: FakeAws
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
 
     def _serve(self) -> None:
         aws, body = self.aws, self.rfile.read(int(self.headers.get("content-length") or 0))
@@ -57,35 +53,29 @@ class _Handler(BaseHTTPRequestHandler):
         expires = (datetime.now(UTC) + timedelta(seconds=aws.lifetime_seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
         token = f"token-{aws.issued + 1}" if aws.has_token else ""
         if aws.refusal is not None:
-            self._say(*aws.refusal)
+            self.answer(*aws.refusal)
         elif form.get("Action") == "AssumeRoleWithWebIdentity":
             aws.issued += 1
-            self._say(
+            self.answer(
                 200,
                 f'<R xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Credentials><AccessKeyId>{aws.key[0]}</AccessKeyId>'
                 f"<SecretAccessKey>{aws.key[1]}</SecretAccessKey><SessionToken>{token}</SessionToken>"
                 f"<Expiration>{expires}</Expiration></Credentials></R>",
             )
         elif self.path == "/latest/api/token":
-            self._say(200 if self.command == "PUT" else 405, "metadata-token")
+            self.answer(200 if self.command == "PUT" else 405, "metadata-token")
         elif self.path.startswith("/latest/") and headers.get("x-aws-ec2-metadata-token") != "metadata-token":
-            self._say(401, "")
+            self.answer(401, "")
         elif self.path.endswith("/security-credentials/"):
-            self._say(200, "node-role")
+            self.answer(200, "node-role")
         elif self.path in ("/v1/credentials", "/latest/meta-data/iam/security-credentials/node-role"):
             aws.issued += 1
             said = {"AccessKeyId": aws.key[0], "SecretAccessKey": aws.key[1], "Token": token, "Expiration": expires}
-            self._say(200, json.dumps(said))
+            self.answer(200, json.dumps(said))
         else:
-            self._say(200, "")
+            self.answer(200, "")
 
     do_GET = do_PUT = do_POST = _serve  # noqa: N815 - the base class's names
-
-    def _say(self, status: int, body: str) -> None:
-        self.send_response(status)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body.encode())
 
 
 @pytest.fixture
@@ -94,15 +84,10 @@ def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeAws]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "absent"))
     made = FakeAws()
-    with ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"aws": made})) as server:
-        made.port = server.server_port
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with served(type("Handler", (_Handler,), {"aws": made})) as made.port:
         # Nobody asks the network of the machine that runs the tests.
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", made.url)
         yield made
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(params=["service account", "pod identity", "instance"])

@@ -1,17 +1,17 @@
 """What only Azure does: signatures and tokens, rights, data lakes, completions in doubt."""
 
 import base64
-import http.server
 import json
-import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from tests.stores.at_once import raised
+from tests.stores.calls import every_call
+from tests.stores.loopback import Quiet, served
 from tests.stores.lost_answers import lose_answers
 
 from dataprep_converter.access import Access
@@ -44,25 +44,6 @@ def container(azure_server: AzureServer) -> str:
 @pytest.fixture
 def store(azure_settings: StoreSettings) -> AzureStore:
     return AzureStore(azure_settings)
-
-
-def every_call(store: AzureStore, uri: str) -> dict[str, Callable[[], object]]:
-    def upload() -> None:
-        made = store.create(uri)
-        try:
-            made.write(bytes(9 * MIB))
-            made.commit(replace=True)
-        finally:
-            made.abort()
-
-    return {
-        r"blobs/write \(SAS: c and w\)": lambda: store.put(uri, b"x"),
-        r"blobs/write \(SAS: c and w\) ": upload,
-        r"blobs/read \(SAS: r\)": lambda: store.stat(uri),
-        r"blobs/read \(SAS: r\) ": lambda: store.get(uri),
-        r"blobs/read \(SAS: l\)": lambda: list(store.list(uri)),
-        r"blobs/delete \(SAS: d\)": lambda: store.delete(uri),
-    }
 
 
 # -- against Azurite ----------------------------------------------------------------------------------------------------
@@ -247,13 +228,22 @@ def test_what_the_service_says_becomes_ours(monkeypatch: pytest.MonkeyPatch, ans
         AzureStore(StoreSettings(uri_prefix="abfs://")).put("abfs://c@a/key", b"x")
 
 
-class _Azure(http.server.BaseHTTPRequestHandler):
+@pytest.mark.parametrize("why", [an_answer("BlobNotFound", status=404), Answer(206, {}, b"x")], ids=["absent", "there"])
+def test_a_refusal_that_is_over_when_it_is_asked_why(monkeypatch: pytest.MonkeyPatch, why: Answer) -> None:
+    refused = Answer(403, {"x-ms-error-code": "AuthenticationFailed"}, b"")
+    monkeypatch.setattr(Requests, "send", lambda _, method, *__, **___: refused if method == "HEAD" else why)
+    store = AzureStore(StoreSettings(uri_prefix="abfs://"))
+    if why.ok:
+        with pytest.raises(BadCredentials, match="refused the credentials: 403 AuthenticationFailed"):
+            store.stat("abfs://c@a/key")
+    else:
+        assert store.stat("abfs://c@a/key") is None
+
+
+class _Azure(Quiet):
     """Entra ID, the node's identity, and a blob that wants a token of theirs, as far as they are asked here."""
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
-
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the base class's name
         form = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())
         proof = form.get("client_secret", []) + form.get("client_assertion", [])
         assert (self.path, form["client_id"], form["scope"]) == (
@@ -262,44 +252,32 @@ class _Azure(http.server.BaseHTTPRequestHandler):
             ["https://storage.azure.com/.default"],
         )
         if proof == ["wrong"]:
-            self._answer(b'{"error":"invalid_client"}', status=401)
+            self.answer(401, b'{"error":"invalid_client"}')
         else:
-            self._answer(json.dumps({"access_token": f"of {proof[0]}", "expires_in": 3600}).encode())
+            self.answer(200, json.dumps({"access_token": f"of {proof[0]}", "expires_in": 3600}).encode())
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the base class's name
         asked = urlsplit(self.path)
         if asked.path == "/metadata/identity/oauth2/token":
             assert self.headers["Metadata"] == "true"
-            self._answer(json.dumps({"access_token": "of the node", "expires_in": "3600"}).encode())
+            self.answer(200, json.dumps({"access_token": "of the node", "expires_in": "3600"}).encode())
         elif self.headers["Authorization"] == "Bearer of projected":
             headers = {"ETag": '"0x1"', "Last-Modified": "Sat, 21 Nov 2026 20:00:00 GMT"}
             if self.headers["Range"] == "bytes=0-6":
-                self._answer(b"content", status=206, headers=headers | {"Content-Range": "bytes 0-6/7"})
+                self.answer(206, b"content", headers=headers | {"Content-Range": "bytes 0-6/7"})
             else:
-                self._answer(b"content", headers=headers)
+                self.answer(200, b"content", headers=headers)
         else:
-            self._answer(b"<Error><Code>NoAuthenticationInformation</Code><Message>no</Message></Error>", status=401)
+            self.answer(401, b"<Error><Code>NoAuthenticationInformation</Code><Message>no</Message></Error>")
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self) -> None:  # noqa: N802 - the base class's name
         self.do_GET()
-
-    def _answer(self, body: bytes, *, status: int = 200, headers: dict[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in {"content-length": str(len(body)), **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
 
 
 @pytest.fixture
 def azure() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Azure) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with served(_Azure) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Seeded faults between the converter and real servers: the data set is byte for byte the same, or the job says why not and nothing half is seen.
 
-20 seeds of S3 and OSS in CI, 8 of HDFS, where closing a file takes half a second, and 4 of the others; `make faults SEEDS=300` runs more and
-writes docs/faults.md.
+20 seeds of S3 and OSS in CI, 8 of HDFS, where closing a file takes half a second, and 4 of the others; `make faults SEEDS=300` runs as many of
+each and writes docs/faults.md.
 """
 
 import os
@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
+import pyarrow as pa
 import pytest
 from tests.stores import fault_report, small_jobs
-from tests.stores.places import Place, azure, gcs, hdfs, oss, s3, webhdfs
+from tests.stores.places import Place, azure, files, gcs, hdfs, oss, s3, webhdfs
+from tests.stores.site import serving
 from tests.stores.small_jobs import SmallJob, Whole, assert_nothing_broken, assert_whole
 
 from dataprep_api.reasons import Reason
@@ -25,30 +28,48 @@ from dataprep_converter.retrying import Patience
 from dataprep_converter.stores import preflight
 from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server
 from storeservers.faulty import OF_TCP, Fault, HttpProxy, Kind, TcpProxy
+from storeservers.odps import FakeMaxCompute, rows_of
 
 pytestmark = pytest.mark.store
 
-SEEDS = int(os.environ.get("SEEDS", "20"))
-_SHARE = {"hdfs": 0.4, "azure": 0.2, "gcs": 0.2, "webhdfs": 0.2}
-"""Of the seeds."""
-_LANES, _LANES_OF = 4, {"hdfs": 1}
+_SEEDS_IN_CI = {"s3": 20, "oss": 20, "hdfs": 8, "webhdfs": 4, "azure": 4, "gcs": 4, "http": 8, "maxcompute": 8}
+_LANES, _LANES_OF = 4, {"hdfs": 1, "http": 1, "maxcompute": 1}
 """Seeds at a time, each lane in a place and behind a proxy of its own: a life with faults mostly waits.
 
-On HDFS one at a time: what a fault hits there depends on what else is on the way at that moment.
+On HDFS one at a time: what a fault hits there depends on what else is on the way at that moment. What comes from
+the web lies in one folder of this machine, and the client of MaxCompute is told of its proxy by the environment.
 """
+_TYPES = {"x": "bigint", "label": "bigint"}
+_ROWS = pa.schema({name: pa.int64() for name in _TYPES})
 _MOST_FAULTS = 6
 _STALL_SECONDS = 2.0
 _ANSWER_SECONDS = 1.5
 
 
 @dataclass(frozen=True)
+class Sink:
+    """A table of the fake that holds the rows of the data set when its `_SUCCESS` is there, and no rows or all of them at any time."""
+
+    fake: FakeMaxCompute
+    uri: str = "odps://p/tables/out"
+
+    def empty(self) -> None:
+        self.fake.make("out", _TYPES, _ROWS)
+
+    def rows(self) -> pa.Table:
+        return self.fake.rows("out")
+
+
+@dataclass(frozen=True)
 class Lane:
-    """A place behind a proxy."""
+    """A place behind a proxy, with the job that is done there and the table that it makes besides; `small_jobs.of_rows` when none is named."""
 
     name: str
     place: Place
     proxy: HttpProxy | TcpProxy
     kinds: tuple[Kind, ...] = tuple(Kind)
+    job: SmallJob | None = None
+    table: Sink | None = None
 
 
 @dataclass(frozen=True)
@@ -63,34 +84,41 @@ class Stretch:
     requests: int
     """How many a whole life makes."""
     kinds: tuple[Kind, ...]
+    table: Sink | None = None
+    """The table to which the job writes, too."""
 
     def faults(self, seed: int) -> list[Fault]:
         """One to six, anywhere in the life."""
         chosen = random.Random(f"{self.name}-{seed}")  # noqa: S311 - the same faults each time
-        numbers = chosen.sample(range(1, self.requests + 1), chosen.randint(1, _MOST_FAULTS))
+        numbers = chosen.sample(range(1, self.requests + 1), chosen.randint(1, min(_MOST_FAULTS, self.requests)))
         return [Fault(number, chosen.choice(self.kinds)) for number in sorted(numbers)]
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits of seconds that are minutes otherwise."""
-    from dataprep_converter.stores import objects, store_requests
+    from dataprep_converter import maxcompute
+    from dataprep_converter.stores import http, objects, store_requests
     from dataprep_converter.stores import oss as oss_store
 
     # Not WebHDFS: a NameNode that has just begun takes seconds for its first answer, and the proxy ends a stall by a reset.
-    for module in (oss_store, objects, store_requests):
+    for module in (oss_store, objects, store_requests, http):
         monkeypatch.setattr(module, "ANSWER_SECONDS", _ANSWER_SECONDS)
+    # pyodps takes whole seconds.
+    monkeypatch.setattr(maxcompute, "ANSWER_SECONDS", int(_ANSWER_SECONDS))
     monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", Patience(attempts=3, first_delay_seconds=0.01))
     monkeypatch.setattr(preflight, "_RETRY_SECONDS", 30.0)
 
 
 def stretch(lane: Lane) -> Stretch:
-    place, proxy = lane.place, lane.proxy
-    job = small_jobs.of_rows(place)
+    place, proxy, table = lane.place, lane.proxy, lane.table
+    job = lane.job or small_jobs.of_rows(place)
     small_jobs.live(job.to("whole"), Access([place.settings]))
     proxy.arm()
+    if table is not None:
+        table.empty()
     small_jobs.live(job.to("counted"), Access([place.settings]))
-    return Stretch(lane.name, proxy, place, job, small_jobs.whole(place, "whole"), proxy.count, lane.kinds)
+    return Stretch(lane.name, proxy, place, job, small_jobs.whole(place, "whole"), proxy.count, lane.kinds, table)
 
 
 @contextmanager
@@ -137,6 +165,44 @@ def webhdfs_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
         yield Lane("webhdfs", at_port(webhdfs(request), cluster.http_port, proxy.port), proxy)
 
 
+@contextmanager
+def http_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+    """Files of the web, made into a data set on this machine."""
+    # Answers of the web have no checksum, and there is no token.
+    kinds = tuple(kind for kind in Kind if kind not in (Kind.FLIPPED, Kind.FLIPPED_UP, Kind.EXPIRED))
+    paths = [f"/{number}.csv" for number in range(3)]
+    with (
+        serving(dict.fromkeys(paths, small_jobs.ROWS.encode())) as site,
+        HttpProxy(site.port, expired="", stall_seconds=_STALL_SECONDS) as proxy,
+    ):
+        place = files(request)
+        yield Lane("http", place, proxy, kinds, small_jobs.of_csv(place, *(f"{proxy.endpoint}{path}" for path in paths)))
+
+
+@contextmanager
+def maxcompute_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+    """A table that becomes a data set on this machine and another table."""
+    # What the service tells of a table has no checksum; its rows have. Its refusals look otherwise than those that the proxy makes.
+    kinds = tuple(kind for kind in Kind if kind not in (Kind.FLIPPED, Kind.EXPIRED))
+    monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    with FakeMaxCompute() as fake:
+        address = urlsplit(fake.tunnel_endpoint)
+        with HttpProxy(address.port or 0, expired="", stall_seconds=_STALL_SECONDS) as proxy:
+            monkeypatch.setenv("ODPS_ENDPOINT", fake.endpoint.replace(address.netloc, f"{proxy.host}:{proxy.port}"))
+            monkeypatch.setenv("ODPS_TUNNEL_ENDPOINT", proxy.endpoint)
+            monkeypatch.setenv("ODPS_ACCESS_ID", fake.access_id)
+            monkeypatch.setenv("ODPS_ACCESS_KEY", fake.secret)
+            fake.make("in", _TYPES, _ROWS)
+            fake.fill("in", rows_of(pa.table({"x": range(24), "label": [number % 3 for number in range(24)]}, schema=_ROWS)))
+            sink = Sink(fake)
+            sink.empty()
+            place = files(request)
+            job = SmallJob(
+                place, {"table": {"uris": ["odps://p/tables/in"]}}, output={"format": "arrow", "index": False, "table": {"uri": sink.uri}}
+            )
+            yield Lane("maxcompute", place, proxy, kinds, job, sink)
+
+
 def at_endpoint(place: Place, endpoint: str) -> Place:
     return replace(place, settings=replace(place.settings, endpoint=endpoint))
 
@@ -152,6 +218,8 @@ _STRETCHES: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[L
     "webhdfs": webhdfs_lane,
     "azure": azure_lane,
     "gcs": gcs_lane,
+    "http": http_lane,
+    "maxcompute": maxcompute_lane,
 }
 
 
@@ -163,7 +231,7 @@ def lanes(request: pytest.FixtureRequest) -> Iterator[list[Lane]]:
 
 def test_faults_change_no_byte_or_are_named(lanes: Sequence[Lane]) -> None:
     name, kinds = lanes[0].name, lanes[0].kinds
-    seeds = int(SEEDS * _SHARE.get(name, 1))
+    seeds = int(os.environ.get("SEEDS", _SEEDS_IN_CI[name]))
 
     def along(number: int) -> dict[int, fault_report.Outcome]:
         here = stretch(lanes[number])
@@ -181,6 +249,8 @@ def life_with_faults(here: Stretch, seed: int) -> fault_report.Outcome:
     """A life in which a few requests go wrong, and another one in which none does."""
     place, job, expected = here.place, here.job, here.expected
     output = f"seed-{seed}"
+    if here.table is not None:
+        here.table.empty()
     here.proxy.arm(here.faults(seed))
     reason = None
     try:
@@ -194,10 +264,14 @@ def life_with_faults(here: Stretch, seed: int) -> fault_report.Outcome:
     here.proxy.arm()
     try:
         assert_nothing_broken(place, output, expected)
+        if here.table is not None:
+            assert len(here.table.rows()) in ((0, small_jobs.RECORDS) if reason is not None else (small_jobs.RECORDS,))
         if reason is None:
             assert small_jobs.whole(place, output).visible == expected.visible
         small_jobs.live(job.to(output), Access([place.settings]))
         assert_whole(place, output, expected)
+        if here.table is not None:
+            assert len(here.table.rows()) == small_jobs.RECORDS
     except AssertionError as exc:
         raise AssertionError(f"{here.name}, seed {seed}, after {outcome}") from exc
     return outcome

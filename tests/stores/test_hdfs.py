@@ -16,7 +16,7 @@ from tests.stores.at_once import raised
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter import watchdog
 from dataprep_converter.errors import AlreadyExists, BadSpec, NotPermitted, Unreachable
-from dataprep_converter.stores import StoreSettings, hdfs
+from dataprep_converter.stores import StoreSettings, hdfs, hdfs_border
 from dataprep_converter.stores.hdfs import HdfsStore
 from storeservers import HdfsCluster
 from storeservers.hdfs import site_xml
@@ -41,8 +41,8 @@ def folder(hdfs_cluster: HdfsCluster) -> str:
 @pytest.fixture
 def acts_as_nobody_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hdfs, "_users", {})
-    monkeypatch.setenv(hdfs.USER_VARIABLE, "")
-    monkeypatch.delenv(hdfs.USER_VARIABLE)
+    monkeypatch.setenv(hdfs_border.USER_VARIABLE, "")
+    monkeypatch.delenv(hdfs_border.USER_VARIABLE)
 
 
 def run(program: str, *, seconds: float = 60) -> str:

@@ -1,11 +1,11 @@
 """What only OSS does: rights, credentials, completions in doubt, connections that break."""
 
 import uuid
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from tests.stores.at_once import raised
+from tests.stores.calls import every_call
 
 from dataprep_converter.errors import AlreadyExists, BadCredentials, BadSpec, InputChanged, NotFound, NotPermitted, Unreachable
 from dataprep_converter.stores import StoreSettings
@@ -35,30 +35,21 @@ def store(oss_settings: StoreSettings) -> OssStore:
     return OssStore(oss_settings)
 
 
-def every_call(store: OssStore, uri: str) -> dict[str, Callable[[], object]]:
-    def upload() -> None:
-        made = store.create(uri)
-        try:
-            made.write(bytes(9 * MIB))
-            made.commit(replace=True)
-        finally:
-            made.abort()
-
-    return {
-        "oss:PutObject": lambda: store.put(uri, b"x"),
-        "oss:PutObject ": upload,
-        "oss:GetObject": lambda: store.stat(uri),
-        "oss:GetObject ": lambda: store.get(uri),
-        "oss:ListObjects": lambda: list(store.list(uri)),
-        "oss:DeleteObjects": lambda: store.delete(uri),
-    }
+RIGHTS = {
+    "put": "oss:PutObject",
+    "upload": "oss:PutObject",
+    "stat": "oss:GetObject",
+    "get": "oss:GetObject",
+    "list": "oss:ListObjects",
+    "delete": "oss:DeleteObjects",
+}
 
 
 @pytest.mark.store
 def test_a_missing_right_is_named(oss_fake: FakeOss, store: OssStore, bucket: str) -> None:
     oss_fake.deny("oss:*")
-    for right, call in every_call(store, f"oss://{bucket}/folder/file").items():
-        with pytest.raises(NotPermitted, match=rf"missing {right.strip()}.* on oss://{bucket}/folder/"):
+    for name, call in every_call(store, f"oss://{bucket}/folder/file").items():
+        with pytest.raises(NotPermitted, match=rf"missing {RIGHTS[name]}.* on oss://{bucket}/folder/"):
             call()
 
 

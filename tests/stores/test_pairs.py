@@ -1,8 +1,6 @@
 """Every store as source with every store as destination: whatever the pair, the same bytes."""
 
 import hashlib
-import http.server
-import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -14,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.convert.image_batches import drawn, file_of
+from tests.stores.loopback import QuietFolder, served
 from tests.stores.places import PLACES, Place, a_folder, files, oss, s3
 from tests.stores.small_jobs import live
 
@@ -31,11 +30,6 @@ TABLE = {"id": "bigint", "x": "double"}
 SCHEMA = pa.schema(pa.field(name, kind) for name, kind in (("id", pa.int64()), ("x", pa.float64())))
 
 
-class _Silent(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
-
-
 @dataclass
 class Web:
     """A web server over a folder, as the place of a source: it has neither folders nor listings."""
@@ -47,12 +41,8 @@ class Web:
 @pytest.fixture
 def web(tmp_path: Path) -> Iterator[Web]:
     (tmp_path / "web").mkdir()
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Silent, directory=str(tmp_path / "web"))) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield Web(tmp_path / "web", f"http://127.0.0.1:{server.server_port}")
-        server.shutdown()
-        thread.join()
+    with served(partial(QuietFolder, directory=str(tmp_path / "web"))) as port:
+        yield Web(tmp_path / "web", f"http://127.0.0.1:{port}")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dataprep_converter.access import Access
-from dataprep_converter.errors import NotFound, NotPermitted, StoreError, Unreachable
+from dataprep_converter.errors import BadSpec, NotFound, NotPermitted, StoreError, Unreachable
 from dataprep_converter.stores import StoreSettings, preflight
 from dataprep_converter.stores.files import FileStore
 from dataprep_converter.stores.preflight import preflight as run_preflight
@@ -51,6 +51,21 @@ def test_a_source_that_names_nothing_is_named(tmp_path: Path, source: str) -> No
     with pytest.raises(NotFound, match="empty names nothing"):
         run_preflight(Access(), f"{tmp_path}/out", [f"{tmp_path}/empty"])
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("uri", "meant"), [("s3:/bucket/x", "s3://bucket/x"), ("file:/mnt/x", "file:///mnt/x")])
+def test_a_slash_too_few_is_told_before_a_folder_of_that_name_is_made(
+    tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch, uri: str, meant: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadSpec, match=f"{uri} has one slash behind .* write {meant}\\.$"):
+        run_preflight(Access(), uri, [source])
+    assert [each.name for each in tmp_path.iterdir()] == ["in"]
+
+
+def test_the_nearest_store_is_named_for_one_that_is_not_known(tmp_path: Path) -> None:
+    with pytest.raises(BadSpec, match=r"No store for hfds://; did you mean hdfs\? \(known: file://, hdfs://, "):
+        run_preflight(Access(), f"{tmp_path}/out", ["hfds://nn/x"])
 
 
 def test_a_store_that_loses_what_is_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

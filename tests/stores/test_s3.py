@@ -1,16 +1,16 @@
 """What only S3 does: rights, credentials, completions in doubt, servers that fail."""
 
-import http.server
 import json
-import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.stores.at_once import raised
+from tests.stores.calls import every_call
+from tests.stores.loopback import Quiet, served
 from tests.stores.lost_answers import lose_answers
 
 from dataprep_converter.errors import (
@@ -53,23 +53,14 @@ def store(s3_settings: StoreSettings) -> S3Store:
     return S3Store(s3_settings)
 
 
-def every_call(store: S3Store, uri: str) -> dict[str, Callable[[], object]]:
-    def upload() -> None:
-        made = store.create(uri)
-        try:
-            made.write(bytes(9 * MIB))
-            made.commit(replace=True)
-        finally:
-            made.abort()
-
-    return {
-        "s3:PutObject": lambda: store.put(uri, b"x"),
-        "s3:PutObject ": upload,
-        "s3:GetObject": lambda: store.stat(uri),
-        "s3:GetObject ": lambda: store.get(uri),
-        "s3:ListBucket": lambda: list(store.list(uri)),
-        "s3:DeleteObject": lambda: store.delete(uri),
-    }
+RIGHTS = {
+    "put": "s3:PutObject",
+    "upload": "s3:PutObject",
+    "stat": "s3:GetObject",
+    "get": "s3:GetObject",
+    "list": "s3:ListBucket",
+    "delete": "s3:DeleteObject",
+}
 
 
 # -- against a real server ----------------------------------------------------------------------------------------------
@@ -80,8 +71,8 @@ def test_a_missing_right_is_named(s3_server: S3Server, s3_settings: StoreSetting
     s3_server.add_user("stranger", "stranger-secret")
     store = S3Store(replace(s3_settings, credentials={"accessKeyId": "stranger", "accessKeySecret": "stranger-secret"}))
 
-    for right, call in every_call(store, f"s3://{bucket}/folder/file").items():
-        with pytest.raises(NotPermitted, match=rf"missing {right.strip()} on s3://{bucket}/folder/"):
+    for name, call in every_call(store, f"s3://{bucket}/folder/file").items():
+        with pytest.raises(NotPermitted, match=rf"missing {RIGHTS[name]} on s3://{bucket}/folder/"):
             call()
     with pytest.raises(NotPermitted, match="missing s3:ListBucketMultipartUploads"):
         store.sweep(f"s3://{bucket}", older_than_seconds=0)
@@ -293,50 +284,38 @@ def test_what_is_written_is_encrypted_as_the_store_says(
 # -- credentials --------------------------------------------------------------------------------------------------------
 
 
-class _Roles(http.server.BaseHTTPRequestHandler):
+class _Roles(Quiet):
     """STS, the container's agent and the instance's metadata, as far as they are asked here."""
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
-
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the base class's name
         asked = self.rfile.read(int(self.headers["content-length"])).decode()
         assert "AssumeRoleWithWebIdentity" in asked
         assert "WebIdentityToken=projected" in asked
-        self._answer(
+        self.answer(
+            200,
             b'<R xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Credentials><AccessKeyId>web</AccessKeyId><SecretAccessKey>s</SecretAccessKey>'
-            b"<SessionToken>t</SessionToken><Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></R>"
+            b"<SessionToken>t</SessionToken><Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></R>",
         )
 
-    def do_PUT(self) -> None:
-        self._answer(b"metadata-token")
+    def do_PUT(self) -> None:  # noqa: N802 - the base class's name
+        self.answer(200, b"metadata-token")
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the base class's name
         if self.path.endswith("security-credentials/"):
-            self._answer(b"the-role\n")
+            self.answer(200, b"the-role\n")
         elif self.path == "/pod" and self.headers["Authorization"] != "pod-token":
             self.send_error(401)
         else:
             name = "container" if self.path == "/pod" else "instance"
-            self._answer(
-                json.dumps({"AccessKeyId": name, "SecretAccessKey": "s", "Token": "t", "Expiration": "2099-01-01T00:00:00Z"}).encode()
+            self.answer(
+                200, json.dumps({"AccessKeyId": name, "SecretAccessKey": "s", "Token": "t", "Expiration": "2099-01-01T00:00:00Z"}).encode()
             )
-
-    def _answer(self, body: bytes) -> None:
-        self.send_response(200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
 
 @pytest.fixture
 def roles() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Roles) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with served(_Roles) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def current(**given: str) -> AwsCredentials:

@@ -2,11 +2,9 @@
 
 import base64
 import binascii
-import http.server
 import json
 import subprocess
 import sys
-import threading
 import urllib.parse
 import uuid
 from collections.abc import Iterator
@@ -19,6 +17,8 @@ import pyarrow as pa
 import pytest
 import yaml
 from tests.cli.commandline import environment
+from tests.secret_forms import forms_of
+from tests.stores.loopback import QuietFolder, served
 from tests.stores.places import Place, hdfs, in_folder, oss, s3
 
 from dataprep_api import messages
@@ -46,24 +46,6 @@ for line in sys.stdin:
 """Runs one command after the other, each in a process of its own, without starting Python for each."""
 SIGNATURE = "sv=2026-01-01&sig=Sas%2FSignature%2BOf%3DThe+Web"
 TABLE = {"id": "bigint", "x": "double"}
-
-
-def forms_of(secret: str) -> set[str]:
-    """As it is, percent-encoded, in hexadecimal, as a JSON string, and in base64 by itself and wherever it may lie within other bytes."""
-    plain = secret.encode()
-    found = {
-        secret,
-        urllib.parse.quote(secret, safe=""),
-        urllib.parse.quote(secret),
-        urllib.parse.quote_plus(secret),
-        json.dumps(secret)[1:-1],
-        plain.hex(),
-    }
-    for before in range(3):
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            encoded = encode(bytes(before) + plain).decode().rstrip("=")
-            found.add(encoded[(before * 8 + 5) // 6 : (before + len(plain)) * 8 // 6])
-    return found
 
 
 def test_a_key_is_found_in_every_form() -> None:
@@ -243,24 +225,15 @@ def _key_of(here: Bench, number: int) -> AccessKey:
     return AccessKey(key, secret, token)
 
 
-class _Silent(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
-
-
 def test_the_signature_in_an_address_is_in_no_message(bench: tuple[Bench, FakeMaxCompute]) -> None:
     here, _ = bench
     web, signature = here.folder / "web", SIGNATURE.partition("sig=")[2]
     web.mkdir()
     (web / "rows.csv").write_text("1,0.5\n2,1\nbad,3\n")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Silent, directory=str(web))) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        root = f"http://127.0.0.1:{server.server_port}"
+    with served(partial(QuietFolder, directory=str(web))) as port:
+        root = f"http://127.0.0.1:{port}"
         whole(here, a_spec(f"{root}/rows.csv?{SIGNATURE}", str(here.folder / "o")))
         code, absent = here.step("plan", a_spec(f"{root}/absent.csv?{SIGNATURE}", str(here.folder / "p")))
-        server.shutdown()
-        thread.join()
     code, gone = here.step("plan", a_spec(f"{root}/rows.csv?{SIGNATURE}", str(here.folder / "p")))
 
     assert code == 4

@@ -17,14 +17,15 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 from tests.stores import pages, small_jobs
-from tests.stores.test_http import Site, site
+from tests.stores.site import Site
+from tests.stores.test_http import site
 
 from dataprep_api.job import DataPrepJob
 from dataprep_api.spec import Store
 from dataprep_converter.access import Access
 from dataprep_converter.errors import ConvertError
 from dataprep_converter.store_settings import settings_for
-from dataprep_converter.stores import StoreSettings, hdfs, preflight
+from dataprep_converter.stores import StoreSettings, hdfs, hdfs_border, preflight
 from dataprep_converter.verifying import verify
 from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server
 from storeservers.odps import FakeMaxCompute, rows_of
@@ -138,7 +139,7 @@ def fill(cluster: HdfsCluster) -> None:
 def hdfs_page(hdfs_cluster: HdfsCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
     """The user of the page is the one of this process for a while."""
     monkeypatch.setattr(hdfs, "_users", {})
-    monkeypatch.setenv(hdfs.USER_VARIABLE, "")
+    monkeypatch.setenv(hdfs_border.USER_VARIABLE, "")
     fill(hdfs_cluster)
     return Page("hdfs.md", {"nn1.example:8020": f"{hdfs_cluster.host}:{hdfs_cluster.port}"}, tmp_path)
 

@@ -1,5 +1,6 @@
 """Entries of spec.stores become settings, with the Secrets and ConfigMaps of a pod read."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from pydantic import ValidationError
 
 from dataprep_api import spec
 from dataprep_converter.errors import BadSpec
-from dataprep_converter.store_settings import MOUNTS_VARIABLE, mounts_of_this_pod, settings_for
+from dataprep_converter.store_settings import MOUNTS_VARIABLE, SECRET_KEYS, mounts_of_this_pod, settings_for
 
 
 def a_store(**fields: object) -> spec.Store:
@@ -143,3 +144,27 @@ def test_the_mounts_are_named_by_the_environment(monkeypatch: pytest.MonkeyPatch
     assert mounts_of_this_pod() == "/etc/dataprep"
     monkeypatch.delenv(MOUNTS_VARIABLE)
     assert mounts_of_this_pod() is None
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "stores" / "credentials.md"
+
+
+def rows_of_the_page() -> dict[str, list[list[str]]]:
+    """Scheme → the sets of keys that the page names for its Secret."""
+    table = [line.split("|")[1:3] for line in PAGE.read_text().splitlines() if line.startswith("| `") and "://`" in line.split("|")[1]]
+    quoted = {schemes: [re.findall(r"`(\w+)`", keys) for keys in named.split(";")] for schemes, named in table}
+    return {scheme: keys for schemes, keys in quoted.items() for scheme in re.findall(r"`(\w+)://`", schemes)}
+
+
+def test_the_page_names_the_keys_of_every_secret(tmp_path: Path) -> None:
+    rows = rows_of_the_page()
+    assert set(rows) == {*SECRET_KEYS, "oss", "odps", "s3", "hdfs"}
+    assert {scheme: tuple(map(tuple, rows[scheme])) for scheme in SECRET_KEYS} == {
+        scheme: tuple(map(tuple, sets)) for scheme, sets in SECRET_KEYS.items()
+    }
+    for scheme, sets in rows.items():
+        for place, keys in enumerate(sets):
+            mounts = tmp_path / f"{scheme}-{place}"
+            a_secret(mounts, 0, **dict.fromkeys(keys, "value"))
+            [found] = settings_for([a_store(uriPrefix=f"{scheme}://a", secretRef={"name": "a"})], str(mounts))
+            assert {*found.credentials, *({"principal", "keytab"} if found.keytab else {})} == set(keys)

@@ -1,14 +1,13 @@
 """What only WebHDFS does, against the real NameNode and DataNodes."""
 
-import http.server
 import json
 import socket
-import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from tests.stores.loopback import Quiet, served
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.access import Access
@@ -18,6 +17,7 @@ from dataprep_converter.stores.hdfs import HdfsStore
 from dataprep_converter.stores.preflight import preflight
 from dataprep_converter.stores.webhdfs import Place, WebHdfsStore
 from storeservers import HdfsCluster
+from storeservers.faulty import Fault, HttpProxy, Kind
 
 SETTINGS = StoreSettings(uri_prefix="webhdfs://")
 
@@ -126,6 +126,7 @@ def said(exception: str, message: str) -> bytes:
         (403, said("DSQuotaExceededException", "The DiskSpace quota of /x is exceeded"), StoreFull, "No quota left for /x"),
         (403, said("AccessControlException", "no words known"), NotPermitted, "AccessDenied: user=alice path=/x"),
         (404, b"nothing here", StoreError, "is no WebHDFS: 404 nothing here"),
+        (404, said("FileNotFoundException", "File does not exist: /x")[:40], Unreachable, "about /x is not whole"),
     ],
 )
 def test_what_the_namenode_says_becomes_ours(status: int, body: bytes, error: type[StoreError], message: str) -> None:
@@ -142,27 +143,17 @@ def test_a_namenode_that_is_not_there_is_named() -> None:
             WebHdfsStore(SETTINGS).place(f"webhdfs://127.0.0.1:{port}/x").ask_once("GET", "GETFILESTATUS")
 
 
-class _Token(http.server.BaseHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
-
-    def do_GET(self) -> None:
+class _Token(Quiet):
+    def do_GET(self) -> None:  # noqa: N802 - the base class's name
         known = "delegation=t0ken" in self.path and "user.name" not in self.path
         body = said("FileNotFoundException" if known else "InvalidToken", "words")
-        self.send_response(404 if known else 403)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(404 if known else 403, body)
 
 
 @pytest.fixture
 def gateway() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Token) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"webhdfs://127.0.0.1:{server.server_port}/x"
-        server.shutdown()
-        thread.join()
+    with served(_Token) as port:
+        yield f"webhdfs://127.0.0.1:{port}/x"
 
 
 def test_a_delegation_token_takes_the_place_of_a_user(gateway: str) -> None:
@@ -170,3 +161,22 @@ def test_a_delegation_token_takes_the_place_of_a_user(gateway: str) -> None:
     with pytest.raises(BadCredentials) as raised:
         WebHdfsStore(replace(SETTINGS, credentials={"delegationToken": "0ther"})).stat(gateway)
     assert "0ther" not in str(raised.value)
+
+
+class _Statuses(Quiet):
+    """Answers as a NameNode does: not saying how long they are."""
+
+    def do_GET(self) -> None:  # noqa: N802 - the base class's name
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"FileStatuses":{"FileStatus":[]}}')
+
+
+def test_an_answer_that_is_cut_is_asked_for_again() -> None:
+    with served(_Statuses) as port, HttpProxy(port, expired="") as proxy:
+        proxy.arm([Fault(1, Kind.TRUNCATED), Fault(2, Kind.TRUNCATED)])
+        uri = f"webhdfs://127.0.0.1:{proxy.port}/x"
+        with pytest.raises(Unreachable, match=r"the answer of .* about /x is not whole"):
+            WebHdfsStore(SETTINGS).place(uri).ask_once("GET", "LISTSTATUS")
+        assert [*WebHdfsStore(SETTINGS).list(uri)] == []
+        assert proxy.count == 3

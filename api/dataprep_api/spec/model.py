@@ -110,6 +110,8 @@ ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
 SplitName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$")]
 Column = Annotated[str, Field(min_length=1, max_length=256)]
 Text = Annotated[str, Field(max_length=1024)]
+NullDefaults = Annotated[dict[Annotated[str, Field(max_length=256)], Text], Field(max_length=1024)]
+"""Columns, and what stands for a null of each."""
 Quantity = Annotated[
     int | str,
     AfterValidator(_a_quantity),

@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dataprep_api.report import Manifest
 from dataprep_converter.errors import BadSpec, NotWhole
@@ -92,6 +93,15 @@ class ReadsBlocks(Protocol):
 
     def blocks(self, pieces: Iterable[bytes]) -> Iterator[Checked]:
         """All records of `read`, some at a time."""
+        ...
+
+
+@runtime_checkable
+class MakesColumns(Protocol):
+    """A decoder that makes columns of many records in less time than of one after another."""
+
+    def columns(self, records: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch | None:
+        """Records of `read` as these columns of `values.schema`; None where a value is missing or wrong, which a look at each tells."""
         ...
 
 

@@ -1,16 +1,20 @@
 """`csv`, back into records: every row has its cells, and quotes only where a cell is quoted."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
+
+import pyarrow as pa
 
 from dataprep_api.report import Manifest
 from dataprep_api.spec.formats.csv import CsvOptions
 from dataprep_converter.decoders import BrokenRecord
 from dataprep_converter.decoders.lines import lines, rounded
 from dataprep_converter.decoders.tables import features_of
+from dataprep_converter.decoders.whole_columns import of_cells
 from dataprep_converter.encoders import FeatureSpec
 from dataprep_converter.encoders.delimited import in_order, names
+from dataprep_converter.tensors import Array
 
 Cell: TypeAlias = bytes | None
 """The text of a cell; None for one that is missing, which is empty and not quoted."""
@@ -53,6 +57,19 @@ class CsvDecoder:
             found[feature.name] = [_value(cell, feature) for cell in record[at : at + count] if cell is not None]
             at += count
         return found
+
+    def columns(self, records: Sequence[list[Cell]], schema: pa.Schema) -> pa.RecordBatch | None:
+        """Columns of text, and of numbers."""
+        cells = list(zip(*records, strict=True))
+        by_name: dict[str, Array | None] = {}
+        at = 0
+        for feature in self._features:
+            count = len(names(feature))
+            if feature.name in schema.names:
+                by_name[feature.name] = of_cells(cells[at : at + count], feature, schema.field(feature.name).type)
+            at += count
+        made = [column for name in schema.names if (column := by_name[name]) is not None]
+        return pa.RecordBatch.from_arrays(made, schema=schema) if len(made) == len(schema) else None
 
     def _cells(self, row: bytes, offset: int) -> list[Cell]:
         if b'"' not in row:

@@ -3,15 +3,19 @@
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+import pyarrow as pa
 
 from dataprep_api.report import Manifest
 from dataprep_api.spec.formats.jsonl import JsonlOptions
 from dataprep_converter.decoders import BrokenRecord
 from dataprep_converter.decoders.lines import lines, rounded
 from dataprep_converter.decoders.tables import features_of
+from dataprep_converter.decoders.whole_columns import of_values
 from dataprep_converter.encoders import FeatureSpec
+from dataprep_converter.tensors import Array
 
 
 class JsonlDecoder:
@@ -45,6 +49,19 @@ class JsonlDecoder:
             else:
                 found[name] = [] if value is None else self._flat(value, feature)
         return found
+
+    def columns(self, records: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch | None:
+        """Columns of plain values and of flat lists."""
+        made: list[Array] = []
+        for field in schema:
+            feature = self._features[field.name]
+            if feature.sequence or (feature.dtype == "bytes" and not feature.text):
+                return None
+            column = of_values([record[field.name] for record in records], field.type)
+            if column is None:
+                return None
+            made.append(column)
+        return pa.RecordBatch.from_arrays(made, schema=schema)
 
     def _flat(self, value: Any, feature: FeatureSpec) -> list[Any]:
         if isinstance(value, list):

@@ -20,10 +20,10 @@ and a sequence that is null or empty has no steps.
 """
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import Any, Final
 
 import numpy as np
@@ -222,10 +222,10 @@ class TfrecordEncoder(SingleFile):
         size = records.dtype.itemsize
         self._sizes = np.full(rows, size, np.int64)
         if size <= _COPIED_PAYLOAD:
-            crcs = [crc32c(payload) for (payload,) in struct.iter_unpack(f"{HEADER}x{size - HEADER - FOOTER}s{FOOTER}x", data)]
+            crcs: Iterator[int] = starmap(crc32c, struct.iter_unpack(f"{HEADER}x{size - HEADER - FOOTER}s{FOOTER}x", data))
         else:
-            crcs = [crc32c(data[start + HEADER : start + size - FOOTER]) for start in range(0, len(data), size)]
-        records["footer"] = mask_all(np.array(crcs, np.uint32))
+            crcs = (crc32c(data[start + HEADER : start + size - FOOTER]) for start in range(0, len(data), size))
+        records["footer"] = mask_all(np.fromiter(crcs, np.uint32, rows))
         return data.toreadonly()
 
     def _template(self, parts: Sequence[Fixed], rows: int) -> npt.NDArray[Any]:

@@ -4,7 +4,7 @@ from string import Template
 from typing import Final
 
 from dataprep_converter.encoders import FeatureSpec
-from dataprep_converter.metadata import Finished, loader_torch_samples, loaders
+from dataprep_converter.metadata import Finished, loader_source, loader_torch_samples
 from dataprep_converter.metadata.tfds import IMAGE
 
 _FRAME: Final = '''\
@@ -93,24 +93,26 @@ def text(finished: Finished) -> str:
     if finished.manifest.format == "webdataset":
         return _of_members(finished)
     if finished.manifest.format != "tfrecord":
-        raise loaders.Unreadable(f"this one is for tfrecord and webdataset, and this data set is {finished.manifest.format}.")
+        raise loader_source.Unreadable(f"this one is for tfrecord and webdataset, and this data set is {finished.manifest.format}.")
     if finished.manifest.compression != "none":
-        raise loaders.Unreadable("NVIDIA DALI reads no compressed TFRecord. Make the data set with output.tfrecord.compression: None.")
+        raise loader_source.Unreadable(
+            "NVIDIA DALI reads no compressed TFRecord. Make the data set with output.tfrecord.compression: None."
+        )
     if not all(report.index is not None for report in finished.reports):
-        raise loaders.Unreadable("NVIDIA DALI needs an index of the records. Make the data set with output.index: true.")
+        raise loader_source.Unreadable("NVIDIA DALI needs an index of the records. Make the data set with output.index: true.")
     if any(feature.sequence or feature.record for feature in finished.features):
-        raise loaders.Unreadable("NVIDIA DALI reads the features of tf.train.Example, and these records are others.")
+        raise loader_source.Unreadable("NVIDIA DALI reads the features of tf.train.Example, and these records are others.")
     readable = [feature for feature in finished.features if not _is_list_of_bytes(feature)]
     comment = "How each feature is stored."
     if len(readable) < len(finished.features):
         left_out = ", ".join(feature.name for feature in finished.features if _is_list_of_bytes(feature))
         comment = f"How each feature is stored. DALI reads one text of a feature, so these are left out: {left_out}."
-    return loaders.filled(
+    return loader_source.filled(
         _LOADER,
-        splits=loaders.splits(finished),
-        classes=loaders.classes(finished),
-        features=loaders.dictionary("FEATURES", {feature.name: _described(feature) for feature in readable}, comment),
-        files=loaders.files_function("DALI"),
+        splits=loader_source.splits(finished),
+        classes=loader_source.classes(finished),
+        features=loader_source.dictionary("FEATURES", {feature.name: _described(feature) for feature in readable}, comment),
+        files=loader_source.files_function("DALI"),
         decoded="".join(_decoded(feature) for feature in readable),
     )
 
@@ -131,7 +133,7 @@ def _described(feature: FeatureSpec) -> str:
 
 
 def _decoded(feature: FeatureSpec) -> str:
-    value = f"record[{loaders.quoted(feature.name)}]"
+    value = f"record[{loader_source.quoted(feature.name)}]"
     if feature.raw:
         return f"    {value} = fn.reinterpret({value}, dtype=types.{_NAMES[feature.dtype]}, shape={list(feature.shape)})\n"
     if _is_image(feature):
@@ -143,15 +145,16 @@ def _of_members(finished: Finished) -> str:
     found = loader_torch_samples.extensions(finished)
     images = [each for each in finished.features if each.name in found and _is_image(each)]
     lines = [
-        f"    record[{loaders.quoted(each.name)}] = {_DECODED.format(record=f'record[{loaders.quoted(each.name)}]')}\n" for each in images
+        f"    record[{loader_source.quoted(each.name)}] = {_DECODED.format(record=f'record[{loader_source.quoted(each.name)}]')}\n"
+        for each in images
     ]
-    return loaders.filled(
+    return loader_source.filled(
         _MEMBERS,
-        splits=loaders.splits(finished),
-        classes=loaders.classes(finished),
-        features=loaders.dictionary(
-            "FEATURES", {name: loaders.quoted(";".join(each)) for name, each in found.items()}, "Extensions of each feature's member."
+        splits=loader_source.splits(finished),
+        classes=loader_source.classes(finished),
+        features=loader_source.dictionary(
+            "FEATURES", {name: loader_source.quoted(";".join(each)) for name, each in found.items()}, "Extensions of each feature's member."
         ),
-        files=loaders.files_function("DALI"),
+        files=loader_source.files_function("DALI"),
         decoded="".join(lines),
     )

@@ -3,7 +3,7 @@
 from string import Template
 from typing import Final
 
-from dataprep_converter.metadata import Finished, loaders
+from dataprep_converter.metadata import Finished, loader_source
 
 _COMMON: Final = """\
     /** The split's files, in their order. */
@@ -94,25 +94,25 @@ def hadoop(finished: Finished) -> str:
     values = {"sequenceFile": output.sequence_file.value, "mapFile": output.map_file.value}
     kind = values.get(finished.manifest.format)
     if kind is None:
-        raise loaders.Unreadable("it is for sequenceFile and mapFile.")
+        raise loader_source.Unreadable("it is for sequenceFile and mapFile.")
     notes = {
         "Example": "a value is a BytesWritable with a tf.train.Example.",
         "Feature": "a value is the feature's own Writable.",
         "Record": "a value is DL4J's RecordWritable or SequenceRecordWritable: datavec-hadoop 1.0.0-beta6 is needed, too.",
     }
-    return loaders.filled(_HADOOP, splits=_splits(finished), value=notes[kind])
+    return loader_source.filled(_HADOOP, splits=_splits(finished), value=notes[kind])
 
 
 def dl4j(finished: Finished) -> str:
     """`LoadDl4j.java`. Raises Unreadable for other formats than DL4J's."""
     format_ = finished.manifest.format
     if format_ == "fileBatch":
-        return loaders.filled(_DL4J, splits=_splits(finished), package="common.loader.FileBatch", load=_BATCH)
+        return loader_source.filled(_DL4J, splits=_splits(finished), package="common.loader.FileBatch", load=_BATCH)
     if format_ != "dl4jDataset":
-        raise loaders.Unreadable("it is for dl4jDataset and fileBatch.")
+        raise loader_source.Unreadable("it is for dl4jDataset and fileBatch.")
     kind = finished.spec.output.dl4j_dataset.holds
     load = Template(_DATASET).substitute(kind=kind, first="0" if kind == "MultiDataSet" else "")
-    return loaders.filled(_DL4J, splits=_splits(finished), package=f"linalg.dataset.{kind}", load=load)
+    return loader_source.filled(_DL4J, splits=_splits(finished), package=f"linalg.dataset.{kind}", load=load)
 
 
 def _splits(finished: Finished) -> str:

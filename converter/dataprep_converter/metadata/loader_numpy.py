@@ -3,7 +3,7 @@
 from string import Template
 from typing import Final
 
-from dataprep_converter.metadata import Finished, loaders
+from dataprep_converter.metadata import Finished, loader_source
 
 _LOADER: Final = Template('''\
 """Loads this data set with NumPy: `for arrays in load("train")`, or `python load_numpy.py [FOLDER]` to count its records."""
@@ -40,14 +40,14 @@ if __name__ == "__main__":
 def text(finished: Finished) -> str:
     """The file. Raises Unreadable for other formats."""
     if finished.manifest.format != "npz":
-        raise loaders.Unreadable(f"this one is for npz, and this data set is {finished.manifest.format}.")
+        raise loader_source.Unreadable(f"this one is for npz, and this data set is {finished.manifest.format}.")
     arrays = {
         f"{'labels' if feature.label else 'features'}/{feature.name}": repr((feature.dtype, feature.shape)) for feature in finished.features
     }
-    return loaders.filled(
+    return loader_source.filled(
         _LOADER,
-        splits=loaders.splits(finished),
-        classes=loaders.classes(finished),
-        arrays=loaders.dictionary("ARRAYS", arrays, "Type and shape of a record of each array."),
-        files=loaders.files_function("NumPy"),
+        splits=loader_source.splits(finished),
+        classes=loader_source.classes(finished),
+        arrays=loader_source.dictionary("ARRAYS", arrays, "Type and shape of a record of each array."),
+        files=loader_source.files_function("NumPy"),
     )

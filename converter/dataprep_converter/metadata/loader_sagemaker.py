@@ -3,7 +3,7 @@
 from string import Template
 from typing import Final
 
-from dataprep_converter.metadata import Finished, loaders, sagemaker
+from dataprep_converter.metadata import Finished, loader_source, sagemaker
 
 _LOADER: Final = Template('''\
 """Gives this data set to a SageMaker training job, when it lies on S3.
@@ -77,15 +77,15 @@ def text(finished: Finished) -> str:
     """The file. Raises Unreadable when SageMaker could not use the data set."""
     fault = sagemaker.fault(finished)
     if fault is not None:
-        raise loaders.Unreadable(fault)
-    beginnings = {name: loaders.quoted(found) for name, found in sagemaker.beginnings(finished).items()}
+        raise loader_source.Unreadable(fault)
+    beginnings = {name: loader_source.quoted(found) for name, found in sagemaker.beginnings(finished).items()}
     is_recordio = finished.manifest.format == "recordioProtobuf"
-    return loaders.filled(
+    return loader_source.filled(
         _LOADER,
-        splits=loaders.splits(finished),
-        classes=loaders.classes(finished),
-        channels=loaders.dictionary("CHANNELS", beginnings, "How the names of each split's files begin."),
-        files=loaders.files_function("Python", "remote store"),
+        splits=loader_source.splits(finished),
+        classes=loader_source.classes(finished),
+        channels=loader_source.dictionary("CHANNELS", beginnings, "How the names of each split's files begin."),
+        files=loader_source.files_function("Python", "remote store"),
         kind=sagemaker.CONTENT_TYPES[finished.manifest.format],
         compression=sagemaker.compression(finished),
         load=_RECORDS if is_recordio else "",

@@ -3,7 +3,7 @@
 from string import Template
 from typing import Final
 
-from dataprep_converter.metadata import Finished, loaders
+from dataprep_converter.metadata import Finished, loader_source
 
 _HEAD: Final = '''\
 """Loads this data set with Spark: `load(spark, "train")`, or `spark-submit $submit load_spark.py [FOLDER]` to count its records.
@@ -75,7 +75,7 @@ def load(spark, split, folder=FOLDER):
 
 def text(finished: Finished) -> str:
     """The file. Raises Unreadable for formats that Spark doesn't read."""
-    parts = {"splits": loaders.splits(finished), "classes": loaders.classes(finished)}
+    parts = {"splits": loader_source.splits(finished), "classes": loader_source.classes(finished)}
     output = finished.spec.output
     tables = {
         "parquet": "parquet(*",
@@ -86,14 +86,14 @@ def text(finished: Finished) -> str:
     if format_ == "tfrecord":
         message = "SequenceExample" if any(feature.sequence for feature in finished.features) else "Example"
         parse = f"tf.train.{message}.FromString makes a message of each."
-        return loaders.filled(_RECORDS, submit="--packages org.tensorflow:tensorflow-hadoop:1.15.0", parse=parse, **parts)
+        return loader_source.filled(_RECORDS, submit="--packages org.tensorflow:tensorflow-hadoop:1.15.0", parse=parse, **parts)
     if format_ in ("sequenceFile", "mapFile"):
-        return loaders.filled(_HADOOP, submit="", value=_value(finished), **parts).replace("spark-submit  load", "spark-submit load")
+        return loader_source.filled(_HADOOP, submit="", value=_value(finished), **parts).replace("spark-submit  load", "spark-submit load")
     if format_ not in tables:
-        raise loaders.Unreadable(
+        raise loader_source.Unreadable(
             f"there is one for {', '.join(['tfrecord', *tables, 'sequenceFile', 'mapFile'])}, and this data set is {format_}."
         )
-    return loaders.filled(_TABLE, submit="", read=tables[format_], **parts).replace("spark-submit  load", "spark-submit load")
+    return loader_source.filled(_TABLE, submit="", read=tables[format_], **parts).replace("spark-submit  load", "spark-submit load")
 
 
 def _value(finished: Finished) -> str:
@@ -103,11 +103,11 @@ def _value(finished: Finished) -> str:
     kind = output.map_file.value if is_map else output.sequence_file.value
     key = output.map_file.key if is_map else output.sequence_file.key
     if kind == "Record":
-        raise loaders.Unreadable("PySpark can't hand DL4J's records over to Python; LoadHadoop.java reads them.")
+        raise loader_source.Unreadable("PySpark can't hand DL4J's records over to Python; LoadHadoop.java reads them.")
     if kind == "Example":
         message = "SequenceExample" if any(feature.sequence for feature in finished.features) else "Example"
         return f"tf.train.{message}.FromString makes a message of a value."
     stored = next(feature for feature in finished.features if feature.name != key)
     if (stored.shape and stored.dtype not in ("int8", "uint8")) or (not stored.shape and stored.dtype == "int8"):
-        raise loaders.Unreadable("PySpark can't hand arrays and single bytes of Hadoop over to Python; LoadHadoop.java reads them.")
+        raise loader_source.Unreadable("PySpark can't hand arrays and single bytes of Hadoop over to Python; LoadHadoop.java reads them.")
     return f"a value is {stored.name}."

@@ -4,7 +4,7 @@ from string import Template
 from typing import Final
 
 from dataprep_converter.encoders import FeatureSpec
-from dataprep_converter.metadata import Finished, loaders
+from dataprep_converter.metadata import Finished, loader_source
 from dataprep_converter.metadata.tfds import IMAGE
 
 _LOADER: Final = Template('''\
@@ -49,24 +49,26 @@ _UNSIGNED: Final = {"uint32": "int32"}
 def text(finished: Finished) -> str:
     """The file. Raises Unreadable for formats that are no TFRecord."""
     if finished.manifest.format != "tfrecord":
-        raise loaders.Unreadable(f"tf.data reads tfrecord, and this data set is {finished.manifest.format}.")
+        raise loader_source.Unreadable(f"tf.data reads tfrecord, and this data set is {finished.manifest.format}.")
     alone = [feature for feature in finished.features if not feature.sequence]
     steps = [feature for feature in finished.features if feature.sequence]
-    described = loaders.dictionary("FEATURES", {f.name: _described(f) for f in alone}, "How each feature is stored.")
+    described = loader_source.dictionary("FEATURES", {f.name: _described(f) for f in alone}, "How each feature is stored.")
     if steps:
-        described += loaders.dictionary("SEQUENCES", {f.name: _of_steps(f) for f in steps}, "How the steps of each sequence are stored.")
+        described += loader_source.dictionary(
+            "SEQUENCES", {f.name: _of_steps(f) for f in steps}, "How the steps of each sequence are stored."
+        )
     if any(feature.record for feature in finished.features):
         described, body = "", "    record = serialized  # whole records, as the source had them\n"
     elif steps:
         body = "    context, sequences = tf.io.parse_single_sequence_example(serialized, FEATURES, SEQUENCES)\n    record = context | sequences\n"
     else:
         body = "    record = tf.io.parse_single_example(serialized, FEATURES)\n"
-    return loaders.filled(
+    return loader_source.filled(
         _LOADER,
-        splits=loaders.splits(finished),
-        classes=loaders.classes(finished),
+        splits=loader_source.splits(finished),
+        classes=loader_source.classes(finished),
         features=described,
-        files=loaders.files_function("TensorFlow"),
+        files=loader_source.files_function("TensorFlow"),
         parse=body + "".join(_decoded(feature) for feature in finished.features if not feature.record),
         compression="GZIP" if finished.manifest.compression == "gzip" else "",
     )
@@ -88,7 +90,7 @@ def _of_steps(feature: FeatureSpec) -> str:
 
 def _decoded(feature: FeatureSpec) -> str:
     """The line that makes a tensor of bytes, for features that are stored so."""
-    value = f"record[{loaders.quoted(feature.name)}]"
+    value = f"record[{loader_source.quoted(feature.name)}]"
     if feature.raw:
         decoded = f"tf.io.decode_raw({value}, tf.{_UNSIGNED.get(feature.dtype, feature.dtype)})"
         if feature.dtype in _UNSIGNED:

@@ -5,7 +5,7 @@ from string import Template
 from typing import Final
 
 from dataprep_converter.encoders import FeatureSpec
-from dataprep_converter.metadata import Finished, loader_torch_samples, loaders
+from dataprep_converter.metadata import Finished, loader_source, loader_torch_samples
 
 _HEAD: Final = '''\
 """Loads this data set with PyTorch: `Records("train")` is a dataset, `python load_torch.py [FOLDER]` counts its records.
@@ -159,23 +159,23 @@ def text(finished: Finished) -> str:
     """The file. Raises Unreadable for formats that PyTorch users read with a library of the format's own."""
     format_ = finished.manifest.format
     parts = {
-        "splits": loaders.splits(finished),
-        "classes": loaders.classes(finished),
-        "files": loaders.files_function("Python"),
+        "splits": loader_source.splits(finished),
+        "classes": loader_source.classes(finished),
+        "files": loader_source.files_function("Python"),
     }
     if format_ in _TABLES:
-        return loaders.filled(_TABLE, needs="Needs torch and pyarrow.", format=_TABLES[format_], **parts)
+        return loader_source.filled(_TABLE, needs="Needs torch and pyarrow.", format=_TABLES[format_], **parts)
     if format_ in loader_torch_samples.KNOWN:
         return loader_torch_samples.text(finished)
     if format_ != "tfrecord":
         known = ", ".join(["tfrecord", *_TABLES, *loader_torch_samples.KNOWN])
-        raise loaders.Unreadable(f"there is one for {known}, and this data set is {format_}.")
+        raise loader_source.Unreadable(f"there is one for {known}, and this data set is {format_}.")
     is_indexed = bool(finished.reports) and all(report.index is not None for report in finished.reports)
     parts |= _parsing(finished.features)
     needs = "Needs torch, numpy and tfrecord (its messages of protobuf alone)."
     if is_indexed:
-        return loaders.filled(_INDEXED, needs=needs, **parts)
-    return loaders.filled(_IN_ORDER, needs=needs, open="gzip.open" if finished.manifest.compression == "gzip" else "open", **parts)
+        return loader_source.filled(_INDEXED, needs=needs, **parts)
+    return loader_source.filled(_IN_ORDER, needs=needs, open="gzip.open" if finished.manifest.compression == "gzip" else "open", **parts)
 
 
 def _parsing(features: Sequence[FeatureSpec]) -> dict[str, str]:
@@ -184,14 +184,14 @@ def _parsing(features: Sequence[FeatureSpec]) -> dict[str, str]:
         return {"features": "", "parse": "    return serialized  # whole records, as the source had them\n"}
     alone = {feature.name: repr((feature.dtype, feature.shape)) for feature in features if not feature.sequence}
     steps = {feature.name: repr((feature.dtype, feature.shape[1:])) for feature in features if feature.sequence}
-    tables = loaders.dictionary("FEATURES", alone, "Type and shape of each feature.")
+    tables = loader_source.dictionary("FEATURES", alone, "Type and shape of each feature.")
     if not steps:
         body = (
             "    found = example_pb2.Example.FromString(serialized).features.feature\n"
             "    return {name: tensor(found[name], *kind) for name, kind in FEATURES.items()}\n"
         )
         return {"features": tables, "parse": body}
-    tables += loaders.dictionary("SEQUENCES", steps, "Type and shape of each sequence's steps.")
+    tables += loader_source.dictionary("SEQUENCES", steps, "Type and shape of each sequence's steps.")
     body = (
         "    example = example_pb2.SequenceExample.FromString(serialized)\n"
         "    record = {name: tensor(example.context.feature[name], *kind) for name, kind in FEATURES.items()}\n"

@@ -4,7 +4,7 @@ from string import Template
 from typing import Final
 
 from dataprep_converter.encoders.webdataset import SNIFFED, members
-from dataprep_converter.metadata import Finished, loaders
+from dataprep_converter.metadata import Finished, loader_source
 
 _WEBDATASET: Final = Template('''\
 """Loads this data set with PyTorch: `Records("train")` is a dataset, `python load_torch.py [FOLDER]` counts its records.
@@ -117,23 +117,23 @@ KNOWN: Final = ("webdataset", "mds", "npz")
 
 def text(finished: Finished) -> str:
     """The file, for a data set in one of the formats KNOWN."""
-    parts = {"splits": loaders.splits(finished), "classes": loaders.classes(finished)}
+    parts = {"splits": loader_source.splits(finished), "classes": loader_source.classes(finished)}
     match finished.manifest.format:
         case "webdataset":
             has_images = any(each.name.endswith(SNIFFED) and each.dtype == "bytes" and not each.text for each in finished.features)
-            return loaders.filled(
+            return loader_source.filled(
                 Template(_WEBDATASET.template + _MAIN),
                 pillow=", and Pillow for images" if has_images else "",
                 members=_members(finished),
-                files=loaders.files_function("this loader"),
+                files=loader_source.files_function("this loader"),
                 decode='"pil"' if has_images else "",
                 **parts,
             )
         case "mds":
             opened = _WHERE_IT_LIES if finished.manifest.compression == "none" else _DECOMPRESSED
-            return loaders.filled(Template(_MDS.template + _MAIN), opened=opened, **parts)
+            return loader_source.filled(Template(_MDS.template + _MAIN), opened=opened, **parts)
         case _:
-            return loaders.filled(Template(_NPZ.template + _MAIN), files=loaders.files_function("Python"), **parts)
+            return loader_source.filled(Template(_NPZ.template + _MAIN), files=loader_source.files_function("Python"), **parts)
 
 
 def extensions(finished: Finished) -> dict[str, list[str]]:
@@ -143,4 +143,4 @@ def extensions(finished: Finished) -> dict[str, list[str]]:
 
 def _members(finished: Finished) -> str:
     found = {name: str(each) for name, each in extensions(finished).items()}
-    return loaders.dictionary("MEMBERS", found, "Extensions of each feature's member: of an image, that of what it is.")
+    return loader_source.dictionary("MEMBERS", found, "Extensions of each feature's member: of an image, that of what it is.")

@@ -84,6 +84,10 @@ class Bad:
     reason: str
     raw: Raw | None = None
     """For the quarantine, when the reader has it at hand."""
+    column: str = ""
+    """Column at fault, when a feature refused it."""
+    step: int | None = None
+    """Step of the column's sequence that is at fault, from 0, when it is a single one."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,15 @@ class HasLines(Protocol):
 
     def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The line on which each of these samples begins, from 1. It may read the text again."""
+        ...
+
+
+@runtime_checkable
+class HasSteps(Protocol):
+    """A reader of text whose samples are sequences: a step stands on a line that users look for."""
+
+    def places(self, units: Units, bad: Sequence[Bad]) -> list[str]:
+        """Where the step at fault stands, or the sequence begins: `line 3`. It may read the text again."""
         ...
 
 

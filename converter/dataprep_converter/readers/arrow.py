@@ -18,6 +18,7 @@ from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.arrow_messages import DICTIONARY, RECORDS, SCHEMA, Message, messages
 from dataprep_converter.readers.blocks import KEPT_BYTES, KEPT_FILES, Block, BlockReader, Kept
 from dataprep_converter.readers.listing import input_files
+from dataprep_converter.readers.partitions import Partitions, names_from, of_files, partitioned
 from dataprep_converter.readers.tables import Settler, Table, columns_from
 from dataprep_converter.units import Unit
 
@@ -31,17 +32,17 @@ class ArrowReader(BlockReader):
     @staticmethod
     def discover(source: Source, access: Access) -> Discovery:
         """Reads schemas and lengths. Raises NotFound, BadData for a file that is no Arrow IPC, BadSpec for columns that can't be read or differ."""
-        state: dict[str, Any] = {}
-        return Discovery(units=_units(_arrow(source), access, state), state=state)
+        return partitioned(_arrow(source), access, of=_OF, units=lambda arrow, state: _units(arrow, access, state))
 
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
-        super().__init__(access)
-        self._table = Table(_arrow(source), columns_from(state), of=_OF)
+        written = _arrow(source)
+        super().__init__(access, Partitions(written.uris, state, of=_OF))
+        self._table = Table(of_files(written, names_from(state), of=_OF), columns_from(state), of=_OF)
         self._before: Kept[tuple[str, str], bytes] = Kept(KEPT_FILES, KEPT_BYTES, len)
 
     def schema(self) -> pa.Schema:
         """The columns that were chosen."""
-        return self._table.schema
+        return self.with_partitions(self._table.schema)
 
     def load(self, unit: Unit, source: Input) -> Block:
         """One record batch: a stream of its own, with the schema and the dictionaries that stand before it in the file."""

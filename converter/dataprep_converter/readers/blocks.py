@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, ClassVar, Final, Generic, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from dataprep_converter.access import Access, Input
 from dataprep_converter.errors import InputChanged
 from dataprep_converter.readers import SAMPLE, Bad, Batch, Raw, gathering
 from dataprep_converter.readers.inputs import open_pinned
+from dataprep_converter.stores import read_each
 from dataprep_converter.tensors import to_arrow
 from dataprep_converter.units import Unit, Units
 
@@ -38,6 +39,22 @@ _arrow: Any = pa  # the stubs don't know all functions
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+class FolderColumns(Protocol):
+    """Columns whose values a unit's path has: `partitions.py`."""
+
+    def schema(self, files: pa.Schema) -> pa.Schema:
+        """The columns of the files, then these."""
+        ...
+
+    def refusal(self, unit: Unit) -> str | None:
+        """Why all records of the unit are bad, if they are."""
+        ...
+
+    def added(self, records: pa.RecordBatch, unit: Unit) -> pa.RecordBatch:
+        """Some records of the unit with these columns."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -76,8 +93,9 @@ class BlockReader:
 
     default_label: ClassVar[str] = "label"
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, folders: FolderColumns | None = None) -> None:
         self._access = access
+        self._folders = folders
         self._count = Count()
         self._files: Kept[str, Input] = Kept(KEPT_FILES)
         self._kept_bytes = min(KEPT_BYTES, limits.memory_bytes() // _SHARE_KEPT)
@@ -88,6 +106,10 @@ class BlockReader:
     def schema(self) -> pa.Schema:
         """The columns of every block."""
         raise NotImplementedError
+
+    def with_partitions(self, files: pa.Schema) -> pa.Schema:
+        """The columns of blocks, then those of the folders' names. Raises BadSpec for a column that is in both."""
+        return files if self._folders is None else self._folders.schema(files)
 
     def load(self, unit: Unit, source: Input) -> Block:
         """The whole unit, from its pinned file: as many rows as it has records. What is read is counted by `source`."""
@@ -137,13 +159,18 @@ class BlockReader:
         bad: dict[int, Bad] = {}
         for here in _grouped(index):
             unit = units.unit(int(index[here[0]]))
+            refusal = self._folders.refusal(unit) if self._folders is not None else None
+            if refusal is not None:
+                bad |= {int(at): Bad(int(wanted[at]), refusal) for at in here.tolist()}
+                continue
             for first, block in self.parts(unit, self._file(unit), rows[here]):
                 within = rows[here] - first
                 inside = (within >= 0) & (within < len(block))
                 asked, within = here[inside], within[inside]
                 places = block.places[within]
                 is_good = places >= 0
-                pieces.append(_rows_of(block.records, places[is_good]))
+                good = _rows_of(block.records, places[is_good])
+                pieces.append(good if self._folders is None else self._folders.added(good, unit))
                 order.append(asked[is_good])
                 for at, row in zip(asked[~is_good].tolist(), within[~is_good].tolist(), strict=True):
                     bad[at] = Bad(int(wanted[at]), block.reasons[row], block.raws.get(row))
@@ -246,6 +273,12 @@ class Counted:
     def read_at(self, offset: int, length: int) -> bytes:
         """Exactly `length` bytes from `offset`, fewer only at the end."""
         data = self._source.read_at(offset, length)
+        self._count.add(len(data))
+        return data
+
+    def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
+        """So many bytes from each offset, laid end to end."""
+        data = read_each(self._source, offsets, length)
         self._count.add(len(data))
         return data
 

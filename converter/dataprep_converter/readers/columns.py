@@ -285,8 +285,9 @@ def _is_utf8(text: bytes) -> bool:
 
 def narrowed(values: Array) -> tuple[Array, dict[int, float]]:
     """float64 to float32, and the finite values that became infinite, by place."""
-    wide = kernels.fill_null(values, 0.0).to_numpy()
+    wide = (kernels.fill_null(values, 0.0) if values.null_count else values).to_numpy()
     with np.errstate(over="ignore"):
         narrow = wide.astype(np.float32)
-    too_large = np.flatnonzero(np.isinf(narrow) & np.isfinite(wide))
-    return to_arrow(narrow), {int(place): float(wide[place]) for place in too_large}
+    is_infinite = np.isinf(narrow)
+    too_large = np.flatnonzero(is_infinite & np.isfinite(wide)).tolist() if is_infinite.any() else []
+    return to_arrow(narrow), {place: float(wide[place]) for place in too_large}

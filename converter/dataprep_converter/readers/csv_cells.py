@@ -200,6 +200,9 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _whole(column: Any) -> Array:
-    """A column of a table in one piece."""
+    """A column of a table in one piece: itself, when it is one."""
+    if column.num_chunks == 1:
+        one: Array = column.chunk(0)
+        return one
     whole: Array = column.combine_chunks()
     return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole

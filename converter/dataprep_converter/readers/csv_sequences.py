@@ -149,6 +149,22 @@ class CsvSequencesReader:
         for batch in self._texts.read(units, samples):
             yield self._parsed(batch)
 
+    def places(self, units: Units, bad: Sequence[Bad]) -> list[str]:
+        """The line of a step, or of the first row, in the file of the sequence or in that of its labels. The files are read again."""
+        of_labels = set(self._labels.schema.names) if self._labels is not None else set()
+        order = sorted(bad, key=lambda each: each.sample)
+        texts = next(self._texts.read(units, iter([np.array([each.sample for each in order], np.int64)]))).records
+        found: dict[int, str] = {}
+        for row, each in enumerate(order):
+            number = 1 if each.column in of_labels else 0
+            text, line = texts.column(f"text{number}")[row].as_py(), texts.column(f"line{number}")[row].as_py()
+            # With two files, a column of another name could be of either.
+            is_known = not of_labels or each.column in of_labels or each.column in self._steps.schema.names
+            rows = self._dialect.rows(text)
+            at = line + rows.lines_before(int(rows.starts[(each.step or 0) if is_known else 0]))
+            found[each.sample] = f"its labels, line {at}" if number else f"line {at}"
+        return [found[each.sample] for each in bad]
+
     def _made_schema(self) -> pa.Schema:
         fields = [field if field.name in self._per_sequence else _sequence(field) for field in self._steps.schema]
         for field in self._labels.schema if self._labels is not None else ():

@@ -20,6 +20,7 @@ from dataprep_converter.readers.csv_rows import Rows
 from dataprep_converter.readers.csv_starts import Preamble, Start, dialect_of, inferred, selected
 from dataprep_converter.readers.inputs import Forward
 from dataprep_converter.readers.listing import input_files
+from dataprep_converter.readers.partitions import Partitions, names_from, of_files, partitioned
 from dataprep_converter.readers.stretches import StretchReader, cut, is_zipped, units_of
 from dataprep_converter.units import Unit
 
@@ -33,18 +34,17 @@ class CsvReader(StretchReader):
     @staticmethod
     def discover(source: Source, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files, BadSpec for headers and columns that don't match."""
-        state: dict[str, Any] = {}
-        return Discovery(units=_Planner(_csv(source), access, state).units(), state=state)
+        return partitioned(_csv(source), access, of=_OF, units=lambda csv, state: _Planner(csv, access, state).units())
 
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
-        super().__init__(access)
-        written = _csv(source)
+        written = of_files(_csv(source), names_from(state), of=_OF)
+        super().__init__(access, Partitions(written.uris, state, of=_OF))
         self._dialect = _dialect(written)
         self._parser = _parser(written, [CsvColumn.model_validate(column) for column in state.get("columns", [])])
 
     def schema(self) -> pa.Schema:
         """The columns in the order of the files, or those selected in the order of the spec."""
-        return self._parser.schema
+        return self.with_partitions(self._parser.schema)
 
     def scan(self, data: bytes, at_end: bool) -> Rows:
         """Rows as Arrow sees them."""

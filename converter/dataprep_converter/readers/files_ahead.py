@@ -1,12 +1,12 @@
-"""Samples that are whole files, one unit each: a few threads read them ahead of the batch that is being made, in order, within a bound of
-bytes. What the bytes mean is the readers' own business.
+"""Samples that are whole files, one unit each, read in order; where a file takes long to come, by a few threads ahead of the batch that is
+being made, within a bound of bytes. What the bytes mean is the readers' own business.
 """
 
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -25,6 +25,8 @@ _FILES_AHEAD = 64
 _BYTES_AHEAD = 32 << 20
 _FILES_OF_A_TASK = 8
 _BYTES_OF_A_TASK = 1 << 20
+_SLOW_FILE_SECONDS = 0.001
+_SLOW_BYTES_PER_SECOND = 500e6
 _COLUMNS = ("root", "path", "uri", "size", "pin", "extra")
 
 Row: TypeAlias = Mapping[str, Any]
@@ -51,6 +53,15 @@ class _Wanted:
     files: Sequence[tuple[Store, File]]
 
 
+@dataclass(slots=True)
+class _Task:
+    """Some samples of a batch, to read one after another."""
+
+    samples: list[_Wanted] = field(default_factory=list)
+    size: int = 0
+    ends_batch: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class _Read(Generic[T]):
     """One sample read: either what it is or a reason why it is bad."""
@@ -67,6 +78,8 @@ class FilesReader(Generic[T]):
 
     def __init__(self, access: Access) -> None:
         self._access = access
+        self._is_slow = False
+        """Whether what was read last took longer than a disk or the page cache does."""
 
     def schema(self) -> pa.Schema:
         """Columns of the batches, see `Reader`."""
@@ -86,33 +99,25 @@ class FilesReader(Generic[T]):
 
     def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Any order costs the same: every sample is files of its own."""
-        lengths: deque[int] = deque()
-        ahead = self._read_ahead(self._tasks(units, samples, lengths))
-        try:
-            while True:
-                # Asking for a sample pulls its batch's sample numbers, so that the length is known afterwards.
-                first = next(ahead, None)
-                while lengths and lengths[0] == 0:
-                    lengths.popleft()
-                    yield self._batch([])
-                if first is None:
-                    return
-                yield self._batch([first, *islice(ahead, lengths.popleft() - 1)])
-        finally:
-            ahead.close()
+        batch: list[_Read[T]] = []
+        for task, read in self._in_order(self._tasks(units, samples)):
+            batch += read
+            if task.ends_batch:
+                yield self._batch(batch)
+                batch = []
 
-    def _tasks(self, units: Units, samples: Iterator[npt.NDArray[np.int64]], lengths: deque[int]) -> Iterator[list[_Wanted]]:
-        """Some samples to read one after another. `lengths` gets the number of samples of each array."""
+    def _tasks(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[_Task]:
+        """The samples of each array, some at a time."""
         for wanted in samples:
-            lengths.append(len(wanted))
-            task: list[_Wanted] = []
+            task = _Task()
             for each in self._wanted(units, wanted):
-                task.append(each)
-                if len(task) == _FILES_OF_A_TASK or _size(task) >= _BYTES_OF_A_TASK:
+                if len(task.samples) == _FILES_OF_A_TASK or task.size >= _BYTES_OF_A_TASK:
                     yield task
-                    task = []
-            if task:
-                yield task
+                    task = _Task()
+                task.samples.append(each)
+                task.size += sum([file.size for _, file in each.files])
+            task.ends_batch = True
+            yield task
 
     def _wanted(self, units: Units, samples: npt.NDArray[np.int64]) -> Iterator[_Wanted]:
         index, _ = units.locate(samples)
@@ -121,28 +126,37 @@ class FilesReader(Generic[T]):
             # Here and not in the threads: the first look-up of a store makes its client.
             yield _Wanted(sample, row, [(self._access.store(file.uri), file) for file in self.files(row)])
 
-    def _read_ahead(self, tasks: Iterator[list[_Wanted]]) -> Generator[_Read[T], None, None]:
-        """The samples of the tasks in order; at most _FILES_AHEAD samples and about _BYTES_AHEAD bytes early."""
-        waiting: deque[tuple[Future[list[_Read[T]]], int]] = deque()
+    def _in_order(self, tasks: Iterator[_Task]) -> Iterator[tuple[_Task, list[_Read[T]]]]:
+        """The tasks and what they read, in order. Several at once only when they take long, at most _FILES_AHEAD samples and about
+        _BYTES_AHEAD bytes early: threads that need not wait for a disk or a server wait for each other, for most of the time.
+        """
+        waiting: deque[tuple[_Task, Future[list[_Read[T]]]]] = deque()
         ahead = 0
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="files") as threads:
             try:
                 for task in tasks:
-                    size = _size(task)
-                    waiting.append((threads.submit(self._read_task, task), size))
-                    ahead += size
-                    while waiting and (ahead > _BYTES_AHEAD or len(waiting) * _FILES_OF_A_TASK > _FILES_AHEAD):
-                        done, size = waiting.popleft()
-                        ahead -= size
-                        yield from done.result()
+                    if not waiting and not self._is_slow:
+                        yield task, self._read_task(task)
+                        continue
+                    waiting.append((task, threads.submit(self._read_task, task)))
+                    ahead += task.size
+                    while waiting and (not self._is_slow or ahead > _BYTES_AHEAD or len(waiting) * _FILES_OF_A_TASK > _FILES_AHEAD):
+                        done, reading = waiting.popleft()
+                        ahead -= done.size
+                        yield done, reading.result()
                 while waiting:
-                    yield from waiting.popleft()[0].result()
+                    done, reading = waiting.popleft()
+                    yield done, reading.result()
             finally:
-                for unread, _ in waiting:
+                for _, unread in waiting:
                     unread.cancel()
 
-    def _read_task(self, task: Sequence[_Wanted]) -> list[_Read[T]]:
-        return [self._one(wanted) for wanted in task]
+    def _read_task(self, task: _Task) -> list[_Read[T]]:
+        began = perf_counter()
+        read = [self._one(wanted) for wanted in task.samples]
+        files = sum([len(wanted.files) for wanted in task.samples])
+        self._is_slow = perf_counter() - began > files * _SLOW_FILE_SECONDS + task.size / _SLOW_BYTES_PER_SECOND
+        return read
 
     def _one(self, wanted: _Wanted) -> _Read[T]:
         contents = [whole(store, file) for store, file in wanted.files]
@@ -177,7 +191,3 @@ def binaries(contents: Sequence[bytes]) -> Array:
     """A large_binary column: much faster than Arrow's own way from Python objects when they are large."""
     lengths = np.fromiter(map(len, contents), np.int64, len(contents))
     return binary(np.frombuffer(b"".join(contents), np.uint8), np.concatenate(([0], np.cumsum(lengths))))
-
-
-def _size(task: Sequence[_Wanted]) -> int:
-    return sum(file.size for wanted in task for _, file in wanted.files)

@@ -3,15 +3,14 @@
     # A file:  00 00 | type | dimensions n | n x int32 sizes, the first counts the samples | values, row-major   (all big-endian)
     # Types: 08 uint8, 09 int8, 0b int16, 0c int32, 0d float32, 0e float64
 
-One unit is one subset. Samples in order are one pass over the files; any other order reads rows where they are, or, where that would
-be slow (gzip, many small rows of a remote file), from an unlinked temporary copy.
+One unit is one subset. Samples in order are one pass over the files; any other order, and any of a local file, is that of `rows.py`. A gzip
+file is then copied, uncompressed, to an unlinked temporary file.
 """
 
 import json
 import math
 import struct
-import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -23,7 +22,9 @@ from dataprep_api.spec import IdxSource, IdxSubset, Source
 from dataprep_converter.access import Access, Input
 from dataprep_converter.errors import BadData, BadSpec, ConvertError
 from dataprep_converter.readers import SAMPLE, Batch, Discovery
+from dataprep_converter.readers.blocks import Count, Counted
 from dataprep_converter.readers.inputs import GZIP_MAGIC, Forward, Spool, found, open_pinned
+from dataprep_converter.readers.rows import Bytes, Rows, gathered
 from dataprep_converter.stores import scheme_of
 from dataprep_converter.tensors import arrow_type, to_arrow
 from dataprep_converter.units import Unit, Units
@@ -32,12 +33,8 @@ TYPES: Final[Mapping[int, str]] = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0
 
 _SKIPPED_BYTES = 8 << 20
 """A pass over a plain file reads on over a gap of so much rather than opening a new stream."""
-_REMOTE_ROW_BYTES = 1 << 20
-"""Rows of a remote file that are smaller than this aren't asked for one by one."""
-_SCATTERED_RUNS = 8
-"""So many jumps within one batch are a shuffle."""
-_GAP_ROWS = 16
 _BLOCK_BYTES = 8 << 20
+"""Most bytes of one piece of a pass, gaps included; a larger row is read by itself."""
 _LARGEST_VALUE_COUNT = 1 << 40
 
 
@@ -84,7 +81,8 @@ class IdxReader:
         self._dtype: str = state.get("dtype", "uint8")
         self._shape: tuple[int, ...] = tuple(state.get("shape", ()))
         self._labelled: bool = bool(state.get("labels", False))
-        self._files: dict[str, _Rows] = {}
+        self._count = Count()
+        self._files: dict[str, _File] = {}
 
     def schema(self) -> pa.Schema:
         """The image as a tensor of the file's own shape and type."""
@@ -103,24 +101,18 @@ class IdxReader:
             yield self._batch(units, wanted)
 
     def _batch(self, units: Units, wanted: npt.NDArray[np.int64]) -> Batch:
-        index, rows = units.locate(wanted)
-        images = np.empty((len(wanted), *self._shape), self._dtype)
-        labels = np.empty(len(wanted), np.int64)
-        taken = 0
-        for number in np.unique(index):
-            here = index == number
-            unit = units.unit(int(number))
-            file = self._file(unit.uri, unit.pin)
-            images[here] = file.take(rows[here])
-            taken += file.taken()
-            if self._labelled:
-                extra = json.loads(unit.extra)
-                file = self._file(extra["labels"], extra["labelsPin"])
-                labels[here] = file.take(rows[here])
-                taken += file.taken()
-        columns = {"image": to_arrow(images)} | ({"label": to_arrow(labels)} if self._labelled else {})
+        def images(unit: Unit, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+            return self._file(unit.uri, unit.pin).take(rows)
+
+        def labels(unit: Unit, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+            extra = json.loads(unit.extra)
+            return self._file(extra["labels"], extra["labelsPin"]).take(rows)
+
+        columns = {"image": to_arrow(gathered(units, wanted, images) if len(wanted) else np.empty((0, *self._shape), self._dtype))}
+        if self._labelled:
+            columns["label"] = to_arrow((gathered(units, wanted, labels) if len(wanted) else wanted).astype(np.int64))
         columns |= {name: to_arrow(np.full(len(wanted), value, np.int64)) for name, value in self._constants().items()}
-        return Batch(records=pa.record_batch({**columns, SAMPLE: to_arrow(wanted)}), bad=[], bytes_in=taken)
+        return Batch(records=pa.record_batch({**columns, SAMPLE: to_arrow(wanted)}), bad=[], bytes_in=self._count.taken())
 
     def _constants(self) -> dict[str, int]:
         """Height, width and depth of every image, as far as it has the dimensions; depth is 1 without a third one."""
@@ -128,9 +120,9 @@ class IdxReader:
             return {}
         return {"height": self._shape[0], "width": self._shape[1], "depth": self._shape[2] if len(self._shape) > 2 else 1}
 
-    def _file(self, uri: str, pin: str) -> "_Rows":
+    def _file(self, uri: str, pin: str) -> "_File":
         if uri not in self._files:
-            self._files[uri] = _Rows(open_pinned(self._access.store(uri), uri, pin), uri)
+            self._files[uri] = _File(Counted(open_pinned(self._access.store(uri), uri, pin), self._count), uri)
         return self._files[uri]
 
 
@@ -229,80 +221,75 @@ def parse_header(start: Forward, uri: str) -> Header:
     return Header(dtype=TYPES[magic[2]], shape=shape, size=4 + 4 * magic[3])
 
 
-class _Rows:
+class _File:
     """The samples of one file by number, in native byte order."""
 
     def __init__(self, source: Input, uri: str) -> None:
         self._source = source
-        # A reader has no end of its own: the file is closed with it.
-        weakref.finalize(self, source.close)
         self._uri = uri
         self._zipped = _is_zipped(source)
+        self._is_far = scheme_of(uri) not in ("", "file")
         self._forward = Forward(source, uri, zipped=self._zipped)
         self.header = parse_header(self._forward, uri)
         self._stored = np.dtype(self.header.dtype).newbyteorder(">")
-        self._is_far = scheme_of(uri) not in ("", "file") and self.header.row_bytes < _REMOTE_ROW_BYTES
-        self._spool: Spool | None = None
-        self._read = 0
+        self._rows = None if self._zipped else self._lying_in(source, copy=self._copied if self._is_far else None)
 
     def take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """These rows, in this order."""
-        out = np.empty((len(rows), *self.header.shape[1:]), self.header.dtype)
-        row_bytes = self.header.row_bytes
-        at_once = max(1, _BLOCK_BYTES // row_bytes)
-        # A run is rows of ascending numbers that lie close together: read as a whole, with the gaps.
-        ends = np.flatnonzero((np.diff(rows) < 1) | (np.diff(rows) > _GAP_ROWS)) + 1
-        if self._is_far and len(ends) >= _SCATTERED_RUNS:
-            self._make_spool()
-        for start, end in zip([0, *ends.tolist()], [*ends.tolist(), len(rows)], strict=True):
-            for first in range(start, end, at_once):
-                wanted = rows[first : min(first + at_once, end)]
-                low, high = int(wanted[0]), int(wanted[-1]) + 1
-                data = self._bytes(self.header.size + low * row_bytes, (high - low) * row_bytes)
-                values = np.frombuffer(data, self._stored).reshape(-1, *self.header.shape[1:])
-                out[first : first + len(wanted)] = values[wanted - low] if len(wanted) < high - low else values
+        """These rows, in this order; at least one."""
+        if self._rows is None or (self._is_far and not self._rows.is_copied):
+            data = self._passed(rows) if self._goes_on(rows) else None
+        else:
+            data = None
+        if data is None:
+            self._rows = self._rows or self._lying_in(self._copied(), copy=None)
+            data = self._rows.take(rows)
+        return data.view(self._stored).reshape(-1, *self.header.shape[1:]).astype(self.header.dtype, copy=False)
+
+    def _lying_in(self, source: Input | Spool, *, copy: Callable[[], Spool] | None) -> Rows:
+        return Rows(source, self._uri, start=self.header.size, row_bytes=self.header.row_bytes, copy=copy)
+
+    def _copied(self) -> Spool:
+        copy = Spool(Forward(self._source, self._uri, zipped=self._zipped))
+        if copy.size != self.header.file_bytes:
+            raise _wrong_size(self._uri, self.header, copy.size)
+        return copy
+
+    def _goes_on(self, rows: npt.NDArray[np.int64]) -> bool:
+        """Whether these rows are best taken from a pass over the file; then it is under way."""
+        steps = np.diff(rows)
+        offset = self._place(int(rows[0]))
+        if np.any(steps < 1) or (self._zipped and offset < self._forward.position):
+            return False
+        if self._zipped:
+            return True
+        if len(steps) and int(steps.max()) * self.header.row_bytes > _SKIPPED_BYTES:
+            return False
+        if not 0 <= offset - self._forward.position <= _SKIPPED_BYTES:
+            self._forward = Forward(self._source, self._uri, zipped=False, offset=offset)
+        return True
+
+    def _passed(self, rows: npt.NDArray[np.int64]) -> Bytes:
+        """Ascending rows, from the pass that is under way."""
+        out = np.empty((len(rows), self.header.row_bytes), np.uint8)
+        at_once = max(1, _BLOCK_BYTES // self.header.row_bytes)
+        low = 0
+        while low < len(rows):
+            first = int(rows[low])
+            high = int(np.searchsorted(rows, first + at_once))
+            self._forward.skip_to(self._place(first))
+            data = self._read((int(rows[high - 1]) + 1 - first) * self.header.row_bytes)
+            out[low:high] = np.frombuffer(data, np.uint8).reshape(-1, self.header.row_bytes)[rows[low:high] - first]
+            low = high
         return out
 
-    def taken(self) -> int:
-        """Bytes read from the store since the last call."""
-        taken, self._read = self._read, 0
-        return taken + self._forward.taken()
-
-    def _bytes(self, offset: int, length: int) -> bytes:
-        data = self._next(offset, length) if self._moves_on(offset) else self._anywhere(offset, length)
-        if len(data) < length:
-            raise _wrong_size(self._uri, self.header, offset + len(data))
-        return data
-
-    def _moves_on(self, offset: int) -> bool:
-        """Whether the next bytes are best taken from the pass that is under way."""
-        gap = offset - self._forward.position
-        return self._spool is None and gap >= 0 and (self._zipped or gap <= _SKIPPED_BYTES)
-
-    def _next(self, offset: int, length: int) -> bytes:
-        self._forward.skip_to(offset)
+    def _read(self, length: int) -> bytes:
         data = self._forward.read(length)
+        if len(data) < length:
+            raise _wrong_size(self._uri, self.header, self._forward.position)
         # A gzip file tells its size, and whether its CRC is right, only at the end.
         if self._zipped and self._forward.position == self.header.file_bytes and self._forward.read(1):
             raise _wrong_size(self._uri, self.header, self.header.file_bytes + 1)
         return data
 
-    def _anywhere(self, offset: int, length: int) -> bytes:
-        if self._zipped:
-            self._make_spool()
-        if self._spool is not None:
-            return self._spool.read_at(offset, length)
-        if self._is_far or length >= _BLOCK_BYTES // 2:
-            self._read += self._forward.taken()
-            self._forward = Forward(self._source, self._uri, zipped=False, offset=offset)
-            return self._forward.read(length)
-        self._read += length
-        return self._source.read_at(offset, length)
-
-    def _make_spool(self) -> None:
-        if self._spool is None:
-            whole = Forward(self._source, self._uri, zipped=self._zipped)
-            self._spool = Spool(whole)
-            self._read += whole.taken()
-            if self._spool.size != self.header.file_bytes:
-                raise _wrong_size(self._uri, self.header, self._spool.size)
+    def _place(self, row: int) -> int:
+        return self.header.size + row * self.header.row_bytes

@@ -67,7 +67,9 @@ def folders_of_images(
     state.setdefault("ignored", 0)
     endings = tuple(f".{extension}" for extension in extensions)
     for found in input_folders(access, uris) if recursive else _flat(access, uris):
-        files = found.only([name.endswith(endings) or extension_of(name) in extensions for name in found.names])
+        files = found
+        if not _all_end_alike(found.names, endings):
+            files = found.only([name.endswith(endings) or extension_of(name) in extensions for name in found.names])
         state["ignored"] += len(found.names) - len(files.names)
         if files.names:
             uri = uris[files.root]
@@ -89,6 +91,12 @@ def _subset(file: str, *, folders: Sequence[str], uri: str, subset_from: str) ->
     if not folders:
         raise BadSpec(f"{file} lies in no folder that could name its subset (subsetFrom: FirstFolder).")
     return folders[0], folders[1:]
+
+
+def _all_end_alike(names: Sequence[str], endings: Sequence[str]) -> bool:
+    """Whether all names have the same one of these endings: one look at all names instead of one at each."""
+    text = "/".join([*names, ""])
+    return any(text.count(f"{ending}/") == len(names) for ending in endings)
 
 
 def extension_of(path: str) -> str:

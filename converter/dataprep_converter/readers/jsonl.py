@@ -24,11 +24,13 @@ from dataprep_converter.readers.inputs import Forward
 from dataprep_converter.readers.json_columns import Path, frozen
 from dataprep_converter.readers.lines import Lines, line_units, not_utf8, scan, with_lines
 from dataprep_converter.readers.listing import input_files
+from dataprep_converter.readers.partitions import Partitions, partitioned
 from dataprep_converter.readers.stretches import BOM, StretchReader, is_zipped
 from dataprep_converter.tensors import Array, kernels
 from dataprep_converter.units import Unit
 
 _SAMPLE_BYTES: Final = 1 << 20
+_OF: Final = "source.jsonl"
 
 _arrow_json: Any = arrow_json  # the stubs don't know the options' own types
 
@@ -39,17 +41,16 @@ class JsonlReader(StretchReader):
     @staticmethod
     def discover(source: Source, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files, BadSpec for columns that can't be told."""
-        state: dict[str, Any] = {}
-        return Discovery(units=_units(_jsonl(source), access, state), state=state)
+        return partitioned(_jsonl(source), access, of=_OF, units=lambda jsonl, state: _units(jsonl, access, state))
 
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
-        super().__init__(access)
+        super().__init__(access, Partitions(_jsonl(source).uris, state, of=_OF))
         found = [(JsonlColumn.model_validate(column), tuple(path)) for column, path in state.get("columns", [])]
         self._parser = _Parser(found, strict=_jsonl(source).columns is None)
 
     def schema(self) -> pa.Schema:
         """The columns of the spec, or the keys in the order in which they were met."""
-        return self._parser.schema
+        return self.with_partitions(self._parser.schema)
 
     def scan(self, data: bytes, at_end: bool) -> Lines:
         """Lines with text."""

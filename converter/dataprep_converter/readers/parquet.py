@@ -24,6 +24,7 @@ from dataprep_converter.readers.blocks import KEPT_FILES, Block, BlockReader, Ke
 from dataprep_converter.readers.columns import Column
 from dataprep_converter.readers.equal_batches import equal_batches
 from dataprep_converter.readers.listing import input_files
+from dataprep_converter.readers.partitions import Partitions, names_from, of_files, partitioned
 from dataprep_converter.readers.ranged import Ranged
 from dataprep_converter.readers.tables import Settler, Table, columns_from
 from dataprep_converter.units import Unit
@@ -48,17 +49,17 @@ class ParquetReader(BlockReader):
     @staticmethod
     def discover(source: Source, access: Access) -> Discovery:
         """Reads the footers. Raises NotFound, BadData for a file that is no Parquet, BadSpec for columns that can't be read or differ."""
-        state: dict[str, Any] = {}
-        return Discovery(units=_units(_parquet(source), access, state), state=state)
+        return partitioned(_parquet(source), access, of=_OF, units=lambda parquet, state: _units(parquet, access, state))
 
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
-        super().__init__(access)
-        self._table = Table(_parquet(source), columns_from(state), of=_OF)
+        written = _parquet(source)
+        super().__init__(access, Partitions(written.uris, state, of=_OF))
+        self._table = Table(of_files(written, names_from(state), of=_OF), columns_from(state), of=_OF)
         self._opened: Kept[str, _File] = Kept(KEPT_FILES)
 
     def schema(self) -> pa.Schema:
         """The columns that were chosen."""
-        return self._table.schema
+        return self.with_partitions(self._table.schema)
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
         """Parts of equal length of the row group."""

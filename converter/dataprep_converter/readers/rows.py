@@ -4,7 +4,7 @@ Rows that follow each other are one read and no copy. In any other order they ar
 be slow (many small rows of a remote file), from an unlinked temporary copy.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +15,7 @@ from dataprep_converter.errors import InputChanged
 from dataprep_converter.readers.blocks import KEPT_FILES, Count, Counted, Kept
 from dataprep_converter.readers.inputs import Forward, Spool, open_pinned
 from dataprep_converter.readers.zips import Member, Stored, inflated
-from dataprep_converter.stores import scheme_of
+from dataprep_converter.stores import read_each, scheme_of
 from dataprep_converter.units import Unit, Units
 
 Bytes = npt.NDArray[np.uint8]
@@ -31,46 +31,56 @@ _SCATTERED_RUNS: Final = 8
 
 
 class Rows:
-    """The rows of one file that begin at `start`."""
+    """The rows of one file that begin at `start`. `copy` makes the temporary copy of a file that is slow to ask."""
 
-    def __init__(self, source: Input, uri: str, *, start: int, row_bytes: int, is_far: bool) -> None:
+    def __init__(self, source: Input | Spool, uri: str, *, start: int, row_bytes: int, copy: Callable[[], Spool] | None = None) -> None:
         self._source = source
         self._uri = uri
         self._start = start
         self._row_bytes = row_bytes
-        self._is_far = is_far and row_bytes < _REMOTE_ROW_BYTES
-        self._spool: Spool | None = None
+        self._copy = copy if row_bytes < _REMOTE_ROW_BYTES else None
+        self.is_copied = False
+        """Whether the temporary copy is there."""
 
     def take(self, rows: npt.NDArray[np.int64]) -> Bytes:
         """These rows, in this order: an array of `(len(rows), row_bytes)` that may be a view of read-only bytes."""
         unique, places = np.unique(rows, return_inverse=True)
-        gap_rows = max(1, _GAP_BYTES // self._row_bytes)
-        ends = np.flatnonzero(np.diff(unique) > gap_rows) + 1
-        if self._is_far and self._spool is None and len(ends) >= _SCATTERED_RUNS:
-            self._spool = Spool(Forward(self._source, self._uri, zipped=False))
-        pieces: list[bytes] = []
-        at_once = max(1, _BLOCK_BYTES // self._row_bytes)
-        for start, end in zip([0, *ends.tolist()], [*ends.tolist(), len(unique)], strict=True):
-            low = start
-            while low < end:
-                # As many rows as lie within one read.
-                high = int(np.searchsorted(unique[low:end], unique[low] + at_once)) + low
-                pieces.append(self._run(unique[low:high]))
-                low = high
-        joined = np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), np.uint8).reshape(-1, self._row_bytes)
+        ends = np.flatnonzero(np.diff(unique) > max(1, _GAP_BYTES // self._row_bytes)) + 1
+        if self._copy is not None and len(ends) >= _SCATTERED_RUNS:
+            self._source, self._copy, self.is_copied = self._copy(), None, True
+        if 2 * len(ends) > len(rows):
+            return self._each(rows)
+        joined = self._as_rows(b"".join([piece for run in np.split(unique, ends) for piece in self._run(run)]))
         is_in_order = len(rows) == len(unique) and bool(np.all(np.diff(rows) > 0))
-        return joined if is_in_order else joined[places]
+        return joined if is_in_order else joined.take(places, axis=0)
 
-    def _run(self, rows: npt.NDArray[np.int64]) -> bytes:
-        """Ascending rows, read as a whole with the gaps between them."""
-        first, count = int(rows[0]), int(rows[-1] - rows[0]) + 1
-        source = self._spool or self._source
-        data = source.read_at(self._start + first * self._row_bytes, count * self._row_bytes)
-        if len(data) != count * self._row_bytes:
-            raise InputChanged(f"{self._uri} became shorter while it was read.", uri=self._uri)
-        if count == len(rows):
-            return data
-        return np.frombuffer(data, np.uint8).reshape(count, self._row_bytes)[rows - first].tobytes()
+    def _each(self, rows: npt.NDArray[np.int64]) -> Bytes:
+        """Rows of which most lie alone."""
+        data = read_each(self._source, self._start + rows * self._row_bytes, self._row_bytes)
+        if len(data) != len(rows) * self._row_bytes:
+            raise self._became_shorter()
+        return self._as_rows(data)
+
+    def _run(self, rows: npt.NDArray[np.int64]) -> Iterator[bytes]:
+        """Ascending rows that lie close together, read with the gaps between them."""
+        at_once = max(1, _BLOCK_BYTES // self._row_bytes)
+        low = 0
+        while low < len(rows):
+            # As many rows as lie within one read.
+            first = int(rows[low])
+            high = int(np.searchsorted(rows, first + at_once))
+            count = int(rows[high - 1]) + 1 - first
+            data = self._source.read_at(self._start + first * self._row_bytes, count * self._row_bytes)
+            if len(data) != count * self._row_bytes:
+                raise self._became_shorter()
+            yield data if count == high - low else self._as_rows(data)[rows[low:high] - first].tobytes()
+            low = high
+
+    def _as_rows(self, data: bytes) -> Bytes:
+        return np.frombuffer(data, np.uint8).reshape(-1, self._row_bytes)
+
+    def _became_shorter(self) -> InputChanged:
+        return InputChanged(f"{self._uri} became shorter while it was read.", uri=self._uri)
 
 
 class RowFiles:
@@ -92,7 +102,8 @@ class RowFiles:
             is_far = scheme_of(uri) not in ("", "file") and (member is None or not member.deflated)
             if member is not None:
                 source = inflated(source, member, uri) if member.deflated else Stored(source, member, uri)
-            return Rows(source, uri, start=start, row_bytes=row_bytes, is_far=is_far)
+            copy = (lambda: Spool(Forward(source, uri, zipped=False))) if is_far else None
+            return Rows(source, uri, start=start, row_bytes=row_bytes, copy=copy)
 
         return self._open.get((uri, member.header if member else -1, start), make)
 

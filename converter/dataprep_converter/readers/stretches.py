@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dataprep_converter.access import Access, Entry, Input
 from dataprep_converter.errors import BadData, InputChanged
 from dataprep_converter.readers import Raw
-from dataprep_converter.readers.blocks import KEPT_BLOCKS, KEPT_FILES, Block, BlockReader, Kept
+from dataprep_converter.readers.blocks import KEPT_BLOCKS, KEPT_FILES, Block, BlockReader, FolderColumns, Kept
 from dataprep_converter.readers.inputs import GZIP_MAGIC, Forward, Spool
 from dataprep_converter.units import Unit, Units
 
@@ -126,8 +126,8 @@ def units_of(root: int, path: str, entry: Entry, stretches: Iterator[tuple[Stret
 class StretchReader(BlockReader):
     """A `BlockReader` of text: a subclass gives `scan` and `parse`."""
 
-    def __init__(self, access: Access) -> None:
-        super().__init__(access)
+    def __init__(self, access: Access, folders: FolderColumns | None = None) -> None:
+        super().__init__(access, folders)
         self._zipped: Kept[str, _Zipped] = Kept(KEPT_FILES)
         self._lines: Kept[tuple[str, int], npt.NDArray[np.int64]] = Kept(KEPT_BLOCKS)
         self._lines_were_asked_for = False

@@ -13,6 +13,7 @@ from dataprep_converter.errors import BadSpec, InputChanged
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.blocks import Block
 from dataprep_converter.readers.lines import Lines, line_units, not_utf8, scan, with_lines
+from dataprep_converter.readers.partitions import Partitions, partitioned
 from dataprep_converter.readers.stretches import StretchReader
 from dataprep_converter.tensors import Array, kernels, to_arrow
 
@@ -25,17 +26,21 @@ class TextReader(StretchReader):
     @staticmethod
     def discover(source: Source, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files."""
-        text = _text(source)
-        return Discovery(units=line_units(access, text.uris, skip_blank=text.skip_blank, skip_mark=text.type == "String"))
+        return partitioned(
+            _text(source),
+            access,
+            of="source.text",
+            units=lambda text, _: line_units(access, text.uris, skip_blank=text.skip_blank, skip_mark=text.type == "String"),
+        )
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing is frozen
-        super().__init__(access)
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        super().__init__(access, Partitions(_text(source).uris, state, of="source.text"))
         self._text = _text(source)
         self._schema = pa.schema([("text", pa.string() if self._text.type == "String" else pa.binary())])
 
     def schema(self) -> pa.Schema:
         """`text`, a string or bytes."""
-        return self._schema
+        return self.with_partitions(self._schema)
 
     def scan(self, data: bytes, at_end: bool) -> Lines:
         """Lines, less the blank ones when they are skipped."""

@@ -9,11 +9,16 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import groupby, islice
 from types import TracebackType
-from typing import Final, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, Self, runtime_checkable
 from urllib.parse import urlsplit
 
 from dataprep_api.spec import HdfsOptions
+from dataprep_api.suggest import nearest
 from dataprep_converter.errors import BadSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 STORES: Final[Mapping[str, str]] = {
     "": "dataprep_converter.stores.files:FileStore",
@@ -142,6 +147,30 @@ class Input(Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
+class ReadsAt(Protocol):
+    """What can be read at any place."""
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """See `Input`."""
+        ...
+
+
+@runtime_checkable
+class ReadsEach(Protocol):
+    """An Input for which many small reads in one call are cheaper than a call for each."""
+
+    def read_each(self, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
+        """What `read_at` gives for each offset, laid end to end. All lie within the object."""
+        ...
+
+
+def read_each(source: ReadsAt, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
+    """So many bytes from each offset, laid end to end."""
+    if isinstance(source, ReadsEach):
+        return source.read_each(offsets, length)
+    return b"".join([source.read_at(offset, length) for offset in offsets.tolist()])
+
+
 class Opened(Input, Protocol):
     """What a store opens: also knows which version of the object it reads."""
 
@@ -233,7 +262,7 @@ def store_class(scheme: str) -> type[Store]:
     """The class for a scheme. Raises BadSpec naming the known ones and, when its client is not installed, the extra to install."""
     if scheme not in STORES:
         known = ", ".join(f"{name}://" for name in STORES if name)
-        raise BadSpec(f"No store for {scheme}://; known: {known}, or a path.")
+        raise BadSpec(f"No store for {scheme}://{nearest(scheme, STORES)} (known: {known}, or a path)")
     module, _, name = STORES[scheme].partition(":")
     try:
         found: type[Store] = getattr(import_module(module), name)

@@ -156,10 +156,13 @@ class Container(Bucket):
                 return None
             tag = unquoted(answer.headers.get("etag"))
             return Entry(uri=uri, size=int(answer.headers.get("content-length", 0)), pin=tag), _digest(answer)
-        if answer.code in ("BlobNotFound", "ResourceNotFound", "PathNotFound") or (answer.status == 404 and not answer.code):
+        if _is_absent(answer):
             return None
-        # The answer to HEAD has no body, so ask again in a way that tells why.
-        raise self.refusal(self.requests.send("GET", key, headers={"range": "bytes=0-0"}), key, doing="read")
+        # The answer to HEAD has no body, so ask again in a way that tells why. What ailed it may be over.
+        why = self.requests.send("GET", key, headers={"range": "bytes=0-0"})
+        if _is_absent(why):
+            return None
+        raise self.refusal(answer if why.ok else why, key, doing="read")
 
     def get(self, key: str) -> tuple[bytes, str]:
         # obstore doesn't tell the MD5 that the service keeps. Who calls tries again.
@@ -338,6 +341,11 @@ def _entries(uri: str, prefix: str, name: str, blob: ET.Element) -> Iterator[Ent
         pin=unquoted(blob.findtext("Properties/Etag")),
         details=Details(modified=parsedate_to_datetime(modified).timestamp()) if modified else None,
     )
+
+
+def _is_absent(answer: Answer) -> bool:
+    """Whether the container is there and the blob isn't."""
+    return answer.code in ("BlobNotFound", "ResourceNotFound", "PathNotFound") or (answer.status == 404 and not answer.code)
 
 
 def _digest(answer: Answer) -> str:

@@ -22,17 +22,25 @@ from functools import cache
 from itertools import groupby, islice
 from operator import methodcaller
 from types import TracebackType
-from typing import Final, NoReturn, ParamSpec, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, Self, TypeAlias, TypeVar
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.errors import AlreadyExists, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
 from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import Details, Entry, FolderFiles, StoreSettings
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from dataprep_converter.stores.scattered import Scattered
+
 TEMPORARY: Final = ".dataprep-tmp-"
 
 _BLOCK = 4 << 20
 _MOST_FILES = 256
+_SMALL_PIECE = 16 << 10
+"""A larger piece of a file is worth a call of its own."""
 _STALE_ATTEMPTS = 4
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -186,6 +194,8 @@ class FileInput:
         self.uri = uri
         self._path = _path(uri)
         self._descriptor: int | None = None
+        self._scattered: Scattered | None = None
+        self._one_by_one = False
         try:
             self._descriptor = _unstale(os.open, self._path, os.O_RDONLY | os.O_CLOEXEC)
             status = os.fstat(self._descriptor)
@@ -220,6 +230,21 @@ class FileInput:
             pieces.append(piece)
         return b"".join(pieces)
 
+    def read_each(self, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
+        if self._descriptor is not None and length <= _SMALL_PIECE and self._size and not self._one_by_one:
+            # Here, because numpy takes long to import and most commands need none.
+            from dataprep_converter.stores.scattered import Scattered
+
+            with contextlib.suppress(OSError):
+                self._scattered = self._scattered or Scattered(self._descriptor, self._size)
+                data = self._scattered.read_each(offsets, length)
+                if len(data) == len(offsets) * length and os.fstat(self._descriptor).st_size == self._size:
+                    return data
+            self._one_by_one = True
+            self._scattered = None
+        # Asked for one by one, they say what is wrong, or get over it.
+        return b"".join([self.read_at(offset, length) for offset in offsets.tolist()])
+
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         end = self._size if length is None else min(self._size, offset + length)
         if self._descriptor is not None:
@@ -231,6 +256,7 @@ class FileInput:
             offset += len(piece)
 
     def close(self) -> None:
+        self._scattered = None
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

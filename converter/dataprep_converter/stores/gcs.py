@@ -95,7 +95,7 @@ class GcsBucket(XmlBucket):
         return super().error(status, code, message, key, doing=doing)
 
     def checksum(self, key: str) -> str | None:
-        """The CRC-32C that the store keeps of every object; None when there is no such object."""
+        """The CRC-32C that the store keeps of every object; None when it doesn't tell, or there is no such object."""
         found = _CHECKSUM.search(self.requests.send("HEAD", key).headers.get("x-goog-hash", ""))
         return None if found is None else found[1]
 
@@ -121,8 +121,7 @@ class HiddenMultipart(Multipart):
         elif answer.status == 412:
             # An attempt without an answer may have been ours.
             found = self._gcs.look(self._uri, self._target) if answer.in_doubt else None
-            is_ours = found is not None and found[0].size == size and self._gcs.checksum(self._target) == self._gcs.checksum(self._key)
-            if found is None or not is_ours:
+            if found is None or found[0].size != size or not self._is_same():
                 raise AlreadyExists(f"{self._uri} exists already.", uri=self._uri)
             tag = found[0].pin
         elif answer.code == "NoSuchKey":
@@ -131,6 +130,11 @@ class HiddenMultipart(Multipart):
             raise self._gcs.refusal(answer, self._target, doing="write")
         self._delete()
         return Entry(uri=self._uri, size=size, pin=unquoted(tag))
+
+    def _is_same(self) -> bool:
+        """Whether the object at the target has our bytes, as far as the store tells."""
+        ours = self._gcs.checksum(self._key)
+        return ours is not None and ours == self._gcs.checksum(self._target)
 
     def drop(self) -> None:
         if self._is_whole:

@@ -17,41 +17,35 @@ import heapq
 import logging
 import os
 import re
-import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Final, Self
 from xml.etree import ElementTree as ET
 
 import hdfs_native
 
 from dataprep_api.quantity import to_bytes
 from dataprep_api.spec import HdfsOptions
-from dataprep_converter import watchdog
 from dataprep_converter.errors import (
     AlreadyExists,
     BadSpec,
     InputChanged,
     NotFound,
-    NotPermitted,
     StoreError,
-    StoreFull,
-    Unreachable,
 )
 from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings, hadoop, hdfs_kerberos
 from dataprep_converter.stores.files import temporary_name
+from dataprep_converter.stores.hdfs_border import USER_VARIABLE, border, look
 from dataprep_converter.stores.streaming import going_on
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_PORT: Final = 8020
-USER_VARIABLE: Final = "HADOOP_USER_NAME"
 
-_CONNECT_SECONDS = 5.0
 _WRITE_BYTES = 4 << 20
 _READ_BYTES = 4 << 20
 _STREAM_BYTES = 1 << 20
@@ -115,7 +109,7 @@ class HdfsStore:
         authority, path = _split(uri)
 
         def attempt() -> hdfs_native.FileReader:
-            with _border(self.addresses(authority), path):
+            with border(self.addresses(authority), path):
                 return self._client(authority).read(path)
 
         return HdfsInput(uri, retrying(attempt, what=f"opening {uri}"), self.addresses(authority))
@@ -134,7 +128,7 @@ class HdfsStore:
         authority, path = _split(uri)
 
         def attempt() -> None:
-            with contextlib.suppress(NotFound), _border(self.addresses(authority), path):
+            with contextlib.suppress(NotFound), border(self.addresses(authority), path):
                 self._client(authority).delete(path, False)
 
         retrying(attempt, what=f"deleting {uri}")
@@ -155,8 +149,8 @@ class HdfsStore:
         """A client of its own for one upload. Raises Unreachable, naming hosts and ports, when no NameNode listens."""
         addresses = self.addresses(authority)
         if addresses:
-            _look(addresses)
-        with _border(addresses, f"hdfs://{authority}"):
+            look(addresses)
+        with border(addresses, f"hdfs://{authority}"):
             return hdfs_native.Client(
                 f"hdfs://{self._resolved(authority)}",
                 self._overrides(),
@@ -183,7 +177,7 @@ class HdfsStore:
     def _status(self, authority: str, path: str) -> hdfs_native.FileStatus | None:
         def attempt() -> hdfs_native.FileStatus | None:
             try:
-                with _border(self.addresses(authority), path):
+                with border(self.addresses(authority), path):
                     return self._client(authority).get_file_info(path)
             except NotFound:
                 return None
@@ -225,7 +219,7 @@ class HdfsUpload:
             overwrite=False,
             create_parent=True,
         )
-        with _border(self._addresses, self._path):
+        with border(self._addresses, self._path):
             self._writer = self._client.create(self._temporary, write_options)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -254,7 +248,7 @@ class HdfsUpload:
             written = self._client.get_file_info(self._temporary)
         hadoop.check_length(self.uri, written.length, self._size)
         try:
-            with _border(self._addresses, self._path):
+            with border(self._addresses, self._path):
                 self._client.rename(self._temporary, self._path, replace)
         except AlreadyExists as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
@@ -272,13 +266,13 @@ class HdfsUpload:
         if self._writer is not None:
             # Without a close the NameNode keeps the lease; deleting the file ends it.
             self._park()
-        with contextlib.suppress(StoreError), _border(self._addresses, self._path):
+        with contextlib.suppress(StoreError), border(self._addresses, self._path):
             self._client.delete(self._temporary, False)
 
     @contextlib.contextmanager
     def _at_the_temporary_file(self) -> Iterator[None]:
         try:
-            with _border(self._addresses, self._path):
+            with border(self._addresses, self._path):
                 yield
         except NotFound as exc:
             raise hadoop.gone(self.uri) from exc
@@ -291,7 +285,7 @@ class HdfsUpload:
         self._writer = None
 
     def _is_at_its_place(self, written: hdfs_native.FileStatus) -> bool:
-        with contextlib.suppress(NotFound), _border(self._addresses, self._path):
+        with contextlib.suppress(NotFound), border(self._addresses, self._path):
             found = self._client.get_file_info(self._path)
             return (found.length, found.modification_time) == (written.length, written.modification_time)
         return False
@@ -321,7 +315,7 @@ class HdfsInput:
             return b""
 
         def attempt() -> bytes:
-            with _border(self._addresses, self._path):
+            with border(self._addresses, self._path):
                 return self._reader.read_range(offset, wanted)
 
         piece = retrying(attempt, what=f"reading {self.uri}")
@@ -352,10 +346,10 @@ class HdfsInput:
         self.close()
 
     def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
-        with _border(self._addresses, self._path):
+        with border(self._addresses, self._path):
             pieces = self._reader.read_range_stream(offset, end - offset)
         while True:
-            with _border(self._addresses, self._path):
+            with border(self._addresses, self._path):
                 piece = next(pieces, None)
             if piece is None:
                 return
@@ -391,7 +385,7 @@ class _Listing:
         self._last = b""
 
         def attempt() -> tuple[Iterator[hdfs_native.FileStatus], hdfs_native.FileStatus | None]:
-            with _border(self._addresses, folder):
+            with border(self._addresses, folder):
                 statuses = client.list_status(folder)
                 return statuses, next(statuses, None)
 
@@ -406,7 +400,7 @@ class _Listing:
             name = status.path.rpartition("/")[2].encode()
             if name.isascii() and self._waiting and self._waiting[0].key < name:
                 break
-            with _border(self._addresses, self._folder):
+            with border(self._addresses, self._folder):
                 self._following = next(self._statuses, None)
             child = _Child(name + b"/" * status.isdir, status.path, status.isdir, status.length, status.modification_time, _details(status))
             if status.isdir or not name.isascii():
@@ -474,74 +468,3 @@ def _hadoop_configuration(folder: str | None) -> Mapping[str, str]:
         for each in root.iter("property"):
             values[(each.findtext("name") or "").strip()] = (each.findtext("value") or "").strip()
     return values
-
-
-def _look(addresses: Sequence[str]) -> None:
-    """Raises Unreachable unless one of the NameNodes accepts a connection."""
-    faults = []
-    for address in addresses:
-        host, _, port = address.rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
-        except OSError as exc:
-            faults.append(f"cannot connect to {address}: {exc.strerror or exc}")
-        else:
-            return
-    raise Unreachable(f"HDFS: {'; '.join(faults)}.")
-
-
-@contextlib.contextmanager
-def _border(addresses: Sequence[str], path: str) -> Iterator[None]:
-    """Around every call of the client: watched from outside, and its errors become ours."""
-    try:
-        with watchdog.blocking():
-            yield
-    except (OSError, RuntimeError, NotImplementedError) as exc:
-        _translate(exc, addresses, path)
-    except BaseException as exc:
-        # A panic in Rust; its class can't be imported and is no Exception.
-        if type(exc).__name__ == "PanicException":
-            raise StoreError(f"hdfs-native failed at {path}: {exc}.", uri=path) from exc
-        raise
-
-
-def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoReturn:
-    text = str(error)
-    line = _first_line(text)
-    hosts = ", ".join(addresses) or "HDFS"
-    if "(is not a directory)" in text:
-        # What the NameNode answers, as a refusal, when a part of the path above is a file.
-        raise NotFound(f"{path} does not exist on {hosts}: {line}.", uri=path) from error
-    if (refused := hadoop.denied(text, path)) is not None:
-        raise refused from error
-    if "AccessControlException" in text or "AuthorizationException" in text:
-        raise NotPermitted(
-            f"AccessDenied: user={os.environ.get(USER_VARIABLE, 'of this process')} path={path}: {line}.", uri=path
-        ) from error
-    if "QuotaExceededException" in text or "ClusterStorageCapacityExceeded" in text:
-        raise StoreFull(f"No quota left for {path}: {line}.", uri=path) from error
-    if refusal := hdfs_kerberos.refusal(text, hosts):
-        raise refusal from error
-    if isinstance(error, FileNotFoundError):
-        raise NotFound(f"{path} does not exist on {hosts}.", uri=path) from error
-    if isinstance(error, FileExistsError):
-        raise AlreadyExists(f"{path} exists already.", uri=path) from error
-    if isinstance(error, IsADirectoryError) or "must both be directories" in text:
-        raise NotPermitted(f"{path}: a folder is where a file should be, or a file where a folder should be: {line}.", uri=path) from error
-    if "NotImplemented" in type(error).__name__:
-        raise StoreError(f"hdfs-native can't do this at {path}: {line}.", uri=path) from error
-    if any(name in text for name in ("block size", "InvalidPath", "InvalidArgument", "requested replication", "IllegalArgumentException")):
-        raise BadSpec(f"HDFS refuses {path}: {line}.", uri=path) from error
-    if isinstance(error, OSError) and any(word in text for word in ("refused", "lookup", "unreachable", "timed out", "No route")):
-        raise Unreachable(f"HDFS: cannot connect to {hosts} (NameNode or one of its DataNodes): {line}.", uri=path) from error
-    if "RPC listener disconnected" in text:
-        line += f" (a NameNode that restarts does so, and one with Kerberos when the client has no {hdfs_kerberos.AUTHENTICATION}=kerberos)"
-    # Safe mode, standby, too few DataNodes, a pipeline that broke: the world must fix it, and another attempt may find it fixed.
-    raise Unreachable(f"HDFS at {hosts} failed at {path}: {line}.", uri=path) from error
-
-
-def _first_line(text: str) -> str:
-    """The message without Java's stack."""
-    line = re.split(r"\\n|\n", text)[0].strip().rstrip(".")
-    found: Any = re.match(r'\w*RPCError\("[\w.$]*?(\w+)", "(.*)', line)
-    return f"{found[1]}: {found[2]}" if found else line

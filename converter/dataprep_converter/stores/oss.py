@@ -11,39 +11,33 @@ part carries its MD5 instead, which OSS checks before it keeps the part.
 # ruff: noqa: D102
 
 import base64
-import contextlib
 import hashlib
 import logging
 import os
 import re
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import alibabacloud_oss_v2 as oss  # type: ignore[import-untyped] # the SDK ships no types
-import requests
-from alibabacloud_oss_v2 import exceptions as sdk
 from alibabacloud_oss_v2.retry import StandardRetryer  # type: ignore[import-untyped] # see above
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.errors import (
-    AlreadyExists,
-    BadCredentials,
     BadSpec,
-    ConvertError,
     InputChanged,
     NotFound,
     NotPermitted,
     StoreError,
-    StoreFull,
     Unreachable,
 )
-from dataprep_converter.retrying import Patience, retrying
+from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.alibaba_credentials import AlibabaCredentials
 from dataprep_converter.stores.digests import checked
+from dataprep_converter.stores.oss_client import RIGHT_OF, OssClient, place_of
 from dataprep_converter.stores.parts import IN_FLIGHT, Parts, part_bytes_for, unfinished
 from dataprep_converter.stores.ranged import RangedInput
 
@@ -53,31 +47,7 @@ CONNECT_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 60.0
 ATTEMPTS: Final = 3
 
-RIGHT_OF: Final = {
-    "write": "oss:PutObject",
-    "read": "oss:GetObject",
-    "list": "oss:ListObjects",
-    "delete": "oss:DeleteObjects (in RAM's words oss:DeleteObject)",
-    "sweep": "oss:ListMultipartUploads",
-    "abort": "oss:AbortMultipartUpload",
-    "look": "oss:GetBucketVersioning",
-}
-
 _STREAM_BYTES = 2 << 20
-_BAD_CREDENTIALS = {
-    "InvalidAccessKeyId",
-    "SignatureDoesNotMatch",
-    "SecurityTokenExpired",
-    "InvalidSecurityToken",
-    "InvalidAccessKeySecret",
-    "RequestTimeTooSkewed",
-}
-_DAMAGED = {"InvalidDigest", "BadDigest", "IncompleteBody", "RequestTimeout", "InvalidPart"}
-"""The body was changed, or cut, on its way; or a sweep came while parts were under way. A new attempt sends it anew."""
-_FULL = {"QuotaExceeded", "StorageQuotaExceeded", "EntityTooLarge"}
-_RETRIED_ONCE_DONE = Patience(attempts=4, total_seconds=40)
-
-T = TypeVar("T")
 
 
 class OssStore:
@@ -88,7 +58,10 @@ class OssStore:
         endpoint = settings.endpoint or os.environ.get("OSS_ENDPOINT")
         region = settings.region or os.environ.get("OSS_REGION") or (endpoint and _region_of(endpoint))
         if not region:
-            raise BadSpec(f"The store {settings.uri_prefix} needs region: it can't be seen from the endpoint {endpoint or '(none given)'}.")
+            raise BadSpec(
+                f"The store {settings.uri_prefix} needs region, in its entry of spec.stores or as OSS_REGION: "
+                f"it can't be seen from the endpoint {endpoint or '(none given)'}."
+            )
         config = oss.config.load_default()
         config.region = region
         config.endpoint = endpoint
@@ -98,7 +71,7 @@ class OssStore:
         config.readwrite_timeout = ANSWER_SECONDS
         config.retryer = StandardRetryer(max_attempts=ATTEMPTS, max_backoff=2.0)
         config.disable_upload_crc64_check = True
-        self._client = _Client(oss.Client(config), peer=_peer(endpoint or f"https://oss-{region}.aliyuncs.com"))
+        self._client = OssClient(oss.Client(config), peer=_peer(endpoint or f"https://oss-{region}.aliyuncs.com"))
         self._threads: ThreadPoolExecutor | None = None
         self.encryption = {
             "server_side_encryption": settings.server_side_encryption,
@@ -107,7 +80,7 @@ class OssStore:
         """What a request that makes an object says of it."""
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
-        bucket, key = _place(uri)
+        bucket, key = place_of(uri)
         prefix = f"{key.rstrip('/')}/" if key.rstrip("/") else ""
         before = token = None
         while True:
@@ -151,7 +124,7 @@ class OssStore:
         return OssInput(self._client, found)
 
     def get(self, uri: str) -> bytes:
-        place = _place(uri)
+        place = place_of(uri)
 
         def attempt() -> bytes:
             return checked(read, uri=uri)
@@ -169,7 +142,7 @@ class OssStore:
         return OssUpload(self, self._client, uri, self._threads, size_hint=size_hint)
 
     def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - see create
-        bucket, key = place = _place(uri)
+        bucket, key = place = place_of(uri)
         request = oss.PutObjectRequest(
             bucket=bucket, key=key, body=data, content_md5=_md5(data), forbid_overwrite=None if replace else True, **self.encryption
         )
@@ -183,13 +156,13 @@ class OssStore:
         return answer if isinstance(answer, Entry) else Entry(uri=uri, size=len(data), pin=_pin(answer.etag))
 
     def delete(self, uri: str) -> None:
-        bucket, key = place = _place(uri)
+        bucket, key = place = place_of(uri)
         # The batch form: it is the one right for deleting that a job is asked to have.
         request = oss.DeleteMultipleObjectsRequest(bucket=bucket, objects=[oss.DeleteObject(key=key)], quiet=True)
         self._client.persistently("delete_multiple_objects", request, place=place, doing="delete")
 
     def sweep(self, uri: str, *, older_than_seconds: float) -> int:
-        bucket, key = _place(uri)
+        bucket, key = place_of(uri)
         latest = time.time() - older_than_seconds
         request = oss.ListMultipartUploadsRequest(
             bucket=bucket, prefix=f"{key.rstrip('/')}/" if key.rstrip("/") else "", encoding_type="url"
@@ -213,7 +186,7 @@ class OssStore:
         return removed
 
     def warnings(self, uri: str) -> Sequence[str]:
-        bucket, key = _place(uri)
+        bucket, key = place_of(uri)
         try:
             found = self._client.call(
                 "get_bucket_versioning", oss.GetBucketVersioningRequest(bucket=bucket), place=(bucket, key), doing="look"
@@ -232,7 +205,7 @@ class OssStore:
 
     def _head(self, uri: str) -> tuple[Entry, str | None] | None:
         """The object and OSS's CRC-64 of it."""
-        bucket, key = place = _place(uri)
+        bucket, key = place = place_of(uri)
         if not key or key.endswith("/"):
             return None
         try:
@@ -247,11 +220,11 @@ class OssStore:
 class OssUpload:
     """A multipart upload, begun with the second part; an object of one part is one PUT at commit."""
 
-    def __init__(self, store: OssStore, client: "_Client", uri: str, threads: ThreadPoolExecutor, *, size_hint: int | None) -> None:
+    def __init__(self, store: OssStore, client: OssClient, uri: str, threads: ThreadPoolExecutor, *, size_hint: int | None) -> None:
         self.uri = uri
         self._store = store
         self._client = client
-        self._bucket, self._key = self._place = _place(uri)
+        self._bucket, self._key = self._place = place_of(uri)
         self._upload_id: str | None = None
         self._ended = False
         self._sums: dict[int, tuple[str | None, int]] = {}
@@ -343,10 +316,10 @@ class OssInput(RangedInput):
 
     step = _STREAM_BYTES
 
-    def __init__(self, client: "_Client", entry: Entry) -> None:
+    def __init__(self, client: OssClient, entry: Entry) -> None:
         super().__init__(entry, digest=entry.pin)
         self._client = client
-        self._place = _place(entry.uri)
+        self._place = place_of(entry.uri)
 
     def read_at(self, offset: int, length: int) -> bytes:
         wanted = max(0, min(length, self.size - offset))
@@ -393,113 +366,6 @@ class OssInput(RangedInput):
             body.close()
 
 
-class _Client:
-    """The SDK's client with its errors made ours."""
-
-    def __init__(self, client: Any, *, peer: str) -> None:  # the SDK has no types
-        self._client = client
-        self.peer = peer
-
-    # The SDK's requests and results have no types.
-    def call(self, operation: str, request: Any, *, place: tuple[str, str], doing: str, **options: int) -> Any:
-        """The operation's result."""
-        with self.border(place, doing=doing):
-            return getattr(self._client, operation)(request, **options)
-
-    def persistently(self, operation: str, request: Any, *, place: tuple[str, str], doing: str) -> Any:
-        """The result of what may be repeated; beyond the SDK's own attempts, which don't see every fault of the network."""
-        return retrying(lambda: self.call(operation, request, place=place, doing=doing), what=f"{operation} of oss://{place[0]}/{place[1]}")
-
-    def end(self, operation: str, request: Any, *, place: tuple[str, str], is_ours: Callable[[], Entry | None]) -> Any:
-        """The result of what makes an object visible, or the object itself, when an attempt without an answer had made it visible.
-
-        The SDK's own retries would turn that into a refusal.
-        """
-        in_doubt = False
-
-        def attempt() -> Any:  # see above
-            nonlocal in_doubt
-            try:
-                return self.call(operation, request, place=place, doing="write", retry_max_attempts=1)
-            except Unreachable:
-                in_doubt = True
-                raise
-            except (AlreadyExists, NotFound):
-                found = is_ours() if in_doubt else None
-                if found is None:
-                    raise
-                return found
-
-        return retrying(attempt, what=f"{operation} of oss://{place[0]}/{place[1]}", patience=_RETRIED_ONCE_DONE)
-
-    def abort(self, bucket: str, key: str, upload_id: str) -> None:
-        """Drops an upload; one that is gone is fine."""
-        request = oss.AbortMultipartUploadRequest(bucket=bucket, key=key, upload_id=upload_id)
-        with contextlib.suppress(NotFound):
-            self.call("abort_multipart_upload", request, place=(bucket, key), doing="abort")
-
-    @contextlib.contextmanager
-    def border(self, place: tuple[str, str], *, doing: str) -> Iterator[None]:
-        """Around every call of the SDK."""
-        try:
-            yield
-        except (sdk.BaseError, requests.RequestException, OSError) as exc:
-            raise self._error(exc, place, doing=doing) from exc
-
-    def _error(self, error: Exception, place: tuple[str, str], *, doing: str) -> ConvertError:
-        uri = f"oss://{place[0]}/{place[1]}"
-        while isinstance(error, sdk.OperationError):
-            error = error.unwrap()
-        if isinstance(error, sdk.CredentialsFetchError) and isinstance(said := error.kwargs["error"], BadCredentials | Unreachable):
-            return type(said)(f"{uri}: {said}", uri=uri)
-        if isinstance(error, sdk.CredentialsBaseError):
-            return BadCredentials(
-                f"No credentials for {uri}: give the store a Secret (accessKeyId, accessKeySecret), set OSS_ACCESS_KEY_ID and "
-                f"OSS_ACCESS_KEY_SECRET, or run with a RAM role: {error}.",
-                uri=uri,
-            )
-        if isinstance(error, sdk.ServiceError):
-            return self._service_error(error, place[0], uri, doing=doing)
-        if isinstance(error, sdk.DeserializationError):
-            # Whatever stands between may answer in its own words: a gateway's 502 has no Date, which the SDK insists on.
-            return Unreachable(f"OSS at {self.peer} answered at {uri} what is no answer of OSS's: {_line(error)}.", uri=uri)
-        if isinstance(error, sdk.RequestError | sdk.ResponseError | requests.RequestException | OSError):
-            return Unreachable(f"OSS: cannot connect to {self.peer}, or the connection broke at {uri}: {_line(error)}.", uri=uri)
-        return BadSpec(f"OSS can't take {uri}: {_line(error)}.", uri=uri)
-
-    def _service_error(self, error: Any, bucket: str, uri: str, *, doing: str) -> ConvertError:
-        status, code = error.status_code, error.code or ""
-        said = " ".join(filter(None, (str(status), code, error.message or ""))).rstrip(".")
-        if code in ("FileAlreadyExists", "ObjectAlreadyExists") or (status == 409 and "exist" in code.lower()):
-            return AlreadyExists(f"{uri} exists already.", uri=uri)
-        if code == "NoSuchBucket":
-            return NotFound(f"The bucket {bucket} does not exist at {self.peer}.", uri=f"oss://{bucket}")
-        if code in _BAD_CREDENTIALS:
-            return BadCredentials(f"OSS at {self.peer} refused the credentials: {said}.", uri=uri)
-        if code in _FULL:
-            return StoreFull(f"No space or quota left for {uri}: {said}.", uri=uri)
-        if "specified endpoint" in said or code == "InvalidArgument":
-            return BadSpec(f"OSS at {self.peer} can't take {uri}, look at the store's endpoint and region: {said}.", uri=uri)
-        if status in (401, 403):
-            return NotPermitted(f"missing {RIGHT_OF[doing]} on {uri}: {said}.", uri=uri)
-        if code == "NoSuchUpload":
-            return NotFound(f"The upload of {uri} is gone: something else has aborted or completed it.", uri=uri)
-        if status == 404:
-            return NotFound(f"{uri} does not exist.", uri=uri)
-        if status == 412:
-            return InputChanged(f"{uri} was replaced since it was listed.", uri=uri)
-        if status // 100 == 5 or status in (408, 409, 429) or code in _DAMAGED:
-            return Unreachable(f"OSS at {self.peer} failed at {uri}: {said}.", uri=uri)
-        return StoreError(f"OSS at {self.peer} refused {uri}: {said}.", uri=uri)
-
-
-def _place(uri: str) -> tuple[str, str]:
-    bucket, _, key = uri.partition("://")[2].partition("/")
-    if not bucket:
-        raise BadSpec(f"{uri} names no bucket: write oss://bucket/key.", uri=uri)
-    return bucket, key
-
-
 def _region_of(endpoint: str) -> str | None:
     """`cn-shenzhen` of `https://oss-cn-shenzhen-internal.aliyuncs.com`."""
     found = re.match(r"(?:[a-z]+://)?(?:oss-)?([a-z]{2}-[a-z0-9-]+?)(?:-internal)?(?:\.oss)?\.aliyuncs\.com", endpoint)
@@ -532,7 +398,3 @@ def _md5(data: bytes | memoryview) -> str:
 
 def _pin(tag: str | None) -> str:
     return (tag or "").strip('"')
-
-
-def _line(error: Exception) -> str:
-    return str(error).partition("\n")[0].strip().rstrip(".")[:300]

@@ -13,9 +13,9 @@ from typing import Final
 from dataprep_api import names
 from dataprep_converter import maxcompute
 from dataprep_converter.access import Access
-from dataprep_converter.errors import ConvertError, NotFound, StoreError, Unreachable
+from dataprep_converter.errors import BadSpec, ConvertError, NotFound, StoreError, Unreachable
 from dataprep_converter.retrying import impatiently
-from dataprep_converter.stores import Warns, scheme_of
+from dataprep_converter.stores import STORES, Warns, scheme_of
 
 LIMIT_SECONDS: Final = 30.0
 _PROBE: Final = ".preflight-"
@@ -28,6 +28,8 @@ def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, li
     """Returns when all is well, with warnings. Raises what the stores raise, and Unreachable when one doesn't answer in time."""
     began = time.monotonic()
     warnings: list[str] = []
+    for uri in (*source_uris, output_uri):
+        _refuse_one_slash(uri)
     with impatiently(seconds=min(_RETRY_SECONDS, limit_seconds)):
         for uri in source_uris:
             _in_time(lambda uri=uri: check_source(access, uri), uri=uri, seconds=began + limit_seconds - time.monotonic())  # type: ignore[misc] # mypy can't infer a lambda with a default
@@ -36,6 +38,15 @@ def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, li
         if isinstance(store, Warns):
             _in_time(lambda: warnings.extend(store.warnings(output_uri)), uri=output_uri, seconds=began + limit_seconds - time.monotonic())
     return warnings
+
+
+def _refuse_one_slash(uri: str) -> None:
+    """Raises BadSpec for `s3:/bucket/x`, which would be a folder of this machine that is called `s3:`."""
+    scheme, found, rest = uri.partition(":/")
+    if found and scheme in STORES and not rest.startswith("/"):
+        raise BadSpec(
+            f"{uri} has one slash behind {scheme}: and would be a path; write {scheme}://{'/' if scheme == 'file' else ''}{rest}.", uri=uri
+        )
 
 
 def check_source(access: Access, uri: str) -> None:

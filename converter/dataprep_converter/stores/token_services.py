@@ -1,5 +1,6 @@
 """Token services: who gives credentials for a while, asked over HTTP and asked anew in time. For AWS, Google and Azure."""
 
+import http.client
 import logging
 import threading
 import urllib.error
@@ -73,5 +74,5 @@ def ask(
             if exc.code in (408, 429) or exc.code >= 500:
                 raise Unreachable(f"{urllib.parse.urlsplit(url).netloc} failed for the credentials of {what}: {said}.") from exc
             raise BadCredentials(f"No credentials for {what}: {said}. {hint}".rstrip()) from exc
-    except OSError as exc:
+    except (OSError, http.client.HTTPException) as exc:
         raise Unreachable(f"cannot connect to {urllib.parse.urlsplit(url).netloc} for the credentials of {what}: {exc}.") from exc

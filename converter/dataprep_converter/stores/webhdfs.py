@@ -48,6 +48,7 @@ _PIECE = 4 << 20
 _FULL = ("QuotaExceededException", "ClusterStorageCapacityExceededException")
 _NOT_THERE = ("FileNotFoundException", "ParentNotDirectoryException")
 _BAD_LOGIN = ("InvalidToken", "AuthenticationException", "SecurityException")
+_REFUSED = b'{"RemoteException"'
 _IMPOSSIBLE = ("IllegalArgumentException", "InvalidPathException", "HadoopIllegalArgumentException")
 
 
@@ -162,7 +163,11 @@ class Place:
                 body = answer.read()
                 if answer.status // 100 != 2:
                     raise self.refusal(answer.status, body)
-        return json.loads(body) if body else None
+        try:
+            return json.loads(body) if body or method == "GET" else None
+        except ValueError as exc:
+            # NameNodes don't say how long an answer is, so one that was cut looks like one that has ended.
+            raise self._cut(body) from exc
 
     def begin(self, method: str, operation: str, headers: Mapping[str, str], **parameters: str) -> http.client.HTTPConnection:
         """A connection to the DataNode that the NameNode names, on which the request's head was sent. To be used within `border`."""
@@ -202,6 +207,8 @@ class Place:
             said = json.loads(body)["RemoteException"]
             name, message = said["exception"], (said.get("message") or "").partition("\n")[0].rstrip(".")
         except (ValueError, KeyError, TypeError):
+            if body.startswith(_REFUSED):
+                return self._cut(body)
             name, message = "", body[:200].decode(errors="replace").partition("\n")[0]
         line = " ".join(filter(None, (str(status), name, message)))
         if name in _NOT_THERE or "is not a directory" in message:
@@ -224,6 +231,10 @@ class Place:
             return StoreError(f"{self.peer} is no WebHDFS: {line}.", uri=path)
         # Safe mode, standby, too few DataNodes: the world must fix it, and another attempt may find it fixed.
         return Unreachable(f"WebHDFS at {self.peer} failed at {path}: {line}.", uri=path)
+
+    def _cut(self, body: bytes) -> Unreachable:
+        said = body[:200].decode(errors="replace").partition("\n")[0]
+        return Unreachable(f"WebHDFS: the answer of {self.peer} about {self.path} is not whole, or no WebHDFS's: {said!r}.", uri=self.path)
 
     @property
     def _encoded(self) -> str:

@@ -89,34 +89,37 @@ class VocabularyStep:
         """A term that is not there makes its record bad, unless the spec says otherwise."""
         records = batch.records
         faults: dict[int, str] = {}
+        places: dict[int, tuple[str, int | None]] = {}
         for name in self._columns:
             column, unknown = self._numbers(records.column(name))
-            faults |= {row: f"{name}: {term!r} is not in the vocabulary" for row, term in reversed(unknown)}
+            faults |= {row: f"{name}: {term!r} is not in the vocabulary" for row, term, _ in reversed(unknown)}
+            places |= {row: (name, step) for row, _, step in reversed(unknown)}
             position = records.schema.get_field_index(name)
             records = records.set_column(position, records.schema.field(position).with_type(column.type), column)
         done = replace(batch, records=records)
-        return without(done, faults, records.column(SAMPLE)) if faults else done
+        return without(done, faults, records.column(SAMPLE), places) if faults else done
 
-    def _numbers(self, column: Array) -> tuple[Array, list[tuple[int, str]]]:
-        """The column as numbers, and (row, term) of the unknown ones when they make a record bad."""
+    def _numbers(self, column: Array) -> tuple[Array, list[tuple[int, str, int | None]]]:
+        """The column as numbers, and (row, term, place in its list) of the unknown ones when they make a record bad."""
         if not _is_list(column.type):
             numbers = kernels.index_in(column.cast(pa.string()), value_set=self._values).cast(pa.int64())
             is_unknown = kernels.and_(kernels.is_null(numbers), kernels.is_valid(column))
             if self._options.unknown == "Last":
                 return kernels.if_else(is_unknown, len(self.terms), numbers), []
-            return numbers, [(int(row), column[int(row)].as_py()) for row in _true(is_unknown)]
+            return numbers, [(int(row), column[int(row)].as_py(), None) for row in _true(is_unknown)]
         flat: Array = kernels.list_flatten(column).cast(pa.string())
         rows = kernels.list_parent_indices(column).to_numpy()
         numbers = kernels.index_in(flat, value_set=self._values).cast(pa.int64())
         is_unknown = kernels.is_null(numbers)
-        bad: list[tuple[int, str]] = []
+        bad: list[tuple[int, str, int | None]] = []
         if self._options.unknown == "Last":
             numbers = kernels.fill_null(numbers, len(self.terms))
         elif self._options.unknown == "Drop":
             kept = ~is_unknown.to_numpy(zero_copy_only=False)
             rows, numbers = rows[kept], numbers.drop_null()
         else:
-            bad = [(int(rows[place]), str(flat[int(place)].as_py())) for place in _true(is_unknown)]
+            starts = np.searchsorted(rows, rows)
+            bad = [(int(rows[place]), str(flat[int(place)].as_py()), int(place - starts[place])) for place in _true(is_unknown)]
             numbers = kernels.fill_null(numbers, 0)
         counts = np.bincount(rows, minlength=len(column))
         offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)

@@ -11,6 +11,17 @@
 from kubecluster.choice import attach, up
 from kubecluster.cluster import Cluster
 from kubecluster.errors import BuildFailed, ClusterError, ClusterUnavailable, NotSupported, StartFailed
-from kubecluster.images import build_image
+from kubecluster.images import build_image, program_image
 
-__all__ = ["BuildFailed", "Cluster", "ClusterError", "ClusterUnavailable", "NotSupported", "StartFailed", "attach", "build_image", "up"]
+__all__ = [
+    "BuildFailed",
+    "Cluster",
+    "ClusterError",
+    "ClusterUnavailable",
+    "NotSupported",
+    "StartFailed",
+    "attach",
+    "build_image",
+    "program_image",
+    "up",
+]

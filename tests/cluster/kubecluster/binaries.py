@@ -8,6 +8,7 @@ program never meet.
 import fcntl
 import functools
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -37,6 +38,7 @@ HELM_FLAGS = (
     "-X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor={major}",
     "-X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor={minor}",
 )
+KUEUE_FLAGS = ("-X sigs.k8s.io/kueue/pkg/version.GitVersion=v{kueue}",)
 # The cache is shared by all versions: these flags change what is linked, so they are part of the key.
 BUILD_FLAGS = ("-trimpath", "-buildvcs=false")
 
@@ -62,6 +64,7 @@ PROGRAMS: Mapping[str, Program] = {
     "coredns": Program("coredns", "github.com/coredns/coredns"),
     "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", HELM_FLAGS),
     "kwok": Program("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+    "kueue": Program("kueue", "sigs.k8s.io/kueue/cmd/kueue", KUEUE_FLAGS),
 }
 
 
@@ -90,6 +93,14 @@ def path(name: str) -> Path:
     for file in ("go.mod", "go.sum"):
         digest.update((MODULES / program.module / file).read_bytes())
     return cache_dir() / f"bin-{program.module}-{digest.hexdigest()[:16]}" / name
+
+
+def source(module: str, dependency: str) -> Path:
+    """Return the folder with a dependency's files, such as its manifests, in the version that our module requires; fetched if need be."""
+    found = json.loads(
+        run(["go", "mod", "download", "-C", MODULES / module, "-json", dependency], environment={"GOWORK": "off"}, timeout_seconds=300)
+    )
+    return Path(found["Dir"])
 
 
 def missing(names: Sequence[str] = tuple(PROGRAMS)) -> list[str]:
@@ -138,8 +149,9 @@ def _build(name: str, target: Path) -> None:
 def _linker_flags(program: Program) -> list[str]:
     kubernetes = required_version("kubernetes", "k8s.io/kubernetes")
     major, minor, _ = kubernetes.split(".", 2)
-    helm = required_version("helm", "helm.sh/helm/v3")
-    return ["-s", "-w", *(flag.format(kubernetes=kubernetes, major=major, minor=minor, helm=helm) for flag in program.version_flags)]
+    versions = {"kubernetes": kubernetes, "major": major, "minor": minor}
+    versions |= {"helm": required_version("helm", "helm.sh/helm/v3"), "kueue": required_version("kueue", "sigs.k8s.io/kueue")}
+    return ["-s", "-w", *(flag.format(**versions) for flag in program.version_flags)]
 
 
 @functools.cache

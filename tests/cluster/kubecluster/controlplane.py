@@ -29,6 +29,9 @@ CLIENTS = {
     "coredns": ("system:coredns", None),
 }
 
+# Who the API server is to those that serve a part of its API, such as Kueue; its authority signs nobody else.
+FRONT_PROXY = "front-proxy"
+
 # Who asked for what, never what was answered. The parts of Kubernetes itself would fill it with what no test reads.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -70,6 +73,11 @@ class Folders:
         return self.run / "pki"
 
     @property
+    def front_proxy(self) -> Path:
+        """The authority and the key by which those who serve a part of the API know the API server."""
+        return self.pki / FRONT_PROXY
+
+    @property
     def logs(self) -> Path:
         """One log a daemon."""
         return self.run / "logs"
@@ -106,6 +114,8 @@ def write_files(folders: Folders) -> None:
     for name, (user, group) in CLIENTS.items():
         certificates.sign_client(folders.pki, name=name, user=user, group=group)
         certificates.write_kubeconfig(folders.pki, name=name, server=SERVER, target=folders.kubeconfig(name))
+    certificates.create_authority(folders.front_proxy)
+    certificates.sign_client(folders.front_proxy, name=FRONT_PROXY, user=FRONT_PROXY)
     folders.hosts.write_text(f"{network.BRIDGE_IP} host.test\n")
     folders.no_names.write_text(". 5 IN SOA host.test. nobody.host.test. 1 5 5 5 5\n")
     (folders.run / "Corefile").write_text(_corefile(folders))
@@ -142,6 +152,13 @@ def apiserver(folders: Folders) -> list[str | Path]:
         f"--service-account-issuer={ISSUER}",
         f"--service-account-key-file={pki / 'service-accounts.pub'}",
         f"--service-account-signing-key-file={pki / 'service-accounts.key'}",
+        f"--requestheader-client-ca-file={folders.front_proxy / 'ca.crt'}",
+        f"--requestheader-allowed-names={FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={folders.front_proxy / f'{FRONT_PROXY}.crt'}",
+        f"--proxy-client-key-file={folders.front_proxy / f'{FRONT_PROXY}.key'}",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
         "--allow-privileged=true",

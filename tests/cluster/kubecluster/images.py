@@ -1,7 +1,7 @@
 """Images without a registry: built here by buildah, carried as docker-archive files.
 
-Three kinds: the pause image that holds a pod's network, written by hand; the base image with Debian and Python, made by
-debootstrap; and images from a Dockerfile whose `BASE_IMAGE` argument is that base. All are kept in the cache by a hash of
+Four kinds: the pause image that holds a pod's network, written by hand; images of one program of `binaries`; the base image with Debian and
+Python, made by debootstrap; and images from a Dockerfile whose `BASE_IMAGE` argument is that base. All are kept in the cache by a hash of
 what they are made from.
 """
 
@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from kubecluster import binaries
 from kubecluster.binaries import cache_dir
 from kubecluster.commands import attempt, run
 from kubecluster.errors import BuildFailed, StartFailed
@@ -49,6 +50,17 @@ def pause_image() -> Path:
                 files={"bin/busybox": Path(busybox).read_bytes()},
                 command=["/bin/busybox", "sleep", "2147483647"],
             )
+    return target
+
+
+def program_image(program: str, *, name: str) -> Path:
+    """Return the archive of an image that holds one program of ours and nothing else, at `/PROGRAM`."""
+    built = binaries.built(program)
+    # Its folder is named after all that it is built from.
+    target = _archive(program, [name, built.parent.name])
+    if not target.exists():
+        with _whole(target) as unfinished:
+            _write_archive(unfinished, name=name, files={program: built.read_bytes()}, command=[f"/{program}"])
     return target
 
 
@@ -101,6 +113,8 @@ def _build(archive: Path, *, dockerfile: Path, context: Path, tag: str, target: 
         _buildah_run([*command, str(context)])
         with _whole(archive) as unfinished:
             _buildah_run(_buildah("push", "--quiet", tag, f"docker-archive:{unfinished}:{tag}"))
+    # The image that had the tag before, and the layers that only it had: without this the store grows by a gigabyte with each build.
+    _buildah_run(_buildah("rmi", "--prune"))
     report(f"built image {tag} in {time.monotonic() - started:.0f} s")
 
 

@@ -16,16 +16,14 @@ import urllib.request
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 from xml.etree import ElementTree as ET
 
 from storeservers import cache
-from storeservers.processes import Lifetime, ServerProcess, accepts_connections, free_ports
+from storeservers.processes import Lifetime
+from storeservers.servers import OneServer
 
 _PACKAGE = Path(__file__).parents[1] / "node" / "azurite"
 _VERSION = "2023-11-03"
-_READY_SECONDS = 60.0
 _ANSWER_SECONDS = 60.0
 
 
@@ -42,8 +40,10 @@ def _install(into: Path) -> None:
     cache.build(["npm", "ci", "--ignore-scripts", "--omit=dev", "--omit=optional", "--no-audit", "--no-fund"], cwd=into)
 
 
-class AzureServer:
-    """Azurite with one account on one address; `with` starts and stops it."""
+class AzureServer(OneServer):
+    """Azurite with one account."""
+
+    name = "azurite"
 
     def __init__(
         self,
@@ -53,66 +53,25 @@ class AzureServer:
         account: str = "testaccount",
         lifetime: Lifetime = Lifetime.WITH_STARTER,
     ) -> None:
-        self.run_dir = run_dir.absolute()
-        self.host = host
+        super().__init__(run_dir, host=host, lifetime=lifetime)
         self.account = account
         self.key = base64.b64encode(b"guards nothing but test data").decode()
-        self._lifetime = lifetime
-        [self.port] = free_ports(host, count=1)
-        self._process: ServerProcess | None = None
 
     @property
     def endpoint(self) -> str:
         """The account's address for clients."""
         return f"http://{self.host}:{self.port}/{self.account}"
 
-    @property
-    def process(self) -> ServerProcess:
-        """The running server."""
-        if self._process is None:
-            raise RuntimeError("Azurite is not running; call start() first.")
-        return self._process
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Start the server, on its old data if it ran before, and wait until it answers."""
-        try:
-            self.launch()
-            self.wait_until_ready()
-        except BaseException:
-            self.stop()
-            raise
-
     def launch(self) -> None:
-        """Start the server and don't wait."""
         data = self.run_dir / "data"
         data.mkdir(parents=True, exist_ok=True)
-        self._process = ServerProcess.start(
-            "azurite",
+        self._launch(
             [
                 *("node", str(program()), "--disableTelemetry", "--silent"),
                 *("--blobHost", self.host, "--blobPort", str(self.port), "--location", str(data)),
             ],
-            log=self.run_dir / "logs" / "azurite.log",
             environment={"AZURITE_ACCOUNTS": f"{self.account}:{self.key}"},
-            lifetime=self._lifetime,
         )
-
-    def wait_until_ready(self) -> None:
-        """Wait until the server accepts connections."""
-        self.process.wait_until(lambda: accepts_connections(self.host, self.port), seconds=_READY_SECONDS)
-
-    def stop(self) -> None:
-        """End the server; its data stay in the run folder."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
 
     def make_container(self, container: str) -> None:
         """Make an empty container."""

@@ -141,7 +141,7 @@ class HttpProxy(_Proxy):
 
     async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        body = await reader.readexactly(_content_length(head))
+        body = await _body(reader, head)
         kind = self._next()
         match kind:
             case Kind.RESET:
@@ -245,12 +245,16 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-def _content_length(head: bytes) -> int:
-    for line in head.split(b"\r\n"):
-        name, _, value = line.partition(b":")
-        if name.strip().lower() == b"content-length":
-            return int(value)
-    return 0
+async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
+    """The body of a request, as it was sent: in chunks, or as long as the head says."""
+    said = {name.strip().lower(): value.strip() for name, _, value in (line.partition(b":") for line in head.split(b"\r\n"))}
+    if said.get(b"transfer-encoding", b"").lower() != b"chunked":
+        return await reader.readexactly(int(said.get(b"content-length", 0)))
+    pieces: list[bytes] = []
+    while pieces[-2:-1] != [b"0\r\n"]:
+        line = await reader.readuntil(b"\r\n")
+        pieces += [line, await reader.readexactly(int(line.partition(b";")[0], 16) + 2)]
+    return b"".join(pieces)
 
 
 def _closing(head: bytes) -> bytes:

@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal
 from xml.sax.saxutils import escape
 
 from storeservers import cache
@@ -27,6 +26,7 @@ from storeservers.processes import (
     free_ports,
     wait_until,
 )
+from storeservers.servers import Server
 
 _POM = Path(__file__).parents[1] / "java" / "hdfs" / "pom.xml"
 NAMENODE: Final = "org.apache.hadoop.hdfs.server.namenode.NameNode"
@@ -91,8 +91,8 @@ class _DataNode:
         return f"datanode-{self.number}"
 
 
-class HdfsCluster:
-    """A NameNode and DataNodes on one address; `with` starts and stops them.
+class HdfsCluster(Server):
+    """A NameNode and DataNodes on one address.
 
     The super user is the user who runs the tests unless another is named, so that clients in the tests' own process
     may write anywhere. Permissions are checked for everybody else.
@@ -107,10 +107,8 @@ class HdfsCluster:
         user: str | None = None,
         lifetime: Lifetime = Lifetime.WITH_STARTER,
     ) -> None:
-        self.run_dir = run_dir.absolute()
-        self.host = host
+        super().__init__(run_dir, host=host, lifetime=lifetime)
         self.user = user or getpass.getuser()
-        self._lifetime = lifetime
         self.port, self.http_port, *ports = free_ports(host, count=2 + 3 * datanodes)
         self._datanodes = [_DataNode(number, *ports[3 * number : 3 * number + 3]) for number in range(datanodes)]
         self._processes: dict[str, ServerProcess] = {}
@@ -130,31 +128,10 @@ class HdfsCluster:
         """The servers that have been started and not stopped."""
         return list(self._processes.values())
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
     # -- servers ------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Format the NameNode when it is new, start everything, wait until files can be written."""
-        try:
-            self.launch()
-            self.wait_until_ready()
-        except BaseException:
-            self.stop()
-            raise
-
     def launch(self) -> None:
-        """Start everything and don't wait, so that other servers can start meanwhile."""
+        """Format the NameNode when it is new, start everything and don't wait."""
         if not self._name_folder.exists():
             self._format()
         self._launch_namenode()

@@ -8,32 +8,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from storeservers.processes import Lifetime, ServerFailed, ServerProcess, accepts_connections, free_ports
+from storeservers.processes import Lifetime, ServerFailed
+from storeservers.servers import OneServer
 
 REALM: Final = "DATAPREP.TEST"
 
 _PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local")
 _SYSTEM_FOLDERS = "/usr/sbin:/usr/local/sbin"
-_READY_SECONDS = 60.0
 
 
-class Kdc:
+class Kdc(OneServer):
     """A KDC; `keytab` makes principals and hands out their keys."""
 
+    name = "kdc"
+
     def __init__(self, run_dir: Path, *, host: str = "127.0.0.1", lifetime: Lifetime = Lifetime.WITH_STARTER) -> None:
-        self.run_dir = run_dir.absolute()
-        self.host = host
-        [self.port] = free_ports(host, count=1)
-        self._lifetime = lifetime
-        self._process: ServerProcess | None = None
+        super().__init__(run_dir, host=host, lifetime=lifetime)
 
     @property
     def krb5_conf(self) -> Path:
         """What clients need to find this KDC."""
         return self.run_dir / "krb5.conf"
 
-    def start(self) -> None:
-        """Make the realm when it is new, and wait until the KDC answers."""
+    def launch(self) -> None:
+        """Make the realm when it is new, start the KDC and don't wait."""
         missing = [name for name in _PROGRAMS if _program(name) is None]
         if missing:
             raise ServerFailed(f"A KDC needs {', '.join(missing)}: apt-get install krb5-kdc krb5-admin-server.")
@@ -42,20 +40,7 @@ class Kdc:
         (self.run_dir / "kdc.conf").write_text(self._server_configuration())
         if not (self.run_dir / "principal").exists():
             self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "of the tests")
-        self._process = ServerProcess.start(
-            "kdc",
-            [str(_program("krb5kdc")), "-n"],
-            log=self.run_dir / "kdc.log",
-            environment=self._environment(),
-            lifetime=self._lifetime,
-        )
-        self._process.wait_until(lambda: accepts_connections(self.host, self.port), seconds=_READY_SECONDS)
-
-    def stop(self) -> None:
-        """End the KDC."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
+        self._launch([str(_program("krb5kdc")), "-n"], environment=self._environment())
 
     def keytab(self, *principals: str) -> Path:
         """New principals, `alice` or `hdfs/localhost`, and a file with their keys."""

@@ -14,21 +14,14 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 from xml.etree import ElementTree as ET
 
 from storeservers import cache
-from storeservers.processes import (
-    Lifetime,
-    ServerProcess,
-    accepts_connections,
-    free_ports,
-)
+from storeservers.processes import Lifetime
+from storeservers.servers import OneServer
 
 _MODULE = Path(__file__).parents[1] / "go" / "versitygw"
 _PACKAGE = "github.com/versity/versitygw/cmd/versitygw"
-_READY_SECONDS = 60.0
 _ANSWER_SECONDS = 60.0
 # versitygw keeps parts of unfinished uploads here, beside the objects.
 _TEMPORARY_FOLDER = ".sgwtmp"
@@ -64,8 +57,10 @@ def _build(into: Path) -> None:
     )
 
 
-class S3Server:
-    """An S3 server on one address; `with` starts and stops it. Clients must allow plain http and use path style."""
+class S3Server(OneServer):
+    """An S3 server. Clients must allow plain http and use path style."""
+
+    name = "versitygw"
 
     def __init__(
         self,
@@ -77,82 +72,31 @@ class S3Server:
         region: str = "us-east-1",
         lifetime: Lifetime = Lifetime.WITH_STARTER,
     ) -> None:
-        self.run_dir = run_dir.absolute()
-        self.host = host
+        super().__init__(run_dir, host=host, lifetime=lifetime)
         self.access_key = access_key
         self.secret_key = secret_key
         self.region = region
-        self._lifetime = lifetime
-        [self.port] = free_ports(host, count=1)
-        self._process: ServerProcess | None = None
-
-    @property
-    def endpoint(self) -> str:
-        """The server's address for clients."""
-        return f"http://{self.host}:{self.port}"
 
     @property
     def data_dir(self) -> Path:
         """The folder that holds a folder per bucket, with a file per object."""
         return self.run_dir / "data"
 
-    @property
-    def process(self) -> ServerProcess:
-        """The running server."""
-        if self._process is None:
-            raise RuntimeError("The S3 server is not running; call start() first.")
-        return self._process
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
     # -- server -------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start the server, on its old data if it ran before, and wait until it answers."""
-        try:
-            self.launch()
-            self.wait_until_ready()
-        except BaseException:
-            self.stop()
-            raise
-
     def launch(self) -> None:
-        """Start the server and don't wait."""
         folders = {name: self.run_dir / name for name in ("data", "versions", "iam")}
         for folder in folders.values():
             folder.mkdir(parents=True, exist_ok=True)
-        self._process = ServerProcess.start(
-            "versitygw",
+        self._launch(
             [
                 str(binary()),
                 *("--port", f"{self.host}:{self.port}", "--region", self.region, "--keep-alive"),
                 *("--iam-dir", str(folders["iam"])),
                 *("posix", "--versioning-dir", str(folders["versions"]), str(folders["data"])),
             ],
-            log=self.run_dir / "logs" / "versitygw.log",
             environment={"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key},
-            lifetime=self._lifetime,
         )
-
-    def wait_until_ready(self) -> None:
-        """Wait until the server accepts connections."""
-        self.process.wait_until(lambda: accepts_connections(self.host, self.port), seconds=_READY_SECONDS)
-
-    def stop(self) -> None:
-        """End the server; its data stay in the run folder."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
 
     # -- administration -----------------------------------------------------------------------------------------
 

@@ -52,7 +52,11 @@ class Installation:
     def install(self, values: Mapping[str, Any] | None = None) -> None:
         """`helm upgrade --install --wait` with the test's images; `values` are laid over them."""
         images = {"operator": OPERATOR_IMAGE, "converter": CONVERTER_IMAGE}
-        given = {"image": {name: {"repository": image, "tag": TAG, "pullPolicy": "IfNotPresent"} for name, image in images.items()}}
+        # Without Kueue nobody is asked for anything; with it, the tests need no release of their own.
+        given = {
+            "kueue": {"enabled": True},
+            "image": {name: {"repository": image, "tag": TAG, "pullPolicy": "IfNotPresent"} for name, image in images.items()},
+        }
         merged = json.dumps(_over(given, values or {}))
         self.helm(
             "upgrade",

@@ -1,10 +1,10 @@
 """`source.arrow`."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dataprep_api.spec.model import Column, Model, Uri
+from dataprep_api.spec.model import Column, Model, NullDefaults, Uri
 
 
 class ArrowSource(Model):
@@ -14,10 +14,10 @@ class ArrowSource(Model):
     """Files, folders (every file below whose name doesn't begin with `_` or `.`) or globs, in order; within one, by name."""
     columns: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """The columns to take, in this order. `a` has all fields of a struct `a`. When absent, all."""
-    defaults: (
-        Annotated[dict[Annotated[str, Field(max_length=256)], Annotated[str, Field(max_length=1024)]], Field(max_length=1024)] | None
-    ) = None
+    defaults: NullDefaults | None = None
     """Value of a null, by column: the text of a string, else JSON (`0`, `true`, `[]`). Without it a null makes its record bad."""
+    hive_partitions: Literal["Infer", "String"] | None = None
+    """Folders named `KEY=VALUE` are columns. `Infer`: those of whole numbers are Int64, others String."""
 
     def inputs(self) -> list[str]:
         """Every URI that is read."""

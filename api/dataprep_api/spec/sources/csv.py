@@ -39,6 +39,8 @@ class CsvSource(Model):
     """Words that mean the same as an empty cell, in every column: `NA`."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to read, in this order: names, places (`3`, `-1`) and ranges of places (`0..4`). The cells of the others are passed over unseen. Default: all."""
+    hive_partitions: Literal["Infer", "String"] | None = None
+    """Folders named `KEY=VALUE` are columns. `Infer`: those of whole numbers are Int64, others String."""
 
     def inputs(self) -> list[str]:
         """Every URI that is read."""

@@ -27,6 +27,8 @@ class JsonlSource(Model):
     """Files, folders (every file below whose name doesn't begin with `_` or `.`) or globs, in order; within one, by name."""
     columns: Annotated[list[JsonlColumn], Field(min_length=1, max_length=1024)] | None = None
     """The keys to read; others are passed over. When absent they are inferred once, while planning, and any other key makes a record bad."""
+    hive_partitions: Literal["Infer", "String"] | None = None
+    """Folders named `KEY=VALUE` are columns. `Infer`: those of whole numbers are Int64, others String."""
 
     def inputs(self) -> list[str]:
         """Every URI that is read."""

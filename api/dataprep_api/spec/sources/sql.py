@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dataprep_api.spec.model import Column, Model
+from dataprep_api.spec.model import Column, Model, NullDefaults
 
 SQLITE = "sqlite:///"
 
@@ -29,9 +29,7 @@ class SqlSource(Model):
     """Columns of the result that together are different in every row: they decide the order."""
     partition_by: SqlPartitions | None = None
     """Default: one part."""
-    defaults: (
-        Annotated[dict[Annotated[str, Field(max_length=256)], Annotated[str, Field(max_length=1024)]], Field(max_length=1024)] | None
-    ) = None
+    defaults: NullDefaults | None = None
     """Value of a NULL, by column: the text of a string, else JSON (`0`, `true`). Without it a NULL makes its record bad."""
     pin: Literal["Content", "Count"] = "Content"
     """How a change of the data is noticed. `Content`: the plan reads all rows and keeps a digest of each part. `Count`: it keeps their number only, which is faster, and a row that was updated is not noticed."""

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from dataprep_api.spec.model import Column, Model, rule, rules
+from dataprep_api.spec.model import Column, Model, NullDefaults, rule, rules
 
 _TABLE: Final = re.compile(r"odps://[^/]+/tables/[^/=]+(/[^/=]+=[^/]+)*/?")
 
@@ -35,9 +35,7 @@ class TableSource(Model):
     """The columns to read, in this order; only they are sent. When absent, all."""
     excluded_cols: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """The columns not to read, instead of selectedCols."""
-    record_defaults: (
-        Annotated[dict[Annotated[str, Field(max_length=256)], Annotated[str, Field(max_length=1024)]], Field(max_length=1024)] | None
-    ) = None
+    record_defaults: NullDefaults | None = None
     """Value of a NULL, by column: the text of a string, else JSON (`0`, `true`, `[]`). Without it a NULL makes its record bad."""
     pin: Literal["Sampled", "Content"] = "Sampled"
     """How rows are known to be those of the plan when a download session has ended before the job. `Sampled`: by the time of the last change, the number of rows, and the first rows of each slice. `Content`: by all rows, which the plan then reads once more."""

@@ -16,6 +16,8 @@ class TextSource(Model):
     """`String`: a line must be UTF-8, else it is a bad record, and a byte order mark is taken off. `Bytes`: the bytes as they are."""
     skip_blank: bool = False
     """Whether lines of nothing but spaces and tabs are left out. Else they are records too."""
+    hive_partitions: Literal["Infer", "String"] | None = None
+    """Folders named `KEY=VALUE` are columns. `Infer`: those of whole numbers are Int64, others String."""
 
     def inputs(self) -> list[str]:
         """Every URI that is read."""

@@ -8,43 +8,27 @@ import urllib.parse
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 from xml.etree import ElementTree as ET
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from storeservers.processes import Lifetime, ServerProcess, accepts_connections, free_ports
+from storeservers.processes import Lifetime
+from storeservers.servers import OneServer
 
 _SOURCES = Path(__file__).parents[2]
-_READY_SECONDS = 60.0
 _ANSWER_SECONDS = 60.0
 _ADMINISTRATOR = "of-the-tests"
 
 
-class FakeGcs:
-    """A fake of Cloud Storage on one address; `with` starts and stops it."""
+class FakeGcs(OneServer):
+    """A fake of Cloud Storage. A start finds it empty."""
+
+    name = "fake-gcs"
 
     def __init__(self, run_dir: Path, *, host: str = "127.0.0.1", lifetime: Lifetime = Lifetime.WITH_STARTER) -> None:
-        self.run_dir = run_dir.absolute()
-        self.host = host
-        self._lifetime = lifetime
-        [self.port] = free_ports(host, count=1)
-        self._process: ServerProcess | None = None
+        super().__init__(run_dir, host=host, lifetime=lifetime)
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-    @property
-    def endpoint(self) -> str:
-        """The server's address for clients."""
-        return f"http://{self.host}:{self.port}"
-
-    @property
-    def process(self) -> ServerProcess:
-        """The running server."""
-        if self._process is None:
-            raise RuntimeError("The Cloud Storage fake is not running; call start() first.")
-        return self._process
 
     @property
     def service_account_key(self) -> str:
@@ -64,46 +48,16 @@ class FakeGcs:
             }
         )
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Start the fake, empty, and wait until it answers."""
-        try:
-            self.launch()
-            self.wait_until_ready()
-        except BaseException:
-            self.stop()
-            raise
-
     def launch(self) -> None:
-        """Start the fake and don't wait."""
         data = self.run_dir / "data"
         data.mkdir(parents=True, exist_ok=True)
         public = self._key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         (data / "public.pem").write_bytes(public)
         self.allow()
-        self._process = ServerProcess.start(
-            "fake Cloud Storage",
+        self._launch(
             [sys.executable, "-m", "storeservers.gcs.service", "--host", self.host, "--port", str(self.port), "--dir", str(data)],
-            log=self.run_dir / "logs" / "gcs.log",
             environment={"PYTHONPATH": str(_SOURCES)},
-            lifetime=self._lifetime,
         )
-
-    def wait_until_ready(self) -> None:
-        """Wait until the fake accepts connections."""
-        self.process.wait_until(lambda: accepts_connections(self.host, self.port), seconds=_READY_SECONDS)
-
-    def stop(self) -> None:
-        """End the fake."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
 
     def allow(self, rights: Sequence[str] = ("*",)) -> None:
         """What tokens of the service account's key and of the node may do."""

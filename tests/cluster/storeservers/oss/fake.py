@@ -8,21 +8,15 @@ import urllib.error
 import urllib.request
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlencode
 
 from storeservers.oss.controls import PREFIX, Fault, LoggedRequest
 from storeservers.oss.signatures import AccessKey
-from storeservers.processes import (
-    Lifetime,
-    ServerProcess,
-    accepts_connections,
-    free_ports,
-)
+from storeservers.processes import Lifetime, free_ports
+from storeservers.servers import READY_SECONDS, OneServer
 
 _SOURCES = Path(__file__).parents[2]
-_READY_SECONDS = 60.0
 _ANSWER_SECONDS = 60.0
 
 
@@ -49,12 +43,14 @@ class OssUpload:
     part_sizes: dict[int, int]
 
 
-class FakeOss:
-    """A fake of OSS on one address; `with` starts and stops it.
+class FakeOss(OneServer):
+    """A fake of OSS. Of its controls only the first key is there after a start.
 
     It speaks the protocol as documented and has never been compared with the real service. Two things differ on
     purpose: path style works, where real OSS wants virtual hosts, and AppendObject is refused.
     """
+
+    name = "fake-oss"
 
     def __init__(
         self,
@@ -67,88 +63,38 @@ class FakeOss:
         domain: str = "oss.test",
         lifetime: Lifetime = Lifetime.WITH_STARTER,
     ) -> None:
-        self.run_dir = run_dir.absolute()
-        self.host = host
+        super().__init__(run_dir, host=host, lifetime=lifetime)
         self.access_key = access_key
         self.secret_key = secret_key
         self.region = region
         self.domain = domain
-        self._lifetime = lifetime
-        [self.port] = free_ports(host, count=1)
         [self._control_port] = free_ports("127.0.0.1", count=1)
-        self._process: ServerProcess | None = None
-
-    @property
-    def endpoint(self) -> str:
-        """The server's address for clients."""
-        return f"http://{self.host}:{self.port}"
 
     @property
     def control_address(self) -> str:
         """The address of the control interface, for this machine only."""
         return f"http://127.0.0.1:{self._control_port}{PREFIX}"
 
-    @property
-    def process(self) -> ServerProcess:
-        """The running server."""
-        if self._process is None:
-            raise RuntimeError("The OSS fake is not running; call start() first.")
-        return self._process
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
     # -- server -------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start the fake, on its old objects if it ran before, and wait until it answers.
-
-        Of the controls only the first key is there after a start.
-        """
-        try:
-            self.launch()
-            self.wait_until_ready()
-        except BaseException:
-            self.stop()
-            raise
-
     def launch(self) -> None:
-        """Start the fake and don't wait."""
         state = self.run_dir / "state.json"
         state.unlink(missing_ok=True)
-        self._process = ServerProcess.start(
-            "fake OSS",
+        self._launch(
             [
                 *(sys.executable, "-m", "storeservers.oss"),
                 *("--host", self.host, "--port", str(self.port), "--control-port", str(self._control_port)),
                 *("--dir", str(self.run_dir / "data"), "--state", str(state)),
                 *("--region", self.region, "--domain", self.domain),
             ],
-            log=self.run_dir / "logs" / "oss.log",
             environment={"PYTHONPATH": str(_SOURCES)},
-            lifetime=self._lifetime,
         )
 
     def wait_until_ready(self) -> None:
         """Wait until the fake answers, and let the first key in."""
-        state = self.run_dir / "state.json"
-        self.process.wait_until(lambda: state.exists() and accepts_connections(self.host, self.port), seconds=_READY_SECONDS)
+        self.process.wait_until((self.run_dir / "state.json").exists, seconds=READY_SECONDS)
+        super().wait_until_ready()
         self.add_key(AccessKey(self.access_key, self.secret_key))
-
-    def stop(self) -> None:
-        """End the fake as a power failure would; its objects stay in the run folder."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
 
     # -- controls -----------------------------------------------------------------------------------------------
 

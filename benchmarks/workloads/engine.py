@@ -1,0 +1,160 @@
+"""What is around the formats: order, joins, verifying, what is written beside records, plans, scaling, overlap, and start."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from benchmarks.contenders import Contender, limit, ours
+from benchmarks.measuring import ROOT
+from benchmarks.workload import IDX, IMAGES, PARQUET, Workload, command, job
+
+_JOINED: Final[Mapping[str, Any]] = {
+    "source": {
+        "join": {
+            "keys": ["id"],
+            "tables": [{"name": name, "source": {"parquet": {"uris": [f"INPUT/{name}.parquet"]}}} for name in ("left", "right")],
+        }
+    }
+}
+_GZIP: Final[Mapping[str, Any]] = {"idx": {"subsets": [{"name": "all", "images": "INPUT/images.idx.gz", "labels": "INPUT/labels.idx.gz"}]}}
+_PLANNED: Final[Mapping[str, Any]] = {"source": {"images": {"uris": ["/simulated"]}}, "output": {"uri": "/nowhere"}}
+_SHUFFLED: Final[Mapping[str, Any]] = {"shuffle": {"seed": 1}}
+_CSV: Final[Mapping[str, Any]] = {"source": {"csv": {"uris": ["INPUT/table.csv"], "header": True}}}
+_SLOW: Final[Mapping[str, Any]] = {
+    "source": {"wholeFile": {"uris": ["INPUT"]}},
+    "transforms": [{"map": {"callable": "computing:slowly"}}],
+    "output": {"uri": "OUTPUT", "shards": {"count": 1}},
+}
+_IMPORTS: Final = (
+    "from dataprep_converter import without_pandas; without_pandas.hide(); "
+    "import dataprep_converter.working, dataprep_converter.readers.idx, dataprep_converter.encoders.tfrecord"
+)
+_SMALL_JOB: Final = (
+    *("-m", "dataprep_converter", "run", str(ROOT / "benchmarks/small_job.yaml")),
+    *("--set", "params.input=INPUT", "--set", "output.uri=OUTPUT", "--quiet"),
+)
+
+WORKLOADS: Final[Sequence[Workload]] = (
+    Workload(
+        "shuffle",
+        "W10: MNIST's IDX files to TFRecord in random order",
+        make="idx",
+        records=300_000,
+        quick=20_000,
+        contenders=(job({"source": IDX, **_SHUFFLED}), job({"source": IDX}, name="ours, in order")),
+        goals={"ours, in order": 0.9},
+    ),
+    Workload(
+        "shuffle-gzip",
+        "W10: MNIST's IDX files, gzipped, which can't be read but from their beginning, to TFRecord in random order",
+        make="idx_gzip",
+        records=300_000,
+        quick=20_000,
+        contenders=(
+            job({"source": _GZIP, **_SHUFFLED}, memory_bytes=512 << 20),
+            job({"source": _GZIP}, name="ours, in order"),
+            limit("inflating alone", "inflate"),
+        ),
+        bounds={"ours": ("MB/s", 250)},
+    ),
+    Workload(
+        "join",
+        "W11: two Parquet tables by key, in other orders, to TFRecord in the order of the keys",
+        make="two_tables",
+        records=5_000_000,
+        quick=50_000,
+        contenders=(
+            job(_JOINED, is_bounded=False),
+            job(_JOINED, name="ours, 512 MiB", memory_bytes=512 << 20),
+            Contender("DuckDB to Parquet", "peer", "duckdb_join.py", "join", peer="duckdb"),
+        ),
+        goals={"DuckDB to Parquet": 0.7},
+    ),
+    Workload(
+        "verify",
+        "W12: every byte of a TFRecord data set of JPEG files verified",
+        make="images",
+        records=6000,
+        quick=300,
+        contenders=(ours("verify", {}, writes=False), limit("read alone", "read"), limit("CRC-32C alone", "crc")),
+        goals={"read alone": 0.85},
+        prepare=job({"source": IMAGES}, {"shards": {"count": 8}}),
+    ),
+    Workload(
+        "extras",
+        "W14: indexes and statistics, of a Parquet table of 22 columns",
+        make="parquet_table",
+        records=1_000_000,
+        quick=40_000,
+        contenders=(
+            job({"source": PARQUET}),
+            job({"source": PARQUET}, {"index": False, "statistics": "ClassCounts"}, name="ours, without"),
+            job({"source": PARQUET}, {"statistics": "ClassCounts"}, name="ours, without statistics"),
+            job({"source": PARQUET}, {"index": False}, name="ours, without indexes"),
+        ),
+        goals={"ours, without": 0.92},
+    ),
+    Workload(
+        "digests",
+        "W14: SHA-256, of JPEG files to TFRecord",
+        make="images",
+        records=6000,
+        quick=300,
+        contenders=(job({"source": IMAGES}), job({"source": IMAGES}, name="ours, without SHA-256", digests=False)),
+        goals={"ours, without SHA-256": 0.9},
+    ),
+    *(
+        Workload(
+            name,
+            f"W15: the plan of a listing of {records:,} files (simulated)",
+            make="nothing",
+            records=records,
+            quick=20_000,
+            contenders=(ours("plan", {"spec": _PLANNED}, writes=False),),
+            bounds={"ours": ("records/s", 300_000)},
+        )
+        for name, records in (("plan", 1_000_000), ("plan-large", 10_000_000))
+    ),
+    Workload(
+        "scaling",
+        "Scaling: CSV of 22 columns to TFRecord in 8 shards, 2 processes beside 1",
+        make="csv_table",
+        records=2_000_000,
+        quick=20_000,
+        contenders=(
+            job(_CSV, {"shards": {"count": 8}}, workers=2),
+            job(_CSV, {"shards": {"count": 8}}, name="ours, 1 process"),
+        ),
+        goals={"ours, 1 process": 1.8},
+    ),
+    Workload(
+        "overlap",
+        "Overlap: files that come 2 ms late, and 18 ms of computing for each; nobody computes in what is missing from 1",
+        make="images",
+        records=200,
+        quick=50,
+        contenders=(ours("overlap", {"spec": _SLOW}), limit("computing alone", "compute")),
+        goals={"computing alone": 0.98},
+    ),
+    Workload(
+        "small-job",
+        "Start: `dataprep run` of MNIST's 70,000 records as a command, beside an empty Python",
+        make="idx",
+        records=70_000,
+        quick=70_000,
+        contenders=(command("ours", *_SMALL_JOB), command("an empty Python", "-c", "pass")),
+        bounds={"ours": ("s", 1.5)},
+    ),
+    Workload(
+        "start",
+        "Start: `dataprep --help` and a converter pod's imports, beside an empty Python",
+        make="nothing",
+        records=1,
+        quick=1,
+        contenders=(
+            command("ours", "-m", "dataprep_converter", "--help"),
+            command("a converter pod's imports", "-c", _IMPORTS),
+            command("an empty Python", "-c", "pass"),
+        ),
+        bounds={"ours": ("s", 0.15), "a converter pod's imports": ("s", 0.6)},
+    ),
+)

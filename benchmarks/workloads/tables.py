@@ -1,0 +1,144 @@
+"""Rows of numbers and texts: W3 to W6 and W8."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from benchmarks.contenders import Contender, limit, sagemaker, spark, tensorflow, tfds, vahidk
+from benchmarks.workload import IDX, PARQUET, Workload, encode, job
+
+
+def _reading(kind: str, threads: int) -> Contender:
+    name = f"pyarrow reading, {threads} thread{'s' * (threads > 1)}"
+    return limit(name, kind, "arrow_reading.py", options=(str(threads),))
+
+
+WORKLOADS: Final[Sequence[Workload]] = (
+    Workload(
+        "idx",
+        "W3: MNIST's IDX files to TFRecord, file to file",
+        make="idx",
+        records=300_000,
+        quick=20_000,
+        contenders=(job({"source": IDX, "features": [{"name": "image"}]}), tensorflow("idx", 0.2), limit("write alone", "write")),
+        goals={"TensorFlow": 25},
+        check="tfrecord",
+    ),
+    Workload(
+        "table",
+        "W3: a table of 22 columns in memory to TFRecord",
+        make="table",
+        records=1_000_000,
+        quick=40_000,
+        contenders=(encode(), tensorflow("table", 0.05), vahidk("table", 0.05), tfds("table", 0.02)),
+        goals={"TensorFlow": 80},
+        check="tfrecord",
+    ),
+    Workload(
+        "arrayrecord",
+        "W3: a table of 22 columns in memory to ArrayRecord",
+        make="table",
+        records=300_000,
+        quick=40_000,
+        contenders=(
+            encode({"format": "arrayRecord"}),
+            Contender("TensorFlow and array_record", "peer", "array_records.py", "table", peer="array_record", share=0.1),
+        ),
+        check="arrayrecord",
+    ),
+    Workload(
+        "csv",
+        "W3b: CSV of 22 columns to TFRecord, file to file",
+        make="csv_table",
+        records=1_000_000,
+        quick=40_000,
+        contenders=(
+            job({"source": {"csv": {"uris": ["INPUT/table.csv"], "header": True}}}),
+            tensorflow("csv", 0.05, name="csv module and TensorFlow"),
+            _reading("csv", 1),
+            _reading("csv", 2),
+        ),
+        goals={"csv module and TensorFlow": 30, "pyarrow reading, 1 thread": 0.65},
+        check="tfrecord",
+    ),
+    Workload(
+        "parquet",
+        "W3c: Parquet of 22 columns to TFRecord, file to file",
+        make="parquet_table",
+        records=1_000_000,
+        quick=40_000,
+        contenders=(
+            job({"source": PARQUET}),
+            tensorflow("parquet", 0.05, name="pyarrow and TensorFlow"),
+            spark("parquet", 0.05),
+            _reading("parquet", 1),
+            _reading("parquet", 2),
+        ),
+        goals={"pyarrow and TensorFlow": 30, "pyarrow reading, 1 thread": 0.65},
+        check="tfrecord",
+    ),
+    Workload(
+        "ragged",
+        "W4: texts and lists of numbers of any length, in memory, to TFRecord",
+        make="ragged",
+        records=500_000,
+        quick=20_000,
+        contenders=(encode(), tensorflow("ragged", 0.1)),
+        goals={"TensorFlow": 40},
+        check="tfrecord",
+    ),
+    Workload(
+        "sequences",
+        "W5: SequenceExamples of 50 steps of 20 floats, in memory, to TFRecord",
+        make="sequences",
+        records=60_000,
+        quick=4_000,
+        contenders=(encode(), tensorflow("sequences", 0.15)),
+        goals={"TensorFlow": 18},
+        check="sequences",
+    ),
+    Workload(
+        "recordio",
+        "W6: 784 floats and a label, in memory, to SageMaker's RecordIO",
+        make="dense",
+        records=100_000,
+        quick=10_000,
+        contenders=(
+            encode({"format": "recordioProtobuf"}, labels=["label"]),
+            sagemaker("dense", 0.1),
+            limit("write alone", "write"),
+        ),
+        goals={"SageMaker's SDK 2": 60},
+        check="recordio",
+    ),
+    Workload(
+        "recordio-sparse",
+        "W6: 50 of 10,000 floats and a label, in memory, to SageMaker's RecordIO",
+        make="sparse",
+        records=200_000,
+        quick=10_000,
+        contenders=(
+            encode(
+                {"format": "recordioProtobuf", "recordioProtobuf": {"sparse": [{"name": "values", "keys": "keys", "values": "values", "shape": [10_000]}]}},
+                labels=["label"],
+            ),
+            sagemaker("sparse", 0.05),
+            limit("write alone", "write"),
+        ),
+        goals={"SageMaker's SDK 2": 60},
+        check="recordio",
+    ),
+    Workload(
+        "npz",
+        "W8: 784 floats and a label, in memory, to npz",
+        make="dense",
+        records=50_000,
+        quick=10_000,
+        contenders=(
+            encode({"format": "npz"}),
+            Contender("numpy.savez", "peer", "numpy_npz.py", "savez", peer="numpy"),
+            limit("write alone", "write"),
+        ),
+        goals={"numpy.savez": 1.7, "write alone": 0.9},
+        check="npz",
+    ),
+)  # fmt: skip

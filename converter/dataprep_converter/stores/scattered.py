@@ -1,0 +1,46 @@
+"""Many small pieces of a local file in few calls: rows in random order, of which a call for each would cost more than its bytes.
+
+The file is mapped, and the kernel copies the pieces from there into a nameless file in memory. Copied by ourselves, a page that is gone
+because the file became shorter, or that the disk can't read, would be a signal that ends the process; so it is an error of the call.
+"""
+
+import ctypes
+import mmap
+import os
+import weakref
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+_AT_ONCE: Final = os.sysconf("SC_IOV_MAX")
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.pwritev64.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int64)
+_libc.pwritev64.restype = ctypes.c_ssize_t
+
+
+class Scattered:
+    """An open file of `size` bytes, not 0. Raises OSError where files can't be mapped, as on some mounts."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self._mapped = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
+        # Or the kernel would read 128 KiB around each piece.
+        self._mapped.madvise(mmap.MADV_RANDOM)
+        self._address = np.frombuffer(self._mapped, np.uint8).ctypes.data
+        self._buffer = os.memfd_create("dataprep", os.MFD_CLOEXEC)
+        weakref.finalize(self, os.close, self._buffer)
+
+    def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
+        """The pieces at these offsets, all within the size. Raises OSError, or returns less, when one can't be read.
+
+        Behind the end of a file that became shorter, the rest of its last page reads as zeros: look at its size afterwards.
+        """
+        # struct iovec: the address and the size of a piece.
+        pieces = np.empty((len(offsets), 2), np.uint64)
+        pieces[:, 0] = offsets.astype(np.uint64) + np.uint64(self._address)
+        pieces[:, 1] = length
+        for first in range(0, len(offsets), _AT_ONCE):
+            some = pieces[first : first + _AT_ONCE]
+            if _libc.pwritev64(self._buffer, some.ctypes.data, len(some), first * length) != len(some) * length:
+                return b""
+        return os.pread(self._buffer, len(offsets) * length, 0)

@@ -1,0 +1,133 @@
+"""Kueue, from its own manifests and built from its Go module, looking after the Jobs of chosen namespaces."""
+
+import base64
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from kubecluster import Cluster, binaries, certificates, program_image
+
+Document = dict[str, Any]  # Any: YAML
+
+NAMESPACE: Final = "kueue-system"
+MANAGED: Final = "managed-by-kueue"
+"""The label, `yes`, of the namespaces whose Jobs Kueue looks after."""
+FLAVOR_LABEL: Final = "test/flavor"
+"""What Kueue adds to the node selectors of admitted pods."""
+IMAGE: Final = "dataprep.test/kueue:1"
+# Kueue's other integrations are not enabled, so nobody answers for these.
+_WEBHOOKS: Final = ("job.kb.io", "clusterqueue.kb.io", "cohort.kb.io", "resourceflavor.kb.io", "workload.kb.io", "localqueue.kb.io")
+_CONFIGURATION: Final = {
+    "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+    "kind": "Configuration",
+    "health": {"healthProbeBindAddress": ":8081"},
+    "metrics": {"bindAddress": ":8443"},
+    "webhook": {"port": 9443},
+    "leaderElection": {"leaderElect": False},
+    # It would wait for the kubelet to mount the certificates that it makes itself, a minute or more.
+    "internalCertManagement": {"enable": False},
+    "integrations": {"frameworks": ["batch/job"]},
+    "managedJobsNamespaceSelector": {"matchLabels": {MANAGED: "yes"}},
+}
+_CERTIFICATE_FOLDERS: Final = ("/tmp/k8s-webhook-server/serving-certs", "/visibility", "/etc/kueue/metrics/certs")  # noqa: S108  # Kueue's own
+
+
+@contextmanager
+def installed(cluster: Cluster) -> Iterator[None]:
+    """Kueue is there and ready while the block runs. Its API stays no longer: one that nobody serves keeps namespaces from ending."""
+    cluster.load_image(program_image("kueue", name=IMAGE), IMAGE)
+    manifests = _manifests(cluster)
+    text = "\n---\n".join(json.dumps(each) for each in manifests)
+    try:
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", stdin=text)
+        cluster.kubectl("--namespace", NAMESPACE, "rollout", "status", "deployment", "--timeout=120s", timeout_seconds=130)
+        services = [each["metadata"]["name"] for each in manifests if each["kind"] == "APIService"]
+        cluster.kubectl("wait", "--for=condition=Available", "--timeout=60s", *(f"apiservice/{name}" for name in services))
+        yield
+    finally:
+        cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "--filename=-", stdin=text)
+
+
+def queue(name: str, *, namespace: str, cpu: str, flavor: str) -> list[Document]:
+    """A queue of a namespace, with a cluster's queue of its own and this much CPU of a flavor that any node has."""
+    return [
+        _kueue("ResourceFlavor", flavor, {"nodeLabels": {FLAVOR_LABEL: flavor}}),
+        _kueue(
+            "ClusterQueue",
+            f"{namespace}-{name}",
+            {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "resourceGroups": [
+                    {
+                        "coveredResources": ["cpu", "memory"],
+                        "flavors": [
+                            {
+                                "name": flavor,
+                                "resources": [{"name": "cpu", "nominalQuota": cpu}, {"name": "memory", "nominalQuota": "64Gi"}],
+                            }
+                        ],
+                    }
+                ],
+            },
+        ),
+        _kueue("LocalQueue", name, {"clusterQueue": f"{namespace}-{name}"}, namespace=namespace),
+    ]
+
+
+def _kueue(kind: str, name: str, spec: Document, *, namespace: str = "") -> Document:
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _manifests(cluster: Cluster) -> list[Document]:
+    """What `config/default` of Kueue says, with our image, certificate and configuration."""
+    authority, secret = _certificate()
+    rendered = cluster.kubectl("kustomize", str(binaries.source("kueue", "sigs.k8s.io/kueue") / "config" / "default"))
+    found: list[Document] = []
+    for document in yaml.safe_load_all(rendered):
+        match document["kind"]:
+            case "Deployment":
+                _change_pod(document["spec"]["template"]["spec"])
+            case "ConfigMap":
+                document["data"] = {"controller_manager_config.yaml": json.dumps(_CONFIGURATION)}
+            case "Secret":
+                document["data"] = secret
+            case "CustomResourceDefinition" if webhook := (document["spec"].get("conversion") or {}).get("webhook"):
+                webhook["clientConfig"]["caBundle"] = authority
+            case "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration":
+                document["webhooks"] = [each for each in document["webhooks"] if each["name"][1:] in _WEBHOOKS]
+                for each in document["webhooks"]:
+                    each["clientConfig"]["caBundle"] = authority
+                    if each["name"].endswith("job.kb.io"):
+                        each["namespaceSelector"] = {"matchLabels": {MANAGED: "yes"}}
+        found.append(document)
+    return found
+
+
+def _change_pod(pod: Document) -> None:
+    [container] = pod["containers"]
+    container |= {"image": IMAGE, "imagePullPolicy": "IfNotPresent", "command": ["/kueue"]}
+    container["resources"] = {"requests": {"cpu": "50m", "memory": "64Mi"}}
+    container["readinessProbe"] |= {"initialDelaySeconds": 1, "periodSeconds": 1}
+    container["volumeMounts"] = [each for each in container["volumeMounts"] if each["name"] == "manager-config"]
+    container["volumeMounts"] += [{"name": "cert", "mountPath": folder, "readOnly": True} for folder in _CERTIFICATE_FOLDERS]
+    pod["volumes"] = [each for each in pod["volumes"] if each["name"] != "visibility"]
+    pod["securityContext"] |= {"runAsUser": 65532}
+
+
+def _certificate() -> tuple[str, dict[str, str]]:
+    """The authority, and the Secret's data with what it has signed for Kueue's services."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        certificates.create_authority(folder)
+        services = [
+            f"kueue-{name}.{NAMESPACE}.svc" for name in ("webhook-service", "visibility-server", "controller-manager-metrics-service")
+        ]
+        certificates.sign_server(folder, name="tls", addresses=["127.0.0.1"], dns_names=services)
+        authority = base64.b64encode((folder / "ca.crt").read_bytes()).decode()
+        return authority, {f"tls.{kind}": base64.b64encode((folder / f"tls.{kind}").read_bytes()).decode() for kind in ("crt", "key")}

@@ -1,0 +1,79 @@
+"""Images in files of 32: training reads each file once and in one piece, and not an image at a time."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from tests.convert.test_reader_dataset import convert
+from tests.convert.test_reader_images import an_image
+
+import dataprep_reader
+from dataprep_api.report import ManifestFile
+from dataprep_converter.access import Access, Input
+from dataprep_converter.verifying import verify
+from dataprep_reader.shards import Form
+
+
+class Counting:
+    """An input whose reads are counted."""
+
+    def __init__(self, source: Input, name: str, reads: Counter[str]) -> None:
+        self._source = source
+        self._name = name
+        self._reads = reads
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._source.close()
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        self._reads[self._name] += 1
+        return self._source.read_at(offset, length)
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        self._reads[self._name] += 1
+        return self._source.stream(offset, length)
+
+
+@pytest.mark.parametrize("format_", ["fileBatch", "webdataset", "tfrecord"])
+def test_a_thousand_images_in_batches_of_32_are_32_files_that_are_read_once(
+    format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = an_image()
+    (tmp_path / "in").mkdir()
+    for number in range(1000):
+        (tmp_path / "in" / f"{number:04}.jpg").write_bytes(image + number.to_bytes(2))
+    convert(
+        {
+            "source": {"wholeFile": {"uris": [str(tmp_path / "in")]}},
+            "features": [{"name": "content"}, {"name": "path"}],
+            "output": {
+                "uri": str(tmp_path / "out"), "format": format_,
+                **({"granularity": "Minibatch", "minibatchSize": 32} if format_ == "fileBatch" else {"shards": {"count": 32}}),
+            },
+        }
+    )  # fmt: skip
+    files = verify(str(tmp_path / "out"), Access()).files
+    assert len(files) == 32
+    if format_ == "fileBatch":
+        assert [file.records for file in files] == [32] * 31 + [8]
+
+    reads: Counter[str] = Counter()
+    opened = Form.opened
+
+    def counted(form: Form, file: ManifestFile) -> Input:
+        made: Any = Counting(opened(form, file), file.file, reads)
+        source: Input = made
+        return source
+
+    monkeypatch.setattr(Form, "opened", counted)
+    found = [len(batch["content"]) for batch in dataprep_reader.open(str(tmp_path / "out"), batch_size=32)]
+    assert found == [32] * 31 + [8]
+    assert reads == dict.fromkeys((file.file for file in files), 1)
