@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NoReturn
 from dataprep_api import tracing
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
-from dataprep_converter import checking_commands, converting_command, copying_command, without_pandas
+from dataprep_converter import __version__, checking_commands, converting_command, copying_command, without_pandas
 from dataprep_converter.arguments import access_of, access_to, add_workers, job_command, job_of, uri_command, with_code, workers_of
 from dataprep_converter.redacting import RedactingFormatter, redacted
 
@@ -384,6 +384,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="dataprep", description="Raw data to training-ready shards, on this machine or as a step of a DataPrepJob."
     )
     parser.add_argument("--debug", action="store_true", help="log in detail and show tracebacks")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     run = job_command(commands, "run", "plan, convert and commit on this machine")

@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 
 from tests.availability import unavailable
-from tests.cli.commandline import environment, mnist_run
+from tests.cli.commandline import dataprep, environment, mnist_run
+
+from dataprep_converter import __version__
 
 _THEN_TELL = "\nfinally:\n    print('loaded', *sorted({name.partition('.')[0] for name in sys.modules}))"
 
@@ -24,6 +26,10 @@ def loaded_in(program: str) -> set[str]:
 
 def test_help_loads_neither_arrow_nor_models() -> None:
     assert loaded_by("--help").isdisjoint({"numpy", "pyarrow", "pydantic", "yaml", "rich"})
+
+
+def test_the_version_is_the_packages() -> None:
+    assert dataprep("--version").stdout == f"dataprep {__version__}\n"
 
 
 def test_a_job_runs_without_pandas_and_rich(few: Path, tmp_path: Path) -> None:

@@ -180,3 +180,26 @@ def test_an_answer_that_is_cut_is_asked_for_again() -> None:
             WebHdfsStore(SETTINGS).place(uri).ask_once("GET", "LISTSTATUS")
         assert [*WebHdfsStore(SETTINGS).list(uri)] == []
         assert proxy.count == 3
+
+
+class _EarlyRefusal(Quiet):
+    """Refuses an upload before it has read any of it, and closes."""
+
+    def do_PUT(self) -> None:  # noqa: N802 - the base class's name
+        self.close_connection = True
+        if "namenode" not in self.path:
+            self.answer(307, "", {"location": f"http://127.0.0.1:{self.connection.getsockname()[1]}/data?namenode"})
+        else:
+            self.answer(403, said("AccessControlException", "Permission denied: user=nobody, access=WRITE"))
+
+    def do_DELETE(self) -> None:  # noqa: N802 - the base class's name
+        self.answer(200, '{"boolean": false}')
+
+
+def test_a_refusal_that_comes_before_the_data_was_read_is_named() -> None:
+    with served(_EarlyRefusal) as port:
+        upload = WebHdfsStore(SETTINGS).create(f"webhdfs://127.0.0.1:{port}/x")
+        with pytest.raises(NotPermitted, match="user=nobody"):
+            for _ in range(64):
+                upload.write(bytes(4 << 20))
+        upload.abort()

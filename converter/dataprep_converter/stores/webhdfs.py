@@ -315,12 +315,15 @@ class WebHdfsUpload:
             return
         with self._at_the_datanode() as connection:
             connection.send(b"0\r\n\r\n")
-            with connection.getresponse() as answer:
-                body = answer.read()
-                if answer.status != http.client.CREATED:
-                    raise self._temporary.refusal(answer.status, body)
+            self._take_answer(connection)
         connection.close()
         self._connection = None
+
+    def _take_answer(self, connection: http.client.HTTPConnection) -> None:
+        with connection.getresponse() as answer:
+            body = answer.read()
+            if answer.status != http.client.CREATED:
+                raise self._temporary.refusal(answer.status, body)
 
     @contextlib.contextmanager
     def _at_the_datanode(self) -> Iterator[http.client.HTTPConnection]:
@@ -329,7 +332,12 @@ class WebHdfsUpload:
             raise Unreachable(f"The upload of {self.uri} broke before.", uri=self.uri)
         try:
             with self._place.border():
-                yield connection
+                try:
+                    yield connection
+                except (BrokenPipeError, ConnectionResetError):
+                    # A server that refuses what it has not read yet answers and closes.
+                    self._take_answer(connection)
+                    raise
         except NotFound as exc:
             self._connection = None
             connection.close()
