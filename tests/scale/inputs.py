@@ -4,7 +4,7 @@ import gzip
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -77,6 +77,12 @@ def a_csv(folder: Path, size: int) -> Made:
     return Made(_rows_spec(file), rows, written, _check_row)
 
 
+def a_shuffled_csv(folder: Path, size: int) -> Made:
+    """One CSV file, whose rows are wanted in an order of no pattern: each shard is a pass over all of it."""
+    made = a_csv(folder, size)
+    return replace(made, spec={**made.spec, "shuffle": {"seed": 1}})
+
+
 def a_gzip(folder: Path, size: int) -> Made:
     """One gzip file whose contents are `size` bytes of CSV."""
     file = folder / "rows.csv.gz"
@@ -146,7 +152,14 @@ def a_join(folder: Path, size: int) -> Made:
     return Made(spec, _JOIN_ROWS - apart, written, check)
 
 
-KINDS: Mapping[str, Callable[[Path, int], Made]] = {"csv": a_csv, "gzip": a_gzip, "images": images, "tar": a_tar, "join": a_join}
+KINDS: Mapping[str, Callable[[Path, int], Made]] = {
+    "csv": a_csv,
+    "csv-shuffled": a_shuffled_csv,
+    "gzip": a_gzip,
+    "images": images,
+    "tar": a_tar,
+    "join": a_join,
+}
 
 
 def check(output: Path, made: Made) -> None:
