@@ -6,6 +6,7 @@ each and writes docs/faults.md.
 
 import os
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -233,14 +234,20 @@ def test_faults_change_no_byte_or_are_named(lanes: Sequence[Lane]) -> None:
     name, kinds = lanes[0].name, lanes[0].kinds
     seeds = int(os.environ.get("SEEDS", _SEEDS_IN_CI[name]))
 
-    def along(number: int) -> dict[int, fault_report.Outcome]:
+    outcomes: list[fault_report.Outcome] = []
+    noting = threading.Lock()
+
+    def along(number: int) -> None:
         here = stretch(lanes[number])
-        return {seed: life_with_faults(here, seed) for seed in range(number, seeds, len(lanes))}
+        for seed in range(number, seeds, len(lanes)):
+            outcome = life_with_faults(here, seed)
+            with noting:
+                outcomes.append(outcome)
+                fault_report.note(name, outcomes)
 
     with ThreadPoolExecutor(len(lanes)) as threads:
-        found = {seed: outcome for lane in threads.map(along, range(len(lanes))) for seed, outcome in lane.items()}
-    outcomes = [found[seed] for seed in range(seeds)]
-    fault_report.note(name, outcomes)
+        list(threads.map(along, range(len(lanes))))
+    assert len(outcomes) == seeds
     hit = Counter(fault.kind for outcome in outcomes for fault in outcome.hits)
     assert seeds < 20 or len(hit) >= min(8, len(kinds))
 
