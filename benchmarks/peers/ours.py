@@ -81,7 +81,7 @@ def pretend_digests() -> None:
         def hexdigest(self) -> str:
             return "0" * 64
 
-    shard.hashlib = SimpleNamespace(sha256=Nothing)  # type: ignore[assignment]
+    shard.hashlib = SimpleNamespace(sha256=Nothing)  # type: ignore[assignment, attr-defined]
 
 
 def encode(table: pa.Table, output: Output, labels: list[LabelFeature], place: Path) -> int:
