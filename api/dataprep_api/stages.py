@@ -1,12 +1,13 @@
 """Where the time of a conversion went, and what would have to be faster.
 
-Reading and transforming are one thread, encoding and writing another, so the slower of the two sides decides; what is slowest on it has the blame.
+Reading and transforming are one thread, encoding and statistics another, and writing goes on beside both, so the slowest of the three sides decides;
+what is slowest on it has the blame.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-SIDES: Final = (("read", "transform"), ("encode", "statistics", "sink"))
+SIDES: Final = (("read", "transform"), ("encode", "statistics"), ("sink",))
 """Stages by thread."""
 _VERDICTS: Final = {
     "read": "source-bound",
@@ -25,7 +26,7 @@ def verdict(seconds: Mapping[str, float]) -> str | None:
     total = sum(known.values())
     if total < LEAST_SECONDS:
         return None
-    slower = max(SIDES, key=lambda side: sum(known[stage] for stage in side))
-    slowest = max(slower, key=lambda stage: known[stage])
+    slowest_side = max(SIDES, key=lambda side: sum(known[stage] for stage in side))
+    slowest = max(slowest_side, key=lambda stage: known[stage])
     shares = ", ".join(f"{stage} {share:.0f} %" for stage, spent in known.items() if (share := 100 * spent / total) >= 0.5)
     return f"{_VERDICTS[slowest]} ({shares})"

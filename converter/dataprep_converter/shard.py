@@ -2,7 +2,8 @@
 
     select ─▶ read ─▶ transform ─▶ encode ─▶ compress ─▶ sink + digests ─▶ rename or complete ─▶ report
 
-Reading is one thread ahead; the digest is taken on its own thread while the sink writes the same buffer and the statistics look at the records.
+Reading is one thread ahead. The sink writes a batch, and the digest is taken of it, each on a thread of its own, while the statistics look at the
+same batch and the next one is encoded.
 """
 
 import hashlib
@@ -180,25 +181,23 @@ def _write(
     chunks = Selection(plan.head.splits[shard.part], plan.units, shuffle_seed=plan.head.shuffle_seed, codes=plan.codes).chunks(
         shard.first, shard.records, size=min(pipeline.most_records, _chunk_records(plan))
     )
-    hashing: list[Future[None]] = []
-    with ThreadPoolExecutor(1, thread_name_prefix="digest") as hasher:
-
-        def send(raw: bytes | bytearray | memoryview, packed: bytes | bytearray | memoryview) -> None:
-            started = perf_counter()
-            if raw_digest is not digest:
-                hashing.append(hasher.submit(raw_digest.update, raw))
-            if len(packed):
-                hashing.append(hasher.submit(digest.update, packed))
-                upload.write(packed)
-            tally.counts.bytes_out += len(packed)
-            seconds["sink"] = seconds.get("sink", 0.0) + perf_counter() - started
+    sending: list[Future[float]] = []
+    with ThreadPoolExecutor(3, thread_name_prefix="sink") as threads:
 
         def settle() -> None:
-            started = perf_counter()
-            for waiting in hashing:
-                waiting.result()
-            hashing.clear()
-            seconds["sink"] = seconds.get("sink", 0.0) + perf_counter() - started
+            if sending:
+                seconds["sink"] = seconds.get("sink", 0.0) + max([sent.result() for sent in sending])
+                sending.clear()
+
+        def send(raw: bytes | bytearray | memoryview, packed: bytes | bytearray | memoryview) -> None:
+            """Begins to write and to digest, when all that came before is done."""
+            settle()
+            if raw_digest is not digest:
+                sending.append(threads.submit(_timed, raw_digest.update, raw))
+            if len(packed):
+                sending.append(threads.submit(_timed, digest.update, packed))
+                sending.append(threads.submit(_timed, upload.write, packed))
+            tally.counts.bytes_out += len(packed)
 
         for batch in prefetched(pipeline.batches(plan.units, chunks, seconds)):
             _account(batch, plan=plan, policy=pipeline.spec.on_bad_record, tally=tally)
@@ -208,21 +207,27 @@ def _write(
             seconds["encode"] = seconds.get("encode", 0.0) + perf_counter() - started
             tally.raw_size += len(raw)
             send(raw, packed)
+            started = perf_counter()
             if tally.index is not None and (sizes := encoder.sizes()) is not None:
                 tally.index.add(sizes)
-            started = perf_counter()
             tally.statistics.add(batch.records)
             seconds["statistics"] = seconds.get("statistics", 0.0) + perf_counter() - started
-            # Only now: what is above goes on beside the digest. The next call of the encoder may write over these bytes.
-            settle()
             watch(tally.counts)
         for closing in itertools.chain((encoder.close(),), encoder.rest()):
             tally.raw_size += len(closing)
             send(closing, compress.compress(closing))
+            # Of what an encoder gives here, nothing is promised beyond the next piece.
             settle()
         send(b"", compress.finish())
         settle()
     return digest.hexdigest(), raw_digest.hexdigest()
+
+
+def _timed(take: Callable[[bytes | bytearray | memoryview], object], data: bytes | bytearray | memoryview) -> float:
+    """How many seconds it took to take the data."""
+    started = perf_counter()
+    take(data)
+    return perf_counter() - started
 
 
 def _chunk_records(plan: Plan) -> int:

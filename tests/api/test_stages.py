@@ -16,13 +16,13 @@ from dataprep_api.stages import verdict
     ],
     ids=["source", "transforms", "encoding", "sink", "statistics"],
 )  # fmt: skip
-def test_the_slower_side_decides_and_the_slowest_stage_has_the_blame(seconds: dict[str, float], told: str) -> None:
+def test_the_slowest_side_decides_and_the_slowest_stage_has_the_blame(seconds: dict[str, float], told: str) -> None:
     assert verdict(seconds) == told
 
 
-def test_two_stages_of_one_thread_outweigh_a_longer_one_of_the_other() -> None:
-    """Reading takes longest, and yet the writing thread is the one that is waited for."""
-    assert str(verdict({"read": 4, "encode": 3, "sink": 2.5})).startswith("CPU-bound: encoding")
+def test_two_stages_of_one_thread_outweigh_a_longer_one_of_another() -> None:
+    """Reading takes longest, and yet the encoding thread is the one that is waited for."""
+    assert str(verdict({"read": 4, "encode": 3, "statistics": 2.5, "sink": 4.5})).startswith("CPU-bound: encoding")
 
 
 @pytest.mark.parametrize("seconds", [{}, {"read": 0.9}, {"something": 100.0}])

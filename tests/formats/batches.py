@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+from tests.formats.late import read_late
 
 from dataprep_api.report import Manifest
 from dataprep_api.spec import Feature, LabelFeature, Output
@@ -46,7 +47,7 @@ class Encoded:
         encoder = encoder_class(format_)(self.output, self.features)
         bounds = [0, *cuts, rows]
         parts = [batch.records.slice(first, after - first) for first, after in pairwise(bounds)]
-        self.content = b"".join([*(bytes(encoder.encode(part)) for part in parts), encoder.close(), *encoder.rest()])
+        self.content = b"".join([*read_late(encoder, parts), encoder.close(), *encoder.rest()])
 
     def decoder(self) -> Decoder:
         """The decoder that `verify` and `inspect` would take for it."""

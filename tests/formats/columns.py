@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
+from tests.formats.late import read_late
 
 from dataprep_api.report import Manifest
 from dataprep_api.spec import Feature, LabelFeature, Output
@@ -67,10 +68,9 @@ def written(
     projector = resolve(features, targets, schema=records.schema, default_label="", output=output)
     encoder = encoder_class(format_)(output, projector.features)
     compressor = encoder.compressor(output)
-    data = b""
     bounds = [0, *sorted(min(cut, count) for cut in cuts), count]
-    for first, last in pairwise(bounds):
-        data += bytes(compressor.compress(encoder.encode(_projected(projector, records.slice(first, last - first)))))
+    parts = (_projected(projector, records.slice(first, last - first)) for first, last in pairwise(bounds))
+    data = b"".join(bytes(compressor.compress(made)) for made in read_late(encoder, parts))
     data += bytes(compressor.compress(encoder.close() + b"".join(encoder.rest()))) + compressor.finish()
     return Written(output=output, features=projector.features, data=data)
 

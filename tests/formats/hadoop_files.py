@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from tests.formats.late import read_late
 
 from dataprep_api.plan import Shard
 from dataprep_api.spec import Feature, LabelFeature, Output
@@ -81,7 +82,7 @@ class Made:
         encoder = SequenceFileEncoder(output, features) if format_ == "sequenceFile" else MapFileEncoder(output, features)
         encoder.begin(shard or a_shard(), seed=seed)
         bounds = [0, *sorted(cuts or []), batch.num_rows]
-        self.data = b"".join(bytes(encoder.encode(batch.slice(begin, end - begin))) for begin, end in pairwise(bounds))
+        self.data = b"".join(read_late(encoder, (batch.slice(begin, end - begin) for begin, end in pairwise(bounds))))
         self.data += encoder.close()
         self.index = encoder.companions().get("index", b"")
         self.decoder = (SequenceFileDecoder if format_ == "sequenceFile" else MapFileDecoder)(a_manifest(output, features))

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.formats.late import read_late
 
 from dataprep_api.spec import Output
 from dataprep_converter import records
@@ -211,5 +212,5 @@ def test_the_bytes_do_not_depend_on_how_batches_are_cut(table: Table, size: int)
     columns, features, _ = table
     batch = pa.record_batch(columns)
     encoder = TfrecordEncoder(OUTPUT, features)
-    cut = b"".join(bytes(encoder.encode(batch.slice(start, size))) for start in range(0, batch.num_rows, size))
+    cut = b"".join(read_late(encoder, (batch.slice(start, size) for start in range(0, batch.num_rows, size))))
     assert cut == encoded(columns, features)

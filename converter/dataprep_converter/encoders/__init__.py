@@ -91,7 +91,7 @@ class Encoder(Protocol):
         ...
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """The framed records of the batch, one after another, before compression. The buffer is valid until the next call."""
+        """The framed records of the batch, one after another, before compression. The buffer is valid until the call after the next one."""
         ...
 
     def sizes(self) -> npt.NDArray[np.int64] | None:

@@ -20,6 +20,7 @@ and a sequence that is null or empty has no steps.
 """
 
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -162,14 +163,22 @@ def _sections(features: Sequence[FeatureSpec]) -> list[_Section]:
     return [_Section(tag, found) for tag, found in ((_CONTEXT, context), (_FEATURE_LISTS, sequences)) if found]
 
 
+@dataclass(frozen=True)
+class _Room:
+    """Room for records of one layout, with all that is constant in place."""
+
+    layout: tuple[tuple[int, ...], ...]
+    records: npt.NDArray[Any]
+
+
 class TfrecordEncoder(SingleFile):
-    """See the module. Nothing is held from one batch to the next but the buffer and the template."""
+    """See the module. Nothing is held from one batch to the next but such room."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self.output = output
         self._sections = _sections(features)
-        self._layout: tuple[tuple[int, ...], ...] | None = None
-        self._records: npt.NDArray[Any] = np.empty(0, np.uint8)
+        self._records: deque[_Room] = deque([_Room((), np.empty(0, np.uint8))] * 2)
+        """Two, in turn: while one batch is made, the one before is written."""
         self._sizes: Lengths = np.empty(0, np.int64)
 
     @staticmethod
@@ -188,7 +197,7 @@ class TfrecordEncoder(SingleFile):
         return GzipMembers(output.tfrecord.compression_level) if output.tfrecord.compression == "Gzip" else Plain()
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """The framed records of the batch; columns that are no features are left out. Valid until the next call."""
+        """The framed records of the batch; columns that are no features are left out. Valid until the call after the next."""
         if batch.num_rows == 0:
             self._sizes = np.empty(0, np.int64)
             return b""
@@ -208,11 +217,12 @@ class TfrecordEncoder(SingleFile):
 
     def _matrix(self, parts: Sequence[Fixed], rows: int) -> memoryview:
         """All records have the same layout."""
+        room = self._records.popleft()
         layout = tuple(part.values.shape[1:] for part in parts)
-        if layout != self._layout or rows > len(self._records):
-            self._records = self._template(parts, rows)
-            self._layout = layout
-        records = self._records[:rows]
+        if layout != room.layout or rows > len(room.records):
+            room = _Room(layout, self._template(parts, rows))
+        self._records.append(room)
+        records = room.records[:rows]
         for number, part in enumerate(parts):
             if part.width:
                 # A float64 too large for float32 becomes infinite here, as in TensorFlow; the projector has refused it before.
