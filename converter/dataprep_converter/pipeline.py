@@ -12,6 +12,7 @@ from dataprep_converter import provenance
 from dataprep_converter.access import Access
 from dataprep_converter.encoders import Encoder, FeatureSpec, TakesClasses, encoder_class
 from dataprep_converter.features import Projector, resolve
+from dataprep_converter.prefetching import prefetched
 from dataprep_converter.readers import Batch, HasLines, HasSteps, reader_class
 from dataprep_converter.selection import Samples
 from dataprep_converter.tensors import tensor_bytes
@@ -104,6 +105,9 @@ class Pipeline:
         """A batch of finished features for each array of sample numbers. `seconds` collects time by stage."""
         spent = seconds if seconds is not None else {}
         read = self.reader.read(units, samples)
+        if self._steps and not isinstance(self.reader, HasLines | HasSteps):
+            # A source that takes its time is waited for while something is computed. One that is asked for lines is asked by one thread.
+            read = prefetched(read, depth=1)
         while True:
             started = perf_counter()
             batch = next(read, None)
