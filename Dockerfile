@@ -27,7 +27,9 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
 
 FROM ${BASE_IMAGE} AS operator
 # A name for the user: kopf and Hadoop clients ask for it, and USER answers when a cluster gives pods another number.
-RUN echo 'dataprep:x:65532:' >> /etc/group && echo 'dataprep:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd
+# Nothing of the operator asks for a shell, so whoever gets in finds none.
+RUN echo 'dataprep:x:65532:' >> /etc/group && echo 'dataprep:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd && \
+    rm -f /bin/sh /bin/dash /bin/bash /bin/rbash
 COPY --from=operator-files /opt/dataprep /opt/dataprep
 ENV PATH=/opt/dataprep/bin:/usr/local/bin:/usr/bin:/bin HOME=/tmp USER=dataprep PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532

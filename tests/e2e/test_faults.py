@@ -143,12 +143,15 @@ def test_the_operator_may_die_in_any_phase(namespace: Namespace, stores: Stores,
 
 
 @pytest.mark.long
-def test_a_dead_node_does_not_stop_the_job(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str) -> None:
-    cluster.add_node("doomed", labels={"test": "doomed"}, taints=["test=doomed:NoSchedule"])
+@pytest.mark.parametrize("node", ["dead", "silent"])
+def test_a_lost_node_does_not_stop_the_job(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str, node: str) -> None:
+    """A silent one has lost its kubelet only: its pods go on and write beside those that replace them."""
+    lose, label = {"dead": cluster.kill_node, "silent": cluster.stop_kubelet}[node], f"test-{node}"
+    cluster.add_node(node, labels={label: "yes"}, taints=["test=doomed:NoSchedule"])
     try:
         changes = {
-            "workers__nodeSelector": {"test": "doomed"},
-            # A dead node never says that a pod has ended: the operator does, a minute after this.
+            "workers__nodeSelector": {label: "yes"},
+            # A lost node never says that a pod has ended: the operator does, a minute after this.
             "workers__terminationGracePeriodSeconds": 5,
             "workers__tolerations": [
                 {"key": "test", "operator": "Exists"},
@@ -159,14 +162,14 @@ def test_a_dead_node_does_not_stop_the_job(namespace: Namespace, stores: Stores,
         with slow_writes(stores, seconds=1.0):
             namespace.apply(slow_job(namespace, stores, digits_on_hdfs, **changes))
             some_reports(stores, namespace, at_least=2)
-            cluster.kill_node("doomed")
-            cluster.kubectl("label", "node", "node0", "test=doomed", "--overwrite")
+            lose(node)
+            cluster.kubectl("label", "node", "node0", f"{label}=yes", "--overwrite")
             some_reports(stores, namespace, at_least=4) if running_workers(namespace) == [] else None
         namespace.wait_phase("slow", "Succeeded", seconds=600)
         assert_whole(stores, namespace)
     finally:
-        cluster.kubectl("label", "node", "node0", "test-")
-        cluster.remove_node("doomed")
+        cluster.kubectl("label", "node", "node0", f"{label}-")
+        cluster.remove_node(node)
 
 
 def test_a_data_node_killed_in_the_middle_changes_no_byte(namespace: Namespace, stores: Stores, digits: Path) -> None:

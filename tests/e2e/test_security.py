@@ -88,3 +88,10 @@ def can_i(cluster: Cluster, verb: str, resource: str, namespace: str, account: s
     }
     answer = json.loads(cluster.kubectl("create", "--filename=-", "--output=json", stdin=json.dumps(review)))
     return "yes" if answer["status"].get("allowed") else "no"
+
+
+def test_the_operators_image_has_no_shell(cluster: Cluster, operator: Installation) -> None:
+    [pod, *_] = operator.pods()
+    look = "import shutil; print([name for name in ('sh', 'bash', 'dash', 'busybox', 'python3') if shutil.which(name)])"
+    inside = ("exec", f"--namespace={operator.namespace}", pod["metadata"]["name"], "--", "/opt/dataprep/bin/python", "-c", look)
+    assert cluster.kubectl(*inside).strip() == "['python3']"
