@@ -174,7 +174,10 @@ def scratch(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         return np.zeros(0, dtype)
     with tempfile.TemporaryFile(prefix="dataprep-") as file:
         try:
-            os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would kill the process at some later write
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would kill the process at some later write
+            else:
+                file.truncate(size)
         except OSError as exc:
             raise StoreFull(f"{tempfile.gettempdir()} has no room for {size:,} bytes of the plan's own: {exc.strerror}.") from exc
         found: npt.NDArray[Any] = np.memmap(file, dtype=dtype, mode="r+", shape=(count,))

@@ -26,7 +26,7 @@ def memory_bytes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> i
 
 def processors(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
     """Whole processors, at least one."""
-    limits = [float(len(os.sched_getaffinity(0)))]
+    limits = [float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)]
     for folder in _folders("cpu", groups, membership):
         words = _words(folder / "cpu.max") or _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
         if len(words) == 2 and words[0].isdigit():

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from dataprep_converter.display import Display
 from dataprep_converter.errors import BadData, InputChanged, NoInput, NotFound, NotWhole, OutputExists, OutputLost
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.run import run
+from dataprep_converter.stores import scattered
 from dataprep_converter.verifying import verify
 from workbench import mnist
 
@@ -311,3 +313,15 @@ def test_verify_refuses_an_unfinished_data_set(few: Path, tmp_path: Path) -> Non
     (tmp_path / "_SUCCESS").unlink()
     with pytest.raises(NotFound, match="no _SUCCESS"):
         verify(str(tmp_path), Access())
+
+
+@pytest.mark.parametrize("shuffle", [None, {"seed": 7}], ids=["in order", "shuffled"])
+def test_systems_without_the_calls_of_linux_make_the_same_bytes(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffle: dict[str, int] | None
+) -> None:
+    made(a_job(few, tmp_path / "linux", shuffle=shuffle))
+    for name in ("posix_fadvise", "posix_fallocate", "sched_getaffinity", "memfd_create"):
+        monkeypatch.delattr(os, name)
+    monkeypatch.setattr(scattered, "_pwritev", None)
+    made(a_job(few, tmp_path / "another", shuffle=shuffle))
+    assert sha256s(tmp_path / "another") == sha256s(tmp_path / "linux")

@@ -270,6 +270,18 @@ def test_a_commit_reaches_the_disk_before_its_name(store: FileStore, tmp_path: P
     assert order == ["fsync", "replace", "fsync"]
 
 
+def test_the_disk_begins_while_a_file_is_written(store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _, *what: asked.append(what))
+    monkeypatch.setattr(files, "_WRITE_BACK_BYTES", 10)
+    upload = store.create(str(tmp_path / "file"))
+    for piece in (b"0123", b"456789", b"abc", b"defghijklm"):
+        upload.write(piece)
+    upload.commit(replace=True)
+    assert asked == [(0, 10, os.POSIX_FADV_DONTNEED), (10, 13, os.POSIX_FADV_DONTNEED)]
+    assert (tmp_path / "file").read_bytes() == b"0123456789abcdefghijklm"
+
+
 def test_folders_are_made_by_many_at_once(tmp_path: Path) -> None:
     program = f"""if True:
         import sys

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 TEMPORARY: Final = ".dataprep-tmp-"
 
 _BLOCK = 4 << 20
+_WRITE_BACK_BYTES = 32 << 20
+"""So much is written before the disk is asked to begin with it."""
 _MOST_FILES = 256
 _SMALL_PIECE = 16 << 10
 """A larger piece of a file is worth a call of its own."""
@@ -131,6 +133,7 @@ class FileUpload:
         self._folder, name = os.path.split(self._path)
         self._temporary = os.path.join(self._folder, temporary_name(name))
         self._ended = False
+        self._size = self._on_its_way = 0
         self._descriptor: int | None = None
         try:
             if self._folder:
@@ -149,9 +152,15 @@ class FileUpload:
         view = memoryview(data).cast("B")
         try:
             while view:
-                view = view[os.write(self._descriptor, view) :]
+                written = os.write(self._descriptor, view)
+                view = view[written:]
+                self._size += written
         except OSError as exc:
             _translate(exc, self._path)
+        if self._size - self._on_its_way >= _WRITE_BACK_BYTES:
+            # Of pages that are not on the disk yet this means: begin to write them. Else fsync finds them all still to be written.
+            _advise(self._descriptor, self._on_its_way, self._size - self._on_its_way, "POSIX_FADV_DONTNEED")
+            self._on_its_way = self._size
 
     def commit(self, *, replace: bool) -> Entry:
         if self._descriptor is None:
@@ -248,8 +257,7 @@ class FileInput:
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         end = self._size if length is None else min(self._size, offset + length)
         if self._descriptor is not None:
-            with contextlib.suppress(OSError):
-                os.posix_fadvise(self._descriptor, offset, max(0, end - offset), os.POSIX_FADV_SEQUENTIAL)
+            _advise(self._descriptor, offset, max(0, end - offset), "POSIX_FADV_SEQUENTIAL")
         while offset < end:
             piece = self.read_at(offset, min(_BLOCK, end - offset))
             yield piece
@@ -473,6 +481,13 @@ def _publish_exclusively(temporary: str, path: str) -> None:
             ) from exc
         raise
     os.unlink(temporary)
+
+
+def _advise(descriptor: int, offset: int, length: int, advice: str) -> None:
+    """Tells the system what is coming; not every one listens."""
+    if hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(descriptor, offset, length, getattr(os, advice))
 
 
 _AT_FDCWD = -100

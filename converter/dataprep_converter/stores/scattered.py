@@ -5,6 +5,7 @@ because the file became shorter, or that the disk can't read, would be a signal 
 """
 
 import ctypes
+import errno
 import mmap
 import os
 import weakref
@@ -14,15 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 _AT_ONCE: Final = os.sysconf("SC_IOV_MAX")
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.pwritev64.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int64)
-_libc.pwritev64.restype = ctypes.c_ssize_t
+_pwritev = getattr(ctypes.CDLL(None, use_errno=True), "pwritev64", None)
+if _pwritev is not None:
+    _pwritev.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int64)
+    _pwritev.restype = ctypes.c_ssize_t
 
 
 class Scattered:
-    """An open file of `size` bytes, not 0. Raises OSError where files can't be mapped, as on some mounts."""
+    """An open file of `size` bytes, not 0. Raises OSError where files can't be mapped, as on some mounts, or the system is not Linux."""
 
     def __init__(self, descriptor: int, size: int) -> None:
+        if _pwritev is None or not hasattr(os, "memfd_create"):
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         self._mapped = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
         # Or the kernel would read 128 KiB around each piece.
         self._mapped.madvise(mmap.MADV_RANDOM)
@@ -41,6 +45,6 @@ class Scattered:
         pieces[:, 1] = length
         for first in range(0, len(offsets), _AT_ONCE):
             some = pieces[first : first + _AT_ONCE]
-            if _libc.pwritev64(self._buffer, some.ctypes.data, len(some), first * length) != len(some) * length:
+            if _pwritev is None or _pwritev(self._buffer, some.ctypes.data, len(some), first * length) != len(some) * length:
                 return b""
         return os.pread(self._buffer, len(offsets) * length, 0)
