@@ -196,7 +196,7 @@ def _write(
                 sending.append(threads.submit(_timed, raw_digest.update, raw))
             if len(packed):
                 sending.append(threads.submit(_timed, digest.update, packed))
-                sending.append(threads.submit(_timed, upload.write, packed))
+                sending.append(threads.submit(_timed, upload.write, packed) if upload.blocks else _done(_timed(upload.write, packed)))
             tally.counts.bytes_out += len(packed)
 
         for batch in prefetched(pipeline.batches(plan.units, chunks, seconds)):
@@ -228,6 +228,12 @@ def _timed(take: Callable[[bytes | bytearray | memoryview], object], data: bytes
     started = perf_counter()
     take(data)
     return perf_counter() - started
+
+
+def _done(seconds: float) -> Future[float]:
+    done: Future[float] = Future()
+    done.set_result(seconds)
+    return done
 
 
 def _chunk_records(plan: Plan) -> int:

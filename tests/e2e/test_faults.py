@@ -151,8 +151,6 @@ def test_a_lost_node_does_not_stop_the_job(namespace: Namespace, stores: Stores,
     try:
         changes = {
             "workers__nodeSelector": {label: "yes"},
-            # A lost node never says that a pod has ended: the operator does, a minute after this.
-            "workers__terminationGracePeriodSeconds": 5,
             "workers__tolerations": [
                 {"key": "test", "operator": "Exists"},
                 {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3},

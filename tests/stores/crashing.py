@@ -142,6 +142,7 @@ class CrashingUpload:
     """An upload whose every operation is counted."""
 
     def __init__(self, upload: Upload, operations: Operations, uri: str) -> None:
+        self.blocks = upload.blocks
         self._upload = upload
         self._operations = operations
         self._uri = uri

@@ -9,7 +9,8 @@ from tests.stores.calls import every_call
 
 from dataprep_converter.errors import AlreadyExists, BadCredentials, BadSpec, InputChanged, NotFound, NotPermitted, Unreachable
 from dataprep_converter.stores import StoreSettings
-from dataprep_converter.stores.oss import OssStore, _region_of
+from dataprep_converter.stores.oss import OssStore
+from dataprep_converter.stores.oss_client import OssClient, _region_of
 from storeservers import FakeOss
 from storeservers.oss import AccessKey, Fault
 
@@ -199,6 +200,24 @@ def test_a_part_that_cannot_be_sent_fails_the_upload(oss_fake: FakeOss, store: O
 
     assert oss_fake.uploads(bucket) == []
     assert oss_fake.keys(bucket) == []
+
+
+@pytest.mark.store
+def test_an_abort_in_which_the_process_is_told_to_end_is_made_again(
+    oss_fake: FakeOss, store: OssStore, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = store.create(f"oss://{bucket}/file")
+    upload.write(bytes(20 * MIB))
+    with monkeypatch.context() as told, pytest.raises(KeyboardInterrupt):
+        told.setattr(OssClient, "abort", interrupted)
+        upload.abort()
+    assert len(oss_fake.uploads(bucket)) == 1
+    upload.abort()
+    assert oss_fake.uploads(bucket) == []
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.store

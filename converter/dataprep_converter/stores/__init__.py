@@ -105,6 +105,9 @@ class StoreSettings:
 class Upload(Protocol):
     """One object on its way. Exactly one of commit and abort ends it; leaving it open publishes nothing."""
 
+    blocks: bool
+    """Whether `write` is a call that waits for a disk or a server and that no signal ends early; the others have threads of their own."""
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Adds bytes. The buffer may be reused once this returns."""
         ...

@@ -127,6 +127,8 @@ class FileStore:
 class FileUpload:
     """A temporary file beside the target."""
 
+    blocks = True
+
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self._path = _path(uri)
@@ -191,9 +193,10 @@ class FileUpload:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         if not self._ended:
-            self._ended = True
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary)
+            # Only now: who is told to end in the middle of this aborts again on the way out.
+            self._ended = True
 
 
 class FileInput:

@@ -202,6 +202,8 @@ class HdfsStore:
 class HdfsUpload:
     """A temporary file beside the target, written by a client of its own."""
 
+    blocks = True
+
     def __init__(self, store: HdfsStore, uri: str, options: HdfsOptions) -> None:
         self.uri = uri
         authority, self._path = _split(uri)
@@ -262,12 +264,13 @@ class HdfsUpload:
     def abort(self) -> None:
         if self._ended:
             return
-        self._ended = True
         if self._writer is not None:
             # Without a close the NameNode keeps the lease; deleting the file ends it.
             self._park()
         with contextlib.suppress(StoreError), border(self._addresses, self._path):
             self._client.delete(self._temporary, False)
+        # Only now: who is told to end in the middle of this aborts again on the way out.
+        self._ended = True
 
     @contextlib.contextmanager
     def _at_the_temporary_file(self) -> Iterator[None]:

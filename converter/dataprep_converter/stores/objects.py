@@ -205,6 +205,8 @@ class ObjectStore(ABC):
 class ObjectUpload:
     """An upload of parts, begun with the second part; an object of one part is one conditional PUT at commit."""
 
+    blocks = False
+
     def __init__(self, uri: str, bucket: Bucket, key: str, threads: ThreadPoolExecutor, *, size_hint: int | None) -> None:
         self.uri = uri
         self._bucket = bucket
@@ -231,10 +233,11 @@ class ObjectUpload:
     def abort(self) -> None:
         if self._ended:
             return
-        self._ended = True
         self._parts.cancel()
         if self._parts.begun:
             self._transfer.drop()
+        # Only now: who is told to end in the middle of this aborts again on the way out.
+        self._ended = True
 
 
 class ObjectInput(RangedInput):

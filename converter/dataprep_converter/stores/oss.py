@@ -220,6 +220,8 @@ class OssStore:
 class OssUpload:
     """A multipart upload, begun with the second part; an object of one part is one PUT at commit."""
 
+    blocks = False
+
     def __init__(self, store: OssStore, client: OssClient, uri: str, threads: ThreadPoolExecutor, *, size_hint: int | None) -> None:
         self.uri = uri
         self._store = store
@@ -263,13 +265,14 @@ class OssUpload:
     def abort(self) -> None:
         if self._ended:
             return
-        self._ended = True
         self._parts.cancel()
         if self._upload_id is not None:
             try:
                 self._client.abort(self._bucket, self._key, self._upload_id)
             except (StoreError, InputChanged, BadSpec) as exc:
                 logger.warning("the unfinished upload of %s stays: %s", self.uri, exc)
+        # Only now: who is told to end in the middle of this aborts again on the way out.
+        self._ended = True
 
     def _begin(self) -> None:
         request = oss.InitiateMultipartUploadRequest(bucket=self._bucket, key=self._key, **self._store.encryption)

@@ -252,6 +252,8 @@ def _connected(is_https: bool, host: str, port: int) -> http.client.HTTPConnecti
 class WebHdfsUpload:
     """A temporary file beside the target, written by one PUT to one DataNode."""
 
+    blocks = False
+
     def __init__(self, place: Place, uri: str, options: HdfsOptions) -> None:
         self.uri = uri
         self._place = place
@@ -303,12 +305,13 @@ class WebHdfsUpload:
     def abort(self) -> None:
         if self._ended:
             return
-        self._ended = True
         # The DataNode makes the file when it comes to it: only when it has answered is there surely something to delete.
         with contextlib.suppress(StoreError):
             self._finish()
         with contextlib.suppress(StoreError):
             self._temporary.ask("DELETE", "DELETE", recursive="false")
+        # Only now: who is told to end in the middle of this aborts again on the way out.
+        self._ended = True
 
     def _finish(self) -> None:
         if self._connection is None:
