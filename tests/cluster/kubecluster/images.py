@@ -33,6 +33,8 @@ BASE_PACKAGES = ("python3", "python3-venv", "python3-pip", "ca-certificates")
 BASE_RECIPE = 1
 # Each is a few hundred megabytes; a working day with the Dockerfile makes dozens.
 KEPT_ARCHIVES = 8
+MOST_IMAGES = 100
+"""In buildah's store, the steps of Dockerfiles included: some 10 for each build, and a gigabyte."""
 IGNORED_FOLDERS = frozenset({".git", ".venv", "__pycache__", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
 
 
@@ -113,8 +115,9 @@ def _build(archive: Path, *, dockerfile: Path, context: Path, tag: str, target: 
         _buildah_run([*command, str(context)])
         with _whole(archive) as unfinished:
             _buildah_run(_buildah("push", "--quiet", tag, f"docker-archive:{unfinished}:{tag}"))
-    # The image that had the tag before, and the layers that only it had: without this the store grows by a gigabyte with each build.
-    _buildah_run(_buildah("rmi", "--prune"))
+    if len(run(_buildah("images", "--all", "--quiet")).split()) > MOST_IMAGES:
+        # What no image is made of any more. The layer of the libraries goes with it, so the next build takes two minutes longer.
+        _buildah_run(_buildah("rmi", "--prune"))
     report(f"built image {tag} in {time.monotonic() - started:.0f} s")
 
 
