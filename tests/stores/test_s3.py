@@ -184,6 +184,25 @@ def test_a_part_that_cannot_be_sent_fails_the_upload(
     assert s3_server.keys(bucket) == []
 
 
+class _EarlyRefusal(Quiet):
+    """Refuses a body before it has read any of it, and closes."""
+
+    def do_PUT(self) -> None:  # noqa: N802 - the base class's name
+        self.close_connection = True
+        self.answer(403, "<Error><Code>AccessDenied</Code><Message>Access Denied.</Message></Error>")
+
+    def do_HEAD(self) -> None:  # noqa: N802 - the base class's name
+        self.answer(404, "")
+
+
+def test_a_refusal_that_comes_before_the_data_was_read_is_named() -> None:
+    with served(_EarlyRefusal) as port:
+        keys = {"accessKeyId": "a", "accessKeySecret": "b"}
+        store = S3Store(StoreSettings(uri_prefix="s3://", endpoint=f"http://127.0.0.1:{port}", path_style=True, credentials=keys))
+        with pytest.raises(NotPermitted, match="AccessDenied"):
+            store.put("s3://bucket/file", bytes(64 << 20))
+
+
 # -- without one --------------------------------------------------------------------------------------------------------
 
 

@@ -161,14 +161,19 @@ class Requests(ABC):
         if self._proxy and self.address.scheme == "http":
             target = f"http://{self.address.netloc}{target}"
         connection = self._connection()
+        broke = False
         try:
-            connection.request(method, target, body=body or None, headers=signed)
+            try:
+                connection.request(method, target, body=body or None, headers=signed)
+            except (BrokenPipeError, ConnectionResetError):
+                # A server that refuses what it has not read yet answers and closes. Where there is no answer, asking for it says so.
+                broke = True
             with connection.getresponse() as response:
                 content = response.read()
         except BaseException:
             connection.close()
             raise
-        if response.will_close:
+        if response.will_close or broke:
             connection.close()
         else:
             self._idle.append((time.monotonic(), connection))
