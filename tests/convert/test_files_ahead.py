@@ -38,7 +38,7 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 def test_files_at_hand_are_read_without_threads(source: Source, readers: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_ahead, "_SLOW_FILE_SECONDS", 1e9)
+    monkeypatch.setattr(files_ahead, "_SLOW_SECONDS", 1e9)
     assert [row["_sample"] for row in rows(batches(WholeFileReader, source, size=30))] == list(range(_FILES))
     assert readers == {threading.current_thread().name}
 
@@ -46,7 +46,7 @@ def test_files_at_hand_are_read_without_threads(source: Source, readers: set[str
 def test_files_that_come_slowly_are_read_several_at_once(source: Source, readers: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     expected = rows(batches(WholeFileReader, source, size=30))
     readers.clear()
-    monkeypatch.setattr(files_ahead, "_SLOW_FILE_SECONDS", -1.0)
+    monkeypatch.setattr(files_ahead, "_SLOW_SECONDS", -1.0)
     whole, together = files_ahead.whole, threading.Barrier(_TOGETHER)
     begun: set[str] = set()
 
@@ -67,7 +67,7 @@ def test_files_that_come_slowly_are_read_several_at_once(source: Source, readers
 def test_a_batch_may_be_empty_and_any_size(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files_ahead, "_FILES_OF_A_TASK", 4)
     for limit in (-1.0, 1e9):
-        monkeypatch.setattr(files_ahead, "_SLOW_FILE_SECONDS", limit)
+        monkeypatch.setattr(files_ahead, "_SLOW_SECONDS", limit)
         order = np.array([7, 3, 99, 0, 50], np.int64)
         found = batches(WholeFileReader, source, size=2, order=order)
         assert [batch.records.num_rows for batch in found] == [2, 2, 1]
@@ -76,7 +76,7 @@ def test_a_batch_may_be_empty_and_any_size(source: Source, monkeypatch: pytest.M
 
 
 def test_a_file_that_is_gone_is_named_however_it_is_read(source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_ahead, "_SLOW_FILE_SECONDS", -1.0)
+    monkeypatch.setattr(files_ahead, "_SLOW_SECONDS", -1.0)
     listed = WholeFileReader.discover
 
     def then_removed(*args: object) -> object:
