@@ -42,12 +42,9 @@ class Hands:
 
     async def write_status(self, seen: Observed, desired: DataPrepJobStatus) -> None:
         """Write the status, unless the job has changed since it was looked at; then the cache learns the newer one and Conflict is raised."""
-        raw = self._cache.job(seen.key)
-        version = raw["metadata"]["resourceVersion"] if raw is not None and raw["metadata"]["uid"] == seen.uid else ""
+        place = (DATAPREPJOBS, seen.key.namespace, seen.key.name)
         try:
-            written = await self._cluster.apply_status(
-                DATAPREPJOBS, seen.key.namespace, seen.key.name, uid=seen.uid, resource_version=version, status=as_json(desired)
-            )
+            written = await self._cluster.apply_status(*place, uid=seen.uid, resource_version=seen.version, status=as_json(desired))
         except (Conflict, NotFound):
             await self._refresh(seen)
             raise

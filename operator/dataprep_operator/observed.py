@@ -116,6 +116,8 @@ class Observed:
 
     key: Key
     uid: str
+    version: str
+    """The resourceVersion that was looked at."""
     generation: int
     status: DataPrepJobStatus
     """As it was last written."""

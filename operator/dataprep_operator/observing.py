@@ -283,6 +283,7 @@ def _bare(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
     return Observed(
         key=key,
         uid=metadata["uid"],
+        version=metadata["resourceVersion"],
         generation=metadata.get("generation", 1),
         status=status,
         spec=None,

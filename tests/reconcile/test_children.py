@@ -33,7 +33,13 @@ def a_spec(**rest: Any) -> DataPrepJobSpec:  # Any: the spec as YAML has it
 def a_job(name: str = "mnist", **rest: Any) -> Observed:  # Any: fields of Observed
     uid = "0f1e2d3c-0000-0000-0000-000000000000"
     seen = Observed(
-        key=Key("team-a", name), uid=uid, generation=1, status=DataPrepJobStatus(), spec=None, raw_spec={"output": {"uri": "${where}"}}
+        key=Key("team-a", name),
+        uid=uid,
+        version="1",
+        generation=1,
+        status=DataPrepJobStatus(),
+        spec=None,
+        raw_spec={"output": {"uri": "${where}"}},
     )
     return replace(seen, **rest)
 

@@ -30,6 +30,27 @@ def test_a_status_is_not_written_over_a_newer_object(world: World) -> None:
     assert world.status()["phase"] == "Planning"
 
 
+def test_a_status_is_not_written_over_an_object_that_changed_while_its_job_was_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look waits for the answer about a rival; what the watch brings meanwhile is not what was looked at."""
+    world.apply("rival", suspend=True)
+    world.apply(suspend=True)
+    get = world.cluster.get
+
+    async def after_an_edit(*place: Any) -> Any:  # Any: a resource, names, and an object's JSON
+        monkeypatch.undo()
+        world.edit(suspend=False)
+        world.cluster.end("dataprepjobs", NAMESPACE, "rival")
+        return await get(*place)
+
+    monkeypatch.setattr(world.cluster, "get", after_an_edit)
+    with pytest.raises(Conflict):
+        world.look()
+
+    assert world.status() == {}
+
+
 def test_no_child_is_made_before_the_status_says_so(world: World) -> None:
     world.cluster.refusals[("status", "dataprepjobs")] = Conflict("modified")
     world.apply()
