@@ -3,7 +3,7 @@
 import contextlib
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -16,7 +16,7 @@ class _End:
         self.error = error
 
 
-def prefetched(items: Iterator[Item], *, depth: int = 2) -> Iterator[Item]:
+def prefetched(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None, None]:
     """`items`, produced by one thread up to `depth` ahead. The producer's error is raised here, in its place in the order.
 
     Closing the returned generator stops the producer at its next item.

@@ -22,7 +22,7 @@ def test_items_come_in_order_and_a_few_ahead() -> None:
     seen: list[int] = []
     items = prefetched(endless(seen), depth=2)
     assert [next(items) for _ in range(100)] == list(range(100))
-    items.close()  # type: ignore[attr-defined]  # a generator, which its callers need not know
+    items.close()
     assert len(seen) <= 104
     assert producers() == []
 
