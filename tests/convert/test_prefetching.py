@@ -1,5 +1,6 @@
 """Reading ahead in a thread: order, errors, and an end in every case."""
 
+import itertools
 import threading
 from collections.abc import Iterator
 
@@ -37,6 +38,22 @@ def test_the_error_of_the_producer_comes_in_its_place() -> None:
     with pytest.raises(LookupError, match="no more"):
         next(items)
     assert producers() == []
+
+
+def test_what_the_items_hold_open_is_let_go_at_the_end() -> None:
+    held = ["a file"]
+
+    def reading() -> Iterator[int]:
+        try:
+            yield from itertools.count()
+        finally:
+            held.clear()
+
+    items = prefetched(reading())
+    kept = [items, next(items)]
+    items.close()
+    assert held == []
+    assert kept[1] == 0
 
 
 def test_an_interrupt_while_the_thread_starts_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
