@@ -53,9 +53,9 @@ class Reconciler:
             # Before the status says Complete: who waits for that may start at once.
             await self._hands.hand_over(seen, seen.spec, desired)
         if wait is None and desired != seen.status:
-            await self._hands.write_status(seen, desired)
-            await self._hands.tell(seen, desired, events.about(seen.status, desired))
-            _count(seen.status, desired, now=now)
+            before, seen = seen.status, await self._hands.write_status(seen, desired)
+            await self._hands.tell(seen, desired, events.about(before, desired))
+            _count(before, desired, now=now)
         for action in decide.actions(seen, desired, now=now, defaults=self._settings.pods):
             await self._hands.perform(action, seen=seen, status=desired)
         if desired.phase in TERMINAL_PHASES:
