@@ -108,6 +108,10 @@ class Cache:
         """All DataPrepJobs and DataPrepCronJobs."""
         return [*self._jobs, *self._crons]
 
+    def unsettled(self) -> list[Key]:
+        """The same without jobs that have ended and nobody deletes: there may be thousands of them."""
+        return [*(key for key, raw in self._jobs.items() if _unfinished(raw) or "deletionTimestamp" in raw["metadata"]), *self._crons]
+
     def cron(self, key: Key) -> Raw | None:
         """The DataPrepCronJob at that place."""
         return self._crons.get(key)
