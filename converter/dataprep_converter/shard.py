@@ -63,6 +63,7 @@ class _Tally:
     quarantine: Quarantine | None = None
     index: RecordIndex | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
 
     def close(self) -> None:
         """Drops what was kept in temporary files."""
@@ -86,6 +87,7 @@ def make(
     watch: Watch,
 ) -> ShardReport:
     """Makes one shard and its report. Nothing is visible before the file is whole, and the report is written last."""
+    begun = perf_counter()
     uri = names.join(folder.uri, shard.file)
     store = access.store(uri)
     tally = _Tally(
@@ -138,11 +140,13 @@ def make(
         index=index,
         statistics=tally.statistics.packed(),
         bad_examples=tally.bad_examples,
+        bad_reasons=tally.refused,
         quarantine=quarantine,
         quarantine_sha256=quarantine_sha256,
         bytes_in=tally.counts.bytes_in,
         attempt=attempt,
         seconds={stage: round(value, 3) for stage, value in tally.seconds.items()},
+        took_seconds=round(perf_counter() - begun, 3),
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     folder.put_report(report)
@@ -199,7 +203,7 @@ def _write(
                 sending.append(threads.submit(_timed, upload.write, packed) if upload.blocks else _done(_timed(upload.write, packed)))
             tally.counts.bytes_out += len(packed)
 
-        for batch in prefetched(pipeline.batches(plan.units, chunks, seconds)):
+        for batch in prefetched(pipeline.batches(plan.units, chunks, seconds, tally.refused)):
             _account(batch, plan=plan, policy=pipeline.spec.on_bad_record, tally=tally)
             started = perf_counter()
             raw = encoder.encode(batch.records)

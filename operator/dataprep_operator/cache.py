@@ -147,6 +147,11 @@ class Cache:
             counted[phase] = counted.get(phase, 0) + 1
         return counted
 
+    def records_per_second(self) -> float:
+        """The rate of all jobs that run, by the progress in their statuses."""
+        running = [raw["status"] for raw in self._jobs.values() if (raw.get("status") or {}).get("phase") == "Running"]
+        return float(sum((status.get("progress") or {}).get("recordsPerSecond") or 0 for status in running))
+
     def children_of(self, uid: str) -> tuple[Child, ...]:
         """The Jobs that the DataPrepJob controls, oldest attempt first."""
         found = [self._children[each] for each in self._children_of.get(uid, ())]
