@@ -42,7 +42,7 @@ def bucket() -> Iterator[Bucket]:
     here = Bucket()
 
     class Answers(Quiet):
-        def do_GET(self) -> None:
+        def do_GET(self) -> None:  # noqa: N802 - the base class asks for this name
             query = parse_qs(urlsplit(self.path).query)
             assert query["prefix"] == ["in/"]
             here.pages.append(int(query.get("continuation-token", ["0"])[0]))
