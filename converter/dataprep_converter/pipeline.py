@@ -1,6 +1,7 @@
 """The pipeline of one process: samples → read → transform → project onto the features. Encoding and writing come after (`shard.py`)."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -16,7 +17,7 @@ from dataprep_converter.prefetching import prefetched
 from dataprep_converter.readers import Batch, HasLines, HasSteps, reader_class
 from dataprep_converter.selection import Samples
 from dataprep_converter.tensors import tensor_bytes
-from dataprep_converter.transforms import Learns, NamesClasses, Step, step_class
+from dataprep_converter.transforms import Learns, MovesSteps, NamesClasses, Step, step_class
 from dataprep_converter.units import Units
 
 _TENSOR_BYTES = 16 * 2**20
@@ -38,11 +39,7 @@ class Pipeline:
             schema = step.schema()
             widest = max(widest, tensor_bytes(schema))
             self._steps.append(step)
-        # A function may return other steps than it got, and terms that are dropped are steps less.
-        self._keeps_steps = not any(
-            transform.map is not None or (transform.vocabulary is not None and transform.vocabulary.unknown == "Drop")
-            for transform in spec.transforms or []
-        )
+        self._keeps_steps = not any(isinstance(step, MovesSteps) and step.moves_steps for step in self._steps)
         for number, found in (learned or {}).items():
             self.take(int(number), found)
         self.most_records = max(1, _TENSOR_BYTES // max(1, widest))
@@ -104,25 +101,29 @@ class Pipeline:
     def batches(self, units: Units, samples: Iterator[Samples], seconds: dict[str, float] | None = None) -> Iterator[Batch]:
         """A batch of finished features for each array of sample numbers. `seconds` collects time by stage."""
         spent = seconds if seconds is not None else {}
+        with closing(self._read(units, samples)) as read:
+            while True:
+                started = perf_counter()
+                batch = next(read, None)
+                was_read = perf_counter()
+                spent["read"] = spent.get("read", 0.0) + was_read - started
+                if batch is None:
+                    return
+                unreadable = {bad.sample for bad in batch.bad}
+                for step in self._steps:
+                    batch = step.apply(batch)
+                if self.spec.output.provenance:
+                    batch = replace(batch, records=provenance.added(batch, units, self.reader))
+                batch = self._with_lines(self._projector.project(batch), units, unreadable)
+                spent["transform"] = spent.get("transform", 0.0) + perf_counter() - was_read
+                yield batch
+
+    def _read(self, units: Units, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
+        """What is read, ahead of the steps: a source that takes its time is waited for while something is computed."""
         read = self.reader.read(units, samples)
-        if self._steps and not isinstance(self.reader, HasLines | HasSteps):
-            # A source that takes its time is waited for while something is computed. One that is asked for lines is asked by one thread.
-            read = prefetched(read, depth=1)
-        while True:
-            started = perf_counter()
-            batch = next(read, None)
-            was_read = perf_counter()
-            spent["read"] = spent.get("read", 0.0) + was_read - started
-            if batch is None:
-                return
-            unreadable = {bad.sample for bad in batch.bad}
-            for step in self._steps:
-                batch = step.apply(batch)
-            if self.spec.output.provenance:
-                batch = replace(batch, records=provenance.added(batch, units, self.reader))
-            batch = self._with_lines(self._projector.project(batch), units, unreadable)
-            spent["transform"] = spent.get("transform", 0.0) + perf_counter() - was_read
-            yield batch
+        # A reader that is asked for lines is asked by one thread.
+        is_alone = not self._steps or isinstance(self.reader, HasLines | HasSteps)
+        yield from read if is_alone else prefetched(read, depth=1)
 
     def _with_lines(self, batch: Batch, units: Units, unreadable: Collection[int]) -> Batch:
         """The batch, of whose bad samples those that only a step or a feature refused have their line too, when the source has lines."""

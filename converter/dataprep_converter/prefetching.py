@@ -3,7 +3,7 @@
 import contextlib
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -16,10 +16,10 @@ class _End:
         self.error = error
 
 
-def prefetched(items: Iterator[Item], *, depth: int = 2) -> Iterator[Item]:
+def prefetched(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None, None]:
     """`items`, produced by one thread up to `depth` ahead. The producer's error is raised here, in its place in the order.
 
-    Closing the returned generator stops the producer at its next item.
+    Closing the returned generator stops the producer at its next item, and closes `items` where that is a generator.
     """
     ready: queue.Queue[Item | _End] = queue.Queue(maxsize=depth)
     stopped = threading.Event()
@@ -31,7 +31,10 @@ def prefetched(items: Iterator[Item], *, depth: int = 2) -> Iterator[Item]:
                 return
             for item in items:
                 if not _put(ready, item, stopped):
-                    return
+                    break
+            if isinstance(items, Generator):
+                # Whatever it holds open, it lets go now and not when nobody refers to it any more, as an error's traceback may do for long.
+                items.close()
         except BaseException as exc:  # handed to the consumer, whatever it is
             error = exc
         _put(ready, _End(error), stopped)

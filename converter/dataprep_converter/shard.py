@@ -10,6 +10,7 @@ import hashlib
 import itertools
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter
@@ -182,7 +183,10 @@ def _write(
         shard.first, shard.records, size=min(pipeline.most_records, _chunk_records(plan))
     )
     sending: list[Future[float]] = []
-    with ThreadPoolExecutor(3, thread_name_prefix="sink") as threads:
+    with (
+        ThreadPoolExecutor(3, thread_name_prefix="sink") as threads,
+        closing(prefetched(pipeline.batches(plan.units, chunks, seconds))) as batches,
+    ):
 
         def settle() -> None:
             if sending:
@@ -199,7 +203,7 @@ def _write(
                 sending.append(threads.submit(_timed, upload.write, packed) if upload.blocks else _done(_timed(upload.write, packed)))
             tally.counts.bytes_out += len(packed)
 
-        for batch in prefetched(pipeline.batches(plan.units, chunks, seconds)):
+        for batch in batches:
             _account(batch, plan=plan, policy=pipeline.spec.on_bad_record, tally=tally)
             started = perf_counter()
             raw = encoder.encode(batch.records)
@@ -213,9 +217,9 @@ def _write(
             tally.statistics.add(batch.records)
             seconds["statistics"] = seconds.get("statistics", 0.0) + perf_counter() - started
             watch(tally.counts)
-        for closing in itertools.chain((encoder.close(),), encoder.rest()):
-            tally.raw_size += len(closing)
-            send(closing, compress.compress(closing))
+        for last in itertools.chain((encoder.close(),), encoder.rest()):
+            tally.raw_size += len(last)
+            send(last, compress.compress(last))
             # Of what an encoder gives here, nothing is promised beyond the next piece.
             settle()
         send(b"", compress.finish())

@@ -16,8 +16,9 @@ from dataprep_operator.children import Body
 from dataprep_operator.events import Note
 from dataprep_operator.observed import CLEANUP, Child, Observed
 from dataprep_operator.pods import LINGERING_SECONDS, STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
+from dataprep_operator.queueing import UNQUEUED_AFTER_SECONDS
 from dataprep_operator.settings import PodDefaults
-from dataprep_operator.status import FATAL_GRACE_SECONDS, UNQUEUED_AFTER_SECONDS, accelerator, deadline, waiting_deadline
+from dataprep_operator.status import FATAL_GRACE_SECONDS, accelerator, deadline, waiting_deadline
 from dataprep_operator.steps import Held, Queued, Through
 
 # A pass removes this many pods and comes back, so that one job can't hold a worker for minutes.

@@ -30,16 +30,14 @@ from dataprep_api.status import (
     Timings,
     bounded,
 )
-from dataprep_operator import conditions, numbers_shown, ranges, removal, results, scripts, steps, times
+from dataprep_operator import conditions, numbers_shown, queueing, ranges, removal, results, scripts, steps, times
 from dataprep_operator.children import memory_limit, parallelism
-from dataprep_operator.observed import Admission, Awaited, Child, Observed
+from dataprep_operator.observed import Awaited, Child, Observed
 from dataprep_operator.pods import Blockage
 from dataprep_operator.settings import PodDefaults
 from dataprep_operator.steps import Absent, Broken, Held, Queued, Through, Working
 
 FATAL_GRACE_SECONDS: Final = 30.0
-UNQUEUED_AFTER_SECONDS: Final = 30.0
-"""Kueue makes a Workload at once; after so long there is nobody who would."""
 _NOT_STARTED: Final = frozenset({Reason.WAITING_FOR_JOB, Reason.PROFILE_NOT_FOUND})
 _BEGIN_AGAIN_WITH_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED})
 # The plan step alone takes the output folder, so it is also what takes it back.
@@ -413,39 +411,15 @@ def _unfinished(
         case Queued():
             held = conditions.find(status.conditions, ConditionType.QUOTA_RESERVED)
             reason = Reason(held.reason) if held is not None else Reason.QUEUED
-            return _phase(moment, status, "Queued", "False", reason, held.message if held is not None else _by_queue(moment))
+            return _phase(moment, status, "Queued", "False", reason, held.message if held is not None else queueing.held_back(moment.seen))
         case Absent() | Working() | Through():
             return _phase(moment, status, phase, "True", reason, _MESSAGES[reason])
 
 
 def _in_the_queue(moment: Moment, status: DataPrepJobStatus, child: Child | None) -> DataPrepJobStatus:
-    """What the queue says about the convert Job, in the queue's own words where they are known."""
-    admission, kind = moment.seen.admission, ConditionType.QUOTA_RESERVED
-    if child is None and conditions.find(status.conditions, kind) is not None:
-        return _condition(moment, status, kind, "False", Reason.QUEUED, "There is no convert Job in the queue now.")
-    if child is None or not child.queued or child.finished:
-        return status
-    unknown_for = times.seconds_between(child.created, moment.now) or 0.0
-    if admission is not None and not admission.exists and unknown_for >= UNQUEUED_AFTER_SECONDS:
-        how = "waits for a Workload of Kueue" if child.suspended else "runs without a Workload of Kueue"
-        message = f"The convert Job {how}, which has made none: is Kueue running, is batch/job among its integrations, and is the queue's label right?"
-        return _condition(moment, status, kind, "False", Reason.NOT_QUEUED, message)
-    if not child.suspended and (admission is None or admission.exists):
-        return _condition(
-            moment, status, kind, "True", Reason.QUOTA_RESERVED, f"The queue {moment.seen.queue} has let the convert Job start."
-        )
-    said = f" {admission.message}" if admission is not None and admission.message else ""
-    return _condition(moment, status, kind, "False", Reason.QUEUED, f"{_by_queue(moment)}{said}{_place(admission)}")
-
-
-def _place(admission: Admission | None) -> str:
-    if admission is None or admission.position is None:
-        return ""
-    return f" {admission.position} {'job of the queue is' if admission.position == 1 else 'jobs of the queue are'} before it."
-
-
-def _by_queue(moment: Moment) -> str:
-    return f"The queue {moment.seen.queue} holds the convert Job back."
+    was_told = conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) is not None
+    told = queueing.told(moment.seen, child, was_told=was_told, now=moment.now)
+    return status if told is None else _condition(moment, status, ConditionType.QUOTA_RESERVED, *told)
 
 
 _MESSAGES: Final = {

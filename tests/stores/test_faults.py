@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from dataprep_converter.access import Access
 from dataprep_converter.errors import ConvertError
 from dataprep_converter.retrying import Patience
 from dataprep_converter.stores import preflight
-from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server
+from storeservers import AzureServer, HdfsCluster
 from storeservers.faulty import OF_TCP, Fault, HttpProxy, Kind, TcpProxy
 from storeservers.odps import FakeMaxCompute, rows_of
 
@@ -73,26 +74,24 @@ class Lane:
     table: Sink | None = None
 
 
+Stretching: TypeAlias = Callable[[pytest.FixtureRequest], AbstractContextManager[Lane]]
+
+
 @dataclass(frozen=True)
 class Stretch:
-    """A place behind a proxy, with a job that was done there once."""
+    """A lane in which the job was done once."""
 
-    name: str
-    proxy: HttpProxy | TcpProxy
-    place: Place
+    lane: Lane
     job: SmallJob
     expected: Whole
     requests: int
     """How many a whole life makes."""
-    kinds: tuple[Kind, ...]
-    table: Sink | None = None
-    """The table to which the job writes, too."""
 
     def faults(self, seed: int) -> list[Fault]:
         """One to six, anywhere in the life."""
-        chosen = random.Random(f"{self.name}-{seed}")  # noqa: S311 - the same faults each time
+        chosen = random.Random(f"{self.lane.name}-{seed}")  # noqa: S311 - the same faults each time
         numbers = chosen.sample(range(1, self.requests + 1), chosen.randint(1, min(_MOST_FAULTS, self.requests)))
-        return [Fault(number, chosen.choice(self.kinds)) for number in sorted(numbers)]
+        return [Fault(number, chosen.choice(self.lane.kinds)) for number in sorted(numbers)]
 
 
 @pytest.fixture(autouse=True)
@@ -120,21 +119,18 @@ def stretch(lane: Lane) -> Stretch:
     if table is not None:
         table.empty()
     small_jobs.live(job.to("counted"), Access([place.settings]))
-    return Stretch(lane.name, proxy, place, job, small_jobs.whole(place, "whole"), proxy.count, lane.kinds, table)
+    return Stretch(lane, job, small_jobs.whole(place, "whole"), proxy.count)
 
 
-@contextmanager
-def s3_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
-    server: S3Server = request.getfixturevalue("s3_server")
-    with HttpProxy(server.port, expired="ExpiredToken", stall_seconds=_STALL_SECONDS) as proxy:
-        yield Lane("s3", at_endpoint(s3(request), proxy.endpoint), proxy)
+def of_objects(name: str, server: str, place: Callable[[pytest.FixtureRequest], Place], *, expired: str) -> Stretching:
+    """Lanes to a server of objects, which the client is told of by its endpoint; `server` is its fixture, `expired` its word for an old token."""
 
+    @contextmanager
+    def lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+        with HttpProxy(request.getfixturevalue(server).port, expired=expired, stall_seconds=_STALL_SECONDS) as proxy:
+            yield Lane(name, at_endpoint(place(request), proxy.endpoint), proxy)
 
-@contextmanager
-def oss_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
-    fake: FakeOss = request.getfixturevalue("oss_fake")
-    with HttpProxy(fake.port, expired="SecurityTokenExpired", stall_seconds=_STALL_SECONDS) as proxy:
-        yield Lane("oss", at_endpoint(oss(request), proxy.endpoint), proxy)
+    return lane
 
 
 @contextmanager
@@ -151,13 +147,6 @@ def azure_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     kinds = tuple(kind for kind in Kind if kind is not Kind.FLIPPED_UP)
     with HttpProxy(server.port, expired="AuthenticationFailed", stall_seconds=_STALL_SECONDS) as proxy:
         yield Lane("azure", at_endpoint(azure(request), f"{proxy.endpoint}/{server.account}"), proxy, kinds)
-
-
-@contextmanager
-def gcs_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
-    fake: FakeGcs = request.getfixturevalue("gcs_fake")
-    with HttpProxy(fake.port, expired="InvalidSecurity", stall_seconds=_STALL_SECONDS) as proxy:
-        yield Lane("gcs", at_endpoint(gcs(request), proxy.endpoint), proxy)
 
 
 @contextmanager
@@ -213,13 +202,13 @@ def at_port(place: Place, port: int, other: int) -> Place:
     return replace(place, root=place.root.replace(f":{port}/", f":{other}/"))
 
 
-_STRETCHES: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[Lane]]] = {
-    "s3": s3_lane,
-    "oss": oss_lane,
+_STRETCHES: dict[str, Stretching] = {
+    "s3": of_objects("s3", "s3_server", s3, expired="ExpiredToken"),
+    "oss": of_objects("oss", "oss_fake", oss, expired="SecurityTokenExpired"),
     "hdfs": hdfs_lane,
     "webhdfs": webhdfs_lane,
     "azure": azure_lane,
-    "gcs": gcs_lane,
+    "gcs": of_objects("gcs", "gcs_fake", gcs, expired="InvalidSecurity"),
     "http": http_lane,
     "maxcompute": maxcompute_lane,
 }
@@ -255,31 +244,31 @@ def test_faults_change_no_byte_or_are_named(lanes: Sequence[Lane]) -> None:
 
 def life_with_faults(here: Stretch, seed: int) -> fault_report.Outcome:
     """A life in which a few requests go wrong, and another one in which none does."""
-    place, job, expected = here.place, here.job, here.expected
+    lane, place, job, expected = here.lane, here.lane.place, here.job, here.expected
     output = f"seed-{seed}"
-    if here.table is not None:
-        here.table.empty()
-    here.proxy.arm(here.faults(seed))
+    if lane.table is not None:
+        lane.table.empty()
+    lane.proxy.arm(here.faults(seed))
     reason = None
     try:
         small_jobs.live(job.to(output), Access([place.settings]))
     except ConvertError as exc:
-        true = {Reason.STORE_UNREACHABLE} | {Reason.BAD_CREDENTIALS for fault in here.proxy.hits if fault.kind is Kind.EXPIRED}
+        true = {Reason.STORE_UNREACHABLE} | {Reason.BAD_CREDENTIALS for fault in lane.proxy.hits if fault.kind is Kind.EXPIRED}
         if exc.reason not in true:
-            raise AssertionError(f"{here.name}, seed {seed}: not the reason, after {here.proxy.hits}") from exc
+            raise AssertionError(f"{lane.name}, seed {seed}: not the reason, after {lane.proxy.hits}") from exc
         reason = exc.reason
-    outcome = fault_report.Outcome(here.proxy.hits, reason)
-    here.proxy.arm()
+    outcome = fault_report.Outcome(lane.proxy.hits, reason)
+    lane.proxy.arm()
     try:
         assert_nothing_broken(place, output, expected)
-        if here.table is not None:
-            assert len(here.table.rows()) in ((0, small_jobs.RECORDS) if reason is not None else (small_jobs.RECORDS,))
+        if lane.table is not None:
+            assert len(lane.table.rows()) in ((0, small_jobs.RECORDS) if reason is not None else (small_jobs.RECORDS,))
         if reason is None:
             assert small_jobs.whole(place, output).visible == expected.visible
         small_jobs.live(job.to(output), Access([place.settings]))
         assert_whole(place, output, expected)
-        if here.table is not None:
-            assert len(here.table.rows()) == small_jobs.RECORDS
+        if lane.table is not None:
+            assert len(lane.table.rows()) == small_jobs.RECORDS
     except AssertionError as exc:
-        raise AssertionError(f"{here.name}, seed {seed}, after {outcome}") from exc
+        raise AssertionError(f"{lane.name}, seed {seed}, after {outcome}") from exc
     return outcome

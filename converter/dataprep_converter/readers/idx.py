@@ -24,7 +24,7 @@ from dataprep_converter.errors import BadData, BadSpec, ConvertError
 from dataprep_converter.readers import SAMPLE, Batch, Discovery
 from dataprep_converter.readers.blocks import Count, Counted
 from dataprep_converter.readers.inputs import GZIP_MAGIC, Forward, Spool, found, open_pinned
-from dataprep_converter.readers.rows import Bytes, Rows, gathered
+from dataprep_converter.readers.rows import Bytes, Rows, gathered, within_reads
 from dataprep_converter.stores import scheme_of
 from dataprep_converter.tensors import arrow_type, to_arrow
 from dataprep_converter.units import Unit, Units
@@ -33,8 +33,6 @@ TYPES: Final[Mapping[int, str]] = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0
 
 _SKIPPED_BYTES = 8 << 20
 """A pass over a plain file reads on over a gap of so much rather than opening a new stream."""
-_BLOCK_BYTES = 8 << 20
-"""Most bytes of one piece of a pass, gaps included; a larger row is read by itself."""
 _LARGEST_VALUE_COUNT = 1 << 40
 
 
@@ -236,11 +234,9 @@ class _File:
 
     def take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """These rows, in this order; at least one."""
-        if self._rows is None or (self._is_far and not self._rows.is_copied):
-            data = self._passed(rows) if self._goes_on(rows) else None
+        if (self._rows is None or (self._is_far and not self._rows.is_copied)) and self._goes_on(rows):
+            data = self._passed(rows)
         else:
-            data = None
-        if data is None:
             self._rows = self._rows or self._lying_in(self._copied(), copy=None)
             data = self._rows.take(rows)
         return data.view(self._stored).reshape(-1, *self.header.shape[1:]).astype(self.header.dtype, copy=False)
@@ -271,15 +267,11 @@ class _File:
     def _passed(self, rows: npt.NDArray[np.int64]) -> Bytes:
         """Ascending rows, from the pass that is under way."""
         out = np.empty((len(rows), self.header.row_bytes), np.uint8)
-        at_once = max(1, _BLOCK_BYTES // self.header.row_bytes)
-        low = 0
-        while low < len(rows):
+        for low, high in within_reads(rows, self.header.row_bytes):
             first = int(rows[low])
-            high = int(np.searchsorted(rows, first + at_once))
             self._forward.skip_to(self._place(first))
             data = self._read((int(rows[high - 1]) + 1 - first) * self.header.row_bytes)
             out[low:high] = np.frombuffer(data, np.uint8).reshape(-1, self.header.row_bytes)[rows[low:high] - first]
-            low = high
         return out
 
     def _read(self, length: int) -> bytes:

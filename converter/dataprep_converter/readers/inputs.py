@@ -7,9 +7,6 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from dataprep_converter.access import Entry, Input, Store
 from dataprep_converter.errors import BadData, BadSpec, InputChanged, NotFound
 
@@ -172,8 +169,3 @@ class Spool:
     def read_at(self, offset: int, length: int) -> bytes:
         """Bytes from `offset`, fewer than `length` only at the end."""
         return os.pread(self._descriptor, length, offset)
-
-    def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
-        """So many bytes from each offset, laid end to end."""
-        descriptor, pread = self._descriptor, os.pread
-        return b"".join([pread(descriptor, length, offset) for offset in offsets.tolist()])

@@ -63,24 +63,29 @@ class Rows:
 
     def _run(self, rows: npt.NDArray[np.int64]) -> Iterator[bytes]:
         """Ascending rows that lie close together, read with the gaps between them."""
-        at_once = max(1, _BLOCK_BYTES // self._row_bytes)
-        low = 0
-        while low < len(rows):
-            # As many rows as lie within one read.
+        for low, high in within_reads(rows, self._row_bytes):
             first = int(rows[low])
-            high = int(np.searchsorted(rows, first + at_once))
             count = int(rows[high - 1]) + 1 - first
             data = self._source.read_at(self._start + first * self._row_bytes, count * self._row_bytes)
             if len(data) != count * self._row_bytes:
                 raise self._became_shorter()
             yield data if count == high - low else self._as_rows(data)[rows[low:high] - first].tobytes()
-            low = high
 
     def _as_rows(self, data: bytes) -> Bytes:
         return np.frombuffer(data, np.uint8).reshape(-1, self._row_bytes)
 
     def _became_shorter(self) -> InputChanged:
         return InputChanged(f"{self._uri} became shorter while it was read.", uri=self._uri)
+
+
+def within_reads(rows: npt.NDArray[np.int64], row_bytes: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of ascending rows that are read at once, gaps included."""
+    at_once = max(1, _BLOCK_BYTES // row_bytes)
+    low = 0
+    while low < len(rows):
+        high = int(np.searchsorted(rows, int(rows[low]) + at_once))
+        yield low, high
+        low = high
 
 
 class RowFiles:

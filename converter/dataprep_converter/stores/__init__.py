@@ -121,7 +121,7 @@ class Upload(Protocol):
         ...
 
     def abort(self) -> None:
-        """Drops what was written. Never raises."""
+        """Drops what was written. Never raises; where a signal ends it in the middle, who is on the way out calls it again, so it ends last."""
         ...
 
 
@@ -171,6 +171,11 @@ def read_each(source: ReadsAt, offsets: "npt.NDArray[np.int64]", length: int) ->
     """So many bytes from each offset, laid end to end."""
     if isinstance(source, ReadsEach):
         return source.read_each(offsets, length)
+    return one_by_one(source, offsets, length)
+
+
+def one_by_one(source: ReadsAt, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
+    """The same by a call of `read_at` for each."""
     return b"".join([source.read_at(offset, length) for offset in offsets.tolist()])
 
 

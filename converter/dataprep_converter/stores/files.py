@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, Self, TypeAlias, T
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.errors import AlreadyExists, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
 from dataprep_converter.retrying import retrying
-from dataprep_converter.stores import Details, Entry, FolderFiles, StoreSettings
+from dataprep_converter.stores import Details, Entry, FolderFiles, StoreSettings, one_by_one
 
 if TYPE_CHECKING:
     import numpy as np
@@ -194,7 +194,6 @@ class FileUpload:
         if not self._ended:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary)
-            # Only now: who is told to end in the middle of this aborts again on the way out.
             self._ended = True
 
 
@@ -254,7 +253,7 @@ class FileInput:
             self._one_by_one = True
             self._scattered = None
         # Asked for one by one, they say what is wrong, or get over it.
-        return b"".join([self.read_at(offset, length) for offset in offsets.tolist()])
+        return one_by_one(self, offsets, length)
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         end = self._size if length is None else min(self._size, offset + length)

@@ -268,7 +268,6 @@ class HdfsUpload:
             self._park()
         with contextlib.suppress(StoreError), border(self._addresses, self._path):
             self._client.delete(self._temporary, False)
-        # Only now: who is told to end in the middle of this aborts again on the way out.
         self._ended = True
 
     @contextlib.contextmanager

@@ -235,7 +235,6 @@ class ObjectUpload:
         self._parts.cancel()
         if self._parts.begun:
             self._transfer.drop()
-        # Only now: who is told to end in the middle of this aborts again on the way out.
         self._ended = True
 
 

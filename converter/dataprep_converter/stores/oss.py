@@ -268,7 +268,6 @@ class OssUpload:
                 self._client.abort(self._bucket, self._key, self._upload_id)
             except (StoreError, InputChanged, BadSpec) as exc:
                 logger.warning("the unfinished upload of %s stays: %s", self.uri, exc)
-        # Only now: who is told to end in the middle of this aborts again on the way out.
         self._ended = True
 
     def _begin(self) -> None:

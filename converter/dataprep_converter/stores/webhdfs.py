@@ -309,7 +309,6 @@ class WebHdfsUpload:
             self._finish()
         with contextlib.suppress(StoreError):
             self._temporary.ask("DELETE", "DELETE", recursive="false")
-        # Only now: who is told to end in the middle of this aborts again on the way out.
         self._ended = True
 
     def _finish(self) -> None:

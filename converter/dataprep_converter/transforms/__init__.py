@@ -58,6 +58,16 @@ class Learns(Protocol):
         ...
 
 
+@runtime_checkable
+class MovesSteps(Protocol):
+    """A step behind which the n-th value of a list need not be the n-th that came."""
+
+    @property
+    def moves_steps(self) -> bool:
+        """Whether it is so with these options."""
+        ...
+
+
 class Step(Protocol):
     """One step, bound to the schema that comes before it."""
 

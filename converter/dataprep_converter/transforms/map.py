@@ -25,6 +25,11 @@ class MapStep:
             position = self._schema.get_field_index(field.name)
             self._schema = self._schema.append(field) if position < 0 else self._schema.set(position, field)
 
+    @property
+    def moves_steps(self) -> bool:
+        """A function may return other lists than it got."""
+        return True
+
     def schema(self) -> pa.Schema:
         """The columns that went in, with the declared ones in their places or behind them."""
         return self._schema

@@ -46,6 +46,11 @@ class VocabularyStep:
         """The columns named are int64, or lists of int64."""
         return self._schema
 
+    @property
+    def moves_steps(self) -> bool:
+        """Terms that are dropped are values less."""
+        return self._options.unknown == "Drop"
+
     # --- learning, while planning ----------------------------------------------------------------------------------
 
     @property

@@ -325,7 +325,10 @@ class HdfsCluster(Server):
         (configuration / "log4j.properties").write_text(_LOG4J)
         (configuration / "core-site.xml").write_text(site_xml(self._core_settings()))
         (configuration / "hdfs-site.xml").write_text(site_xml({**self._common_settings(), **settings}))
-        return [*_JVM, *self._jvm_options(), "-cp", f"{configuration}:{jars()}/*"]
+        # Jetty unpacks there, and clears up only after a gentle end.
+        temporary = self.run_dir / "tmp"
+        temporary.mkdir(exist_ok=True)
+        return [*_JVM, f"-Djava.io.tmpdir={temporary}", *self._jvm_options(), "-cp", f"{configuration}:{jars()}/*"]
 
     def _jvm_options(self) -> Sequence[str]:
         return ()
