@@ -97,7 +97,7 @@ class ArchiveStore:
         """Never."""
         _refuse(uri)
 
-    def sweep(self, uri: str, *, older_than_seconds: float) -> int:  # noqa: ARG002 - see Store
+    def sweep(self, uri: str) -> int:
         """Never."""
         _refuse(uri)
 

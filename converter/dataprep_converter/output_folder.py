@@ -244,7 +244,7 @@ class OutputFolder:
     def sweep(self) -> list[str]:
         """Removes leftovers of uploads that never ended. Returns a warning where the store doesn't permit that, which fails no job."""
         try:
-            swept = self._store.sweep(self.uri, older_than_seconds=0)
+            swept = self._store.sweep(self.uri)
         except (NotPermitted, NotFound) as exc:
             return [f"{exc} No job needs that right; without it, give the bucket a lifecycle rule that removes unfinished uploads."]
         if swept:

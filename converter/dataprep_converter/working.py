@@ -87,8 +87,16 @@ def _made(
         progress.watch(counts)
         watch(progress)
 
+    is_first = True
+
     def once() -> ShardReport:
+        nonlocal is_first
         folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
+        # What failed may have failed because another worker has done it, and the commit has swept ours away.
+        report = None if is_first else folder.report(one.number)
+        is_first = False
+        if report is not None and folder.is_done(report, plan):
+            return report
         return shard.make(one, plan=plan, pipeline=pipeline, folder=folder, access=access, attempt=attempt, watch=seen)
 
     return retrying(once, what=f"shard {one.file}", patience=_SHARD_PATIENCE)

@@ -285,6 +285,12 @@ def test_a_row_that_does_not_fit_is_bad_with_its_line(tmp_path: Path, row: str |
     assert [row["_sample"] for row in rows(found)] == [0, 1, 2, 3, 5, 6, 7, 8, 9]
 
 
+def test_a_bad_row_with_a_cell_of_megabytes_is_told_as_any_other(tmp_path: Path) -> None:
+    text = f"{GOOD}1,x,{'z' * (1 << 20)},true,3\n{GOOD}"
+    found = batches(CsvReader, of_text(tmp_path, text, columns=TYPED))
+    assert faults(found) == {1: "line 2: 'x' is not a Float32 (column 'b')"}
+
+
 def test_many_kinds_of_bad_rows_in_one_unit_are_each_found(tmp_path: Path) -> None:
     lines = [GOOD.encode().strip(), *(row.encode() if isinstance(row, str) else row for row, _ in FAULTS.values())] * 40
     source = of_text(tmp_path, b"\n".join(lines), columns=TYPED)

@@ -46,7 +46,7 @@ def assert_whole(stores: Stores, namespace: Namespace) -> dict[str, Document]:
         keys = sorted(key for key in stores.oss.keys(BUCKET, f"{prefix}{split}-"))
         whole = b"".join(stores.oss.read(BUCKET, key) for key in keys)
         assert hashlib.sha256(whole).hexdigest() == mnist.FILES[f"{split}.tfrecords"].sha256
-    assert stores.oss.uploads(BUCKET) == []
+    assert [upload.key for upload in stores.oss.uploads(BUCKET) if upload.key.startswith(prefix)] == []
     keys = stores.oss.keys(BUCKET, prefix)
     assert [key for key in keys if "/." in key] == []
     reports = [json.loads(stores.oss.read(BUCKET, key)) for key in keys if "/reports/" in key]

@@ -134,8 +134,8 @@ class CrashingStore:
     def delete(self, uri: str) -> None:
         self._operations.do(f"delete {uri}", lambda: self._store.delete(uri))
 
-    def sweep(self, uri: str, *, older_than_seconds: float) -> int:
-        return self._operations.do(f"sweep {uri}", lambda: self._store.sweep(uri, older_than_seconds=older_than_seconds))
+    def sweep(self, uri: str) -> int:
+        return self._operations.do(f"sweep {uri}", lambda: self._store.sweep(uri))
 
 
 class CrashingUpload:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import pytest
 from tests.stores.places import Place
 
 from dataprep_api.job import DataPrepJob
@@ -10,12 +11,14 @@ from dataprep_api.report import Manifest, Success
 from dataprep_converter import finishing, preparing, working
 from dataprep_converter.access import Access
 from dataprep_converter.output_folder import OutputFolder
+from dataprep_converter.stores import objects, oss
 
 RECORDS: Final = 24
 _ROWS = [f"{number},{number % 3}" for number in range(RECORDS)]
 _ROWS[5] = '"not\na number",1'
 ROWS: Final = "\n".join(_ROWS)
 """As CSV without a header."""
+_COLUMNS: Final = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,28 @@ def of_rows(place: Place) -> SmallJob:
     return of_csv(place, place.at("in/rows.csv"))
 
 
+_LEAST_PART_BYTES: Final = {"oss": 100 << 10, "s3": 5 << 20, "gs": 5 << 20, "abfs": 5 << 20}
+"""Store → the smallest part that its server takes before the last one; Azure knows none, and shares its module with S3. The others know no parts."""
+
+
+def least_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uploads go in parts of the least size from now on."""
+    monkeypatch.setattr(oss, "part_bytes_for", lambda _: _LEAST_PART_BYTES["oss"])
+    monkeypatch.setattr(objects, "part_bytes_for", lambda _: _LEAST_PART_BYTES["s3"])
+
+
+def of_parts(place: Place) -> SmallJob:
+    """The rows with so much text beside them that each shard takes two of the `least_parts`, where the store knows parts; else `of_rows`."""
+    least = _LEAST_PART_BYTES.get(place.root.partition(":")[0])
+    if least is None:
+        return of_rows(place)
+    # 11 or 12 such rows are a shard.
+    text = "x" * (least // 10)
+    place.store().put(place.at("in/rows.csv"), "\n".join(f"{row},{text}" for row in _ROWS).encode())
+    columns = [*_COLUMNS, {"name": "text", "type": "String"}]
+    return SmallJob(place, {"csv": {"uris": [place.at("in/rows.csv")], "columns": columns}})
+
+
 def of_files(place: Place, *names: str) -> SmallJob:
     """The rows in a folder of CSV files, as many times as it has files; so far it has these."""
     for name in names:
@@ -62,8 +87,7 @@ def of_files(place: Place, *names: str) -> SmallJob:
 
 def of_csv(place: Place, *uris: str) -> SmallJob:
     """Such rows, wherever they are."""
-    columns = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]
-    return SmallJob(place, {"csv": {"uris": list(uris), "columns": columns}})
+    return SmallJob(place, {"csv": {"uris": list(uris), "columns": _COLUMNS}})
 
 
 def of_a_join(place: Place) -> SmallJob:

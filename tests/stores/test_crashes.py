@@ -37,8 +37,9 @@ AT_ONCE = 4
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shard whose temporary file was swept is made again at once."""
+    """A shard whose temporary file was swept is made again at once. Small files go up in parts."""
     monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", Patience(attempts=3, first_delay_seconds=0))
+    small_jobs.least_parts(monkeypatch)
 
 
 @pytest.fixture
@@ -199,7 +200,7 @@ def test_a_copy_goes_to_another_store_and_back_and_is_resumed_on_the_way(local: 
 
 @pytest.mark.store
 def test_a_death_at_any_operation_costs_nothing_on_other_stores(remote: Place) -> None:
-    job = small_jobs.of_rows(remote)
+    job = small_jobs.of_parts(remote)
     expected = finished(job)
     points = points_of(job, sample=SAMPLE[remote.root.partition(":")[0]])
 
@@ -235,6 +236,11 @@ class Sleeper:
     def came_there(self) -> bool:
         return self._operations.reached
 
+    @property
+    def names(self) -> list[str]:
+        """What it has done so far, in order."""
+        return self._operations.names
+
     def wakes_up(self) -> list[BaseException]:
         """What it raises then, until its end."""
         self._wake.set()
@@ -259,6 +265,7 @@ class Sleeper:
 
 
 Life = Callable[[DataPrepJob, Access], None]
+PlaceMaker = Callable[[pytest.FixtureRequest], Place]
 
 
 def planning(job: DataPrepJob, access: Access) -> None:
@@ -322,6 +329,41 @@ def test_two_workers_one_of_whom_dies_make_one_data_set(local: Place) -> None:
         first.wakes_up_and_dies()
         small_jobs.commit(job.to(output), accessed(local), planned)
         assert_whole(local, output, expected)
+
+
+@pytest.mark.store
+@pytest.mark.parametrize("made", [place for place in PLACES if place.id in ("s3", "oss", "gcs")])
+def test_a_worker_that_wakes_up_in_an_upload_after_the_end_begins_no_other(request: pytest.FixtureRequest, made: PlaceMaker) -> None:
+    """The commit has swept its parts away, and the shard is there: it is not made again, and no upload is left that nobody would ever end."""
+    place = made(request)
+    job = small_jobs.of_parts(place)
+    expected = finished(job)
+    counted = Operations()
+    working(job.to("counted"), CrashingAccess((place.settings,), counted))
+    uploading = [
+        number for number, name in enumerate(counted.names, start=1) if name.startswith(("write ", "commit ")) and ".tfrecords" in name
+    ]
+    assert len(uploading) >= 4
+    for number in uploading if ALL else (uploading[-1], uploading[-2]):
+        output = f"woken-{number}"
+        planned = small_jobs.plan(job.to(output), accessed(place))
+        first = Sleeper(
+            place,
+            Point(number, "before"),
+            lambda access, output=output, planned=planned: small_jobs.work(job.to(output), access, planned),  # type: ignore[misc] # see above
+        )
+        small_jobs.work(job.to(output), accessed(place), planned)
+        small_jobs.commit(job.to(output), accessed(place), planned)
+        assert_whole(place, output, expected)
+        begun = created(first)
+        assert first.wakes_up() == []
+        assert created(first) == begun
+        assert_whole(place, output, expected)
+
+
+def created(sleeper: Sleeper) -> int:
+    """How many uploads of shards it has made so far."""
+    return sum(name.startswith("create ") and ".tfrecords" in name for name in sleeper.names)
 
 
 def sleeps(job: SmallJob, life: Life) -> list[Point]:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 from tests.stores import fault_report, small_jobs
-from tests.stores.places import Place, azure, files, gcs, hdfs, oss, s3, webhdfs
+from tests.stores.places import Place, azure, files, gcs, hdfs, in_folder, oss, s3, webhdfs
 from tests.stores.site import serving
 from tests.stores.small_jobs import SmallJob, Whole, assert_nothing_broken, assert_whole
 
@@ -35,11 +35,11 @@ from storeservers.odps import FakeMaxCompute, rows_of
 pytestmark = pytest.mark.store
 
 _SEEDS_IN_CI = {"s3": 20, "oss": 20, "hdfs": 8, "webhdfs": 4, "azure": 4, "gcs": 4, "http": 8, "maxcompute": 8}
-_LANES, _LANES_OF = 4, {"hdfs": 1, "http": 1, "maxcompute": 1}
+_LANES, _LANES_OF = 4, {"hdfs": 1, "maxcompute": 1}
 """Seeds at a time, each lane in a place and behind a proxy of its own: a life with faults mostly waits.
 
-On HDFS one at a time: what a fault hits there depends on what else is on the way at that moment. What comes from
-the web lies in one folder of this machine, and the client of MaxCompute is told of its proxy by the environment.
+On HDFS one at a time: what a fault hits there depends on what else is on the way at that moment. The client of
+MaxCompute is told of its proxy by the environment.
 """
 _TYPES = {"x": "bigint", "label": "bigint"}
 _ROWS = pa.schema({name: pa.int64() for name in _TYPES})
@@ -64,7 +64,7 @@ class Sink:
 
 @dataclass(frozen=True)
 class Lane:
-    """A place behind a proxy, with the job that is done there and the table that it makes besides; `small_jobs.of_rows` when none is named."""
+    """A place behind a proxy, with the job that is done there and the table that it makes besides; `small_jobs.of_parts` when none is named."""
 
     name: str
     place: Place
@@ -108,11 +108,12 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maxcompute, "ANSWER_SECONDS", int(_ANSWER_SECONDS))
     monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", Patience(attempts=3, first_delay_seconds=0.01))
     monkeypatch.setattr(preflight, "_RETRY_SECONDS", 30.0)
+    small_jobs.least_parts(monkeypatch)
 
 
 def stretch(lane: Lane) -> Stretch:
     place, proxy, table = lane.place, lane.proxy, lane.table
-    job = lane.job or small_jobs.of_rows(place)
+    job = lane.job or small_jobs.of_parts(place)
     small_jobs.live(job.to("whole"), Access([place.settings]))
     proxy.arm()
     if table is not None:
@@ -165,7 +166,7 @@ def http_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
         serving(dict.fromkeys(paths, small_jobs.ROWS.encode())) as site,
         HttpProxy(site.port, expired="", stall_seconds=_STALL_SECONDS) as proxy,
     ):
-        place = files(request)
+        place = in_folder(request.getfixturevalue("tmp_path_factory").mktemp("web"))
         yield Lane("http", place, proxy, kinds, small_jobs.of_csv(place, *(f"{proxy.endpoint}{path}" for path in paths)))
 
 

@@ -8,10 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.stores import small_jobs
+from tests.stores.places import in_folder
 
+from dataprep_converter.access import Access
 from dataprep_converter.errors import AlreadyExists, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
+from dataprep_converter.removing import remove
 from dataprep_converter.stores import Entry, StoreSettings, files
 from dataprep_converter.stores.files import FileStore, temporary_name
+from dataprep_converter.verifying import verify
 
 
 @pytest.fixture
@@ -293,3 +298,21 @@ def test_folders_are_made_by_many_at_once(tmp_path: Path) -> None:
 
     assert [each.wait() for each in running] == [0] * 8
     assert names_in(tmp_path / "a/b/c/d") == [str(number) for number in range(8)]
+
+
+def test_files_that_nfs_keeps_for_who_has_them_open_are_nobodys(tmp_path: Path) -> None:
+    """A client of NFS renames a file that is deleted while it is open, to `.nfs…` in the same folder."""
+    place = in_folder(tmp_path)
+    job = small_jobs.of_files(place, "a")
+    small_jobs.live(job.to("whole"), Access())
+    expected = small_jobs.whole(place, "whole")
+    kept = [f"{folder}/.nfs00000000004d2a{number:08x}" for number, folder in enumerate(("in", "out", "out/_dataprep"))]
+    for name in kept:
+        place.store().put(place.at(name), b"1,2\nhalf a ro")
+
+    small_jobs.live(job.to("out"), Access())
+    assert small_jobs.whole(place, "out").visible == expected.visible
+    assert verify(place.at("out"), Access()).records_out == small_jobs.RECORDS - 1
+    run = small_jobs.plan(job.to("out"), Access()).result.run_id
+    remove(place.at("out"), Access(), runs=[run])
+    assert [name for name in place.names("out") if name not in kept] == []

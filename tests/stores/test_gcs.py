@@ -47,7 +47,7 @@ def test_the_preflight_names_the_right_that_is_missing(gcs_fake: FakeGcs, gcs_se
 def test_leftovers_that_may_not_be_listed_are_left_and_the_right_is_named(gcs_fake: FakeGcs, store: GcsStore, bucket: str) -> None:
     gcs_fake.allow(RIGHTS)
     with pytest.raises(NotPermitted, match=f"missing storage.multipartUploads.list on gs://{bucket}"):
-        store.sweep(f"gs://{bucket}", older_than_seconds=0)
+        store.sweep(f"gs://{bucket}")
 
 
 def test_an_absent_bucket_is_named(store: GcsStore) -> None:

@@ -1,5 +1,6 @@
 """Each fault at each kind of request to OSS: what may be repeated is repeated, and a token that is too old is named."""
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from dataprep_converter.errors import BadCredentials
 from dataprep_converter.stores import Store
 from storeservers import FakeOss
 from storeservers.faulty import Fault, HttpProxy, Kind
+from storeservers.oss import Fault as InjectedFault
 
 pytestmark = pytest.mark.store
 
@@ -44,3 +46,33 @@ def test_one_fault_is_overcome_by_every_call(
         if kind is not Kind.EXPIRED:
             assert store.get(place.at("exclusive")) == store.get(place.at("there")) == b"content"
             assert store.stat(place.at("put")) is None
+
+
+def test_faults_make_nothing_pile_up_in_memory(request: pytest.FixtureRequest, oss_fake: FakeOss) -> None:
+    place = oss(request)
+    store = place.store()
+    piece, pieces = bytes(range(256)) * (16 << 10), 32
+    for fault in (
+        InjectedFault("error", skip=2, count=2, matching="UploadPart .*/large"),
+        InjectedFault("drop", skip=7, count=2, matching="UploadPart .*/large"),
+        InjectedFault("truncate", count=2, matching="GetObject .*/large", size=5 << 20),
+        InjectedFault("drop", count=1, matching="GetObject .*/large"),
+    ):
+        oss_fake.inject(fault)
+    tracemalloc.start()
+    try:
+        upload = store.create(place.at("large"))
+        for _ in range(pieces):
+            upload.write(piece)
+        upload.commit(replace=False)
+        written = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        with store.open(place.at("large")) as source:
+            assert sum(len(each) for each in source.stream()) == pieces * len(piece)
+        read = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert oss_fake.faults() == []
+    # Four parts of 8 MiB under way, each with its copy for the request, and one that fills; of 128 MiB.
+    assert written < 80 << 20
+    assert read < 24 << 20

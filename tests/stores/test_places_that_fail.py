@@ -13,12 +13,13 @@ import pytest
 from tests.availability import unavailable
 from tests.stores import small_jobs
 from tests.stores.crashing import CrashingAccess, Operations, Point
-from tests.stores.places import BUCKET, in_folder, oss, s3
+from tests.stores.places import BUCKET, hdfs, in_folder, oss, s3
 from tests.stores.small_jobs import assert_nothing_broken, assert_whole
 
 from dataprep_converter.access import Access
 from dataprep_converter.errors import NotPermitted, StoreError, StoreFull
-from storeservers import FakeOss, S3Server
+from storeservers import FakeOss, HdfsCluster, S3Server
+from storeservers.oss import Fault
 
 _NOBODY = 65534
 _EVERY = 11
@@ -176,6 +177,52 @@ def test_an_oss_right_that_is_taken_away_half_way_is_named(request: pytest.Fixtu
             small_jobs.live(job.to(output), Access([place.settings]))
             assert_whole(place, output, expected)
     assert named >= 5
+
+
+@pytest.mark.store
+def test_a_quota_of_oss_that_is_used_up_is_named_and_nothing_half_is_seen(
+    request: pytest.FixtureRequest, oss_fake: FakeOss, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_jobs.least_parts(monkeypatch)
+    place = oss(request)
+    job = small_jobs.of_parts(place)
+    expected, count = counted(job)
+    used_up = Fault(kind="error", method="PUT", status=403, code="QuotaExceeded", count=1000)
+    named = 0
+    for point in points(count)[::2]:
+        output = f"{point.number}"
+        error = failing(job, output, point, lambda: oss_fake.inject(used_up))
+        if error is not None:
+            assert isinstance(error, StoreFull), error
+            assert str(error).startswith(f"No space or quota left for {place.at(output)}")
+            named += 1
+        oss_fake.clear_faults()
+        assert place.leftovers(output) == 0
+        assert_nothing_broken(place, output, expected)
+        small_jobs.live(job.to(output), Access([place.settings]))
+        assert_whole(place, output, expected)
+    assert named >= 2
+
+
+@pytest.mark.store
+@pytest.mark.parametrize("names", [5, 8])
+def test_a_quota_of_hdfs_that_is_used_up_is_named_and_nothing_half_is_seen(
+    request: pytest.FixtureRequest, hdfs_cluster: HdfsCluster, names: int
+) -> None:
+    place = hdfs(request)
+    job = small_jobs.of_rows(place)
+    small_jobs.live(job.to("whole"), Access([place.settings]))
+    expected = small_jobs.whole(place, "whole")
+    folder = place.at("out").removeprefix(hdfs_cluster.uri)
+    hdfs_cluster.mkdirs(folder, permission="777")
+    hdfs_cluster.set_quota(folder, names=names)
+    with pytest.raises(StoreFull, match=rf"No quota left for {folder}/.*quota"):
+        small_jobs.live(job.to("out"), Access([place.settings]))
+    assert place.leftovers("out") == 0
+    assert_nothing_broken(place, "out", expected)
+    hdfs_cluster.set_quota(folder, names=1000)
+    small_jobs.live(job.to("out"), Access([place.settings]))
+    assert_whole(place, "out", expected)
 
 
 @pytest.mark.store

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from tests.stores import small_jobs
-from tests.stores.places import Place, in_folder
+from tests.stores.crashing import CrashingAccess, Killed, Operations, Point, stops
+from tests.stores.places import PLACES, Place, in_folder
 from tests.stores.small_jobs import SmallJob
 
 from dataprep_api.messages import RemoveResult
@@ -60,6 +61,29 @@ def test_nothing_of_the_run_is_left(small: SmallJob, until: str, shape: dict[str
     assert result.files == len([name for name in before if name not in ("_SUCCESS", "_dataprep/OWNER")])
     assert (result.kept, result.owner) == (0, None)
     assert removed(small, run) == RemoveResult()
+
+
+@pytest.mark.store
+@pytest.mark.parametrize("made", [place for place in PLACES if place.id in ("files", "s3", "oss", "gcs")])
+def test_an_upload_in_which_a_worker_died_goes_too(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, made: Callable[[pytest.FixtureRequest], Place]
+) -> None:
+    small_jobs.least_parts(monkeypatch)
+    small = small_jobs.of_parts(made(request))
+    job, settings = small.to("out"), (small.place.settings,)
+    planned = small_jobs.plan(job, Access(settings))
+    counted = Operations()
+    small_jobs.work(small.to("other"), CrashingAccess(settings, counted), small_jobs.plan(small.to("other"), Access(settings)))
+    publishing = next(number for number, name in enumerate(counted.names, start=1) if name.startswith("commit ") and ".tfrecords" in name)
+    dying = Operations(Point(publishing, "before"), stops)
+    with pytest.raises(Killed):
+        small_jobs.work(job, CrashingAccess(settings, dying), planned)
+    assert small.place.leftovers("out") > 0
+
+    removed(small, planned.result.run_id)
+
+    assert small.place.leftovers("out") == 0
+    assert there(small.place) == []
 
 
 def test_what_a_join_made_while_planning_goes_too(place: Place) -> None:

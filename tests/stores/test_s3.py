@@ -75,7 +75,7 @@ def test_a_missing_right_is_named(s3_server: S3Server, s3_settings: StoreSetting
         with pytest.raises(NotPermitted, match=rf"missing {RIGHTS[name]} on s3://{bucket}/folder/"):
             call()
     with pytest.raises(NotPermitted, match="missing s3:ListBucketMultipartUploads"):
-        store.sweep(f"s3://{bucket}", older_than_seconds=0)
+        store.sweep(f"s3://{bucket}")
     assert store.warnings(f"s3://{bucket}") == []
 
 

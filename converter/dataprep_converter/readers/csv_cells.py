@@ -2,6 +2,7 @@
 
 import csv
 import io
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,9 @@ from dataprep_converter.readers.halving import good_runs
 from dataprep_converter.tensors import Array, kernels
 
 _arrow_csv: Any = arrow_csv  # the stubs don't know the options' own types
+
+# A row that Arrow refuses is read by Python's parser, to say what is wrong with it, and that one ends at cells of 128 KiB.
+csv.field_size_limit(sys.maxsize)
 
 
 @dataclass(frozen=True)

@@ -224,10 +224,10 @@ class Store(Protocol):
         """Removes one file; an absent one is fine."""
         ...
 
-    def sweep(self, uri: str, *, older_than_seconds: float) -> int:
+    def sweep(self, uri: str) -> int:
         """Removes leftovers of uploads below the folder `uri` that never ended (temporary files, unfinished multipart uploads); returns how many.
 
-        Raises NotPermitted, naming the right and what stays, where that takes rights that a job needn't have.
+        All of them, those too that somebody is at: no clock here says how old they are there. Raises NotPermitted, naming the right and what stays, where that takes rights that a job needn't have.
         """
         ...
 

@@ -189,7 +189,7 @@ class Container(Bucket):
         if not answer.ok and answer.code not in ("BlobNotFound", "PathNotFound"):
             raise self.refusal(answer, key, doing="delete")
 
-    def sweep(self, uri: str, prefix: str, *, latest: float) -> int:  # noqa: ARG002 - see the head of this file
+    def sweep(self, uri: str, prefix: str) -> int:  # noqa: ARG002 - see the head of this file
         return 0
 
     def transfer(self, uri: str, key: str) -> "Blocks":

@@ -114,11 +114,10 @@ class FileStore:
             if exc.errno not in _ABSENT:
                 _translate(exc, path)
 
-    def sweep(self, uri: str, *, older_than_seconds: float) -> int:
+    def sweep(self, uri: str) -> int:
         removed = 0
-        latest = time.time_ns() - int(older_than_seconds * 1e9)
         for entry in self.list(uri):
-            if entry.uri.rpartition("/")[2].startswith(TEMPORARY) and int(entry.pin.partition("-")[2]) <= latest:
+            if entry.uri.rpartition("/")[2].startswith(TEMPORARY):
                 self.delete(entry.uri)
                 removed += 1
         return removed

@@ -74,11 +74,10 @@ class GcsBucket(XmlBucket):
         )
         return cls(f"gs://{name}/", name, requests=GcsRequests(address, credentials=credentials), client=client)
 
-    def sweep(self, uri: str, prefix: str, *, latest: float) -> int:
-        removed = super().sweep(uri, prefix, latest=latest)
+    def sweep(self, uri: str, prefix: str) -> int:
+        removed = super().sweep(uri, prefix)
         for entry in self.listed(uri.rstrip("/"), prefix, recursive=True):
-            is_temporary = entry.uri.rpartition("/")[2].startswith(TEMPORARY)
-            if is_temporary and entry.details is not None and entry.details.modified <= latest:
+            if entry.uri.rpartition("/")[2].startswith(TEMPORARY):
                 self.delete(entry.uri.removeprefix(self.root))
                 removed += 1
         return removed

@@ -50,11 +50,11 @@ def gone(uri: str) -> Unreachable:
     return Unreachable(f"The temporary file of {uri} is gone: something has removed it.", uri=uri)
 
 
-def sweep(store: Store, uri: str, *, latest_nanoseconds: int) -> int:
-    """Removes temporary files that were written until then; returns how many."""
+def sweep(store: Store, uri: str) -> int:
+    """Removes temporary files; returns how many."""
     removed = 0
     for entry in store.list(uri):
-        if entry.uri.rpartition("/")[2].startswith(TEMPORARY) and int(entry.pin.partition("-")[2]) <= latest_nanoseconds:
+        if entry.uri.rpartition("/")[2].startswith(TEMPORARY):
             store.delete(entry.uri)
             removed += 1
     return removed

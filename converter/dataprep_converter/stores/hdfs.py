@@ -17,7 +17,6 @@ import heapq
 import logging
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,8 +132,8 @@ class HdfsStore:
 
         retrying(attempt, what=f"deleting {uri}")
 
-    def sweep(self, uri: str, *, older_than_seconds: float) -> int:
-        return hadoop.sweep(self, uri, latest_nanoseconds=time.time_ns() - int(older_than_seconds * 1e9))
+    def sweep(self, uri: str) -> int:
+        return hadoop.sweep(self, uri)
 
     def addresses(self, authority: str) -> Sequence[str]:
         """Host and port of each NameNode behind the authority of a URI; its default is `fs.defaultFS`."""

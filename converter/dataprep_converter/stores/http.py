@@ -82,7 +82,7 @@ class HttpStore:
     def delete(self, uri: str) -> None:
         _refuse(uri)
 
-    def sweep(self, uri: str, *, older_than_seconds: float) -> int:  # noqa: ARG002 - refused
+    def sweep(self, uri: str) -> int:
         _refuse(uri)
 
 

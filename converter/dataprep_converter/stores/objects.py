@@ -9,7 +9,6 @@ is completed, and completion takes a condition, so that of several writers one w
 
 import contextlib
 import re
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -91,8 +90,8 @@ class Bucket(ABC):
         """Removes one object; an absent one is fine."""
 
     @abstractmethod
-    def sweep(self, uri: str, prefix: str, *, latest: float) -> int:
-        """Removes what uploads left that began before `latest`, in seconds since the epoch; returns how many. Raises as `Store.sweep`."""
+    def sweep(self, uri: str, prefix: str) -> int:
+        """As `Store.sweep`; the prefix is the folder's."""
 
     def warnings(self) -> Sequence[str]:
         """As `Warns.warnings`."""
@@ -194,9 +193,9 @@ class ObjectStore(ABC):
         bucket, key = self.place(uri)
         bucket.delete(key)
 
-    def sweep(self, uri: str, *, older_than_seconds: float) -> int:
+    def sweep(self, uri: str) -> int:
         bucket, key = self.place(uri)
-        return bucket.sweep(uri, as_folder(key), latest=time.time() - older_than_seconds)
+        return bucket.sweep(uri, as_folder(key))
 
     def warnings(self, uri: str) -> Sequence[str]:
         return self.place(uri)[0].warnings()

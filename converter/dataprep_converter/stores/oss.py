@@ -15,7 +15,6 @@ import hashlib
 import logging
 import os
 import re
-import time
 import urllib.parse
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -161,9 +160,8 @@ class OssStore:
         request = oss.DeleteMultipleObjectsRequest(bucket=bucket, objects=[oss.DeleteObject(key=key)], quiet=True)
         self._client.persistently("delete_multiple_objects", request, place=place, doing="delete")
 
-    def sweep(self, uri: str, *, older_than_seconds: float) -> int:
+    def sweep(self, uri: str) -> int:
         bucket, key = place_of(uri)
-        latest = time.time() - older_than_seconds
         request = oss.ListMultipartUploadsRequest(
             bucket=bucket, prefix=f"{key.rstrip('/')}/" if key.rstrip("/") else "", encoding_type="url"
         )
@@ -172,12 +170,11 @@ class OssStore:
         while True:
             page = self._client.persistently("list_multipart_uploads", request, place=(bucket, key), doing="sweep")
             for each in page.uploads or ():
-                if each.initiated.timestamp() <= latest:
-                    try:
-                        self._client.abort(bucket, each.key, each.upload_id)
-                        removed += 1
-                    except NotPermitted:
-                        staying.append(each.key)
+                try:
+                    self._client.abort(bucket, each.key, each.upload_id)
+                    removed += 1
+                except NotPermitted:
+                    staying.append(each.key)
             if not page.is_truncated:
                 break
             request.key_marker, request.upload_id_marker = page.next_key_marker, page.next_upload_id_marker

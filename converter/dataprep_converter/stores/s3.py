@@ -168,7 +168,7 @@ class XmlBucket(Bucket):
         if not answer.ok and answer.code != "NoSuchKey":
             raise self.refusal(answer, key, doing="delete")
 
-    def sweep(self, uri: str, prefix: str, *, latest: float) -> int:
+    def sweep(self, uri: str, prefix: str) -> int:
         query = {"uploads": "", "prefix": prefix}
         removed = 0
         staying: list[str] = []
@@ -178,13 +178,11 @@ class XmlBucket(Bucket):
                 raise self.refusal(answer, prefix, doing="sweep")
             page = answer.xml()
             for each in page.iterfind("{*}Upload"):
-                begun = datetime.fromisoformat(each.findtext("{*}Initiated") or "9999-01-01T00:00:00Z")
-                if begun.timestamp() <= latest:
-                    name, upload = each.findtext("{*}Key") or "", each.findtext("{*}UploadId") or ""
-                    aborted = self.requests.send("DELETE", name, query={"uploadId": upload})
-                    removed += aborted.ok
-                    if aborted.status == 403:
-                        staying.append(name)
+                name, upload = each.findtext("{*}Key") or "", each.findtext("{*}UploadId") or ""
+                aborted = self.requests.send("DELETE", name, query={"uploadId": upload})
+                removed += aborted.ok
+                if aborted.status == 403:
+                    staying.append(name)
             if page.findtext("{*}IsTruncated") != "true":
                 break
             query["key-marker"] = page.findtext("{*}NextKeyMarker") or ""

@@ -12,7 +12,6 @@ import getpass
 import http.client
 import json
 import os
-import time
 import urllib.parse
 import weakref
 from collections.abc import Iterator, Mapping
@@ -101,8 +100,8 @@ class WebHdfsStore:
         with contextlib.suppress(NotFound):
             self.place(uri).ask("DELETE", "DELETE", recursive="false")
 
-    def sweep(self, uri: str, *, older_than_seconds: float) -> int:
-        return hadoop.sweep(self, uri, latest_nanoseconds=time.time_ns() - int(older_than_seconds * 1e9))
+    def sweep(self, uri: str) -> int:
+        return hadoop.sweep(self, uri)
 
     def place(self, uri: str) -> "Place":
         """Where a file is. Raises BadSpec when the URI names no host."""

@@ -41,6 +41,8 @@ class Fault:
     after: bool = False
     """Whether the operation is done first, so that only its answer is lost (drop and error) or late (stall)."""
     status: int = 503
+    code: str | None = None
+    """What an error is called; None for what OSS calls one of that status."""
     seconds: float = 0
     size: int = 0
 

@@ -112,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.kind == "drop":
             return _DROPPED
         if fault.kind == "error":
-            code = {500: "InternalError", 503: "ServiceUnavailable"}.get(fault.status, "InjectedFault")
+            code = fault.code or {500: "InternalError", 503: "ServiceUnavailable"}.get(fault.status, "InjectedFault")
             return self._refusal(OssError(fault.status, code, "A test asked for this answer."))
         if fault.kind == "stall":
             time.sleep(fault.seconds)
