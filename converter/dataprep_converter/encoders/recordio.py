@@ -148,8 +148,8 @@ class RecordioEncoder(SingleFile):
             raise BadData(f"A record has {int(sizes.max()):,} bytes, and recordioProtobuf can hold {LARGEST:,}.")
         headers, _ = look_up(sizes, header)
         paddings, _ = look_up(sizes, lambda size: bytes(-size % 4))
-        made, self._sizes = escaped(kernels.binary_join_element_wise(headers, *pieces, paddings, NOTHING))
-        return made
+        framed, self._sizes = escaped(kernels.binary_join_element_wise(headers, *pieces, paddings, NOTHING))
+        return framed
 
     def sizes(self) -> Lengths:
         """Of the last batch, with headers and padding."""
