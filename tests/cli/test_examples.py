@@ -84,8 +84,11 @@ def test_the_images_example_keeps_the_bytes_of_the_photographs(tmp_path: Path) -
         for _, payload in records.read([(output / file.file).read_bytes()]):
             record = records.parse_example(payload)
             found.add((record["image/class/text"][0].decode(), record["image/class/label"][0], record["image/encoded"][0]))
+    files = list(source.glob("*/*.jpg"))
+    shards = sum(shard.stat().st_size for shard in output.glob("*.tfrecords"))
+    assert 0 < shards - sum(file.stat().st_size for file in files) <= 200 * len(files)
     classes = ["admiral", "flower", "temple"]
-    assert found == {(file.parent.name, classes.index(file.parent.name), file.read_bytes()) for file in source.glob("*/*.jpg")}
+    assert found == {(file.parent.name, classes.index(file.parent.name), file.read_bytes()) for file in files}
 
 
 def test_the_demo_converts_verifies_and_shows_real_images(tmp_path: Path) -> None:
