@@ -46,7 +46,16 @@ SIZE_LIMIT: Final = 200_000
 """kubectl's client-side apply keeps the whole object in an annotation of at most 256 KiB; this leaves room."""
 
 MUTABLE: Final = frozenset(
-    {"suspend", "ttlSecondsAfterFinished", "cleanup", "deletionPolicy", "activeDeadlineSeconds", "retry", "workers.parallelism"}
+    {
+        "suspend",
+        "ttlSecondsAfterFinished",
+        "cleanup",
+        "deletionPolicy",
+        "activeDeadlineSeconds",
+        "stepDeadlines",
+        "retry",
+        "workers.parallelism",
+    }
 )
 """What may change after a job has started. Every other field may not, a new one included."""
 DIVIDED: Final = frozenset({"workers"})

@@ -135,7 +135,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.NO_GPU_NODES: "accelerator.policy is Required and no node offers the GPUs: the pods wait.",
     Reason.UNSCHEDULABLE: "No node takes the pods; the message is the scheduler's.",
     Reason.START_DEADLINE_EXCEEDED: "A pod stayed unschedulable, or a job waited for another, for longer than startDeadlineSeconds.",
-    Reason.DEADLINE_EXCEEDED: "The job ran for longer than activeDeadlineSeconds.",
+    Reason.DEADLINE_EXCEEDED: "The job ran for longer than activeDeadlineSeconds, or a step for longer than stepDeadlines allows.",
     Reason.IMAGE_PULL_FAILED: "The image can't be pulled.",
     Reason.CONFIG_MISSING: "A Secret, ConfigMap or volume that the pods need is missing.",
     Reason.POD_REFUSED: "The API server refused the pods or Jobs; the message is its own.",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NoReturn
 from dataprep_api import tracing
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
+from dataprep_api.json_lines import JsonLines
 from dataprep_converter import __version__, checking_commands, converting_command, copying_command, without_pandas
 from dataprep_converter.arguments import access_of, access_to, add_workers, job_command, job_of, uri_command, with_code, workers_of
 from dataprep_converter.redacting import RedactingFormatter, redacted
@@ -46,7 +47,12 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def execute(arguments: argparse.Namespace) -> NoReturn:
     """Runs `arguments.command(arguments)` and exits with its code. In a pod the work is done in a child, so that a client that hangs can be killed."""
     lines = logging.StreamHandler(sys.stderr)
-    lines.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    if os.environ.get("DATAPREP_LOG_FORMAT") == "json":
+        run = getattr(arguments, "run", None)
+        about = {"job": os.environ.get("DATAPREP_JOB_NAME"), "runId": run if isinstance(run, str) else None}
+        lines.setFormatter(JsonLines(lambda: about, shown=redacted))
+    else:
+        lines.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.DEBUG if arguments.debug else logging.INFO if _in_pod() else logging.WARNING, handlers=[lines])
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name that is no UTF-8, or a terminal that is not: shown with escapes, as on standard error.

@@ -3,20 +3,20 @@
 import argparse
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Final
 
 from aiohttp import web
 
 from dataprep_api import CRON_KIND, KIND, tracing
+from dataprep_api.json_lines import JsonLines
 from dataprep_operator import settings as settings_module
+from dataprep_operator import subjects
 from dataprep_operator.cache import Cache
 from dataprep_operator.cluster import KubernetesCluster
 from dataprep_operator.cron_reconcile import CronReconciler
@@ -168,23 +168,10 @@ def _stop_at_once(holding: "asyncio.Task[None]") -> None:
         os._exit(1)
 
 
-class _JsonLines(logging.Formatter):
-    """One JSON object a line, for log stores."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        return json.dumps(line | ({"exception": self.formatException(record.exc_info)} if record.exc_info else {}))
-
-
 def _log(settings: Settings) -> None:
     handler = logging.StreamHandler()
     plain = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    handler.setFormatter(_JsonLines() if settings.log_format == "json" else plain)
+    handler.setFormatter(JsonLines(subjects.current) if settings.log_format == "json" else plain)
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
     logging.getLogger("kopf").setLevel(logging.WARNING)
 

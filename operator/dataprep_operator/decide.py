@@ -18,7 +18,7 @@ from dataprep_operator.observed import CLEANUP, Child, Observed
 from dataprep_operator.pods import LINGERING_SECONDS, STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
 from dataprep_operator.queueing import UNQUEUED_AFTER_SECONDS
 from dataprep_operator.settings import PodDefaults
-from dataprep_operator.status import FATAL_GRACE_SECONDS, accelerator, deadline, waiting_deadline
+from dataprep_operator.status import FATAL_GRACE_SECONDS, accelerator, deadline, step_deadline, waiting_deadline
 from dataprep_operator.steps import Held, Queued, Through
 
 # A pass removes this many pods and comes back, so that one job can't hold a worker for minutes.
@@ -266,7 +266,9 @@ def _pod_due(pod: Pod, now: datetime) -> datetime | None:
 
 
 def _deadlines(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, now: datetime) -> list[datetime]:
-    found = [moment for moment in (deadline(seen, status), waiting_deadline(spec, status)) if moment is not None]
+    found = [
+        moment for moment in (deadline(seen, status), step_deadline(seen, status), waiting_deadline(spec, status)) if moment is not None
+    ]
     judgement = steps.judge(seen, spec, step=(status.step or "Plan").lower(), attempt=status.attempt)
     if isinstance(judgement, Held | Queued):
         # Not worth exact arithmetic: a held job is looked at now and then until something gives.

@@ -9,7 +9,7 @@ from typing import Final
 
 import kopf
 
-from dataprep_operator import metrics, streams, watching
+from dataprep_operator import metrics, streams, subjects, watching
 from dataprep_operator.cache import Cache
 from dataprep_operator.errors import OperatorError
 from dataprep_operator.observed import Key
@@ -65,6 +65,7 @@ async def _work(heard: streams.Streams, queue: WorkQueue[Key], look: Look) -> No
 def _timed(queue: WorkQueue[Key], look: Look) -> Callable[[Key], Awaitable[None]]:
     async def work(key: Key) -> None:
         started = time.monotonic()
+        subjects.turn_to(key)
         metrics.QUEUE_DEPTH.set(len(queue))
         try:
             wait = await look(key)

@@ -27,7 +27,7 @@ from dataprep_operator.settings import PodDefaults
 # One stuck pod speaks for all: they come from one template.
 MOST_LOOK_UPS: Final = 2
 # What may change while a job runs; everything else is as it was when it began.
-_LIVE_FIELDS: Final = ("suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "cleanup", "deletionPolicy", "retry")
+_LIVE_FIELDS: Final = ("suspend", "activeDeadlineSeconds", "stepDeadlines", "ttlSecondsAfterFinished", "cleanup", "deletionPolicy", "retry")
 
 
 class StatusUnreadable(OperatorError):

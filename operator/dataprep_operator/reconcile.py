@@ -7,7 +7,7 @@ from dataprep_api import tracing
 from dataprep_api.messages import CommitResult
 from dataprep_api.stages import REFUSALS, SIDES
 from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus
-from dataprep_operator import decide, events, metrics, status, times
+from dataprep_operator import decide, events, metrics, status, subjects, times
 from dataprep_operator.cache import Cache
 from dataprep_operator.cluster import Cluster
 from dataprep_operator.hands import Hands
@@ -49,6 +49,7 @@ class Reconciler:
             if seen is None:
                 return None
             desired = status.following(seen, now=now, defaults=self._settings.pods)
+        subjects.learn(desired.run_id)
         tell(phase=desired.phase, run_id=desired.run_id, attempt=desired.attempt)
         wait = self._too_soon(seen, desired, now=now)
         if desired.phase == "Succeeded" and seen.status.phase != "Succeeded" and seen.spec is not None:

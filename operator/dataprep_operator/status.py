@@ -136,6 +136,22 @@ def deadline(seen: Observed, status: DataPrepJobStatus) -> datetime | None:
     return begin + timedelta(seconds=seen.spec.active_deadline_seconds) if begin else None
 
 
+def step_deadline(seen: Observed, status: DataPrepJobStatus) -> datetime | None:
+    """When the step's share of `stepDeadlines` ends. Its Job counts from its start, and anew after a suspension."""
+    limit = _step_limit(seen.spec, status) if seen.spec is not None else None
+    child = seen.child((status.step or "Plan").lower(), status.attempt)
+    if limit is None or child is None or child.suspended or child.started_at is None:
+        return None
+    return child.started_at + timedelta(seconds=limit)
+
+
+def _step_limit(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int | None:
+    limits = spec.step_deadlines
+    if limits is None:
+        return None
+    return {"Plan": limits.plan_seconds, "Convert": limits.convert_seconds, "Commit": limits.commit_seconds}[status.step or "Plan"]
+
+
 def waiting_deadline(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> datetime | None:
     """When `startDeadlineSeconds` ends for a job that waits for another, or for its profile."""
     waiting = conditions.find(status.conditions, ConditionType.RUNNING)
@@ -278,8 +294,15 @@ def _run(moment: Moment, status: DataPrepJobStatus, ended: str) -> Run:
 
 
 def _overdue(moment: Moment, status: DataPrepJobStatus) -> tuple[Reason, str] | None:
+    if moment.spec.suspend:
+        return None
+    of_step = step_deadline(moment.seen, status)
+    if of_step is not None and moment.now >= of_step:
+        step = (status.step or "Plan").lower()
+        limit = f"stepDeadlines.{step}Seconds ({_step_limit(moment.spec, status)} s)"
+        return Reason.DEADLINE_EXCEEDED, f"The {step} step ran for longer than {limit}."
     due = deadline(moment.seen, status)
-    if due is None or moment.spec.suspend or moment.now < due:
+    if due is None or moment.now < due:
         return None
     return Reason.DEADLINE_EXCEEDED, f"The job ran for longer than activeDeadlineSeconds ({moment.spec.active_deadline_seconds} s)."
 

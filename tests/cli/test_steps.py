@@ -1,5 +1,6 @@
 """The steps as pods run them: the same bytes as one run, and results that the operator reads."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -120,6 +121,19 @@ def test_the_steps_of_pods_leave_their_results(few: Path, tmp_path: Path, pod: P
     code, made = pod.run("commit", *job, *plan_of(planned))
     assert isinstance(made, messages.CommitResult)
     assert (code, made.records.out) == (0, 6200)
+
+
+def test_a_pod_can_log_in_json_with_its_job_and_run(few: Path, tmp_path: Path, pod: Pod) -> None:
+    job = mnist_run(few, tmp_path / "out")
+    as_json = pod.environment | {"DATAPREP_LOG_FORMAT": "json", "DATAPREP_JOB_NAME": "mnist"}
+    _, planned = pod.run("plan", *job)
+    of_run = plan_of(planned)
+    done = dataprep("work", *job, *of_run, more=as_json | {"JOB_COMPLETION_INDEX": "0"})
+
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert lines
+    assert {(line["job"], line["runId"], line["level"]) for line in lines} == {("mnist", of_run[1], "INFO")}
+    assert any("train.tfrecords" in line["message"] for line in lines)
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

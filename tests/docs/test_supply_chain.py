@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
 from tests.availability import unavailable
 
 ROOT = Path(__file__).parents[2]
@@ -46,3 +47,11 @@ def test_an_audit_that_can_not_look_a_package_up_fails() -> None:
     for image in ("operator", "converter"):
         assert f"-r requirements/{image}.txt" in recipe
         assert f"COPY requirements/{image}.txt" in (ROOT / "Dockerfile").read_text()
+
+
+def test_every_push_makes_the_bill_of_materials_and_the_audit() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    steps = [step.get("run") for step in workflow["jobs"]["audit"]["steps"]]
+    assert {"make sbom", "make audit"} <= set(steps)
+    # YAML reads the key `on` as true.
+    assert {"push", "pull_request"} <= set(workflow[True])

@@ -124,6 +124,26 @@ def until_child(namespace: Namespace, wanted: Callable[[Document], bool]) -> Non
         time.sleep(0.2)
 
 
+def test_a_finished_jobs_child_that_somebody_lets_go_is_stopped_again(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    """A job whose time was over; its condition goes on saying so."""
+    with slow_writes(stores, seconds=3.0):
+        namespace.apply(slow_job(namespace, stores, digits_on_hdfs, stepDeadlines={"convertSeconds": 5}, **FEWER))
+        failed = condition(namespace.wait_phase("slow", "Failed", seconds=120), "Failed")
+        assert failed["reason"] == "DeadlineExceeded"
+        assert failed["message"] == "The convert step ran for longer than stepDeadlines.convertSeconds (5 s)."
+        until_child(namespace, lambda child: child["spec"]["suspend"] is True)
+        namespace.kubectl(
+            "patch", "job", child_of(namespace, "convert")["metadata"]["name"], "--type=merge", '--patch={"spec": {"suspend": false}}'
+        )
+        until_child(namespace, lambda child: child["spec"]["suspend"] is True)
+    deadline = time.monotonic() + 60
+    while running_workers(namespace):
+        assert time.monotonic() < deadline, "a worker of a finished job still runs"
+        time.sleep(0.5)
+    assert condition(namespace.status("slow"), "Failed") == failed
+    assert namespace.all("jobs", selector="dataprep.io/step=commit") == []
+
+
 def test_nothing_starts_when_a_finished_jobs_children_are_deleted(namespace: Namespace, stores: Stores) -> None:
     namespace.apply(*small_jobs(stores, namespace, ["done"], cleanup=[{"when": "Succeeded", "action": "DeletePods", "afterSeconds": 1}]))
     namespace.wait_phase("done", "Succeeded", seconds=120)

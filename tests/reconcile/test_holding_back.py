@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import pytest
 from tests.reconcile.world import World
 
+from dataprep_operator import times
 from dataprep_operator.cluster import Body
 from dataprep_operator.observed import QUEUE_LABEL
 
@@ -132,6 +134,46 @@ def test_a_deadline_fails_the_job_and_stops_its_pods(world: World) -> None:
     assert world.later(101) == "Failed"
     assert world.condition("Failed") == ("True", "DeadlineExceeded")
     assert world.job("convert-1")["spec"]["suspend"] is True
+
+
+def started(world: World, suffix: str) -> None:
+    """The Job controller has made the step's first pod."""
+    world.cluster.change("jobs", world.job(suffix)["metadata"]["name"], {"status": {"startTime": times.text(world.cluster.now)}})
+    world.settle()
+
+
+@pytest.mark.parametrize("step", ["plan", "convert", "commit"])
+def test_a_step_that_takes_too_long_fails_the_job_by_its_name(world: World, step: str) -> None:
+    world.apply(stepDeadlines={f"{step}Seconds": 100})
+    world.settle()
+    if step != "plan":
+        world.later(500)
+        world.planned()
+        world.settle()
+    if step == "commit":
+        world.later(500)
+        world.converted()
+        world.settle()
+    suffix = "plan" if step == "plan" else f"{step}-1"
+    started(world, suffix)
+
+    assert world.wait is not None
+    assert world.wait <= 101
+    assert world.later(99) in ("Planning", "Running", "Committing")
+    assert world.later(2) == "Failed"
+    assert world.condition("Failed") == ("True", "DeadlineExceeded")
+    assert world.message() == f"The {step} step ran for longer than stepDeadlines.{step}Seconds (100 s)."
+    assert world.job(suffix)["spec"]["suspend"] is True
+
+
+def test_a_steps_deadline_may_be_raised_while_it_runs(world: World) -> None:
+    world.apply(stepDeadlines={"planSeconds": 100})
+    world.settle()
+    started(world, "plan")
+    world.edit(stepDeadlines={"planSeconds": 1000})
+
+    assert world.later(500) == "Planning"
+    assert world.later(501) == "Failed"
 
 
 def test_a_suspended_job_has_no_deadline(world: World) -> None:

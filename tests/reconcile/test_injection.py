@@ -10,11 +10,11 @@ from tests.reconcile.test_children import DEFAULTS, SHA, a_convert_job, a_job, a
 from tests.reconcile.world import NAMESPACE, World, a_failure
 
 from dataprep_api.errors import SpecError
+from dataprep_api.json_lines import JsonLines
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.stages import REFUSALS
 from dataprep_operator import children, metrics
-from dataprep_operator.__main__ import _JsonLines
 from dataprep_operator.cluster import Body
 
 HOSTILE = [
@@ -88,7 +88,7 @@ def test_the_text_in_the_config_map_is_json(world: World) -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_text_in_a_log_is_one_line(text: str) -> None:
     message = f'{text}\n{{"level": "ERROR", "message": "forged"}}\u2028'
-    line = _JsonLines().format(logging.LogRecord("dataprep_operator", logging.INFO, __file__, 1, "%s", (message,), None))
+    line = JsonLines(dict).format(logging.LogRecord("dataprep_operator", logging.INFO, __file__, 1, "%s", (message,), None))
     assert len(line.splitlines()) == 1
     assert line.isprintable()
     assert json.loads(line)["message"] == message

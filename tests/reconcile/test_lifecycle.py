@@ -102,6 +102,36 @@ def test_a_finished_job_stays_as_it_is_without_its_children(world: World) -> Non
     assert world.jobs() == []
 
 
+def test_a_child_of_a_finished_job_that_somebody_lets_go_is_stopped_again(world: World) -> None:
+    world.apply(activeDeadlineSeconds=100)
+    world.settle()
+    world.planned()
+    world.settle()
+    assert world.later(101) == "Failed"
+    failed, name = world.status(), world.job("convert-1")["metadata"]["name"]
+    world.cluster.change("jobs", name, {"spec": {"suspend": False, "parallelism": 7}})
+
+    world.settle()
+
+    assert world.job("convert-1")["spec"]["suspend"] is True
+    assert (world.status(), world.created("jobs")) == (failed, 2)
+
+
+def test_an_edited_child_of_a_complete_job_changes_nothing(world: World) -> None:
+    world.running()
+    world.converted()
+    world.settle()
+    world.committed()
+    assert world.settle() == "Succeeded"
+    done, made = world.status(), world.created("jobs")
+    for suffix in ("plan", "convert-1", "commit-1"):
+        edited = {"spec": {"suspend": True, "parallelism": 9}, "metadata": {"labels": {"dataprep.io/attempt": "7"}}}
+        world.cluster.change("jobs", world.job(suffix)["metadata"]["name"], edited)
+        world.settle()
+
+    assert (world.status(), world.created("jobs")) == (done, made)
+
+
 @pytest.mark.parametrize("stop_at", range(8))
 def test_a_restart_at_any_step_loses_nothing(world: World, stop_at: int) -> None:
     moves: list[Callable[[], object]] = [

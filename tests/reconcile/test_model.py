@@ -5,6 +5,7 @@ The world is the one of `world.py`: an API server in memory at the operator's ow
 
 import contextlib
 import os
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +27,36 @@ policies = st.sampled_from(["Retain", "Delete"])
 job_names = st.sampled_from(JOBS)
 
 
+class Died(BaseException):
+    """The operator's process is no more."""
+
+
+@contextlib.contextmanager
+def dying(world: World, *, at: int, carried_out: bool) -> Iterator[None]:
+    """The operator's process ends at that write."""
+    left = at
+
+    def deadly(write: Any) -> Any:  # Any: a method of the seam
+        async def written(*place: Any, **rest: Any) -> Any:
+            nonlocal left
+            left -= 1
+            answer = await write(*place, **rest) if left or carried_out else None
+            if not left:
+                raise Died
+            return answer
+
+        return written
+
+    verbs = ("create", "patch", "apply_status", "delete")
+    for verb in verbs:
+        setattr(world.cluster, verb, deadly(getattr(world.cluster, verb)))
+    try:
+        yield
+    finally:
+        for verb in verbs:
+            delattr(world.cluster, verb)
+
+
 class Lives(RuleBasedStateMachine):
     """Two jobs that want the same output."""
 
@@ -34,7 +65,9 @@ class Lives(RuleBasedStateMachine):
         self.world = World()
         self.seen: dict[str, dict[str, Any]] = {}
         """The last status of each job, by uid."""
-        self.retries = 0
+        self.retries = self.manifests = 0
+        self.verified: set[tuple[str, str]] = set()
+        """The job's uid, and the digest of a manifest that a commit step of it has told."""
 
     # --- users -----------------------------------------------------------------------------------------------------------
 
@@ -75,6 +108,12 @@ class Lives(RuleBasedStateMachine):
         if owned:
             self.world.cluster.remove("jobs", NAMESPACE, data.draw(st.sampled_from(sorted(owned))))
 
+    @rule(data=st.data(), edit=st.sampled_from([{"suspend": True}, {"parallelism": 1}, {"parallelism": 9}]))
+    def a_child_is_edited_by_hand(self, data: st.DataObject, edit: dict[str, Any]) -> None:
+        owned = [name for plural, _, name in self.world.cluster.objects if plural == "jobs"]
+        if owned:
+            self.world.cluster.change("jobs", data.draw(st.sampled_from(sorted(owned))), {"spec": edit})
+
     # --- the Job controller and the pods ----------------------------------------------------------------------------------
 
     @rule(name=job_names)
@@ -86,7 +125,10 @@ class Lives(RuleBasedStateMachine):
         if step == "plan":
             self.told(suffix, name, uid, a_plan(run_id=f"run-{name}"))
         elif step == "commit":
-            self.told(suffix, name, uid, a_commit(run_id=f"run-{name}"))
+            self.manifests += 1
+            digest = f"{self.manifests:064x}"
+            self.verified.add((self.world.cluster.objects[("dataprepjobs", NAMESPACE, name)]["metadata"]["uid"], digest))
+            self.told(suffix, name, uid, a_commit(run_id=f"run-{name}", manifest_sha256=digest))
         elif step == "cleanup":
             self.told(suffix, name, uid, RemoveResult(files=3))
         self.end(suffix, name, "Complete", completedIndexes="0-3" if step == "convert" else None)
@@ -132,6 +174,22 @@ class Lives(RuleBasedStateMachine):
     def the_operator_restarts(self) -> None:
         self.world.restart()
 
+    @rule()
+    def the_watches_are_cut(self) -> None:
+        """Nothing is heard from now on; what is written under what was known must be refused where it matters. A restart lists anew."""
+        self.world.cluster.watch = lambda *_: None
+
+    @rule()
+    def the_watches_are_back(self) -> None:
+        self.world.listen()
+
+    @rule(name=job_names, writes=st.integers(1, 5), carried_out=st.booleans())
+    def the_operator_dies_in_the_middle(self, name: str, writes: int, carried_out: bool) -> None:
+        """At its nth write, which the API server has or has not carried out; another one begins with nothing but what is there."""
+        with dying(self.world, at=writes, carried_out=carried_out), contextlib.suppress(OperatorError, Died):
+            self.world.look(name)
+        self.world.restart()
+
     @rule(name=job_names, verb=st.sampled_from(["create", "patch", "status"]))
     def the_api_server_fails_for_a_moment(self, name: str, verb: str) -> None:
         plurals = {"create": ("jobs", "configmaps", "events"), "patch": ("jobs",), "status": ("dataprepjobs",)}[verb]
@@ -173,7 +231,7 @@ class Lives(RuleBasedStateMachine):
             now, before = body["status"], self.seen.get(body["metadata"]["uid"])
             self.seen[body["metadata"]["uid"]] = now
             if now.get("phase") == "Succeeded":
-                assert now["output"]["manifestSha256"]
+                assert (body["metadata"]["uid"], now["output"]["manifestSha256"]) in self.verified
                 records = now["progress"]["records"]
                 assert records["in"] + records["added"] == records["out"] + records["bad"] + records["filtered"]
             conditions = {condition["type"]: condition["status"] for condition in now["conditions"]}
@@ -194,6 +252,7 @@ class Lives(RuleBasedStateMachine):
     @rule()
     def everything_can_still_end_well(self) -> None:
         """From any state, with good luck from now on, every job that isn't suspended ends, and every deleted one goes."""
+        self.world.listen()
         for _ in range(12):
             left = [name for name in JOBS if self.body(name) is not None]
             for name in left:

@@ -197,6 +197,15 @@ class World:
 
         self.crons = CronReconciler(cache=self.cache, cluster=self.cluster, clock=lambda: self.cluster.now)
 
+    def listen(self) -> None:
+        """The watches again, after they were cut: everything is listed, and what is missing is gone."""
+        self.cluster.watch = self._event
+        for plural, kind in WATCHED.items():
+            listed = [body["metadata"]["uid"] for (each, _, _), body in self.cluster.objects.items() if each == plural]
+            self.cache.prune(kind, namespace=None, listed=listed, known=self.cache.uids(kind, namespace=None))
+        for (plural, _, _), body in list(self.cluster.objects.items()):
+            self._event(plural, body, False)
+
     def _event(self, plural: str, body: Body, gone: bool) -> None:
         if plural in WATCHED:
             (self.cache.drop if gone else self.cache.put)(WATCHED[plural], copy.deepcopy(body))

@@ -97,6 +97,17 @@ class Retry(Model):
     """The most memory that a converter pod may get: `8Gi`."""
 
 
+DeadlineSeconds = Annotated[int, Field(ge=1, le=31_536_000)]
+
+
+class StepDeadlines(Model):
+    """How long each step may run from its start, its retries included; the job fails when it runs for longer."""
+
+    plan_seconds: DeadlineSeconds | None = None
+    convert_seconds: DeadlineSeconds | None = None
+    commit_seconds: DeadlineSeconds | None = None
+
+
 ParamName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=63)]
 
 
@@ -175,9 +186,11 @@ class DataPrepJobSpec(Model):
     """DataPrepJobs of the same namespace that must be Complete before this one starts. `dataprep run` passes over it."""
     suspend: bool = False
     """Stops the pods without losing finished shards; false resumes."""
-    active_deadline_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
+    active_deadline_seconds: DeadlineSeconds | None = None
     """The job fails when it has run for longer."""
-    start_deadline_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
+    step_deadlines: StepDeadlines | None = None
+    """The job fails when a step has run for longer. A suspension starts the count anew."""
+    start_deadline_seconds: DeadlineSeconds | None = None
     """The job fails when a pod stays unschedulable, or another job that it waits for unfinished, for longer. Default: it waits."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
     """Retries of the plan and of the commit step."""
