@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from tests.availability import unavailable
 
 from workbench import mnist
-from workbench.sharing import is_shared
+from workbench.sharing import PLACES, is_shared
 
 if TYPE_CHECKING:
     from kubecluster import Cluster
@@ -31,6 +31,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return max((number + 1 for number, name in enumerate(_LAST) if item.get_closest_marker(name)), default=0)
 
     items.sort(key=weight)
+    places = [ROOT / place for place in PLACES]
+    for item in items:
+        if item.get_closest_marker("cluster") and not any(item.path.is_relative_to(place) for place in places):
+            raise pytest.UsageError(
+                f"{item.nodeid} is on the cluster, and python -m workbench test would not find it: add its file to PLACES."
+            )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -68,6 +68,11 @@ class CommitResult(Model):
     bad: Annotated[list[BadRecord], Field(max_length=20)] = []
     seconds: Annotated[dict[Annotated[str, Field(max_length=32)], Annotated[float, Field(ge=0)]], Field(max_length=16)] = {}
     """Time of all workers by stage: read, transform, encode, statistics, sink."""
+    bad_reasons: Annotated[dict[Annotated[str, Field(max_length=32)], Count], Field(max_length=8)] = {}
+    shard_seconds: Annotated[float, Field(ge=0)] = 0.0
+    """Time of all shards, each from its first byte to its last."""
+    shards_within: Annotated[list[Count], Field(max_length=16)] = []
+    """Number of shards by `stages.SHARD_BOUNDS`."""
     warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
 
 

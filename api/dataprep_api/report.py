@@ -70,10 +70,14 @@ class ShardReport(Model):
     quarantine_sha256: str | None = None
     bytes_in: int = 0
     # What happened, not what was made: never copied into the manifest.
+    bad_reasons: dict[str, int] = {}
+    """Number of bad records by `stages.REFUSALS`."""
     attempt: str = ""
     """The pod or process that wrote it."""
     seconds: dict[str, float] = {}
     """Time by stage: read, transform, encode, statistics, sink."""
+    took_seconds: float = 0.0
+    """From the first byte to the last."""
     finished_at: str = ""
     checksum: str = ""
     """SHA-256 of all the rest, because nothing else says whether a report is the one that was written."""

@@ -9,6 +9,10 @@ from typing import Final
 
 SIDES: Final = (("read", "transform"), ("encode", "statistics"), ("sink",))
 """Stages by thread."""
+SHARD_BOUNDS: Final = (1, 5, 15, 60, 300, 900, 3600)
+"""Seconds by which shards are counted: those that took at most as long, and, at the end, those that took longer."""
+REFUSALS: Final = ("Unreadable", "Transform", "Feature")
+"""Why records are bad, in few words: the source can't be read there, a step of `spec.transforms` can't take it, it doesn't fit its feature."""
 _VERDICTS: Final = {
     "read": "source-bound",
     "transform": "CPU-bound: transforms",

@@ -1,24 +1,30 @@
 """`make bench-operator`: what the operator costs and how soon it acts; fails when a figure is beyond its threshold.
 
-Needs a cluster of this machine (`make cluster-up`, or its own, which it then stops). `--small` tries everything out with few jobs and keeps no result.
+Needs a cluster of this machine (`make cluster-up`, or its own, which it then stops). It says what it waits for and how far that has come, ends within 45 minutes
+(`--minutes`), and writes its result after each row. `--small` tries everything out with few jobs and keeps no result.
 """
 
 import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 from benchmarks.operator_load import measurements, played
 from benchmarks.operator_load.measurements import Bench, Figures
+from benchmarks.operator_load.patience import Patience
+from kubernetes.client.exceptions import ApiException
 from kubernetes.config import new_client_from_config
+from urllib3.exceptions import HTTPError
 
 import kubecluster
+from kubecluster.errors import ClusterError
 from workbench.installation import install_operator
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -29,84 +35,132 @@ _NODES: Final = 8
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement, and how much of a figure is too much."""
+    """One measurement, and how much of a figure is too much, or too little."""
 
     name: str
     title: str
     measure: Callable[[Bench, bool], Figures]
     at_most: Mapping[str, float]
+    minutes: float
+    """It takes about half of that on two cores that nobody else uses; then it is given up."""
+    at_least: Mapping[str, float] = field(default_factory=dict)
+
+    def beyond(self, figures: Figures, *, small: bool) -> list[str]:
+        """What is beyond its threshold."""
+        most = [
+            f"{self.name}: {key} is {figures[key]:.2f}, at most {limit:g}" for key, limit in self.at_most.items() if figures[key] > limit
+        ]
+        least = [
+            f"{self.name}: {key} is {figures[key]:.2f}, at least {limit:g}" for key, limit in self.at_least.items() if figures[key] < limit
+        ]
+        return [*most, *([] if small else least)]
 
 
+# Later rows use what earlier ones leave: `idle` the finished jobs of both bursts, `growth` the lives that the operator has seen by then.
 ROWS: Final = (
     Row(
         "latency",
         "create → first worker pod, idle cluster, without the plan pod's own time",
         lambda bench, small: measurements.latency(bench, jobs=5 if small else 30),
         {"p50_seconds": 0.7, "p95_seconds": 1.5},
+        minutes=4,
     ),
     Row(
         "big",
         "one job: 100,000 shards, 1,000 indexes, 500 workers that report",
         lambda bench, small: measurements.big(bench, reporters=20 if small else 500, seconds=10 if small else 60),
         {"p99_ms": 20, "status_writes_per_second": 0.5, "object_kib": 64, "refused": 0},
-    ),
-    Row(
-        "burst",
-        "1,000 jobs at once",
-        lambda bench, small: measurements.burst(bench, jobs=20 if small else 1000),
-        {"plan_jobs_seconds": 60, "requests_per_job": 30, "rss_mib": 200, "wrong_children": 0},
-    ),
-    Row(
-        "burst3000",
-        "3,000 jobs at once",
-        lambda bench, small: measurements.burst(bench, jobs=40 if small else 3000),
-        {"requests_per_job": 30, "rss_mib": 200, "wrong_children": 0},
+        minutes=6,
     ),
     Row(
         "restart",
         "the leader is killed with 1,000 jobs in flight",
         lambda bench, small: measurements.restart(bench, jobs=20 if small else 1000),
         {"looked_after_seconds": 20, "other_children": 0},
+        minutes=8,
+    ),
+    Row(
+        "burst",
+        "1,000 jobs at once",
+        lambda bench, small: measurements.burst(bench, jobs=20 if small else 1000),
+        {"plan_jobs_seconds": 60, "requests_per_job": 30, "rss_mib": 200, "wrong_children": 0},
+        minutes=10,
+    ),
+    Row(
+        "burst3000",
+        "3,000 jobs at once",
+        lambda bench, small: measurements.burst(bench, jobs=40 if small else 3000),
+        {"requests_per_job": 30, "rss_mib": 200, "wrong_children": 0},
+        minutes=25,
     ),
     Row(
         "idle",
         "5,000 finished jobs and nothing to do",
-        lambda bench, small: measurements.idle(bench, jobs=20 if small else 5000, seconds=20 if small else 120),
+        lambda bench, small: measurements.idle(bench, jobs=80 if small else 5000, seconds=20 if small else 120),
         {"core_percent": 1, "writes_beyond_lease": 0},
+        minutes=10,
     ),
     Row(
         "growth",
-        "10,000 jobs that come, complete and go, 1,000 at a time: memory after the last beside the first 1,000",
-        lambda bench, small: measurements.growth(bench, batches=2 if small else 10, jobs=20 if small else 1000),
+        "10,000 jobs that come, complete and go: memory after the last thousand beside the first",
+        lambda bench, small: measurements.growth(bench, lives=0 if small else 10_000, jobs=20 if small else 1000),
         {"growth_mib": 20},
+        minutes=25,
+        at_least={"jobs": 10_000},
     ),
 )
+_MINUTES: Final = 45.0
 
 
 def main() -> int:
-    """Measures; returns 1 when a figure is beyond its threshold."""
+    """Measures; returns 1 when a figure is beyond its threshold or a row could not be measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.operator_load", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=[row.name for row in ROWS], default=[row.name for row in ROWS])
     parser.add_argument("--small", action="store_true", help="few jobs; no result is kept")
+    parser.add_argument("--minutes", type=float, default=_MINUTES, help="for all rows; what hasn't ended by then is given up (%(default)g)")
     options = parser.parse_args()
-    found: dict[str, Any] = {} if options.small or not RESULTS.exists() else json.loads(RESULTS.read_text())
-    beyond: list[str] = []
     with _bench() as bench:
-        for row in ROWS:
-            if row.name not in options.only:
-                continue
-            figures = row.measure(bench, options.small)
-            found[row.name] = {"figures": figures, "at": datetime.now(UTC).date().isoformat()}
+        return measure(
+            [row for row in ROWS if row.name in options.only],
+            bench,
+            seconds=60 * options.minutes,
+            small=options.small,
+            results=None if options.small else RESULTS,
+            page=PAGE,
+        )
+
+
+def measure(rows: Sequence[Row], bench: Bench, *, seconds: float, small: bool, results: Path | None, page: Path) -> int:
+    """All rows within that time. Each row's figures, or why it has none, are written when it ends."""
+    whole = Patience("all rows", seconds=seconds)
+    found: dict[str, Any] = json.loads(results.read_text()) if results is not None and results.exists() else {}
+    beyond: list[str] = []
+    for row in rows:
+        limit = min(60 * row.minutes, seconds - whole.spent)
+        sys.stderr.write(f"{row.name}: {row.title}; usually {row.minutes / 2:g} minutes, at most {limit / 60:.1f}\n")
+        entry: dict[str, Any] = {"at": datetime.now(UTC).date().isoformat()}
+        patience = Patience(row.name, seconds=limit)
+        try:
+            patience.check("its turn")
+            figures = row.measure(replace(bench, patience=patience), small)
+        except FAILS as exc:
+            entry["error"] = f"{type(exc).__name__}: {str(exc)[:300]}"
+            beyond.append(f"{row.name}: not measured: {entry['error']}")
+        else:
+            entry |= {"figures": figures, "seconds": round(patience.spent)}
+            beyond += row.beyond(figures, small=small)
             sys.stdout.write(f"{row.title}\n" + "".join(f"  {name:26} {value:10.2f}\n" for name, value in figures.items()))
             sys.stdout.flush()
-            beyond += [
-                f"{row.name}: {name} is {figures[name]:.2f}, at most {most:g}" for name, most in row.at_most.items() if figures[name] > most
-            ]
-            if not options.small:
-                RESULTS.write_text(json.dumps(found, indent=1) + "\n")
-                PAGE.write_text(_page(found))
+        found[row.name] = entry
+        if results is not None:
+            results.write_text(json.dumps(found, indent=1) + "\n")
+            page.write_text(_page(found))
     sys.stderr.write("".join(f"{line}\n" for line in beyond))
     return 1 if beyond else 0
+
+
+FAILS: Final = (TimeoutError, ClusterError, ApiException, HTTPError, aiohttp.ClientError)
+"""What ends a row and not the others: time that is over, and a cluster that doesn't answer."""
 
 
 @contextmanager
@@ -120,7 +174,10 @@ def _bench() -> Iterator[Bench]:
             stages = played.stages(Path(folder) / "stages.yaml")
             api = new_client_from_config(str(cluster.kubeconfig))  # type: ignore[no-untyped-call]
             with cluster.fake_nodes(_NODES, stages=stages):
-                yield Bench(api, installation)
+                bench = Bench(api, installation, Patience("clean-up", seconds=300))
+                yield bench
+                if running is not None and bench.kept:
+                    replace(bench, patience=Patience("clean-up", seconds=300)).clear()
     finally:
         if running is None:
             cluster.down()
@@ -140,6 +197,9 @@ def _page(found: Mapping[str, Any]) -> str:
     ]
     for row in ROWS:
         if row.name not in found:
+            continue
+        if "error" in found[row.name]:
+            lines.append(f"| {row.title} | | not measured: {found[row.name]['error'].replace('|', '/')} | |")
             continue
         for number, (name, value) in enumerate(found[row.name]["figures"].items()):
             most = row.at_most.get(name)

@@ -1,30 +1,33 @@
 """One function for each row of the table. Each begins with an idle operator and leaves none of its jobs behind."""
 
 import asyncio
+import itertools
 import json
 import statistics
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import aiohttp
 from benchmarks.operator_load import observing, played
-from benchmarks.operator_load.observing import Reading, until, watching
+from benchmarks.operator_load.observing import REQUEST_SECONDS, Reading, watching
+from benchmarks.operator_load.patience import Patience
 from kubernetes import client
 
 from dataprep_api import GROUP, VERSION
 from dataprep_api.messages import PROGRESS_PATH, TOKEN_AUDIENCE, ProgressReport
 from dataprep_api.names import LABEL_STEP
 from dataprep_operator.lease import RETRY_SECONDS
+from kubecluster.errors import ClusterError
 from workbench.installation import Installation
 
 Figures = dict[str, float]
 
 _CREATORS: Final = 8
-_PATIENCE_SECONDS: Final = 3600.0
+_LEAST_BATCHES: Final = 3
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,13 @@ class Bench:
 
     api: client.ApiClient
     installation: Installation
+    patience: Patience
+    """Of the row that is being measured."""
+    kept: list[str] = field(default_factory=list)
+    """Namespaces with finished jobs that a later row can use."""
 
     def read(self) -> Reading:
-        """The leader's metrics. Raises TimeoutError when none leads within two minutes."""
+        """The leader's metrics. Raises Overdue when none leads within two minutes."""
         found: list[Reading] = []
 
         def leads() -> bool:
@@ -43,37 +50,79 @@ class Bench:
             found.extend([reading] if reading else [])
             return reading is not None
 
-        until("a leading operator", leads, seconds=120)
+        self.patience.until("a leading operator", leads, seconds=120)
         return found[-1]
 
     @contextmanager
-    def namespace(self, name: str) -> Iterator[str]:
-        """A namespace for a measurement, gone after it."""
+    def namespace(self, name: str, *, keep: bool = False) -> Iterator[str]:
+        """A namespace for a measurement, gone after it unless its finished jobs are kept for a later row."""
         core: Any = client.CoreV1Api(self.api)  # Any: every field of the generated models may be None
-        core.create_namespace({"metadata": {"name": name}})
+        core.create_namespace({"metadata": {"name": name}}, _request_timeout=REQUEST_SECONDS)
         try:
             yield name
-        finally:
-            core.delete_namespace(name)
+        except BaseException:
+            self._remove(name)
+            raise
+        if keep:
+            self.kept.append(name)
+        else:
+            self._remove(name)
+            self._until_gone([name])
 
-            def gone() -> bool:
-                return name not in {each.metadata.name for each in core.list_namespace().items}
+    def clear(self) -> None:
+        """Removes what earlier rows have kept."""
+        for name in self.kept:
+            self._remove(name)
+        self._until_gone(self.kept)
+        self.kept.clear()
 
-            until(f"the end of namespace {name}", gone, seconds=_PATIENCE_SECONDS, every=2)
+    def _remove(self, name: str) -> None:
+        # The jobs first: a namespace that is deleted waits for its pods, and Jobs that still want them keep those.
+        client.CustomObjectsApi(self.api).delete_collection_namespaced_custom_object(
+            GROUP, VERSION, name, "dataprepjobs", propagation_policy="Background", _request_timeout=REQUEST_SECONDS
+        )
+        core: Any = client.CoreV1Api(self.api)  # Any: the same
+        core.delete_namespace(name, _request_timeout=REQUEST_SECONDS)
+
+    def _until_gone(self, names: Sequence[str]) -> None:
+        core: Any = client.CoreV1Api(self.api)  # Any: the same
+
+        def left() -> set[str]:
+            return set(names) & {each.metadata.name for each in core.list_namespace(_request_timeout=REQUEST_SECONDS).items}
+
+        self.patience.until(
+            f"the end of {', '.join(names)}", lambda: not left(), every=2, reached=lambda: f"{len(left())} namespaces are left"
+        )
 
     def succeeded(self) -> float:
         """How many jobs of the cluster have."""
         return self.read().jobs.get("Succeeded", 0)
 
-    def until_succeeded(self, count: float) -> None:
-        """Waits until as many jobs of the cluster have."""
-        until("all complete", lambda: self.succeeded() >= count, seconds=_PATIENCE_SECONDS, every=2)
+    def until_completed(self, count: float, *, since: Reading) -> Reading:
+        """Waits until so many more jobs are complete than at that reading; returns the one with the largest memory."""
+        peak = now = since
+
+        def complete() -> bool:
+            nonlocal peak, now
+            now = self.read()
+            peak = max(peak, now, key=lambda reading: reading.values["process_resident_memory_bytes"])
+            return now.completed - since.completed >= count
+
+        self.patience.until("all complete", complete, every=1, reached=lambda: f"{now.completed - since.completed:.0f} of {count:.0f} are")
+        return peak
 
     def create_all(self, namespace: str, names: Sequence[str], part: str) -> float:
         """Makes many jobs as fast as the API server takes them; returns the time before the first."""
-        begun = time.monotonic()
+        begun, made = time.monotonic(), itertools.count(1)
+
+        def create(name: str) -> None:
+            self.patience.check("the creation of jobs")
+            observing.create(self.api, namespace, played.job(name, part))
+            if (number := next(made)) % 500 == 0:
+                self.patience.tell(f"{number} of {len(names)} jobs are made")
+
         with ThreadPoolExecutor(_CREATORS) as pool:
-            list(pool.map(lambda name: observing.create(self.api, namespace, played.job(name, part)), names))
+            list(pool.map(create, names))
         return begun
 
 
@@ -94,7 +143,7 @@ def latency(bench: Bench, *, jobs: int) -> Figures:
                 ]
                 return of_step[0] if of_step else None
 
-            until(f"a worker of {name}", lambda pod=pod: pod("convert") is not None, seconds=60, every=0.02)  # type: ignore[misc]
+            bench.patience.until(f"a worker of {name}", lambda pod=pod: pod("convert") is not None, seconds=60, every=0.02)  # type: ignore[misc]
             planner, worker = pod("plan"), pod("convert")
             if planner is None or worker is None:
                 raise TimeoutError(f"{name} has a worker, but its plan pod was not seen")
@@ -107,24 +156,20 @@ def latency(bench: Bench, *, jobs: int) -> Figures:
 def burst(bench: Bench, *, jobs: int) -> Figures:
     """Many jobs at once: until each has its plan Job, until all are complete, and what that took."""
     before = bench.read()
-    batch, peak = client.BatchV1Api(bench.api), before
+    batch = client.BatchV1Api(bench.api)
     with (
-        bench.namespace(f"bench-burst-{jobs}") as namespace,
+        bench.namespace(f"bench-burst-{jobs}", keep=True) as namespace,
         watching(batch.list_namespaced_job, namespace=namespace, label_selector=f"{LABEL_STEP}=plan") as plans,
     ):
         names = [f"burst-{number}" for number in range(jobs)]
         begun = bench.create_all(namespace, names, played.SHORT)
         created = time.monotonic()
-        until("a plan Job for each", lambda: len(plans.added) >= jobs, seconds=_PATIENCE_SECONDS, every=0.1)
+        bench.patience.until(
+            "a plan Job for each", lambda: len(plans.added) >= jobs, every=0.1, reached=lambda: f"{len(plans.added)} of {jobs} have one"
+        )
         planned = max(plans.added.values())
 
-        def complete() -> bool:
-            nonlocal peak
-            now = bench.read()
-            peak = max(peak, now, key=lambda reading: reading.values["process_resident_memory_bytes"])
-            return now.jobs.get("Succeeded", 0) - before.jobs.get("Succeeded", 0) >= jobs
-
-        until("all complete", complete, seconds=_PATIENCE_SECONDS, every=1)
+        peak = bench.until_completed(jobs, since=before)
         ended = time.monotonic()
         after, made = bench.read(), observing.children(bench.api, namespace)
     wrong = {key: count for key, count in made.items() if count != 1}
@@ -138,17 +183,29 @@ def burst(bench: Bench, *, jobs: int) -> Figures:
     }
 
 
-def growth(bench: Bench, *, batches: int, jobs: int) -> Figures:
-    """Memory after batches of jobs that come, complete and go. The first batch fills what is kept for good."""
-    sizes = []
-    for number in range(batches):
-        with bench.namespace(f"bench-growth-{number}") as namespace:
-            before = bench.succeeded()
-            bench.create_all(namespace, [f"many-{n}" for n in range(jobs)], played.SHORT)
-            bench.until_succeeded(before + jobs)
-        until("the operator to forget them", lambda: bench.succeeded() < jobs, seconds=300, every=2)
+def growth(bench: Bench, *, lives: int, jobs: int) -> Figures:
+    """Memory after batches of jobs that come, complete and go, until the operator has seen so many lives; those of earlier rows count.
+
+    The first batch fills what is kept for good. Its jobs find their data set finished: each has one child.
+    """
+    bench.clear()
+    sizes: list[float] = []
+    while len(sizes) < _LEAST_BATCHES or bench.read().completed < lives:
+        with bench.namespace(f"bench-growth-{len(sizes)}") as namespace:
+            before = bench.read()
+            bench.create_all(namespace, [f"many-{n}" for n in range(jobs)], played.FOUND)
+            bench.until_completed(jobs, since=before)
+        bench.patience.until("the operator to forget them", lambda: bench.succeeded() < jobs, seconds=120, every=2)
         sizes.append(bench.read().values["process_resident_memory_bytes"] / 2**20)
-    return {"jobs": float(batches * jobs), "first_mib": sizes[0], "last_mib": sizes[-1], "growth_mib": sizes[-1] - sizes[0]}
+        bench.patience.tell(f"{bench.read().completed:.0f} of {lives} lives, {sizes[-1]:.1f} MiB")
+    grown = sizes[-1] - sizes[0]
+    return {
+        "jobs": bench.read().completed,
+        "first_mib": sizes[0],
+        "last_mib": sizes[-1],
+        "growth_mib": grown,
+        "growth_kib_per_job": 1024 * grown / (jobs * (len(sizes) - 1)),
+    }
 
 
 def big(bench: Bench, *, reporters: int, seconds: float) -> Figures:
@@ -163,14 +220,15 @@ def big(bench: Bench, *, reporters: int, seconds: float) -> Figures:
             workers[:] = [pod for pod in found if pod.status.phase == "Running"]
             return len(workers) >= reporters
 
-        until(f"{reporters} workers", running, seconds=600, every=2)
+        bench.patience.until(f"{reporters} workers", running, every=2, reached=lambda: f"{len(workers)} run")
         with ThreadPoolExecutor(_CREATORS) as pool:
             tokens = list(pool.map(lambda pod: _token(core, namespace, pod), workers))
         leader = _leader_address(bench)
         with watching(
             custom.list_namespaced_custom_object, group=GROUP, version=VERSION, namespace=namespace, plural="dataprepjobs"
         ) as seen:
-            until("the job", lambda: "big" in seen.objects, seconds=30)
+            bench.patience.until("the job", lambda: "big" in seen.objects, seconds=30)
+            bench.patience.tell(f"{reporters} workers report, {seconds:.0f} s")
             writes = seen.changes
             times, refused = asyncio.run(_report_all(leader, list(zip(workers, tokens, strict=True)), seconds=seconds))
             writes = seen.changes - writes
@@ -193,43 +251,52 @@ def restart(bench: Bench, *, jobs: int) -> Figures:
     """The leader is killed while jobs are in flight: until another one has looked at each of them."""
     with bench.namespace("bench-restart") as namespace:
         bench.create_all(namespace, [f"held-{n}" for n in range(jobs)], played.HELD)
-        until("all running", lambda: bench.read().jobs.get("Running", 0) >= jobs, seconds=_PATIENCE_SECONDS, every=2)
+        bench.patience.until(
+            "all running",
+            lambda: bench.read().jobs.get("Running", 0) >= jobs,
+            every=2,
+            reached=lambda: f"{bench.read().jobs.get('Running', 0):.0f} of {jobs} are",
+        )
         children = observing.children(bench.api, namespace)
-        leading = _leader_pod(bench)
+        leading, looks = _leader_pod(bench), 0.0
         begun = time.monotonic()
+        bench.patience.tell(f"{leading} is killed")
         client.CoreV1Api(bench.api).delete_namespaced_pod(leading, bench.installation.namespace, grace_period_seconds=0)
 
         def looked_after() -> bool:
-            reading = observing.read_leader(bench.installation)
-            return reading is not None and (
-                reading.values.get("dataprep_reconcile_duration_seconds_count", 0) >= jobs
-                and reading.values["dataprep_workqueue_depth"] == 0
-            )
+            nonlocal looks
+            # The dead one may still be listed, and not answer.
+            with suppress(ClusterError):
+                reading = observing.read_leader(bench.installation)
+                looks = reading.values.get("dataprep_reconcile_duration_seconds_count", 0) if reading is not None else 0.0
+                return reading is not None and looks >= jobs and reading.values["dataprep_workqueue_depth"] == 0
+            return False
 
-        until("all looked after", looked_after, seconds=300, every=0.2)
+        bench.patience.until("all looked after", looked_after, seconds=180, every=0.2, reached=lambda: f"{looks:.0f} looks at {jobs} jobs")
         took = time.monotonic() - begun
-        time.sleep(10)
+        bench.patience.rest("whether anything is made twice", 10)
         more = observing.children(bench.api, namespace) != children
     return {"jobs": float(jobs), "looked_after_seconds": took, "other_children": float(more)}
 
 
 def idle(bench: Bench, *, jobs: int, seconds: float) -> Figures:
-    """Finished jobs and nothing to do: what the operator uses of a core, and what it writes."""
-    with bench.namespace("bench-idle") as namespace:
-        before = bench.succeeded()
-        for first in range(0, jobs, 1000):
+    """Finished jobs and nothing to do: what the operator uses of a core, and what it writes. Those that earlier rows have kept count."""
+    there = int(bench.succeeded())
+    with bench.namespace("bench-idle", keep=True) as namespace:
+        for first in range(there, jobs, 1000):
             count = min(1000, jobs - first)
-            bench.create_all(namespace, [f"done-{first + n}" for n in range(count)], played.SHORT)
-            bench.until_succeeded(before + first + count)
-        time.sleep(60)
-        first_reading, begun = bench.read(), time.monotonic()
-        time.sleep(seconds)
-        last, took = bench.read(), time.monotonic() - begun
+            before = bench.read()
+            bench.create_all(namespace, [f"done-{first + n}" for n in range(count)], played.FOUND)
+            bench.until_completed(count, since=before)
+    bench.patience.rest("nothing happens any more", 60)
+    first_reading, begun = bench.read(), time.monotonic()
+    bench.patience.rest("the measurement", seconds)
+    last, took = bench.read(), time.monotonic() - begun
     cpu = last.values["process_cpu_seconds_total"] - first_reading.values["process_cpu_seconds_total"]
     # One more than fit into the time, when it begins and ends at one.
     renewals = took / RETRY_SECONDS + 1
     return {
-        "jobs": float(jobs),
+        "jobs": last.jobs.get("Succeeded", 0),
         "core_percent": 100 * cpu / took,
         "writes_beyond_lease": max(0.0, last.writes - first_reading.writes - renewals),
         "rss_mib": last.values["process_resident_memory_bytes"] / 2**20,

@@ -15,6 +15,7 @@ from dataprep_api import GROUP, VERSION
 from dataprep_api.names import LABEL_STEP
 from workbench.installation import Installation
 
+REQUEST_SECONDS: Final = 60
 _WRITES: Final = ("POST", "PUT", "PATCH", "DELETE")
 
 
@@ -25,6 +26,8 @@ class Reading:
     values: dict[str, float]
     requests: dict[tuple[str, str], float]
     jobs: dict[str, float]
+    completed: float = 0.0
+    """Jobs that have succeeded since this replica leads."""
 
     @property
     def writes(self) -> float:
@@ -63,25 +66,18 @@ def _parsed(text: str) -> Reading:
     values: dict[str, float] = {}
     requests: dict[tuple[str, str], float] = {}
     jobs: dict[str, float] = {}
+    completed = 0.0
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if sample.name == "dataprep_api_requests_total":
                 requests[sample.labels["method"], sample.labels["code"]] = sample.value
             elif sample.name == "dataprep_jobs":
                 jobs[sample.labels["phase"]] = sample.value
+            elif sample.name == "dataprep_job_duration_seconds_count" and sample.labels["phase"] == "Succeeded":
+                completed = sample.value
             elif not sample.labels:
                 values[sample.name] = sample.value
-    return Reading(values, requests, jobs)
-
-
-def until(what: str, found: Callable[[], bool], *, seconds: float, every: float = 0.5) -> float:
-    """Waits, and returns how long it took. Raises TimeoutError with what was awaited."""
-    begun = time.monotonic()
-    while not found():
-        if time.monotonic() - begun > seconds:
-            raise TimeoutError(f"{what}: not within {seconds:.0f} s")
-        time.sleep(every)
-    return time.monotonic() - begun
+    return Reading(values, requests, jobs, completed)
 
 
 @dataclass
@@ -144,5 +140,7 @@ def children(api: client.ApiClient, namespace: str) -> dict[tuple[str, str], int
 def create(api: client.ApiClient, namespace: str, document: dict[str, Any]) -> float:
     """Makes a DataPrepJob; returns the time just before."""
     begun = time.monotonic()
-    client.CustomObjectsApi(api).create_namespaced_custom_object(GROUP, VERSION, namespace, "dataprepjobs", document)
+    client.CustomObjectsApi(api).create_namespaced_custom_object(
+        GROUP, VERSION, namespace, "dataprepjobs", document, _request_timeout=REQUEST_SECONDS
+    )
     return begun

@@ -23,9 +23,11 @@ HELD: Final = "held"
 """One worker that never ends."""
 SHORT: Final = "short"
 """One worker that has done all at once."""
+FOUND: Final = "found"
+"""The plan finds the data set finished: a whole life with one child, for rows that are about many lives."""
 
 _INDEX: Final = '{{ index $.metadata.annotations "batch.kubernetes.io/job-completion-index" }}'
-_SIZES: Final[Mapping[str, tuple[int, int]]] = {SHORT: (1, 1), HELD: (1, 1), BIG: (1000, 100_000)}
+_SIZES: Final[Mapping[str, tuple[int, int]]] = {SHORT: (1, 1), FOUND: (1, 1), HELD: (1, 1), BIG: (1000, 100_000)}
 
 
 def job(name: str, part: str, *, parallelism: int = 1) -> dict[str, Any]:
@@ -119,18 +121,23 @@ def _says(part: str, step: str) -> str:
                 shards=shards,
                 records=RECORDS * shards,
                 bytes_in=RECORDS * shards,
+                reused=part == FOUND,
+                commit=_committed(shards) if part == FOUND else None,
             )
         )
     if step == "convert":
         return dump(WorkResult(index=0, shards_done=1, shards_skipped=0, records=records, bytes_out=RECORDS))
-    return dump(
-        CommitResult(
-            run_id=RUN,
-            manifest_uri="/data/_dataprep/manifest.json",
-            manifest_sha256="0" * 64,
-            files=shards,
-            records=records,
-            bytes_in=RECORDS,
-            bytes_out=RECORDS,
-        )
+    return dump(_committed(shards))
+
+
+def _committed(shards: int) -> CommitResult:
+    records = RecordProgress(in_=RECORDS, out=RECORDS)
+    return CommitResult(
+        run_id=RUN,
+        manifest_uri="/data/_dataprep/manifest.json",
+        manifest_sha256="0" * 64,
+        files=shards,
+        records=records,
+        bytes_in=RECORDS,
+        bytes_out=RECORDS,
     )

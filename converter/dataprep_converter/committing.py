@@ -3,6 +3,7 @@
 import hashlib
 import platform
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -13,7 +14,7 @@ from dataprep_api.messages import BadRecord, CommitResult
 from dataprep_api.plan import shards
 from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, MetadataFile, ShardReport, Success, digest_of_files
 from dataprep_api.spec import BadRecords, DataPrepJobSpec
-from dataprep_api.stages import SIDES
+from dataprep_api.stages import REFUSALS, SHARD_BOUNDS, SIDES
 from dataprep_api.status import MAX_OUTPUTS, OutputFile, RecordProgress, SplitStatus
 from dataprep_converter import __version__, comparing, metadata, statistics, table_output
 from dataprep_converter.access import Access, Entry
@@ -108,8 +109,19 @@ def result_of(
         seconds={stage: round(sum(report.seconds.get(stage, 0.0) for report in reports), 3) for side in SIDES for stage in side}
         if reports
         else {},
+        bad_reasons={reason: count for reason in REFUSALS if (count := sum(report.bad_reasons.get(reason, 0) for report in reports))},
+        shard_seconds=round(sum(report.took_seconds for report in reports), 3),
+        shards_within=_within([report.took_seconds for report in reports if report.took_seconds]),
         warnings=[warning[:512] for warning in warnings[:MAX_WARNINGS]],
     )
+
+
+def _within(seconds: Sequence[float]) -> list[int]:
+    """How many shards took at most as long as each bound, but longer than the one before; the last number has no bound."""
+    counts = [0] * (len(SHARD_BOUNDS) + 1)
+    for each in seconds:
+        counts[bisect_left(SHARD_BOUNDS, each)] += 1
+    return counts if seconds else []
 
 
 def _complete(plan: Plan, found: Sequence[ShardReport | None]) -> list[ShardReport]:

@@ -61,6 +61,8 @@ _PASSING: Final = {
     "RequestTimeOut",
     "ServiceUnavailable",
 }
+_NOT_UNDERSTOOD: Final = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SyntaxError)
+"""What the SDK's parsers end with when an answer is no XML, no JSON, or has other members than the API's."""
 _TOO_MANY: Final = 429
 """Of the service or of what stands before it, whatever it is called there."""
 _NOT_PERMITTED: Final = {"NoPermission", "AccessDenied", "ODPS-0130013", "ODPS-0420095"}
@@ -359,6 +361,8 @@ def _translated(uri: str, peer: str) -> Iterator[None]:
         raise Unreachable(f"{uri}: cannot connect to {peer}: {_line(exc)}", uri=uri) from exc
     except (DecodeError, OSError, pa.ArrowException) as exc:
         raise Unreachable(f"{uri}: the rows that {peer} sent could not be read: {_line(exc)}", uri=uri) from exc
+    except _NOT_UNDERSTOOD as exc:
+        raise Unreachable(f"{uri}: {peer} gave an answer that could not be read: {type(exc).__name__}: {_line(exc)}", uri=uri) from exc
 
 
 def _as_ours(error: Any, uri: str, peer: str) -> ConvertError:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.stages import REFUSALS
 from dataprep_converter import provenance
 from dataprep_converter.access import Access
 from dataprep_converter.encoders import Encoder, FeatureSpec, TakesClasses, encoder_class
@@ -98,9 +99,11 @@ class Pipeline:
             made.take_classes(self.class_names())
         return made
 
-    def batches(self, units: Units, samples: Iterator[Samples], seconds: dict[str, float] | None = None) -> Iterator[Batch]:
-        """A batch of finished features for each array of sample numbers. `seconds` collects time by stage."""
-        spent = seconds if seconds is not None else {}
+    def batches(
+        self, units: Units, samples: Iterator[Samples], seconds: dict[str, float] | None = None, refused: dict[str, int] | None = None
+    ) -> Iterator[Batch]:
+        """A batch of finished features for each array of sample numbers. `seconds` collects time by stage, `refused` bad records by reason."""
+        spent, counted = seconds if seconds is not None else {}, refused if refused is not None else {}
         with closing(self._read(units, samples)) as read:
             while True:
                 started = perf_counter()
@@ -110,11 +113,17 @@ class Pipeline:
                 if batch is None:
                     return
                 unreadable = {bad.sample for bad in batch.bad}
+                bad = [0, len(batch.bad)]
                 for step in self._steps:
                     batch = step.apply(batch)
+                bad.append(len(batch.bad))
                 if self.spec.output.provenance:
                     batch = replace(batch, records=provenance.added(batch, units, self.reader))
                 batch = self._with_lines(self._projector.project(batch), units, unreadable)
+                bad.append(len(batch.bad))
+                for reason, before, after in zip(REFUSALS, bad, bad[1:], strict=False):
+                    if after > before:
+                        counted[reason] = counted.get(reason, 0) + after - before
                 spent["transform"] = spent.get("transform", 0.0) + perf_counter() - was_read
                 yield batch
 

@@ -64,6 +64,7 @@ class _Tally:
     quarantine: Quarantine | None = None
     index: RecordIndex | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
 
     def close(self) -> None:
         """Drops what was kept in temporary files."""
@@ -87,6 +88,7 @@ def make(
     watch: Watch,
 ) -> ShardReport:
     """Makes one shard and its report. Nothing is visible before the file is whole, and the report is written last."""
+    begun = perf_counter()
     uri = names.join(folder.uri, shard.file)
     store = access.store(uri)
     tally = _Tally(
@@ -139,11 +141,13 @@ def make(
         index=index,
         statistics=tally.statistics.packed(),
         bad_examples=tally.bad_examples,
+        bad_reasons=tally.refused,
         quarantine=quarantine,
         quarantine_sha256=quarantine_sha256,
         bytes_in=tally.counts.bytes_in,
         attempt=attempt,
         seconds={stage: round(value, 3) for stage, value in tally.seconds.items()},
+        took_seconds=round(perf_counter() - begun, 3),
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     folder.put_report(report)
@@ -185,7 +189,7 @@ def _write(
     sending: list[Future[float]] = []
     with (
         ThreadPoolExecutor(3, thread_name_prefix="sink") as threads,
-        closing(prefetched(pipeline.batches(plan.units, chunks, seconds))) as batches,
+        closing(prefetched(pipeline.batches(plan.units, chunks, seconds, tally.refused))) as batches,
     ):
 
         def settle() -> None:

@@ -146,6 +146,9 @@ async def _in_turn(leadership: Coroutine[None, None, None], *, cluster: Kubernet
         acquiring.cancel()
         leadership.close()
         return
+    if acquiring.exception() is not None:
+        leadership.close()
+    acquiring.result()
     cluster.may_write = lambda: lease.sure
     holding = asyncio.create_task(lease.hold())
     holding.add_done_callback(_stop_at_once)

@@ -1,10 +1,10 @@
 """What the watches have shown: DataPrepJobs, their Jobs and their pods, ready to be looked up by job, DataPrepCronJobs and DataPrepProfiles."""
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 from dataprep_api import CRON_KIND, KIND, names
 from dataprep_api.errors import SpecError
@@ -17,6 +17,9 @@ from dataprep_operator.pods import Pod
 K = TypeVar("K")
 V = TypeVar("V")
 Raw = Mapping[str, Any]  # Any: objects as the API server's JSON
+
+_REMEMBERED_ENDS: Final = 10_000
+"""More than end within the time that a request may take."""
 
 
 class Kind(StrEnum):
@@ -41,6 +44,8 @@ class Cache:
         self._pods_of: defaultdict[str, set[str]] = defaultdict(set)
         self._pods_by_name: dict[tuple[str, str], str] = {}
         self._versions: dict[str, int] = {}
+        self._gone: OrderedDict[str, int] = OrderedDict()
+        """Versions of what was dropped lately: an answer to a request of ours may come after the news of the object's end."""
         self._outputs: defaultdict[str, set[Key]] = defaultdict(set)
         self._output_of: dict[Key, str] = {}
         self._waiting_for: defaultdict[Key, set[Key]] = defaultdict(set)
@@ -56,7 +61,7 @@ class Cache:
     def put(self, kind: Kind, raw: Raw) -> Key | None:
         """Take in an object. Returns whom it concerns, when that is known: a DataPrepJob or DataPrepCronJob. An older version is passed over."""
         uid, version = raw["metadata"]["uid"], _version(raw)
-        if version and self._versions.get(uid, 0) > version:
+        if version and max(self._versions.get(uid, 0), self._gone.get(uid, 0)) > version:
             return self.key_of(kind, raw)
         self._versions[uid] = version
         match kind:
@@ -74,8 +79,11 @@ class Cache:
 
     def drop(self, kind: Kind, raw: Raw) -> Key | None:
         """Forget an object that is gone. Returns whom it concerned."""
-        key = self.key_of(kind, raw)
-        self._drop(kind, raw["metadata"]["uid"])
+        key, uid = self.key_of(kind, raw), raw["metadata"]["uid"]
+        self._gone[uid] = max(_version(raw), self._versions.get(uid, 0), self._gone.get(uid, 0))
+        self._drop(kind, uid)
+        if len(self._gone) > _REMEMBERED_ENDS:
+            self._gone.popitem(last=False)
         return key
 
     def prune(self, kind: Kind, *, namespace: str | None, listed: Iterable[str], known: Iterable[str]) -> list[Key]:
@@ -99,6 +107,10 @@ class Cache:
     def keys(self) -> list[Key]:
         """All DataPrepJobs and DataPrepCronJobs."""
         return [*self._jobs, *self._crons]
+
+    def unsettled(self) -> list[Key]:
+        """The same without jobs that have ended and nobody deletes: there may be thousands of them."""
+        return [*(key for key, raw in self._jobs.items() if _unfinished(raw) or "deletionTimestamp" in raw["metadata"]), *self._crons]
 
     def cron(self, key: Key) -> Raw | None:
         """The DataPrepCronJob at that place."""
@@ -134,6 +146,11 @@ class Cache:
             phase = (raw.get("status") or {}).get("phase") or "Pending"
             counted[phase] = counted.get(phase, 0) + 1
         return counted
+
+    def records_per_second(self) -> float:
+        """The rate of all jobs that run, by the progress in their statuses."""
+        running = [raw["status"] for raw in self._jobs.values() if (raw.get("status") or {}).get("phase") == "Running"]
+        return float(sum((status.get("progress") or {}).get("recordsPerSecond") or 0 for status in running))
 
     def children_of(self, uid: str) -> tuple[Child, ...]:
         """The Jobs that the DataPrepJob controls, oldest attempt first."""
@@ -227,11 +244,12 @@ class Cache:
         key = Key(raw["metadata"]["namespace"], raw["metadata"]["name"])
         before = self._jobs.get(key)
         if before is not None and before["metadata"]["uid"] != raw["metadata"]["uid"]:
+            if _version(before) > _version(raw):
+                return
             self._drop(Kind.DATAPREPJOBS, before["metadata"]["uid"])
         self._set_awaited(key, _awaited_by(key, raw))
+        self._set_maker(key, raw)
         self._jobs[key] = raw
-        if observed.controller(raw).get("kind") == CRON_KIND:
-            self._made_by[observed.controller(raw)["uid"]].add(key)
         self._keys_by_uid[raw["metadata"]["uid"]] = key
         self._set_output(key, output_of(raw))
 
@@ -239,17 +257,25 @@ class Cache:
         key = Key(raw["metadata"]["namespace"], raw["metadata"]["name"], CRON_KIND)
         before = self._crons.get(key)
         if before is not None and before["metadata"]["uid"] != raw["metadata"]["uid"]:
+            if _version(before) > _version(raw):
+                return
             self._drop(Kind.DATAPREPCRONJOBS, before["metadata"]["uid"])
         self._crons[key] = raw
         self._keys_by_uid[raw["metadata"]["uid"]] = key
 
     def _put_child(self, raw: Raw) -> None:
         child = observed.read_child(raw)
+        before = self._children.get(child.uid)
+        if before is not None and before.owner_uid != child.owner_uid:
+            _discard(self._children_of, before.owner_uid, child.uid)
         self._children[child.uid] = child
         self._children_of[child.owner_uid].add(child.uid)
 
     def _put_pod(self, raw: Raw) -> None:
         pod = pods.read(raw)
+        before = self._pods.get(pod.uid)
+        if before is not None and before.owner_uid != pod.owner_uid:
+            _discard(self._pods_of, before.owner_uid, pod.uid)
         self._pods[pod.uid] = pod
         self._pods_of[pod.owner_uid].add(pod.uid)
         self._pods_by_name[(pod.namespace, pod.name)] = pod.uid
@@ -261,9 +287,8 @@ class Cache:
             # The place may be taken by a successor of the same name already.
             if key is not None and self._jobs.get(key, {"metadata": {"uid": ""}})["metadata"]["uid"] == uid:
                 self._set_awaited(key, ())
-                maker = observed.controller(self._jobs.pop(key))
-                if maker.get("kind") == CRON_KIND:
-                    _discard(self._made_by, maker["uid"], key)
+                self._set_maker(key, None)
+                del self._jobs[key]
                 self._set_output(key, None)
         elif kind is Kind.DATAPREPCRONJOBS:
             key = self._keys_by_uid.pop(uid, None)
@@ -294,6 +319,15 @@ class Cache:
             _discard(self._waiting_for, each, key)
         for each in awaited:
             self._waiting_for[each].add(key)
+
+    def _set_maker(self, key: Key, raw: Raw | None) -> None:
+        """Call before the job itself is put or dropped: it still tells who made it. Owners can be edited."""
+        before = observed.controller(self._jobs[key]) if key in self._jobs else {}
+        if before.get("kind") == CRON_KIND:
+            _discard(self._made_by, before["uid"], key)
+        maker = observed.controller(raw) if raw is not None else {}
+        if maker.get("kind") == CRON_KIND:
+            self._made_by[maker["uid"]].add(key)
 
     def _set_output(self, key: Key, output: str | None) -> None:
         before = self._output_of.pop(key, None)

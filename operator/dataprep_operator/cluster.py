@@ -85,8 +85,11 @@ class Cluster(Protocol):
         """Write the whole status of an object of ours, if nobody has changed the object since. Raises Conflict."""
         ...
 
-    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str) -> None:
-        """Remove the object with that uid and, in the background, what it owns. One that is gone is no error."""
+    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str | None = None) -> None:
+        """Remove the object with that uid and, in the background, what it owns. One that is gone is no error.
+
+        With a version only that one is removed; raises Conflict when the object has changed since.
+        """
         ...
 
     async def document(self, path: str) -> Body:
@@ -157,14 +160,18 @@ class KubernetesCluster:
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return await self._request("PATCH", path, query=query, body=body, form="application/apply-patch+yaml")
 
-    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str) -> None:
-        """DELETE, on condition of the uid."""
-        options = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
+    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str | None = None) -> None:
+        """DELETE, on condition of the uid and, where it is given, of the version."""
+        conditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version is not None else {})
+        options = {"propagationPolicy": "Background", "preconditions": conditions}
         try:
             await self._request("DELETE", resource.path(namespace, name), body=options)
-        except (NotFound, Conflict):
-            # Gone, or its name has a new owner: either way the object that was meant is no more.
+        except NotFound:
             return
+        except Conflict:
+            # Without a version it is the uid that differs: the name has a new owner, and the object that was meant is no more.
+            if resource_version is not None:
+                raise
 
     async def document(self, path: str) -> Body:
         """GET of a path that is no object."""
@@ -205,7 +212,10 @@ class KubernetesCluster:
         self.clock.hear(response.headers.get("Date"), took_seconds=time.monotonic() - asked)
         if response.status >= 400:
             raise _error(method, path, response.status, content)
-        found = json.loads(content)
+        try:
+            found = json.loads(content)
+        except ValueError as exc:
+            raise Unavailable(f"{method} {path}: HTTP {response.status} with something other than JSON; is a proxy in between?") from exc
         return found if isinstance(found, dict) else {}
 
 

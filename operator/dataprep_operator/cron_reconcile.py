@@ -14,7 +14,7 @@ from dataprep_api.reasons import Reason
 from dataprep_operator import crons, times
 from dataprep_operator.cache import Cache, Kind, Raw
 from dataprep_operator.cluster import DATAPREPCRONJOBS, DATAPREPJOBS, Cluster
-from dataprep_operator.crons import Decision, SeenCron
+from dataprep_operator.crons import Decision, Made, SeenCron
 from dataprep_operator.errors import AlreadyExists, Conflict, NotFound, OperatorError, Refused
 from dataprep_operator.observed import Key, controller
 from dataprep_operator.schedules import BadSchedule, Schedule
@@ -55,9 +55,18 @@ class CronReconciler:
         notes = [*decision.notes, *crons.told(seen.status, decision.status)]
         await self._teller.tell(key, uid=seen.uid, attempt=0, notes=notes)
         for job in decision.removals:
-            await self._cluster.delete(DATAPREPJOBS, key.namespace, job.name, uid=job.uid)
-            logger.info("%s: %s deleted", key, job.name)
+            await self._remove(key, job)
         return decision.wake_after_seconds
+
+    async def _remove(self, key: Key, job: Made) -> None:
+        """Remove a job, unless it has changed since it was looked at: a failed one may be retried, a running one may just have succeeded."""
+        place = (DATAPREPJOBS, key.namespace, job.name)
+        try:
+            await self._cluster.delete(*place, uid=job.uid, resource_version=job.version)
+        except Conflict:
+            self._cache.put(Kind.DATAPREPJOBS, await self._cluster.get(*place))
+            raise
+        logger.info("%s: %s deleted", key, job.name)
 
     async def _make(self, seen: SeenCron, decision: Decision, due: datetime, *, now: datetime) -> Decision:
         """Make the job. One that is there already is ours, or in the way."""

@@ -32,6 +32,8 @@ class Made:
 
     name: str
     uid: str
+    version: str
+    """The resourceVersion that was read."""
     created: datetime
     scheduled: datetime | None = None
     """When it was due. None for one that a user gave to the DataPrepCronJob."""
@@ -179,6 +181,7 @@ def read_made(raw: Raw) -> Made:
     return Made(
         name=metadata["name"],
         uid=metadata["uid"],
+        version=metadata["resourceVersion"],
         created=created,
         scheduled=_scheduled_time(raw),
         phase=status.get("phase"),

@@ -108,6 +108,7 @@ class Endpoint:
         if self._health.streams is not None:
             metrics.WATCH_AGE.set(self._health.streams.age_seconds)
         metrics.LEADER.set(1 if self._health.leading else 0)
+        metrics.RATE.set(self._cache.records_per_second())
         for phase, count in self._cache.phases().items():
             metrics.JOBS.labels(phase=phase).set(count)
         return web.Response(body=generate_latest(metrics.REGISTRY), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -40,8 +41,11 @@ class Hands:
 
     # --- the job itself -----------------------------------------------------------------------------------------------------
 
-    async def write_status(self, seen: Observed, desired: DataPrepJobStatus) -> None:
-        """Write the status, unless the job has changed since it was looked at; then the cache learns the newer one and Conflict is raised."""
+    async def write_status(self, seen: Observed, desired: DataPrepJobStatus) -> Observed:
+        """Write the status, unless the job has changed since it was looked at; then the cache learns the newer one and Conflict is raised.
+
+        Returns what was seen under its new version, over which the actions that follow may write.
+        """
         place = (DATAPREPJOBS, seen.key.namespace, seen.key.name)
         try:
             written = await self._cluster.apply_status(*place, uid=seen.uid, resource_version=seen.version, status=as_json(desired))
@@ -51,6 +55,7 @@ class Hands:
         self._cache.put(Kind.DATAPREPJOBS, written)
         if desired.phase != seen.status.phase:
             logger.info("%s: %s → %s", seen.key, seen.status.phase or "new", desired.phase)
+        return replace(seen, version=written["metadata"]["resourceVersion"])
 
     async def hand_over(self, seen: Observed, spec: DataPrepJobSpec, desired: DataPrepJobStatus) -> None:
         """Make the ConfigMap that tells a training Job what was made. A refusal is told; the data set is whole without it."""
@@ -60,14 +65,16 @@ class Hands:
             await self.tell(seen, desired, [Note("Warning", Reason.NOT_HANDED_OVER, f"No ConfigMap for training was made: {exc}")])
 
     async def _guard(self, seen: Observed, *, on: bool) -> None:
-        """Set or take away our finalizer, unless the job has changed meanwhile. Others' finalizers stay."""
+        """Set or take away our finalizer, unless the job has changed since it was looked at. Others' finalizers stay."""
         raw = self._cache.job(seen.key)
         if raw is None or raw["metadata"]["uid"] != seen.uid:
             return
+        if raw["metadata"]["resourceVersion"] != seen.version:
+            raise Conflict("the job changed while it was looked at")
         others = [each for each in raw["metadata"].get("finalizers") or [] if each != names.FINALIZER]
         metadata = {
             "uid": seen.uid,
-            "resourceVersion": raw["metadata"]["resourceVersion"],
+            "resourceVersion": seen.version,
             "finalizers": [*others, *([names.FINALIZER] if on else [])],
         }
         try:
@@ -86,9 +93,19 @@ class Hands:
         try:
             self._cache.put(Kind.DATAPREPJOBS, await self._cluster.get(DATAPREPJOBS, seen.key.namespace, seen.key.name))
         except NotFound:
+            # Meanwhile the watch may have brought a successor of the same name, which stays.
             raw = self._cache.job(seen.key)
-            if raw is not None:
+            if raw is not None and raw["metadata"]["uid"] == seen.uid:
                 self._cache.drop(Kind.DATAPREPJOBS, raw)
+
+    async def _delete(self, seen: Observed) -> None:
+        """Remove the job itself, unless it has changed since it was looked at: somebody may just have asked for a retry, or for more time."""
+        place = (DATAPREPJOBS, seen.key.namespace, seen.key.name)
+        try:
+            await self._cluster.delete(*place, uid=seen.uid, resource_version=seen.version)
+        except Conflict:
+            await self._refresh(seen)
+            raise
 
     # --- children -----------------------------------------------------------------------------------------------------------
 
@@ -117,7 +134,7 @@ class Hands:
             case Tell(note=note):
                 await self.tell(seen, status, [note])
             case DeleteSelf():
-                await self._cluster.delete(DATAPREPJOBS, seen.key.namespace, seen.key.name, uid=seen.uid)
+                await self._delete(seen)
 
     async def _create(self, action: CreateJob, seen: Observed) -> None:
         """Make the ConfigMap and the Job. What the API server says against it becomes the job's reason, and is tried again."""
@@ -173,6 +190,7 @@ def _failed_pod(pod: Pod, *, now: datetime) -> Body:
         "lastTransitionTime": times.text(now),
     }
     return {
-        "metadata": {"uid": pod.uid},
+        # Only what was looked at: the node may have come back and told of the end after all.
+        "metadata": {"uid": pod.uid, "resourceVersion": pod.version},
         "status": {"phase": "Failed", "reason": "NodeLost", "message": message, "conditions": [condition]},
     }

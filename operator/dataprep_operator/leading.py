@@ -1,9 +1,11 @@
 """What the leader runs: kopf's watches, the workers that reconcile, and the slow scan that forgets nobody."""
 
 import asyncio
+import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import kopf
 
@@ -18,6 +20,8 @@ from dataprep_operator.workqueue import WorkQueue
 logger = logging.getLogger(__name__)
 
 _READY_POLL_SECONDS = 0.1
+_SETTLED_EVERY: Final = 12
+"""An hour, when a scan is made every five minutes: 5,000 looks take seconds, which an idle operator hasn't got."""
 
 Look = Callable[[Key], Awaitable[float | None]]
 """One look at one object; returns the seconds after which the next is due."""
@@ -76,8 +80,8 @@ def _timed(queue: WorkQueue[Key], look: Look) -> Callable[[Key], Awaitable[None]
 
 
 async def _scan(cache: Cache, queue: WorkQueue[Key], *, every_seconds: float) -> None:
-    """Every object of ours comes round now and then, whatever events were lost."""
-    while True:
+    """Every object of ours comes round now and then, whatever events were lost; what has ended, less often."""
+    for number in itertools.count(1):
         await asyncio.sleep(every_seconds)
-        for key in cache.keys():  # noqa: SIM118 - not a dict
+        for key in cache.unsettled() if number % _SETTLED_EVERY else cache.keys():
             queue.add(key)

@@ -1,8 +1,13 @@
 """What Prometheus reads. Names are part of the product; none has a label per job, so that their number stays small."""
 
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import HistogramMetricFamily
+
+from dataprep_api.stages import SHARD_BOUNDS
 
 REGISTRY: Final = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)  # memory and CPU time of the operator itself
@@ -22,6 +27,9 @@ FIRST_RECORD: Final = Histogram(
 )
 RECORDS: Final = Counter("dataprep_records_total", "Records of finished jobs by fate.", ["fate"], registry=REGISTRY)
 BYTES: Final = Counter("dataprep_bytes_total", "Bytes written by finished jobs.", registry=REGISTRY)
+BAD_RECORDS: Final = Counter("dataprep_bad_records_total", "Bad records of finished jobs by reason.", ["reason"], registry=REGISTRY)
+RATE: Final = Gauge("dataprep_records_per_second", "Records a second of all jobs that run, by their progress.", registry=REGISTRY)
+STAGES: Final = Counter("dataprep_stage_seconds_total", "Time of the workers of finished jobs by stage.", ["stage"], registry=REGISTRY)
 FAILURES: Final = Counter("dataprep_job_failures_total", "Failed jobs by reason.", ["reason"], registry=REGISTRY)
 RECONCILE_DURATION: Final = Histogram(
     "dataprep_reconcile_duration_seconds", "Time of one look at one job.", buckets=_SECONDS, registry=REGISTRY
@@ -35,3 +43,29 @@ API_REQUESTS: Final = Counter("dataprep_api_requests_total", "Requests to the AP
 WATCH_AGE: Final = Gauge("dataprep_watch_last_event_age_seconds", "Time since the most silent watch heard anything.", registry=REGISTRY)
 REPORTS: Final = Counter("dataprep_progress_reports_total", "Progress reports of workers by answer.", ["code"], registry=REGISTRY)
 LEADER: Final = Gauge("dataprep_leader", "1 when this replica leads.", registry=REGISTRY)
+
+
+class ShardDurations:
+    """How long shards took, as the commit steps count them: too many at a time to observe one by one."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(SHARD_BOUNDS) + 1)
+        self._seconds = 0.0
+
+    def add(self, counts: Sequence[int], seconds: float) -> None:
+        """Take in the shards of one job. Counts by other bounds than ours are passed over."""
+        if len(counts) == len(self._counts):
+            self._counts = [ours + theirs for ours, theirs in zip(self._counts, counts, strict=True)]
+            self._seconds += seconds
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """What Prometheus reads."""
+        bounds = [*(str(float(bound)) for bound in SHARD_BOUNDS), "+Inf"]
+        buckets = list(zip(bounds, itertools.accumulate(self._counts), strict=True))
+        yield HistogramMetricFamily(
+            "dataprep_shard_duration_seconds", "Time of a shard, from its first byte to its last.", buckets=buckets, sum_value=self._seconds
+        )
+
+
+SHARDS: Final = ShardDurations()
+REGISTRY.register(SHARDS)

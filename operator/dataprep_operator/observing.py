@@ -54,12 +54,15 @@ class Observer:
         self._frozen: dict[str, Mapping[str, Any]] = {}  # Any: specs as the API's JSON
         self._parsed: dict[str, _Parsed] = {}
         self._refusals: dict[str, Blockage] = {}
+        self._uids: dict[Key, str] = {}
+        """Of the jobs that were looked at and are still there."""
 
     async def look(self, key: Key, *, now: datetime, fresh: bool = False) -> Observed | None:
         """The job and what belongs to it, or None when it is gone. With `fresh` the job itself is read past the cache."""
         if fresh:
             await self._refresh(key)
         raw = self._cache.job(key)
+        self._turned(key, raw["metadata"]["uid"] if raw is not None else None)
         if raw is None:
             return None
         status = _status(raw)
@@ -117,6 +120,14 @@ class Observer:
     def has_frozen(self, uid: str) -> bool:
         """Whether the job's ConfigMap was read: then its spec is what that says, whatever the job says now."""
         return uid in self._frozen
+
+    def _turned(self, key: Key, uid: str | None) -> None:
+        """Forget the job that was at this place when it was last looked at, if it is another one now, or none."""
+        before = self._uids.pop(key, None)
+        if before is not None and before != uid:
+            self.forget(before)
+        if uid is not None:
+            self._uids[key] = uid
 
     def forget(self, uid: str) -> None:
         """Drop what is remembered about a job that is gone or has ended."""
@@ -188,12 +199,13 @@ class Observer:
 
     async def _refresh(self, key: Key) -> None:
         """Let the cache know a job as the API server does now."""
+        known = self._cache.job(key)
         try:
             self._cache.put(Kind.DATAPREPJOBS, await self._cluster.get(DATAPREPJOBS, key.namespace, key.name))
         except NotFound:
-            gone = self._cache.job(key)
-            if gone is not None:
-                self._cache.drop(Kind.DATAPREPJOBS, gone)
+            # What the watch has brought since then may be a successor of the same name.
+            if known is not None:
+                self._cache.drop(Kind.DATAPREPJOBS, known)
 
     async def _with_last_message(self, seen: Observed) -> Observed:
         """Before a step runs again because nobody read its message: look once more, past the cache."""

@@ -53,6 +53,8 @@ class Pod:
     name: str
     namespace: str
     uid: str
+    version: str
+    """The resourceVersion that was read."""
     owner_uid: str
     """The Job's."""
     phase: str
@@ -130,6 +132,7 @@ def read(raw: Mapping[str, Any]) -> Pod:
         name=metadata["name"],
         namespace=metadata["namespace"],
         uid=metadata["uid"],
+        version=metadata.get("resourceVersion", ""),
         owner_uid=next((o["uid"] for o in metadata.get("ownerReferences") or [] if o.get("controller")), ""),
         phase=phase,
         step=labels.get(names.LABEL_STEP, ""),

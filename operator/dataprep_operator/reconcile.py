@@ -4,6 +4,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from dataprep_api import tracing
+from dataprep_api.messages import CommitResult
+from dataprep_api.stages import REFUSALS, SIDES
 from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus
 from dataprep_operator import decide, events, metrics, status, times
 from dataprep_operator.cache import Cache
@@ -53,9 +55,9 @@ class Reconciler:
             # Before the status says Complete: who waits for that may start at once.
             await self._hands.hand_over(seen, seen.spec, desired)
         if wait is None and desired != seen.status:
-            await self._hands.write_status(seen, desired)
-            await self._hands.tell(seen, desired, events.about(seen.status, desired))
-            _count(seen.status, desired, now=now)
+            before, seen = seen.status, await self._hands.write_status(seen, desired)
+            await self._hands.tell(seen, desired, events.about(before, desired))
+            _count(seen, before, desired, now=now)
         for action in decide.actions(seen, desired, now=now, defaults=self._settings.pods):
             await self._hands.perform(action, seen=seen, status=desired)
         if desired.phase in TERMINAL_PHASES:
@@ -90,7 +92,7 @@ def _sooner(*waits: float | None) -> float | None:
     return min(known) if known else None
 
 
-def _count(before: DataPrepJobStatus, after: DataPrepJobStatus, *, now: datetime) -> None:
+def _count(seen: Observed, before: DataPrepJobStatus, after: DataPrepJobStatus, *, now: datetime) -> None:
     if _records_seen(after) and not _records_seen(before) and not after.reused:
         metrics.FIRST_RECORD.observe(times.seconds_between(times.parse(after.start_time), now) or 0.0)
     if after.phase not in TERMINAL_PHASES or before.phase in TERMINAL_PHASES:
@@ -104,3 +106,17 @@ def _count(before: DataPrepJobStatus, after: DataPrepJobStatus, *, now: datetime
         for fate, count in (("in", records.in_), ("out", records.out), ("bad", records.bad), ("filtered", records.filtered)):
             metrics.RECORDS.labels(fate=fate).inc(count)
         metrics.BYTES.inc(after.progress.bytes_out)
+        _count_work(seen, attempt=after.attempt)
+
+
+def _count_work(seen: Observed, *, attempt: int) -> None:
+    """What the commit step says about the work. Only words of ours become labels: a pod may say anything."""
+    child = seen.child("commit", attempt)
+    result = seen.result_of(child) if child is not None else None
+    if not isinstance(result, CommitResult):
+        return
+    for stage in (stage for side in SIDES for stage in side):
+        metrics.STAGES.labels(stage=stage).inc(result.seconds.get(stage, 0.0))
+    for reason in REFUSALS:
+        metrics.BAD_RECORDS.labels(reason=reason).inc(result.bad_reasons.get(reason, 0))
+    metrics.SHARDS.add(result.shards_within, result.shard_seconds)

@@ -48,6 +48,21 @@ def test_every_metric_that_is_asked_for_is_told() -> None:
     assert asked <= told()
 
 
+def test_what_people_ask_of_an_operator_has_a_metric() -> None:
+    """By the names that dashboards of other people have, so that none goes away unseen."""
+    operator = {"workqueue_depth", "reconcile_duration_seconds_count", "reconcile_errors_total", "api_requests_total"}
+    operator |= {"watch_last_event_age_seconds", "jobs", "workqueue_wait_seconds_count", "job_first_record_seconds_count"}
+    jobs = {
+        "records_total",
+        "bytes_total",
+        "records_per_second",
+        "bad_records_total",
+        "stage_seconds_total",
+        "shard_duration_seconds_count",
+    }
+    assert {f"dataprep_{name}" for name in operator | jobs} <= told()
+
+
 def test_every_metric_is_documented_and_on_the_dashboard() -> None:
     page = (FILES.parents[2] / "docs" / "operations.md").read_text()
     shown = " ".join(target["expr"] for panel in panels() for target in panel["targets"])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.cli.commandline import EXAMPLES, code_of, settings
 
+from workbench import photos
 from workbench.example_inputs import iris_parquet
 
 
@@ -28,4 +29,13 @@ def test_run_makes_this_moment_s_version(tmp_path: Path) -> None:
     assert code_of("run", EXAMPLES / "cron-nightly.yaml", *settings(fields)) == 0
 
     (version,) = (tmp_path / "out").iterdir()
+    assert (version / "_SUCCESS").exists()
+
+
+def test_each_version_has_its_folder_below_the_uri(tmp_path: Path) -> None:
+    source = f"{{images: {{uris: [{photos.write(tmp_path / 'photos')}]}}}}"
+    assert code_of("run", EXAMPLES / "cron-versions.yaml", *settings({"source": source, "output.uri": tmp_path / "out"})) == 0
+
+    (version,) = (tmp_path / "out").iterdir()
+    assert re.fullmatch(r"20\d{6}T\d{4}Z", version.name)
     assert (version / "_SUCCESS").exists()

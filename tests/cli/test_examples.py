@@ -15,6 +15,18 @@ from workbench import mnist, photos
 from workbench.example_inputs import INPUTS
 
 JOBS = [file for file in sorted(EXAMPLES.glob("*.yaml")) if "kind: DataPrepJob" in file.read_text(encoding="utf-8")]
+ON_STORES = ("mnist-hdfs.yaml", "mnist-oss.yaml")
+RUN_ELSEWHERE = {
+    "cron-nightly.yaml": "tests/cli/test_cron_file.py",
+    "cron-versions.yaml": "tests/cli/test_cron_file.py",
+    "from-job.yaml": "tests/cli/test_from_job.py",
+    "profile-s3.yaml": "tests/cli/test_profile.py",
+    "rows-maxcompute.yaml": "tests/cli/test_maxcompute_examples.py",
+    "script-hdfs.yaml": "tests/convert/test_git_code.py",
+    "table-maxcompute.yaml": "tests/cli/test_maxcompute_examples.py",
+    "train-on-mnist.yaml": "tests/reader/test_training_example.py",
+}
+"""In which file an example is run that needs more than an input and an output."""
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +50,22 @@ def test_an_example_for_this_machine_runs(tmp_path: Path, capsys: pytest.Capture
     assert f"{output} is whole: {expected:,} records in " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ON_STORES)
+def test_an_example_for_a_store_runs_on_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    make, expected = INPUTS["mnist-local.yaml"]
+    output = tmp_path / "out"
+    assert code_of("run", EXAMPLES / name, *settings({"params.input": make(tmp_path), "params.output": output})) == 0
+    assert code_of("verify", output) == 0
+    assert f"{output} is whole: {expected:,} records in 3 files" in capsys.readouterr().out
+
+
+def test_every_example_is_run_by_a_test() -> None:
+    here = {*INPUTS, *ON_STORES}
+    assert {file.name for file in EXAMPLES.glob("*.yaml")} == here | RUN_ELSEWHERE.keys()
+    for name, test in RUN_ELSEWHERE.items():
+        assert f'"{name}"' in (ROOT / test).read_text(encoding="utf-8")
+
+
 def test_the_mnist_example_makes_the_golden_files(digits: Path, tmp_path: Path) -> None:
     assert code_of("run", EXAMPLES / "mnist-local.yaml", *settings({"params.input": digits, "output.uri": tmp_path / "out"})) == 0
     assert visible(tmp_path / "out") == ["test.tfrecords", "train.tfrecords", "validation.tfrecords"]
@@ -56,8 +84,11 @@ def test_the_images_example_keeps_the_bytes_of_the_photographs(tmp_path: Path) -
         for _, payload in records.read([(output / file.file).read_bytes()]):
             record = records.parse_example(payload)
             found.add((record["image/class/text"][0].decode(), record["image/class/label"][0], record["image/encoded"][0]))
+    files = list(source.glob("*/*.jpg"))
+    shards = sum(shard.stat().st_size for shard in output.glob("*.tfrecords"))
+    assert 0 < shards - sum(file.stat().st_size for file in files) <= 200 * len(files)
     classes = ["admiral", "flower", "temple"]
-    assert found == {(file.parent.name, classes.index(file.parent.name), file.read_bytes()) for file in source.glob("*/*.jpg")}
+    assert found == {(file.parent.name, classes.index(file.parent.name), file.read_bytes()) for file in files}
 
 
 def test_the_demo_converts_verifies_and_shows_real_images(tmp_path: Path) -> None:

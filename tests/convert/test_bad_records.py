@@ -76,6 +76,20 @@ def test_a_record_that_a_feature_refuses_is_kept_by_its_place(tmp_path: Path) ->
     assert kept(tmp_path) == {"train-00001.jsonl": [line]}
 
 
+def test_bad_records_are_counted_by_what_refused_them_and_shards_by_their_time(tmp_path: Path) -> None:
+    text = b"1,0\n2,0,too many\nno number,0\n4,9\n300,1\n"
+    encode = {"oneHot": {"columns": ["label"], "numClasses": 3}}
+    features = [{"name": "x", "columns": ["x"], "dtype": "uint8"}, {"name": "label", "columns": ["label"], "dtype": "float32"}]
+    job = a_job(tmp_path, policy={"policy": "Skip"}, text=text, transforms=[encode], features=features)
+    result = made(job)
+
+    assert (result.records.in_, result.records.bad) == (5, 4)
+    assert result.bad_reasons == {"Unreadable": 2, "Transform": 1, "Feature": 1}
+    assert (sum(result.shards_within), result.shards_within[0]) == (3, 3)
+    assert 0 < result.shard_seconds < 3
+    assert sum(made(job).shards_within) == 0
+
+
 def test_a_long_record_is_cut_and_its_size_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Raw, "MOST", 4)
     made(a_job(tmp_path, policy={"policy": "Quarantine"}, text=b"1,0\n2,9,too many\n"))

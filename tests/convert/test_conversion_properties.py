@@ -1,12 +1,17 @@
 """For any table, shards, splits and shuffle: every record goes to one place, whoever does the work."""
 
+import contextlib
 import hashlib
 import json
+import sqlite3
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +24,9 @@ from dataprep_converter.access import Access
 from dataprep_converter.display import Display
 from dataprep_converter.run import run
 from dataprep_converter.verifying import verify
+
+_pq: Any = pq  # these have no types
+_ipc: Any = pa.ipc
 
 COLUMNS = [
     {"name": "id", "type": "Int64"},
@@ -198,3 +206,110 @@ def test_images_are_stratified_by_their_folders(tmp_path: Path) -> None:
     manifest = verify(str(tmp_path / "out"), Access())
     assert [split.label_counts["image/class/label"] for split in manifest.splits] == [{"0": 10, "1": 5}] * 2
     assert result.records.out == 30
+
+
+# --- the other tabular sources ------------------------------------------------------------------------------------
+
+Row = tuple[str, float | str]
+"""A part and a weight. `wrong` is no number: such a record is bad where the source can say so, and so is one without a weight elsewhere."""
+
+
+def as_jsonl(folder: Path, name: str, table: list[Row], first: int) -> Path:
+    lines = [json.dumps({"id": first + n, "part": part, "weight": weight}) for n, (part, weight) in enumerate(table)]
+    (folder / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return folder / f"{name}.jsonl"
+
+
+def a_table(table: list[Row], first: int) -> pa.Table:
+    """With nothing where a weight is wrong."""
+    weights = pa.array([weight if isinstance(weight, float) else None for _, weight in table], pa.float64())
+    return pa.table(
+        {
+            "id": pa.array(range(first, first + len(table)), pa.int64()),
+            "part": pa.array([part for part, _ in table], pa.string()),
+            "weight": weights,
+        }
+    )
+
+
+def as_parquet(folder: Path, name: str, table: list[Row], first: int) -> Path:
+    _pq.write_table(a_table(table, first), folder / f"{name}.parquet", row_group_size=7)
+    return folder / f"{name}.parquet"
+
+
+def as_arrow(folder: Path, name: str, table: list[Row], first: int) -> Path:
+    made = a_table(table, first)
+    with _ipc.new_file(folder / f"{name}.arrow", made.schema) as out:
+        out.write_table(made, max_chunksize=5)
+    return folder / f"{name}.arrow"
+
+
+def as_libsvm(folder: Path, name: str, table: list[Row], first: int) -> Path:
+    lines = [f"{first + n} {'abc'.find(part) + 2}:1 9:{weight}" for n, (part, weight) in enumerate(table)]
+    (folder / f"{name}.svm").write_text("".join(f"{line}\n" for line in lines))
+    return folder / f"{name}.svm"
+
+
+TYPED = [{"name": "id", "type": "Int64"}, {"name": "part", "type": "String"}, {"name": "weight", "type": "Float64"}]
+TABULAR: dict[str, tuple[Callable[[Path, str, list[Row], int], Path], dict[str, Any]]] = {
+    "jsonl": (as_jsonl, {"columns": TYPED}),
+    "parquet": (as_parquet, {}),
+    "arrow": (as_arrow, {}),
+    "libsvm": (as_libsvm, {"numFeatures": 9}),
+}
+"""How a file of each is written, and what its source is told."""
+
+
+@pytest.mark.parametrize("kind", [*TABULAR, "sql"])
+@settings(max_examples=10)
+@given(
+    table=st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.one_of(st.floats(-9, 9), st.just("wrong"))), min_size=2, max_size=40),
+    rules=st.sampled_from([None, *(RULES[name] for name in ("drawn", "exact", "first", "count"))]),
+    shards=st.integers(1, 4),
+    shuffled=st.booleans(),
+    parallelism=st.integers(2, 6),
+)
+def test_every_record_of_any_tabular_source_goes_to_one_place_whoever_does_the_work(
+    kind: str, table: list[Row], rules: dict[str, Any] | None, shards: int, shuffled: bool, parallelism: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        id_name, source = a_tabular(kind, folder, table)
+        spec: dict[str, Any] = {
+            "source": source, "splits": rules, "shuffle": {"seed": 1} if shuffled else None, "features": [{"name": id_name}],
+        }  # fmt: skip
+        template = "{split}-{shard}-of-{shards}.{ext}"
+        for workers in (1, parallelism):
+            output = {"uri": str(folder / f"by{workers}"), "shards": {"count": shards}, "fileName": template}
+            _, result = made(a_job(folder, table, "unused", **spec, output=output, workers={"parallelism": workers}))
+            assert result.records.in_ == len(table) == result.records.out + result.records.bad
+
+        found = Counter(
+            int(records.parse_example(payload)[id_name][0])
+            for file in (folder / "by1").glob("*.tfrecords")
+            for _, payload in records.read([file.read_bytes()])
+        )
+        assert found == Counter(number for number, (_, weight) in enumerate(table) if weight != "wrong")
+        assert digests(folder / "by1") == digests(folder / f"by{parallelism}")
+
+
+def a_tabular(kind: str, folder: Path, table: list[Row]) -> tuple[str, dict[str, Any]]:
+    """Under which name a record has its number, and the source: two files, or a query in four parts."""
+    if kind == "sql":
+        with contextlib.closing(sqlite3.connect(folder / "rows.db")) as database, database:
+            database.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, part TEXT, weight REAL)")
+            rows = [(n, part, weight if isinstance(weight, float) else None) for n, (part, weight) in enumerate(table)]
+            database.executemany("INSERT INTO rows VALUES (?, ?, ?)", rows)
+        query = "SELECT id, part, weight FROM rows"
+        return "id", {
+            "sql": {
+                "url": f"sqlite:///{folder / 'rows.db'}",
+                "query": query,
+                "orderBy": ["id"],
+                "partitionBy": {"column": "id", "count": 4},
+            }
+        }
+    write, options = TABULAR[kind]
+    half = len(table) // 2
+    files = [write(folder, "1", table[:half], 0), write(folder, "2", table[half:], half)]
+    return ("label" if kind == "libsvm" else "id"), {kind: {"uris": [str(file) for file in files], **options}}

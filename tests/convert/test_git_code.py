@@ -1,6 +1,8 @@
 """Code from Git: which commit, which files, and what is said when there is none."""
 
 import base64
+import os
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,14 +14,17 @@ from dulwich import porcelain
 from dulwich.repo import Repo
 from dulwich.server import BackendRepo, DictBackend
 from dulwich.web import HTTPGitApplication
+from tests.cli.commandline import EXAMPLES, code_of, settings
 
 from dataprep_api.job import DataPrepJob
 from dataprep_api.spec.code import Git
 from dataprep_converter import cli, git_code, plugins, scripting
 from dataprep_converter.access import Access
 from dataprep_converter.errors import ConvertError, NotFound, NotPermitted, Unreachable
+from dataprep_converter.framing import frame
 from dataprep_converter.preparing import prepare
 from dataprep_converter.scripting import execute
+from dataprep_converter.verifying import verify
 
 ALLOWED = "Basic " + base64.b64encode(b"git:token").decode()
 AUTHOR = b"A <a@example.com>"
@@ -186,3 +191,31 @@ def test_the_command_writes_the_commit_beside_the_files(commits: Commits, tmp_pa
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"{commits.between}\n"
     assert (tmp_path / "code" / ".dataprep-commit").read_text() == commits.between
+
+
+def test_the_example_of_a_script_from_git_runs_on_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (
+        "import argparse, pathlib\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--directory'), parser.add_argument('--validation_size', type=int), parser.add_argument('--buckets')\n"
+        "given = parser.parse_args()\n"
+        "lines = pathlib.Path(given.buckets, 'lines.txt').read_bytes().split()\n"
+        "for name, part in (('train', lines[given.validation_size:]), ('validation', lines[:given.validation_size]), ('test', lines)):\n"
+        "    pathlib.Path(given.directory, f'{name}.tfrecords').write_bytes(b''.join(bytes.fromhex(line.decode()) for line in part))\n"
+    )
+    work = tmp_path / "work"
+    porcelain.init(str(work)).close()
+    (work / "convert_to_records.py").write_text(script)
+    porcelain.add(str(work), [str(work / "convert_to_records.py")])
+    porcelain.commit(str(work), message=b"m", author=AUTHOR, committer=AUTHOR)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "lines.txt").write_text("".join(frame(bytes([n])).hex() + "\n" for n in range(7)))
+    # A folder beside the interpreter, because the example says `python`.
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.setenv("VALIDATION_SIZE", "2")
+    monkeypatch.setenv(plugins.CODE_VARIABLE, "")
+
+    fields = {"params.input": tmp_path / "in", "params.output": tmp_path / "out", "code.git.url": f"file://{work}"}
+    assert code_of("run", EXAMPLES / "script-hdfs.yaml", *settings(fields)) == 0
+    manifest = verify(str(tmp_path / "out"), Access())
+    assert {file.file: file.records for file in manifest.files} == {"test.tfrecords": 7, "train.tfrecords": 5, "validation.tfrecords": 2}

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import yaml
@@ -23,17 +24,17 @@ from dataprep_converter.run import run
 from dataprep_converter.verifying import verify
 
 
-def made(folder: Path, lines: list[str], **output: Any) -> Path:
+def made(folder: Path, lines: list[str], features: list[dict[str, Any]] | None = None, **output: Any) -> Path:
     """A data set of a number, a vector, a text and a class."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "rows.csv").write_text("".join(f"{line}\n" for line in lines))
     types = {"n": "Int64", "a": "Float32", "b": "Float32", "word": "String", "label": "Int64"}
     spec = {
         "source": {"csv": {"uris": [str(folder / "rows.csv")], "columns": [{"name": name, "type": kind} for name, kind in types.items()]}},
-        "features": [{"name": "n"}, {"name": "v", "columns": ["a", "b"]}, {"name": "word"}],
+        "features": features or [{"name": "n"}, {"name": "v", "columns": ["a", "b"]}, {"name": "word"}],
         "labels": [{"name": "label"}],
         "allowEmpty": True,
-        "output": {"shards": {"count": 3}} | output | {"uri": str(folder / "set")},
+        "output": ({} if "granularity" in output else {"shards": {"count": 3}}) | output | {"uri": str(folder / "set")},
     }
     convert(spec)
     return folder / "set"
@@ -78,7 +79,7 @@ class TestDatasetReader(ReaderContract):
         return file
 
 
-FORMATS = ["tfrecord", "parquet", "arrow", "jsonl", "csv", "webdataset", "mds"]
+FORMATS = ["tfrecord", "parquet", "arrow", "jsonl", "csv", "webdataset", "mds", "sequenceFile", "mapFile", "arrayRecord"]
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -96,6 +97,30 @@ def test_recordio_keeps_the_types_that_it_stored(tmp_path: Path) -> None:
     folder = made(tmp_path, lines(30), format="recordioProtobuf")
     found = without_numbers(rows(batches(DatasetReader, a_source(folder))))
     assert found == expected(30)
+
+
+def test_minibatches_of_arrays_are_records_again(tmp_path: Path) -> None:
+    numbers = [{"name": "v", "columns": ["a", "b"]}]
+    for format_ in ("npz", "dl4jDataset"):
+        folder = made(tmp_path / format_, lines(30), features=numbers, format=format_, granularity="Minibatch", minibatchSize=8)
+        found = without_numbers(rows(batches(DatasetReader, a_source(folder))))
+        assert [(row["v"], int(np.ravel(row["label"])[0])) for row in found] == [([n / 8, -float(n)], n % 3) for n in range(30)]
+
+
+def test_batches_of_files_are_files_again(tmp_path: Path) -> None:
+    contents = {f"{n:02}.bin": bytes([n]) * n for n in range(1, 21)}
+    (tmp_path / "files").mkdir()
+    for name, content in contents.items():
+        (tmp_path / "files" / name).write_bytes(content)
+    convert(
+        {
+            "source": {"wholeFile": {"uris": [str(tmp_path / "files")]}},
+            "features": [{"name": "content"}, {"name": "path"}],
+            "output": {"uri": str(tmp_path / "set"), "format": "fileBatch", "granularity": "Minibatch", "minibatchSize": 8},
+        }
+    )
+    found = rows(batches(DatasetReader, a_source(tmp_path / "set")))
+    assert {row["path"].rpartition("/")[2]: row["content"] for row in found} == contents
 
 
 def test_a_data_set_without_success_is_refused(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from storeservers.s3 import S3Server
 from workbench import mnist
 from workbench.installation import Installation, install_operator
 from workbench.jobs import Namespace
+from workbench.outside import bring_back, send_away
 from workbench.sharing import is_shared
 from workbench.stores import BUCKET, Stores
 
@@ -86,6 +87,25 @@ def operator(cluster: Cluster) -> Iterator[Installation]:
     installation = install_operator(cluster)
     yield installation
     installation.uninstall()
+
+
+@pytest.fixture(scope="module")
+def away(operator: Installation) -> Iterator[Installation]:
+    """The installed operator, which is away; its rights stay. Of several test processes none brings it back before all have ended."""
+    send_away(operator)
+    yield operator
+    if not is_shared():
+        bring_back(operator)
+
+
+@pytest.fixture
+def own_operator(cluster: Cluster, namespace: Namespace, away: Installation) -> Iterator[Installation]:
+    """A release in the test's namespace, for that namespace only."""
+    del away  # only has to be so
+    release = Installation(cluster, namespace=namespace.name, release="scoped")
+    release.install({"namespaces": [namespace.name], "crds": {"install": False}})
+    yield release
+    release.uninstall()
 
 
 @pytest.fixture

@@ -2,24 +2,14 @@
 
 import json
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
 from kubecluster import Cluster
 from workbench.installation import Installation
 from workbench.jobs import Namespace
+from workbench.outside import nobody_inside
 from workbench.stores import Stores, a_job
-
-pytestmark = pytest.mark.exclusive
-
-
-@pytest.fixture(scope="module")
-def nobody_else(operator: Installation) -> Iterator[None]:
-    """No other release is there while these tests install their own."""
-    operator.uninstall()
-    yield
-    operator.install()
 
 
 def make_namespace(cluster: Cluster, stores: Stores) -> Namespace:
@@ -30,8 +20,9 @@ def make_namespace(cluster: Cluster, stores: Stores) -> Namespace:
     return made
 
 
-def test_before_an_operator_has_seen_a_job_everything_may_change(nobody_else: None, cluster: Cluster, stores: Stores) -> None:
-    del nobody_else
+@pytest.mark.apart
+def test_before_an_operator_has_seen_a_job_everything_may_change(away: Installation, cluster: Cluster, stores: Stores) -> None:
+    del away
     space = make_namespace(cluster, stores)
     space.apply(a_job(stores, name="waiting", source="/in", output="/out", suspend=True))
     change = json.dumps({"spec": {"output": {"uri": "/elsewhere"}}})
@@ -39,32 +30,34 @@ def test_before_an_operator_has_seen_a_job_everything_may_change(nobody_else: No
     cluster.kubectl("delete", "namespace", space.name, "--wait=false")
 
 
+@pytest.mark.exclusive
 def test_a_release_can_be_tested_upgraded_and_removed_and_the_jobs_stay(
-    nobody_else: None, cluster: Cluster, stores: Stores, digits_on_hdfs: str
+    operator: Installation, cluster: Cluster, stores: Stores, digits_on_hdfs: str
 ) -> None:
-    del nobody_else
     release = Installation(cluster, namespace=f"rel-{uuid.uuid4().hex[:6]}", release="one")
     space = make_namespace(cluster, stores)
-    try:
-        release.install()
-        release.helm("test", release.release, "--timeout=90s")
-        space.apply(a_job(stores, name="before", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{space.name}-a", suspend=True))
-        space.wait_phase("before", "Suspended")
-        release.install({"replicas": 1})
-        assert len(release.pods()) == 1
-        space.kubectl("patch", "dpj", "before", "--type=merge", '--patch={"spec": {"suspend": false}}')
-        space.wait_phase("before", "Succeeded")
-    finally:
-        release.uninstall()
-    assert space.status("before")["phase"] == "Succeeded"
-    assert release.pods() == []
+    with nobody_inside(operator):
+        try:
+            release.install()
+            release.helm("test", release.release, "--timeout=90s")
+            space.apply(a_job(stores, name="before", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{space.name}-a", suspend=True))
+            space.wait_phase("before", "Suspended")
+            release.install({"replicas": 1})
+            assert len(release.pods()) == 1
+            space.kubectl("patch", "dpj", "before", "--type=merge", '--patch={"spec": {"suspend": false}}')
+            space.wait_phase("before", "Succeeded")
+        finally:
+            release.uninstall()
+        assert space.status("before")["phase"] == "Succeeded"
+        assert release.pods() == []
     cluster.kubectl("delete", "namespace", space.name, release.namespace, "--wait=false")
 
 
+@pytest.mark.apart
 def test_namespaced_mode_needs_no_cluster_role_and_sees_nothing_else(
-    nobody_else: None, cluster: Cluster, stores: Stores, digits_on_hdfs: str
+    away: Installation, cluster: Cluster, stores: Stores, digits_on_hdfs: str
 ) -> None:
-    del nobody_else
+    del away
     inside, outside = make_namespace(cluster, stores), make_namespace(cluster, stores)
     release = Installation(cluster, namespace=inside.name, release="scoped")
     try:

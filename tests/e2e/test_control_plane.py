@@ -12,10 +12,9 @@ from kubecluster import Cluster
 from kubecluster.errors import ClusterError, NotSupported
 from workbench.installation import ROOT, Installation
 from workbench.jobs import Document, Namespace, condition
+from workbench.outside import nobody_inside
 from workbench.smalljobs import assert_done_once, phases, small_jobs, wait_all
 from workbench.stores import Stores
-
-pytestmark = pytest.mark.exclusive
 
 HEALED_SECONDS = 180
 """Six small jobs are done this long after the API server is back."""
@@ -29,6 +28,7 @@ def at_work(namespace: Namespace, *, seconds: float = 60) -> None:
         time.sleep(0.3)
 
 
+@pytest.mark.exclusive
 def test_the_api_server_and_its_store_may_go_away_in_the_middle(
     namespace: Namespace, stores: Stores, cluster: Cluster, operator: Installation
 ) -> None:
@@ -55,6 +55,7 @@ def test_the_api_server_and_its_store_may_go_away_in_the_middle(
     operator.wait_ready()
 
 
+@pytest.mark.exclusive
 def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores: Stores, cluster: Cluster) -> None:
     """A newer release's has one more field and other texts; every watch of the kind is closed for it."""
     file = ROOT / "crds" / "dataprepjobs.dataprep.io.yaml"
@@ -80,23 +81,17 @@ def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores
         apply_crd(cluster, yaml.safe_load(file.read_text()))
 
 
+@pytest.mark.apart
 def test_objects_of_an_older_release_are_read_and_their_jobs_go_on(
-    namespace: Namespace, stores: Stores, cluster: Cluster, operator: Installation
+    namespace: Namespace, stores: Stores, own_operator: Installation
 ) -> None:
     """A status in the middle of a job without the fields that were added to it with time."""
     namespace.apply(*small_jobs(stores, namespace, [f"older-{n}" for n in range(3)]))
     at_work(namespace)
-    scale = ("--namespace", operator.namespace, "scale", "deployment", "--all")
-    gone = {pod["metadata"]["name"] for pod in operator.pods()}
-    cluster.kubectl(*scale, "--replicas=0")
-    try:
-        operator.wait_gone(gone)
+    with nobody_inside(own_operator):
         for name in phases(namespace):
             forget = json.dumps({"status": dict.fromkeys(LATER)})
             namespace.kubectl("patch", "dpj", name, "--subresource=status", "--type=merge", f"--patch={forget}")
-    finally:
-        cluster.kubectl(*scale, "--replicas=2")
-    operator.wait_ready()
     wait_all(namespace, "Succeeded", seconds=HEALED_SECONDS)
     assert_done_once(stores, namespace)
 

@@ -128,14 +128,15 @@ def in_phase(*phases: str) -> Callable[[Document], bool]:
     return lambda status: status.get("phase") in phases
 
 
-@pytest.mark.exclusive
-def test_the_operator_may_die_in_any_phase(namespace: Namespace, stores: Stores, operator: Installation, digits_on_hdfs: str) -> None:
+@pytest.mark.apart
+@pytest.mark.long
+def test_the_operator_may_die_in_any_phase(namespace: Namespace, stores: Stores, own_operator: Installation, digits_on_hdfs: str) -> None:
     """One job, and an operator that is killed in each of its phases."""
     with slow_writes(stores, seconds=0.7):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs))
         for phase in ("Planning", "Running", "Committing"):
             assert namespace.wait("slow", in_phase(phase, "Succeeded"), what=phase)["phase"] == phase
-            operator.kill()
+            own_operator.kill()
     namespace.wait_phase("slow", "Succeeded")
     assert_whole(stores, namespace)
     jobs = [job["metadata"]["name"] for job in namespace.all("jobs")]

@@ -1,6 +1,6 @@
 """The API server errs, replicas pause, clocks are wrong, the operator dies again and again: jobs go on, and nothing is done twice.
 
-The operator runs outside the cluster here, with the rights of the installed one, which is away meanwhile.
+The operator runs outside the cluster here, for the test's own namespace, with the rights of the installed one, which is away meanwhile.
 """
 
 import os
@@ -19,11 +19,11 @@ from storeservers.processes import free_ports
 from workbench.apiproxy import ApiProxy, Trouble
 from workbench.installation import Installation
 from workbench.jobs import Namespace, condition
-from workbench.outside import OutsideOperator, credentials, nobody_inside
+from workbench.outside import OutsideOperator, credentials
 from workbench.smalljobs import assert_done_once, phases, small_jobs, wait_all
 from workbench.stores import Stores
 
-pytestmark = pytest.mark.exclusive
+pytestmark = pytest.mark.apart
 
 TAKE_OVER_SECONDS = 20
 """A dead leader's work goes on with another after this time at the latest."""
@@ -33,9 +33,9 @@ AT_WORK = 0.8
 
 
 @pytest.fixture(scope="module")
-def kubeconfig(operator: Installation) -> Iterator[Path]:
-    """The operator's own credentials; the installed operator is away."""
-    with nobody_inside(operator), credentials(operator) as file:
+def kubeconfig(away: Installation) -> Iterator[Path]:
+    """The credentials of the installed operator, which is away."""
+    with credentials(away) as file:
         yield file
 
 
@@ -49,7 +49,7 @@ def test_an_api_server_that_errs_delays_jobs_and_doubles_nothing(
 ) -> None:
     with ApiProxy(kubeconfig, seed=8) as proxy:
         proxy.trouble(0.3)
-        outside = OutsideOperator(kubeconfig, port, server=proxy.address, log=tmp_path / "log")
+        outside = OutsideOperator(kubeconfig, port, namespaces=[namespace.name], server=proxy.address, log=tmp_path / "log")
         with outside:
             namespace.apply(*small_jobs(stores, namespace, [f"troubled-{n}" for n in range(5)]))
             wait_all(namespace, "Succeeded", seconds=180)
@@ -69,6 +69,7 @@ def test_a_paused_leader_is_followed_in_time_and_does_no_harm_when_it_wakes(
             OutsideOperator(
                 kubeconfig,
                 port,
+                namespaces=[namespace.name],
                 server=proxy.address if name == "first" else None,
                 lease_namespace=operator.namespace,
                 lease_name="dataprep-dataprep-operator",
@@ -111,7 +112,9 @@ def test_an_operator_whose_clock_is_wrong_judges_by_the_api_servers(
     shifted = {"FAKETIME": "+2h", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": faketime()}
     with (
         ApiProxy(kubeconfig) as proxy,
-        OutsideOperator(kubeconfig, port, server=proxy.address, environment=shifted, log=tmp_path / "log") as outside,
+        OutsideOperator(
+            kubeconfig, port, namespaces=[namespace.name], server=proxy.address, environment=shifted, log=tmp_path / "log"
+        ) as outside,
     ):
         nowhere, late = small_jobs(stores, namespace, ["nowhere", "late"], activeDeadlineSeconds=600)
         nowhere["spec"]["workers"]["nodeSelector"] = {"no": "where"}
@@ -126,11 +129,12 @@ def test_an_operator_whose_clock_is_wrong_judges_by_the_api_servers(
         assert "clock" in outside.words()
 
 
+@pytest.mark.long
 def test_the_operator_dies_again_and_again(namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path) -> None:
     """`make chaos` kills it 100 times during 50 jobs, and more jobs when those are done before."""
     kills, jobs, seed = int(os.environ.get("CHAOS", "5")), int(os.environ.get("CHAOS_JOBS", "10")), int(os.environ.get("SEED", "8"))
     chance = random.Random(seed)  # noqa: S311  # kills that can be repeated
-    outside = OutsideOperator(kubeconfig, port, log=tmp_path / "log")
+    outside = OutsideOperator(kubeconfig, port, namespaces=[namespace.name], log=tmp_path / "log")
     outside.start()
     rounds, killed, met = 1, 0, set[str]()
     namespace.apply(*small_jobs(stores, namespace, [f"chaos-{rounds}-{n}" for n in range(jobs)]))

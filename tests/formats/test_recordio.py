@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dataprep_api.spec import Feature, LabelFeature, Output
 from dataprep_converter.decoders import BrokenRecord
 from dataprep_converter.decoders.recordio import RecordioDecoder, parse_record
-from dataprep_converter.encoders.recordio import RecordioEncoder, header
+from dataprep_converter.encoders.recordio import RecordioEncoder, escaped, header
 from dataprep_converter.errors import BadData, BadSpec
 from dataprep_converter.features import resolve
 from dataprep_converter.readers import SAMPLE, Batch
@@ -104,6 +104,14 @@ def test_data_that_holds_the_magic_number_is_split_there_and_joined_again() -> N
     ] == [1]
     assert parsed(made) == [{"values": [1.0, MAGIC_FLOAT, 2.0, MAGIC_FLOAT]}]
     assert made[4:8] == (1 << 29 | 20).to_bytes(4, "little")
+
+
+def test_the_frames_are_those_that_dmlc_writes() -> None:
+    # What MXNet's own writer makes of this payload: tests/interop/heavy/test_mxnet.py.
+    payload = bytes.fromhex("61626364 0a23d7ce 65666768")
+    made, sizes = escaped(pa.array([header(len(payload)) + payload], pa.large_binary()))
+    assert made.hex() == "0a23d7ce04000020616263640a23d7ce0400006065666768"
+    assert list(sizes) == [24]
 
 
 def test_only_records_with_the_number_are_split() -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 from tests.convert.reader_contract import ReaderContract, batches, plan, rows
+from tests.convert.test_reader_dataset import FORMATS, TestDatasetReader, a_source, lines, made
 from tests.fuzz.damage import damaged
 
 from dataprep_api.spec import Source
@@ -25,6 +26,7 @@ from dataprep_converter.errors import ConvertError
 from dataprep_converter.readers import READERS, SAMPLE, Batch, Reader, join, joining, parquet, reader_class, sql, stretches, tfrecord
 from dataprep_converter.readers.dataset import DatasetReader
 from dataprep_converter.readers.join import JoinReader
+from dataprep_converter.readers.table import TableReader
 
 ROUNDS: Final = int(os.environ.get("FUZZ", "12"))
 ONLY: Final = os.environ.get("ROUND")
@@ -33,20 +35,37 @@ _MOST_MEMORY: Final = 4 << 30
 _CONVERT: Final = Path(__file__).resolve().parent.parent / "convert"
 
 
+_ELSEWHERE: Final = "test_reader_table"
+"""MaxCompute: its rows come from a service. What that sends damaged is in test_table_answers."""
+
+
 def contracts() -> dict[str, type[ReaderContract]]:
     """The contract tests of all readers, by module and class."""
     found: dict[str, type[ReaderContract]] = {}
-    for file in sorted(_CONVERT.glob("test_reader_*.py")):
-        if file.stem.endswith("_table"):
-            continue  # MaxCompute: its rows come from a service, and what that sends damaged is in its own tests
+    for file in sorted(_CONVERT.glob("test_*.py")):
+        if file.stem == _ELSEWHERE or "ReaderContract)" not in file.read_text(encoding="utf-8"):
+            continue
         module = import_module(f"tests.convert.{file.stem}")
         for name, value in vars(module).items():
             if name.startswith("Test") and isinstance(value, type) and issubclass(value, ReaderContract):
-                found[f"{file.stem.removeprefix('test_reader_')}-{name.removeprefix('Test')}"] = value
+                found[f"{file.stem.removeprefix('test_').removeprefix('reader_')}-{name.removeprefix('Test')}"] = value
     return found
 
 
-CONTRACTS: Final = contracts()
+def data_sets() -> dict[str, type[ReaderContract]]:
+    """A data set of each format that holds numbers and text, as the source `dataset` reads it."""
+
+    def of(format_: str) -> type[ReaderContract]:
+        class DataSet(TestDatasetReader):
+            def a_source(self, folder: Path, *, size: int = 1) -> Source:
+                return a_source(made(folder, lines(40 * size), format=format_))
+
+        return DataSet
+
+    return {f"dataset-{format_}": of(format_) for format_ in FORMATS if format_ != "tfrecord"}
+
+
+CONTRACTS: Final = contracts() | data_sets()
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +105,9 @@ def records(found: list[Batch]) -> list[str]:
 
 
 def test_every_reader_is_here() -> None:
-    assert {contract.reader for contract in CONTRACTS.values()} >= {reader_class(name) for name in READERS if name != "table"}
+    fuzzed = {contract.reader for contract in CONTRACTS.values()}
+    assert fuzzed == {reader_class(name) for name in READERS} - {TableReader}
+    assert {"archives", "image_lists", "partitions"} <= {name.partition("-")[0] for name in CONTRACTS}
 
 
 @pytest.mark.timeout(60 + 2 * ROUNDS)
@@ -141,10 +162,10 @@ def check(contract: type[ReaderContract], source: Source, file: Path, allowed: s
 def check_text(text: str, contract: type[ReaderContract], file: Path) -> None:
     """Raises AssertionError for an error that doesn't name the file."""
     # A join names a table where a row is missing, which may have many files; here it has the name of its only one.
-    # A data set names its folder, and the file as its manifest has it.
+    # A data set names its folder, and the file as its manifest has it; or what _SUCCESS says of the manifest.
     also: dict[type[Reader], list[str]] = {
         JoinReader: [f"the table {file.stem}", f" {file.stem} ("],
-        DatasetReader: [f"{file.parent}: {file.name}"],
+        DatasetReader: [*(f"{folder}: {file.relative_to(folder)}" for folder in file.parents), f" {file.name} says"],
     }
     names = [str(file), *also.get(contract.reader, [])]
     assert any(name in text for name in names), f"it doesn't name the file: {text}"

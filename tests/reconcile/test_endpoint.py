@@ -266,3 +266,12 @@ def test_a_leader_is_not_ready_before_its_watches_have_listed() -> None:
 
 def test_metrics_count_the_jobs_by_phase() -> None:
     assert 'dataprep_jobs{phase="Running"} 1.0' in ask(path="/metrics", method="GET").text
+
+
+def test_metrics_have_the_rate_of_the_jobs_that_run() -> None:
+    assert "dataprep_records_per_second 0.0" in ask(path="/metrics", method="GET").text
+    cache = a_cache()
+    for number, (phase, rate) in enumerate((("Running", 120.5), ("Running", 30), ("Succeeded", 900))):
+        metadata = {"name": f"job-{number}", "namespace": "team-a", "uid": f"uid-{number}", "creationTimestamp": "2026-01-01T00:00:00Z"}
+        cache.put(Kind.DATAPREPJOBS, {"metadata": metadata, "spec": {}, "status": {"phase": phase, "progress": {"recordsPerSecond": rate}}})
+    assert cache.records_per_second() == 150.5

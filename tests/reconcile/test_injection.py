@@ -12,6 +12,7 @@ from tests.reconcile.world import NAMESPACE, World, a_failure
 from dataprep_api.errors import SpecError
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.stages import REFUSALS
 from dataprep_operator import children, metrics
 from dataprep_operator.__main__ import _JsonLines
 from dataprep_operator.cluster import Body
@@ -107,6 +108,19 @@ def test_labels_of_metrics_hold_no_text_of_users(world: World) -> None:
         for sample in family.samples:
             for name, value in sample.labels.items():
                 labels.setdefault(name, set()).add(value)
-    assert set(labels) <= {"phase", "reason", "fate", "method", "code", "le", "version", "implementation", "major", "minor", "patchlevel"}
-    assert labels["reason"] <= set(Reason)
+    assert set(labels) <= {
+        "phase",
+        "reason",
+        "stage",
+        "fate",
+        "method",
+        "code",
+        "le",
+        "version",
+        "implementation",
+        "major",
+        "minor",
+        "patchlevel",
+    }
+    assert labels["reason"] <= set(Reason) | set(REFUSALS)
     assert not any("<" in value or "hostile" in value for values in labels.values() for value in values)

@@ -10,7 +10,7 @@ from tests.reconcile.world import NAMESPACE, SHA, START, World, a_commit, a_fail
 
 from dataprep_api import names
 from dataprep_api.reasons import Reason
-from dataprep_operator import times
+from dataprep_operator import metrics, times
 from dataprep_operator.cache import Cache, Kind
 from dataprep_operator.cluster import Body
 from dataprep_operator.observed import Key
@@ -53,6 +53,36 @@ def test_bad_records_are_shown_with_examples_and_where_all_of_them_are(world: Wo
     assert status["output"]["quarantineUri"] == "s3://out/_dataprep/0123abcd/quarantine"
     assert [(example["input"], example["index"]) for example in status["badRecords"]] == [("s3://in/a.csv", row) for row in range(20)]
     assert status["badRecords"][0]["message"] == "line 1: no number"
+
+
+def test_the_work_of_a_finished_job_is_counted_once_and_by_words_of_ours(world: World) -> None:
+    def told() -> dict[str, float]:
+        """Samples by name and by what they are counted by."""
+        families = [family for family in metrics.REGISTRY.collect() if family.name.startswith("dataprep_")]
+        return {f"{s.name} {' '.join(s.labels.values())}".strip(): s.value for family in families for s in family.samples}
+
+    before = told()
+    world.running()
+    world.converted()
+    world.settle()
+    world.committed(
+        seconds={"read": 7.5, "sink": 2.0, "<script>": 1.0},
+        bad_reasons={"Unreadable": 8, "Feature": 2, "<script>": 5},
+        shard_seconds=44.0,
+        shards_within=[1, 0, 6, 0, 0, 0, 0, 1],
+    )
+    world.settle()
+    world.restart()
+    world.settle()
+
+    counted = {name: value - before.get(name, 0.0) for name, value in told().items()}
+    assert [counted[f"dataprep_stage_seconds_total {stage}"] for stage in ("read", "transform", "sink")] == [7.5, 0.0, 2.0]
+    assert [counted[f"dataprep_bad_records_total {reason}"] for reason in ("Unreadable", "Transform", "Feature")] == [8.0, 0.0, 2.0]
+    shards = "dataprep_shard_duration_seconds"
+    assert [counted[f"{shards}_{end}"] for end in ("bucket 1.0", "bucket 5.0", "bucket 15.0", "bucket +Inf", "count", "sum")] == [
+        1.0, 1.0, 7.0, 8.0, 8.0, 44.0,
+    ]  # fmt: skip
+    assert not any("script" in name for name in counted)
 
 
 def test_a_finished_job_stays_as_it_is_without_its_children(world: World) -> None:

@@ -15,7 +15,7 @@ from dataprep_api import messages, names
 from dataprep_api.messages import FailureResult, ProgressReport, WorkResult
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.status import Condition, RecordProgress
-from dataprep_operator import conditions, pods, ranges, settings, streams, times, watching, workqueue
+from dataprep_operator import conditions, leading, pods, ranges, settings, streams, times, watching, workqueue
 from dataprep_operator.cache import Cache, Kind
 from dataprep_operator.cluster import _error
 from dataprep_operator.errors import AlreadyExists, Conflict, LeaseLost, NotFound, Refused, Unavailable
@@ -151,6 +151,29 @@ def test_the_earlier_of_two_delays_counts() -> None:
 def test_the_delay_doubles_up_to_a_limit(failures: int, seconds: float) -> None:
     assert workqueue.backoff_seconds(failures, chance=0) == seconds
     assert workqueue.backoff_seconds(failures, chance=1) == seconds / 2
+
+
+def test_a_scan_takes_what_has_ended_once_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, scans = Cache(), list[list[str]]()
+    cache.put(Kind.DATAPREPJOBS, a_job("done", uid="uid-done", status={"phase": "Succeeded"}))
+    cache.put(Kind.DATAPREPJOBS, a_job("runs", uid="uid-runs", status={"phase": "Running"}))
+    leaving = a_job("leaves", uid="uid-leaves", status={"phase": "Failed"})
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    cache.put(Kind.DATAPREPJOBS, leaving)
+
+    async def pause(seconds: float) -> None:
+        assert seconds == 300
+        if len(scans) == 12:
+            raise asyncio.CancelledError
+        scans.append([])
+
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    queue = SimpleNamespace(add=lambda key: scans[-1].append(key.name))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(leading._scan(cache, queue, every_seconds=300))  # type: ignore[arg-type]  # only what it asks of a queue
+
+    assert scans[:11] == [["runs", "leaves"]] * 11
+    assert scans[11] == ["done", "runs", "leaves"]
 
 
 # --- rate limit and errors ------------------------------------------------------------------------------------------------------

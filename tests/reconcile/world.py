@@ -107,11 +107,15 @@ class FakeCluster:
             return copy.deepcopy(known)
         return copy.deepcopy(self._store(resource.plural, namespace, {**known, "status": copy.deepcopy(status)}))
 
-    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str) -> None:
+    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str | None = None) -> None:
         self.calls.append(("delete", resource.plural, name))
         body = self.objects.get((resource.plural, namespace, name))
-        if body is not None and body["metadata"]["uid"] == uid:
-            self.end(resource.plural, namespace, name)
+        if body is None or (resource_version is None and body["metadata"]["uid"] != uid):
+            return
+        known = body["metadata"]["resourceVersion"]
+        if (body["metadata"]["uid"], known) != (uid, resource_version or known):
+            raise Conflict("the object has been modified")
+        self.end(resource.plural, namespace, name)
 
     async def document(self, path: str) -> Body:
         self.calls.append(("document", path, ""))
@@ -146,7 +150,8 @@ class FakeCluster:
         """Remove an object and, as the garbage collector does, what it owns."""
         body = self.objects.pop((plural, namespace, name))
         self._version += 1
-        self.watch(plural, body, True)
+        # The end of an object has a version too.
+        self.watch(plural, {**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}}, True)
         for place, owned in list(self.objects.items()):
             owners = {owner["uid"] for owner in owned["metadata"].get("ownerReferences") or []}
             if body["metadata"]["uid"] in owners and place in self.objects:

@@ -9,15 +9,22 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
-from dataprep_converter import records
+from dataprep_api.spec import Source
+from dataprep_converter.access import Access
+from dataprep_converter.readers.dataset import DatasetReader
+from dataprep_converter.units import Units
 from workbench import photos
 
-Record = dict[str, list[Any]]
+Numbers = npt.NDArray[np.int64]
 _NUMBERS = 32
 _JOIN_ROWS = 5_000_000
+_CHECKED_AT_ONCE = 10_000
+_pc: Any = pc  # the stubs don't know all functions
 
 
 @dataclass(frozen=True)
@@ -27,24 +34,38 @@ class Made:
     spec: dict[str, Any]
     records: int
     size: int
-    check: Callable[[Record], int]
-    """Number of a record, 0..`records`. Raises AssertionError for one that isn't as it should be."""
+    check: Callable[[pa.RecordBatch], Numbers]
+    """Numbers of some records, 0..`records`. Raises AssertionError for one that isn't as it should be."""
 
 
 def _table(first: int, count: int) -> pa.Table:
     """Rows of about 400 bytes: a number, others that follow from it, and a text."""
     ids = np.arange(first, first + count)
     numbers = {f"x{n}": ids * 0.125 + n for n in range(_NUMBERS)}
-    texts = pa.array([f"text of the row {n:012d}, with a comma" for n in ids.tolist()])
-    return pa.table({"id": ids, **numbers, "text": texts})
+    return pa.table({"id": ids, **numbers, "text": _texts(ids)})
 
 
-def _check_row(record: Record) -> int:
-    number = int(record["id"][0])
-    expected = (number * 0.125 + np.arange(_NUMBERS)).astype(np.float32)
-    assert np.array_equal(np.array(record["x"], np.float32), expected), number
-    assert record["text"] == [f"text of the row {number:012d}, with a comma".encode()]
-    return number
+def _texts(ids: Numbers) -> pa.Array:
+    digits = _pc.utf8_lpad(pa.array(ids).cast(pa.string()), 12, "0")
+    return _pc.binary_join_element_wise("text of the row ", digits, ", with a comma", "")
+
+
+def _check_rows(found: pa.RecordBatch) -> Numbers:
+    ids = _integers(found, "id")
+    vectors = np.asarray(_flat(found, "x"), np.float32).reshape(len(ids), _NUMBERS)
+    assert np.array_equal(vectors, (ids[:, None] * 0.125 + np.arange(_NUMBERS)).astype(np.float32))
+    assert found.column("text").cast(pa.binary()).equals(_texts(ids).cast(pa.binary()))
+    return ids
+
+
+def _integers(found: pa.RecordBatch, name: str) -> Numbers:
+    return np.asarray(found.column(name), np.int64)
+
+
+def _flat(found: pa.RecordBatch, name: str) -> Any:
+    """The values of a column of lists or tensors, one after another."""
+    column = found.column(name)
+    return (column.storage if isinstance(column, pa.ExtensionArray) else column).flatten()
 
 
 def _write_rows(out: BinaryIO, size: int) -> tuple[int, int]:
@@ -74,7 +95,7 @@ def a_csv(folder: Path, size: int) -> Made:
     file = folder / "rows.csv"
     with file.open("wb") as out:
         rows, written = _write_rows(out, size)
-    return Made(_rows_spec(file), rows, written, _check_row)
+    return Made(_rows_spec(file), rows, written, _check_rows)
 
 
 def a_shuffled_csv(folder: Path, size: int) -> Made:
@@ -88,7 +109,7 @@ def a_gzip(folder: Path, size: int) -> Made:
     file = folder / "rows.csv.gz"
     with file.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=1, mtime=0) as out:
         rows, written = _write_rows(out, size)  # type: ignore[arg-type]  # a GzipFile is one in all but its type
-    return Made(_rows_spec(file), rows, written, _check_row)
+    return Made(_rows_spec(file), rows, written, _check_rows)
 
 
 def images(folder: Path, size: int) -> Made:
@@ -106,11 +127,13 @@ def images(folder: Path, size: int) -> Made:
 
     contents = [original.read_bytes() for original in originals]
 
-    def check(record: Record) -> int:
-        number = int(Path(record["image/filename"][0].decode()).stem)
-        assert record["image/encoded"] == [contents[number % len(contents)]], number
-        assert record["image/class/text"] == [originals[number % len(originals)].parent.name.encode()]
-        return number
+    def check(found: pa.RecordBatch) -> Numbers:
+        numbers = [int(Path(name).stem) for name in found.column("image/filename").to_pylist()]
+        images, classes = (found.column(f"image/{name}") for name in ("encoded", "class/text"))
+        for row, number in enumerate(numbers):
+            assert images[row].as_py() == contents[number % len(contents)], number
+            assert classes[row].as_py() == originals[number % len(originals)].parent.name, number
+        return np.array(numbers, np.int64)
 
     source = {"images": {"uris": [str(folder / "images")]}}
     features = [{"name": f"image/{name}"} for name in ("encoded", "filename", "class/text")]
@@ -140,10 +163,11 @@ def a_join(folder: Path, size: int) -> Made:
         written += file.stat().st_size
         tables.append({"name": name, "source": {"csv": {"uris": [str(file)], "header": True}}})
 
-    def check(record: Record) -> int:
-        number = int(record["id"][0])
-        assert (record["left"], record["right"]) == ([2 * number], [2 * number])
-        return number - apart
+    def check(found: pa.RecordBatch) -> Numbers:
+        ids = _integers(found, "id")
+        assert np.array_equal(_integers(found, "left"), 2 * ids)
+        assert np.array_equal(_integers(found, "right"), 2 * ids)
+        return ids - apart
 
     spec = {
         "source": {"join": {"keys": ["id"], "missing": "Drop", "tables": tables}},
@@ -165,15 +189,21 @@ KINDS: Mapping[str, Callable[[Path, int], Made]] = {
 def check(output: Path, made: Made) -> None:
     """Raises AssertionError unless each record is there once and as it should be."""
     seen = np.zeros(made.records, np.bool_)
-    for payload in _payloads(output):
-        number = made.check(records.parse_example(payload))
-        assert not seen[number], f"record {number} is there twice"
-        seen[number] = True
+    for found in _records(output):
+        numbers = made.check(found)
+        assert len(np.unique(numbers)) == len(numbers), "a record is there twice"
+        assert not seen[numbers].any(), f"record {numbers[seen[numbers]][0]} is there twice"
+        seen[numbers] = True
     assert seen.all(), f"{int((~seen).sum()):,} of {made.records:,} records are missing"
 
 
-def _payloads(output: Path) -> Iterator[bytes]:
-    for file in sorted(output.glob("*.tfrecords")):
-        with file.open("rb") as source:
-            for _, payload in records.read(iter(lambda: source.read(1 << 20), b"")):
-                yield payload
+def _records(output: Path) -> Iterator[pa.RecordBatch]:
+    """All records of the data set, with their features as columns."""
+    source = Source.model_validate({"dataset": {"uri": str(output)}})
+    discovery = DatasetReader.discover(source, Access())
+    units = Units.of(discovery.units)
+    samples = np.arange(units.samples, dtype=np.int64)
+    pieces = (samples[start : start + _CHECKED_AT_ONCE] for start in range(0, len(samples), _CHECKED_AT_ONCE))
+    for batch in DatasetReader(source, discovery.state, Access()).read(units, pieces):
+        assert not batch.bad, batch.bad[0].reason
+        yield batch.records

@@ -30,7 +30,8 @@ class CsvDecoder:
         self._names = [name.encode() for feature in self._features for name in names(feature)]
         self._delimiter = self._options.delimiter.encode()
         stop = re.escape(self._delimiter)
-        self._cell = re.compile(rb'(?:"((?:[^"]|"")*)"|([^"\n%b]*))(?:(%b)|\n)' % (stop, stop))
+        # Possessive: nothing is kept to go back to, which would take many times the memory of a large cell.
+        self._cell = re.compile(rb'(?:"([^"]*+(?:""[^"]*+)*+)"|([^"\n%b]*+))(?:(%b)|\n)' % (stop, stop))
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, list[Cell]]]:
         """Rows with another number of cells, and other headers, are broken."""

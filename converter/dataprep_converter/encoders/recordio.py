@@ -148,8 +148,8 @@ class RecordioEncoder(SingleFile):
             raise BadData(f"A record has {int(sizes.max()):,} bytes, and recordioProtobuf can hold {LARGEST:,}.")
         headers, _ = look_up(sizes, header)
         paddings, _ = look_up(sizes, lambda size: bytes(-size % 4))
-        escaped, self._sizes = _escaped(kernels.binary_join_element_wise(headers, *pieces, paddings, NOTHING))
-        return escaped
+        framed, self._sizes = escaped(kernels.binary_join_element_wise(headers, *pieces, paddings, NOTHING))
+        return framed
 
     def sizes(self) -> Lengths:
         """Of the last batch, with headers and padding."""
@@ -244,7 +244,7 @@ def _numbers(column: Array, feature: FeatureSpec) -> Part:
     return Ragged(content=binary(data.view(np.uint8), np.concatenate(([0], np.cumsum(lengths)))), lengths=lengths)
 
 
-def _escaped(joined: Array) -> tuple[memoryview, Lengths]:
+def escaped(joined: Array) -> tuple[memoryview, Lengths]:
     """The framed records, of which those that hold the magic number are split, and the size of each."""
     data, offsets = binary_data(joined)
     starts = offsets - offsets[0]

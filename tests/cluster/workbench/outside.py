@@ -12,7 +12,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,15 +34,27 @@ class DidNotStart(AssertionError):
 @contextmanager
 def nobody_inside(installation: Installation) -> Iterator[None]:
     """The installed operator is away and its rights stay; afterwards it is back."""
-    scale = ("--namespace", installation.namespace, "scale", "deployment", "--all")
-    names = {pod["metadata"]["name"] for pod in installation.pods()}
-    installation.cluster.kubectl(*scale, "--replicas=0")
-    installation.wait_gone(names)
+    send_away(installation)
     try:
         yield
     finally:
-        installation.cluster.kubectl(*scale, "--replicas=2")
-        installation.wait_ready()
+        bring_back(installation)
+
+
+def send_away(installation: Installation) -> None:
+    """Ends the installed operator's pods; nothing to do when there are none."""
+    _scale(installation, replicas=0)
+    installation.wait_gone({pod["metadata"]["name"] for pod in installation.pods()})
+
+
+def bring_back(installation: Installation) -> None:
+    """Waits until the installed operator works; little to do when it does."""
+    _scale(installation, replicas=2)
+    installation.wait_ready()
+
+
+def _scale(installation: Installation, *, replicas: int) -> None:
+    installation.cluster.kubectl("--namespace", installation.namespace, "scale", "deployment", "--all", f"--replicas={replicas}")
 
 
 @contextmanager
@@ -82,6 +94,8 @@ class OutsideOperator:
     lease_namespace: str | None = None
     lease_name: str = LEASE
     identity: str = "outside-1"
+    namespaces: Sequence[str] = ()
+    """Where it works; everywhere when there are none."""
     environment: Mapping[str, str] = field(default_factory=dict)
     log: Path = Path(os.devnull)
     _process: subprocess.Popen[bytes] | None = None
@@ -107,6 +121,7 @@ class OutsideOperator:
             "DATAPREP_LISTEN_PORT": str(self.port),
             "DATAPREP_LEASE_NAME": self.lease_name,
             "DATAPREP_PROGRESS_SECONDS": "1",
+            "DATAPREP_NAMESPACES": ",".join(self.namespaces),
             **({"DATAPREP_LEASE_NAMESPACE": self.lease_namespace} if self.lease_namespace else {}),
             **self.environment,
         }

@@ -4,7 +4,8 @@ import os
 from typing import Final
 
 VARIABLE: Final = "DATAPREP_TEST_SHARED"
-
+PLACES: Final = ("tests/e2e", "tests/api/test_admission.py")
+"""Where all tests on the cluster are: several processes look for them, and all the others take half a minute of each to be found."""
 
 BEGAN_VARIABLE: Final = "DATAPREP_TEST_BEGAN"
 WHOLE_VARIABLE: Final = "DATAPREP_TEST_WHOLE"

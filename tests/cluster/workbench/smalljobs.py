@@ -72,7 +72,7 @@ def assert_done_once(stores: Stores, namespace: Namespace) -> None:
     }
     expected = sorted((name, step) for name in statuses for step in STEPS)
     for kind in ("jobs", "pods"):
-        assert sorted(_work(each) for each in namespace.all(kind)) == expected
+        assert sorted(_work(each) for each in namespace.all(kind, selector="dataprep.io/job")) == expected
     digests = {file["sha256"] for status in statuses.values() for file in status["outputs"]}
     assert len(digests) == 1
     for name in statuses:

@@ -1,6 +1,7 @@
 """All tests on the cluster: one cluster with the operator for several test processes, up before them and down after them.
 
-These tests mostly wait, so several processes run them side by side. Those marked `exclusive` follow, one at a time.
+These tests mostly wait, so several processes run them side by side. Those marked `apart`, which bring their own operators, follow in
+the same way, and at last those marked `exclusive`, one at a time.
 """
 
 import os
@@ -17,8 +18,11 @@ import kubecluster
 from kubecluster import ClusterUnavailable
 from workbench import sharing
 from workbench.installation import Installation, install_operator
+from workbench.outside import bring_back
 
 PROCESSES: Final = 4
+PROCESSES_APART: Final = 3
+"""Fewer: these tests ask how soon an operator does something."""
 _NO_TESTS: Final = 5
 """pytest's exit status when its arguments select nothing."""
 _INTERRUPTED: Final = 130
@@ -31,34 +35,42 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
     os.environ[sharing.BEGAN_VARIABLE] = datetime.now(UTC).isoformat()
     if not arguments:
         os.environ[sharing.WHOLE_VARIABLE] = "yes"
+        arguments = sharing.PLACES
     try:
-        with _cluster_and_operator():
-            together = _pytest("-n", str(PROCESSES), "--maxschedchunk=1", "-m", "cluster and not exclusive", *arguments, shared=True)
+        with _cluster_and_operator() as operator:
+            together = _pytest(*_processes(PROCESSES, arguments), "-m", "cluster and not exclusive and not apart", *arguments, shared=True)
+            apart = _pytest(*_processes(PROCESSES_APART, arguments), "-m", "cluster and apart", *arguments, shared=True)
+            # The first of them has sent it away.
+            bring_back(operator)
             alone = _pytest("-m", "cluster and exclusive", *arguments, shared=True)
     except ClusterUnavailable:
         # Each test says so itself, as it does without us: by a skip, or in CI by a failure.
         return _pytest("-m", "cluster", *arguments, shared=False)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    # Arguments such as a file's name may well select no exclusive test, or none but those.
-    statuses = [status for status in (together, alone) if status != _NO_TESTS] or [_NO_TESTS]
+    # Arguments such as a file's name may well select no test of one kind, or none but those.
+    statuses = [status for status in (together, apart, alone) if status != _NO_TESTS] or [_NO_TESTS]
     return next((status for status in statuses if status), 0)
 
 
 @contextmanager
-def _cluster_and_operator() -> Iterator[None]:
+def _cluster_and_operator() -> Iterator[Installation]:
     """A cluster that was running before is used, and goes on without the operator."""
     running = kubecluster.attach()
     cluster = running or kubecluster.up()
     try:
-        install_operator(cluster)
-        yield
+        yield install_operator(cluster)
     finally:
         _ignore_signals()
         if running is None:
             cluster.down()
         else:
             Installation(running).uninstall()
+
+
+def _processes(count: int, arguments: Sequence[str]) -> Sequence[str]:
+    """Tests in the order in which they are collected, and those of a group in one process. Whoever wants to see what tests print has one."""
+    return () if "-s" in arguments else ("-n", str(count), "--dist=loadgroup", "--no-loadscope-reorder")
 
 
 def _pytest(*words: str, shared: bool) -> int:
