@@ -40,6 +40,8 @@ class Patience:
 
 
 PATIENT = Patience()
+ON_THE_WAY_OUT = Patience(attempts=3, total_seconds=5.0)
+"""Of what is tidied up by a process that may have been told to end."""
 
 _no_later_than: ContextVar[float] = ContextVar("no_later_than", default=math.inf)
 

@@ -16,10 +16,10 @@ from dataprep_api.reasons import Reason
 from storeservers.faulty import Fault
 
 _SERVERS = {
-    "s3": "versitygw, a real S3 server",
-    "oss": "the project's OSS fake, which checks signatures and digests",
-    "gcs": "the project's Cloud Storage fake",
-    "azure": "Azurite, Azure's own emulator",
+    "s3": "versitygw, a real S3 server; every shard in two parts",
+    "oss": "the project's OSS fake, which checks signatures and digests; every shard in two parts",
+    "gcs": "the project's Cloud Storage fake; every shard in two parts",
+    "azure": "Azurite, Azure's own emulator; every shard in two blocks",
     "hdfs": "a real NameNode with two DataNodes; faults on the calls to the NameNode",
     "webhdfs": "the same; faults on the requests to the NameNode, not on those to the DataNodes",
     "http": "a small web server; the data set is on this machine's disk",

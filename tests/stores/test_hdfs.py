@@ -198,6 +198,24 @@ def test_a_rename_whose_answer_was_lost_is_done(hdfs_cluster: HdfsCluster, store
     assert store.stat(f"{hdfs_cluster.uri}{folder}/file") == entry
 
 
+def test_an_abort_that_meets_a_fault_is_made_again(hdfs_cluster: HdfsCluster, store: HdfsStore, folder: str) -> None:
+    upload = store.create(f"{hdfs_cluster.uri}{folder}/file")
+    upload.write(b"content")
+    real = upload._client
+    faults = iter([OSError("connection reset")])
+
+    class FailsOnce:
+        def delete(self, path: str, recursive: bool) -> bool:
+            for fault in faults:
+                raise fault
+            return real.delete(path, recursive)
+
+    upload._client = FailsOnce()  # type: ignore[assignment] # as above
+    upload.abort()
+
+    assert hdfs_cluster.files(folder) == []
+
+
 def test_calls_of_the_client_are_watched(hdfs_cluster: HdfsCluster, store: HdfsStore, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     beats = watchdog.Heartbeats.create()
     monkeypatch.setattr(watchdog, "_current", beats)

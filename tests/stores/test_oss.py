@@ -9,7 +9,7 @@ from tests.stores.calls import every_call
 
 from dataprep_converter.errors import AlreadyExists, BadCredentials, BadSpec, InputChanged, NotFound, NotPermitted, Unreachable
 from dataprep_converter.stores import StoreSettings
-from dataprep_converter.stores.oss import OssStore, _region_of
+from dataprep_converter.stores.oss import ATTEMPTS, OssStore, _region_of
 from dataprep_converter.stores.oss_client import OssClient
 from storeservers import FakeOss
 from storeservers.oss import AccessKey, Fault
@@ -219,6 +219,16 @@ def test_an_abort_in_which_the_process_is_told_to_end_is_made_again(
 
 def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+@pytest.mark.store
+def test_an_abort_that_meets_faults_is_made_again(oss_fake: FakeOss, store: OssStore, bucket: str) -> None:
+    upload = store.create(f"oss://{bucket}/file")
+    upload.write(bytes(20 * MIB))
+    # More than the SDK's own attempts.
+    oss_fake.inject(Fault(kind="error", matching="AbortMultipartUpload", count=ATTEMPTS + 1))
+    upload.abort()
+    assert oss_fake.uploads(bucket) == []
 
 
 @pytest.mark.store

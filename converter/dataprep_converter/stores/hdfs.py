@@ -35,7 +35,7 @@ from dataprep_converter.errors import (
     NotFound,
     StoreError,
 )
-from dataprep_converter.retrying import retrying
+from dataprep_converter.retrying import ON_THE_WAY_OUT, retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings, hadoop, hdfs_kerberos
 from dataprep_converter.stores.files import temporary_name
 from dataprep_converter.stores.hdfs_border import USER_VARIABLE, border, look
@@ -266,8 +266,14 @@ class HdfsUpload:
         if self._writer is not None:
             # Without a close the NameNode keeps the lease; deleting the file ends it.
             self._park()
-        with contextlib.suppress(StoreError), border(self._addresses, self._path):
-            self._client.delete(self._temporary, False)
+
+        def attempt() -> None:
+            with contextlib.suppress(NotFound), border(self._addresses, self._path):
+                self._client.delete(self._temporary, False)
+
+        # More than once: after a commit nobody would sweep it.
+        with contextlib.suppress(StoreError):
+            retrying(attempt, what=f"deleting {self._temporary}", patience=ON_THE_WAY_OUT)
         self._ended = True
 
     @contextlib.contextmanager

@@ -20,7 +20,7 @@ from dataprep_converter.errors import (
     StoreFull,
     Unreachable,
 )
-from dataprep_converter.retrying import Patience, retrying
+from dataprep_converter.retrying import ON_THE_WAY_OUT, Patience, retrying
 from dataprep_converter.stores import Entry
 
 RIGHT_OF: Final = {
@@ -89,8 +89,12 @@ class OssClient:
     def abort(self, bucket: str, key: str, upload_id: str) -> None:
         """Drops an upload; one that is gone is fine."""
         request = oss.AbortMultipartUploadRequest(bucket=bucket, key=key, upload_id=upload_id)
-        with contextlib.suppress(NotFound):
-            self.call("abort_multipart_upload", request, place=(bucket, key), doing="abort")
+
+        def attempt() -> None:
+            with contextlib.suppress(NotFound):
+                self.call("abort_multipart_upload", request, place=(bucket, key), doing="abort")
+
+        retrying(attempt, what=f"aborting the upload of oss://{bucket}/{key}", patience=ON_THE_WAY_OUT)
 
     @contextlib.contextmanager
     def border(self, place: tuple[str, str], *, doing: str) -> Iterator[None]:
