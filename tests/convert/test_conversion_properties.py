@@ -261,7 +261,7 @@ TABULAR: dict[str, tuple[Callable[[Path, str, list[Row], int], Path], dict[str, 
 
 
 @pytest.mark.parametrize("kind", [*TABULAR, "sql"])
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(
     table=st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.one_of(st.floats(-9, 9), st.just("wrong"))), min_size=2, max_size=40),
     rules=st.sampled_from([None, *(RULES[name] for name in ("drawn", "exact", "first", "count"))]),

@@ -208,6 +208,19 @@ BAD_COCO: dict[str, tuple[bytes, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["../secret.jpg", "/etc/secret.jpg", "a/../../secret.jpg"])
+def test_a_coco_file_name_reads_nothing_outside_its_tree(tmp_path: Path, name: str) -> None:
+    images = {"1.jpg": an_image(), "a/2.jpg": an_image()}
+    put(tmp_path, {f"i/{path}": data for path, data in images.items()} | {"secret.jpg": an_image(seed=1)})
+    entries = [{"id": number, "file_name": path} for number, path in enumerate([*images, name])]
+    put(tmp_path, {"a.json": json.dumps({"images": entries, "categories": [CATEGORY], "annotations": []}).encode()})
+
+    source = a_source(tmp_path / "i", tmp_path / "a.json", "Coco", missing="BadRecord")
+    found = batches(AnnotatedImagesReader, source)
+    assert [row["image/filename"] for row in rows(found)] == list(images)
+    assert len(faults(found)) == 1
+
+
 @pytest.mark.parametrize(("content", "message"), BAD_COCO.values(), ids=BAD_COCO.keys())
 def test_a_bad_coco_file_fails_with_the_place(tmp_path: Path, content: bytes, message: str) -> None:
     with pytest.raises(BadData) as caught:

@@ -45,9 +45,10 @@ def _table(first: int, count: int) -> pa.Table:
     return pa.table({"id": ids, **numbers, "text": _texts(ids)})
 
 
-def _texts(ids: Numbers) -> pa.Array:
+def _texts(ids: Numbers) -> pa.Array[Any]:
     digits = _pc.utf8_lpad(pa.array(ids).cast(pa.string()), 12, "0")
-    return _pc.binary_join_element_wise("text of the row ", digits, ", with a comma", "")
+    texts: pa.Array[Any] = _pc.binary_join_element_wise("text of the row ", digits, ", with a comma", "")
+    return texts
 
 
 def _check_rows(found: pa.RecordBatch) -> Numbers:
@@ -64,7 +65,7 @@ def _integers(found: pa.RecordBatch, name: str) -> Numbers:
 
 def _flat(found: pa.RecordBatch, name: str) -> Any:
     """The values of a column of lists or tensors, one after another."""
-    column = found.column(name)
+    column: Any = found.column(name)
     return (column.storage if isinstance(column, pa.ExtensionArray) else column).flatten()
 
 
@@ -128,7 +129,7 @@ def images(folder: Path, size: int) -> Made:
     contents = [original.read_bytes() for original in originals]
 
     def check(found: pa.RecordBatch) -> Numbers:
-        numbers = [int(Path(name).stem) for name in found.column("image/filename").to_pylist()]
+        numbers = [int(Path(str(name)).stem) for name in found.column("image/filename").to_pylist()]
         images, classes = (found.column(f"image/{name}") for name in ("encoded", "class/text"))
         for row, number in enumerate(numbers):
             assert images[row].as_py() == contents[number % len(contents)], number
