@@ -31,12 +31,15 @@ SETS: Final[Mapping[str, tuple[str, str, dict[str, Any]]]] = {
     "csv keyed": ("csv", "sequenceFile", {"key": "name", "value": "Record", "compression": "Record"}),
     "csv examples": ("csv", "mapFile", {"value": "Example", "indexInterval": 7}),
     "csv records": ("csv", "mapFile", {}),
+    "libsvm mapped examples": ("libsvm", "mapFile", {"value": "Example"}),
     "libsvm examples": ("libsvm", "sequenceFile", {"compression": "Record"}),
     "libsvm features": ("libsvm", "sequenceFile", {"key": "label", "value": "Feature", "compression": "Block"}),
 }
 """(source, format, options)."""
-INTERVALS: Final = {"idx records": 1, "csv examples": 7, "csv records": 1}
+INTERVALS: Final = {"idx records": 1, "csv examples": 7, "csv records": 1, "libsvm mapped examples": 1}
 """Of the indexes."""
+RECORDS: Final = ("csv records", "idx records")
+"""What DL4J's own readers read."""
 STEPS: Final = [[(number * 10 + step, -step / 4) for step in range(number % 4 + 1)] for number in range(1, 12)]
 """Walks with two values a step; the class of each is its number modulo 2."""
 SIZES: Final = [number * 7 % 2000 for number in range(1100)]
@@ -130,7 +133,8 @@ def hadoop(tmp_path_factory: pytest.TempPathFactory) -> Hadoop:
             hadoop.ask((name, part.name), what, part, f"{interval}{copies / output.parent.name / part.name}")
     hadoop.outputs["walks"] = walks(hadoop.folder / "walks")
     hadoop.ask(("text",), "text", hadoop.outputs["csv keyed"] / "part-r-00001")
-    hadoop.ask(("records",), "records", hadoop.outputs["csv records"])
+    for name in RECORDS:
+        hadoop.ask(("records", name), "records", hadoop.outputs[name])
     hadoop.ask(("sequences",), "sequences", hadoop.outputs["walks"])
     for compression in COMPRESSIONS:
         for format_, what in (("sequenceFile", "sequence"), ("mapFile", "map")):
@@ -217,7 +221,7 @@ def test_hadoop_reads_every_field_of_every_record(hadoop: Hadoop, name: str) -> 
         assert keys == [value.encode() if isinstance(value, str) else value for value in wanted]
     else:
         assert keys == list(range(data_sets.COUNT))
-    match name.split()[1]:
+    match name.split()[-1]:
         case "features" if source == "idx":
             assert [values(each) for each in objects] == [[bytes(row["image"])] for row in rows]
         case "features":
@@ -246,12 +250,13 @@ def test_hadoop_fs_text_shows_a_line_for_each_record(hadoop: Hadoop) -> None:
     )
 
 
-def test_dl4j_reads_every_value_of_every_record_in_order_and_by_number(hadoop: Hadoop) -> None:
-    expected = [expected_record(row) for row in data_sets.rows("csv")]
-    assert [record(*fields) for fields in hadoop.lines("records", kind="record")] == expected
-    got = {int(number): record(shown) for number, shown in hadoop.lines("records", kind="got")}
+@pytest.mark.parametrize("name", RECORDS)
+def test_dl4j_reads_every_value_of_every_record_in_order_and_by_number(hadoop: Hadoop, name: str) -> None:
+    expected = [expected_record(row) for row in data_sets.rows(SETS[name][0])]
+    assert [record(*fields) for fields in hadoop.lines("records", name, kind="record")] == expected
+    got = {int(number): record(shown) for number, shown in hadoop.lines("records", name, kind="got")}
     assert got == dict(enumerate(expected))
-    agree("csv records", "DL4J's `MapFileRecordReader` and `MapFileReader`")
+    agree(name, "DL4J's `MapFileRecordReader` and `MapFileReader`")
 
 
 def test_dl4j_reads_sequences_with_the_label_in_each_step(hadoop: Hadoop) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.availability import unavailable
+from tests.interop.comparisons import compared
 from tests.interop.test_tensorflow import a_job, made
 
 from dataprep_api.job import DataPrepJob
@@ -49,6 +50,17 @@ def read(tfds: Any, output: Path, split: str = "train") -> list[dict[str, Any]]:
         return list(builder.as_dataset(split, read_config=in_order).as_numpy_iterator())
 
 
+def agree(tfds: Any, source: str, records: int, fields: list[str]) -> None:
+    compared(
+        format="tfrecord",
+        reader="TensorFlow Datasets' `builder_from_directory`",
+        versions={"tensorflow-datasets": tfds.__version__},
+        source=source,
+        records=records,
+        fields=fields,
+    )
+
+
 @pytest.mark.parametrize(
     ("shards", "file_name"),
     [(1, None), (3, None), (3, "{split}/{shard}.{ext}")],
@@ -70,6 +82,7 @@ def test_digits_have_their_shape_label_and_split(tfds: Any, tmp_path: Path, shar
         assert pixels.dtype == np.uint8
         assert (pixels == (31 * numbers[:, None] + 7 * np.arange(784)) % 256).all()
     assert len(read(tfds, tmp_path / "moved", "test")) == 40
+    agree(tfds, "idx", 340, ["image_raw", "label"])
 
 
 def test_photographs_are_decoded_and_have_the_names_of_their_classes(tfds: Any, tmp_path: Path) -> None:
@@ -86,6 +99,7 @@ def test_photographs_are_decoded_and_have_the_names_of_their_classes(tfds: Any, 
         assert builder.info.features["image/class/label"].int2str(int(record["image/class/label"])) == file.parent.name
         with Image.open(io.BytesIO(file.read_bytes())) as picture:
             assert record["image/encoded"].shape == (picture.height, picture.width, 3)
+    agree(tfds, "images", len(found), ["image/class/label", "image/encoded"])
 
 
 def test_a_table_has_numbers_texts_and_vectors(tfds: Any, tmp_path: Path) -> None:
@@ -105,6 +119,7 @@ def test_a_table_has_numbers_texts_and_vectors(tfds: Any, tmp_path: Path) -> Non
         (1.5, 2, True, b"x", [1.5, 2], 0), (-0.5, 3, False, b"", [-0.5, 3], 1),
     ]  # fmt: skip
     assert tfds.builder_from_directory(output / PLACE).info.features["label"].num_classes == 3
+    agree(tfds, "csv", len(found), ["a", "b", "c", "d", "both", "label"])
 
 
 def test_lists_of_any_length_are_equal(tfds: Any, tmp_path: Path) -> None:
@@ -117,6 +132,7 @@ def test_lists_of_any_length_are_equal(tfds: Any, tmp_path: Path) -> None:
     assert [{name: values.tolist() for name, values in record.items()} for record in found] == [
         {**row, "texts": [text.encode() for text in row["texts"]]} for row in rows
     ]
+    agree(tfds, "jsonl", len(found), ["ints", "floats", "texts"])
 
 
 def test_a_data_set_that_was_extended_is_read_as_one(tfds: Any, tmp_path: Path) -> None:
