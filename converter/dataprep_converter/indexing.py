@@ -30,6 +30,8 @@ _LINES: Final[Mapping[str, tuple[str, str, str]]] = {
 """Format → what stands in a line."""
 _IN_MEMORY: Final = 1 << 20
 _PIECE: Final = 4 << 20
+_TOGETHER: Final = 4096
+"""Records whose lines are written at once, at least."""
 
 
 def has_index(output: Output) -> bool:
@@ -45,19 +47,13 @@ class RecordIndex:
         self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, prefix="dataprep-")  # noqa: SIM115 - closed by `close`
         self._records = 0
         self._offset = 0
+        self._waiting: list[Numbers] = []
 
     def add(self, sizes: Numbers) -> None:
         """The next records, which have these sizes in the file."""
-        columns = {
-            "number": np.arange(self._records, self._records + len(sizes)),
-            "offset": self._offset + np.cumsum(sizes) - sizes,
-            "size": sizes,
-        }
-        if len(sizes):
-            first, between, second = self._line
-            self._file.write(_lines(columns[first], between, columns[second]))
-        self._records += len(sizes)
-        self._offset += int(sizes.sum())
+        self._waiting.append(sizes)
+        if sum(map(len, self._waiting)) >= _TOGETHER:
+            self._write()
 
     def put(self, store: Store, uri: str, *, file: str, hdfs: HdfsOptions) -> IndexFile:
         """Writes the lines to `uri`, streaming, or finds that another attempt has."""
@@ -65,6 +61,7 @@ class RecordIndex:
         digest = hashlib.sha256()
         size = 0
         try:
+            self._write()
             self._file.seek(0)
             while piece := self._file.read(_PIECE):
                 upload.write(piece)
@@ -79,6 +76,21 @@ class RecordIndex:
     def close(self) -> None:
         """Drops the lines."""
         self._file.close()
+
+    def _write(self) -> None:
+        """The lines of the records that wait: batches of few large ones are written together."""
+        sizes = np.concatenate([*self._waiting, np.empty(0, np.int64)])
+        self._waiting = []
+        columns = {
+            "number": np.arange(self._records, self._records + len(sizes)),
+            "offset": self._offset + np.cumsum(sizes) - sizes,
+            "size": sizes,
+        }
+        if len(sizes):
+            first, between, second = self._line
+            self._file.write(_lines(columns[first], between, columns[second]))
+        self._records += len(sizes)
+        self._offset += int(sizes.sum())
 
 
 def _lines(first: Numbers, between: str, second: Numbers) -> bytes:

@@ -282,7 +282,8 @@ class Summariser:
             if looked_at is not values:
                 lengths = kernels.binary_length(looked_at)
             self._later("lengths", lengths)
-            self._later("top", looked_at.filter(kernels.less_equal(lengths, LONGEST)))
+            if summary.lengths.least is not None and summary.lengths.least <= LONGEST:
+                self._later("top", looked_at.filter(kernels.less_equal(lengths, LONGEST)))
 
     def _later(self, name: str, values: Array) -> None:
         """Batches of few records (files, images) are described together: most of the time would be for calling functions."""
