@@ -1,7 +1,6 @@
 """Seeded faults between the converter and real servers: the data set is byte for byte the same, or the job says why not and nothing half is seen.
 
-20 seeds of S3 and OSS in CI, 8 of HDFS, where closing a file takes half a second, and 4 of the others; `make faults SEEDS=300` runs as many of
-each and writes docs/faults.md.
+20 seeds of S3 and OSS in CI, and 4 of the others; `make faults SEEDS=300` runs as many of each and writes docs/faults.md.
 """
 
 import os
@@ -33,7 +32,7 @@ from storeservers.odps import FakeMaxCompute, rows_of
 
 pytestmark = pytest.mark.store
 
-_SEEDS_IN_CI = {"s3": 20, "oss": 20, "hdfs": 8, "webhdfs": 4, "azure": 4, "gcs": 4, "http": 8, "maxcompute": 8}
+_SEEDS_IN_CI = {"s3": 20, "oss": 20, "hdfs": 4, "webhdfs": 4, "azure": 4, "gcs": 4, "http": 4, "maxcompute": 4}
 _LANES, _LANES_OF = 4, {"hdfs": 1, "http": 1, "maxcompute": 1}
 """Seeds at a time, each lane in a place and behind a proxy of its own: a life with faults mostly waits.
 
