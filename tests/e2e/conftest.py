@@ -48,11 +48,9 @@ def _spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     for item in items:
         taken[item.path] += 1
         places[item] = taken[item.path]
-    spread = sorted((item for item in items if item.get_closest_marker("long") is None), key=places.__getitem__)
-    for number, item in enumerate(item for item in items if item.get_closest_marker("long")):
-        # Each process begins with two tests: a long one, and one that follows it.
-        spread.insert(2 * number, item)
-    return spread
+    # First each process is given one test, then each a second one, and from then on another one whenever it has ended one.
+    long = [item for item in items if item.get_closest_marker("long")]
+    return long + sorted((item for item in items if item not in long), key=places.__getitem__)
 
 
 @pytest.fixture(scope="session")
