@@ -48,9 +48,11 @@ def _spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     for item in items:
         taken[item.path] += 1
         places[item] = taken[item.path]
-    # First each process is given one test, then each a second one, and from then on another one whenever it has ended one.
-    long = [item for item in items if item.get_closest_marker("long")]
-    return long + sorted((item for item in items if item not in long), key=places.__getitem__)
+    spread = sorted((item for item in items if item.get_closest_marker("long") is None), key=places.__getitem__)
+    for number, item in enumerate(item for item in items if item.get_closest_marker("long")):
+        # Each process begins with two tests: a long one, and one that follows it.
+        spread.insert(2 * number, item)
+    return spread
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +89,7 @@ def operator(cluster: Cluster) -> Iterator[Installation]:
     installation.uninstall()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def away(operator: Installation) -> Iterator[Installation]:
     """The installed operator, which is away; its rights stay. Of several test processes none brings it back before all have ended."""
     send_away(operator)
