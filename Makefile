@@ -21,8 +21,9 @@ help: ## show this list
 
 # --- set-up: nothing to do by hand -------------------------------------------------------------------------------
 
-# The libraries' byte code is made on all cores, where pip takes one, and without that of their tests. What can't be compiled nobody imports.
-COMPILE := $(BIN)/python -W ignore -m compileall -qq -j 0 -x /tests/ $(VENV)/lib || true
+# The libraries' byte code is made on all cores, where pip takes one, and without what is large and nobody imports. Nor does anybody
+# what can't be compiled.
+COMPILE := $(BIN)/python -W ignore -m compileall -qq -j 0 -x '/(tests|kubernetes/aio)/' $(VENV)/lib || true
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { apt-get update -q && apt-get install -q -y --no-install-recommends python3-venv && $(PYTHON) -m venv $(VENV); }

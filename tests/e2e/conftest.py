@@ -89,7 +89,7 @@ def operator(cluster: Cluster) -> Iterator[Installation]:
     installation.uninstall()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def away(operator: Installation) -> Iterator[Installation]:
     """The installed operator, which is away; its rights stay. Of several test processes none brings it back before all have ended."""
     send_away(operator)

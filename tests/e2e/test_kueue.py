@@ -12,26 +12,25 @@ from kubecluster import Cluster
 from workbench import kueue
 from workbench.installation import Installation
 from workbench.jobs import Document, Namespace, condition
-from workbench.kueue import FLAVOR_LABEL, FLAVOR_VALUE, MANAGED
+from workbench.kueue import FLAVOR_LABEL, MANAGED
 from workbench.smalljobs import assert_done_once, small_jobs, wait_all
 from workbench.stores import Stores
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 FLAVOR = "spot"
-SAID_SECONDS = 60
+SAID_SECONDS = 30
 """The queue's words are read again about every ten seconds."""
-DONE_SECONDS = 180
-
-# One process has Kueue, and it begins before Kueue is there.
-pytestmark = [pytest.mark.xdist_group("kueue"), pytest.mark.long]
+DONE_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
 def running_kueue(cluster: Cluster, operator: Installation) -> Iterator[None]:
-    """Kueue looks after the namespaces of this file only: others don't notice it."""
+    """Kueue, and nodes of its flavor."""
     del operator  # only has to be there
     with kueue.installed(cluster):
+        cluster.kubectl("label", "--overwrite", "nodes", "--all", f"{FLAVOR_LABEL}={FLAVOR}")
         yield
+        cluster.kubectl("label", "nodes", "--all", f"{FLAVOR_LABEL}-")
         cluster.kubectl("delete", "resourceflavors", "--all", "--timeout=30s")
 
 
@@ -87,15 +86,7 @@ def until(true: Callable[[], bool], *, what: str, seconds: float = 30) -> None:
         time.sleep(0.3)
 
 
-def test_without_kueue_a_queued_job_is_warned_of(namespace: Namespace, stores: Stores) -> None:
-    """Nobody looks after the Jobs of this namespace."""
-    [job] = small_jobs(stores, namespace, ["forgotten"])
-    namespace.apply(queued(job, f"nobodys-{uuid.uuid4().hex[:4]}"))
-    told = held(namespace, "forgotten", reason="NotQueued", words=["is Kueue running"], seconds=90)
-    assert told.startswith("The convert Job waits for a Workload of Kueue, which has made none")
-    assert "NotQueued" in [reason for reason, _ in namespace.events("forgotten")]
-
-
+@pytest.mark.exclusive
 def test_a_job_waits_for_quota_in_kueues_words_and_then_writes_the_same_bytes(queues: Namespace, stores: Stores) -> None:
     quota(queues, "10m")
     plain, first, second = small_jobs(stores, queues, ["plain", "first", "second"])
@@ -114,12 +105,13 @@ def test_a_job_waits_for_quota_in_kueues_words_and_then_writes_the_same_bytes(qu
         # What the flavor asks for is Kueue's to write, and nobody takes it away.
         for pod in queues.pods(name):
             chosen = pod["spec"].get("nodeSelector", {}).get(FLAVOR_LABEL)
-            assert chosen == (FLAVOR_VALUE if pod["metadata"]["labels"]["dataprep.io/step"] == "convert" else None)
+            assert chosen == (FLAVOR if pod["metadata"]["labels"]["dataprep.io/step"] == "convert" else None)
     assert_done_once(stores, queues)
     ran = sorted((convert(queues, name)["status"] for name in ("first", "second")), key=lambda status: str(status["startTime"]))
     assert ran[0]["completionTime"] <= ran[1]["startTime"]
 
 
+@pytest.mark.exclusive
 def test_a_job_that_kueue_evicts_waits_again_and_keeps_what_is_done(queues: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     quota(queues, "10")
     with slow_writes(stores, seconds=1.0):
@@ -141,13 +133,14 @@ def stop(namespace: Namespace, policy: str) -> None:
     namespace.cluster.kubectl("patch", "clusterqueue", f"{namespace.name}-research", "--type=merge", f"--patch={patch}")
 
 
+@pytest.mark.exclusive
 def test_a_queued_job_that_is_suspended_leaves_the_queue_and_comes_back(queues: Namespace, stores: Stores) -> None:
     quota(queues, "10m")
     [job] = small_jobs(stores, queues, ["shy"])
     queues.apply(queued(job, "research"))
     held(queues, "shy", reason="Queued", words=["insufficient quota"])
     queues.kubectl("patch", "dpj", "shy", "--type=merge", '--patch={"spec": {"suspend": true}}')
-    queues.wait_phase("shy", "Suspended", seconds=60)
+    queues.wait_phase("shy", "Suspended", seconds=30)
     until(lambda: queues.all("workloads") == [], what="no Workload of the suspended job")
     quota(queues, "50m")
     queues.kubectl("patch", "dpj", "shy", "--type=merge", '--patch={"spec": {"suspend": false}}')
@@ -155,6 +148,7 @@ def test_a_queued_job_that_is_suspended_leaves_the_queue_and_comes_back(queues: 
     assert_done_once(stores, queues)
 
 
+@pytest.mark.exclusive
 def test_a_queue_that_does_not_exist_is_named_and_the_job_runs_once_it_does(queues: Namespace, stores: Stores) -> None:
     [job] = small_jobs(stores, queues, ["lost"])
     queues.apply(queued(job, "research"))
@@ -162,3 +156,12 @@ def test_a_queue_that_does_not_exist_is_named_and_the_job_runs_once_it_does(queu
     quota(queues, "50m")
     wait_all(queues, "Succeeded", seconds=DONE_SECONDS)
     assert_done_once(stores, queues)
+
+
+def test_without_kueue_a_queued_job_is_warned_of(namespace: Namespace, stores: Stores) -> None:
+    """Nobody looks after the Jobs of this namespace."""
+    [job] = small_jobs(stores, namespace, ["forgotten"])
+    namespace.apply(queued(job, f"nobodys-{uuid.uuid4().hex[:4]}"))
+    told = held(namespace, "forgotten", reason="NotQueued", words=["is Kueue running"], seconds=90)
+    assert told.startswith("The convert Job waits for a Workload of Kueue, which has made none")
+    assert "NotQueued" in [reason for reason, _ in namespace.events("forgotten")]

@@ -32,7 +32,7 @@ AT_WORK = 0.8
 """How many of the kills wait until the operator has its watches; the others may hit it while it starts."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def kubeconfig(away: Installation) -> Iterator[Path]:
     """The credentials of the installed operator, which is away."""
     with credentials(away) as file:

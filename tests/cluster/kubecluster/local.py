@@ -214,6 +214,7 @@ def _start() -> LocalCluster:
     _start_daemon("apiserver", controlplane.apiserver(folders))
     # While the API server starts, the nodes get their containerd and the pause image.
     nodes = [_prepare_node(name) for name in NODES]
+    daemons.weigh_containers()
     for node in nodes:
         _start_containerd(node)
         node.import_image(pause, name=images.PAUSE_IMAGE)

@@ -17,8 +17,8 @@ Document = dict[str, Any]  # Any: YAML
 NAMESPACE: Final = "kueue-system"
 MANAGED: Final = "managed-by-kueue"
 """The label, `yes`, of the namespaces whose Jobs Kueue looks after."""
-FLAVOR_LABEL, FLAVOR_VALUE = "kubernetes.io/os", "linux"
-"""What Kueue adds to the node selectors of admitted pods: any node has it."""
+FLAVOR_LABEL: Final = "test/flavor"
+"""What Kueue adds to the node selectors of admitted pods."""
 IMAGE: Final = "dataprep.test/kueue:1"
 # Kueue's other integrations are not enabled, so nobody answers for these.
 _WEBHOOKS: Final = ("job.kb.io", "clusterqueue.kb.io", "cohort.kb.io", "resourceflavor.kb.io", "workload.kb.io", "localqueue.kb.io")
@@ -56,7 +56,7 @@ def installed(cluster: Cluster) -> Iterator[None]:
 def queue(name: str, *, namespace: str, cpu: str, flavor: str) -> list[Document]:
     """A queue of a namespace, with a cluster's queue of its own and this much CPU of a flavor that any node has."""
     return [
-        _kueue("ResourceFlavor", flavor, {"nodeLabels": {FLAVOR_LABEL: FLAVOR_VALUE}}),
+        _kueue("ResourceFlavor", flavor, {"nodeLabels": {FLAVOR_LABEL: flavor}}),
         _kueue(
             "ClusterQueue",
             f"{namespace}-{name}",

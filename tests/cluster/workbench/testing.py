@@ -40,7 +40,7 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
         with _cluster_and_operator() as operator:
             together = _pytest(*_processes(PROCESSES, arguments), "-m", "cluster and not exclusive and not apart", *arguments, shared=True)
             apart = _pytest(*_processes(PROCESSES_APART, arguments), "-m", "cluster and apart", *arguments, shared=True)
-            # The first of them has sent it away.
+            # They have sent it away.
             bring_back(operator)
             alone = _pytest("-m", "cluster and exclusive", *arguments, shared=True)
     except ClusterUnavailable:
@@ -69,8 +69,8 @@ def _cluster_and_operator() -> Iterator[Installation]:
 
 
 def _processes(count: int, arguments: Sequence[str]) -> Sequence[str]:
-    """Tests in the order in which they are collected, and those of a group in one process. Whoever wants to see what tests print has one."""
-    return () if "-s" in arguments else ("-n", str(count), "--dist=loadgroup", "--no-loadscope-reorder")
+    """Whoever wants to see what tests print has one process."""
+    return () if "-s" in arguments else ("-n", str(count), "--maxschedchunk=1")
 
 
 def _pytest(*words: str, shared: bool) -> int:
