@@ -130,6 +130,27 @@ def test_values_of_a_sequence_can_be_predicted_by_regression(tmp_path: Path) -> 
     assert [[round(value, 4) for value in step] for step in found["features"]] == [[1.0, 3.2, 4.5], [1.6, 2.4, 5.9]]
 
 
+def test_a_sequence_has_one_class_or_one_number_in_its_context(tmp_path: Path) -> None:
+    put(tmp_path / "labels", {"0.csv": "2,0.5\n", "1.csv": "0,1.5\n"})
+    labels = {
+        "uris": [str(tmp_path / "labels")],
+        "per": "Sequence",
+        "columns": [{"name": "class", "type": "Int64"}, {"name": "amount", "type": "Float32"}],
+    }
+    source = of_files(tmp_path, {"0.csv": ROW_1 + ROW_2 + ROW_3, "1.csv": ROW_2}, labels=labels)
+    spec = {"features": [{"name": "features", "columns": ["0..4"]}], "labels": [{"name": "class", "numClasses": 3}, {"name": "amount"}]}
+    found = [records.parse_example(payload) for _, payload in records.read([made(a_job(source, tmp_path / "out", **spec))])]
+    assert [(record["class"], record["amount"], len(record["features"])) for record in found] == [([2], [0.5], 3), ([0], [1.5], 1)]
+
+
+def test_a_class_of_a_sequence_outside_the_range_is_named_with_its_file(tmp_path: Path) -> None:
+    put(tmp_path / "labels", {"0.csv": "3\n"})
+    source = of_files(tmp_path, {"0.csv": ROW_1}, labels={"uris": [str(tmp_path / "labels")], "per": "Sequence"})
+    with pytest.raises(BadData) as caught:
+        made(a_job(source, tmp_path / "out", labels=[{"name": "label", "numClasses": 3}]))
+    assert f"{tmp_path}/in/0.csv, record 0: its labels, line 1: label 3 is outside 0..2" in str(caught.value)
+
+
 def test_a_class_outside_the_range_is_named_with_file_and_step(tmp_path: Path) -> None:
     source = of_files(tmp_path, {"0.csv": ROW_1 + ROW_2.replace(",1\n", ",10\n")})
     with pytest.raises(BadData) as caught:

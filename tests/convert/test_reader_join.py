@@ -29,6 +29,7 @@ from dataprep_converter.errors import BadData, BadSpec, StoreFull
 from dataprep_converter.readers import SAMPLE, Reader, join, joining
 from dataprep_converter.readers.join import JoinReader
 from dataprep_converter.run import run
+from dataprep_converter.verifying import verify
 
 FIRST = "a,1,2\nb,3,4\nc,5,6\n"
 SECOND = "a,7,8\nb,9,10\nd,11,12\n"
@@ -367,6 +368,27 @@ def test_a_job_of_two_inputs_and_one_output_has_exactly_these_keys(tmp_path: Pat
         {"first": [1], "second": [2, 7], "target": [8]},
         {"first": [3], "second": [4, 9], "target": [10]},
     ]
+
+
+@pytest.mark.parametrize(("format_", "options"), [("npz", {}), ("dl4jDataset", {"dl4jDataset": {"holds": "MultiDataSet"}})])
+def test_several_groups_of_a_join_are_saved_in_minibatches(tmp_path: Path, format_: str, options: dict[str, Any]) -> None:
+    rows = "".join(f"k{n:03},{n},{2 * n}\n" for n in range(70))
+    source = a_join(a_table(tmp_path, "left", rows), a_table(tmp_path, "right", rows)).model_dump(by_alias=True, exclude_none=True)
+    groups: dict[str, Any] = {
+        "features": [{"name": "first", "columns": ["left1"]}, {"name": "second", "columns": ["left2", "right1"]}],
+        "labels": [{"name": "target", "columns": ["right2"]}],
+    }
+    output = {"uri": str(tmp_path / "set"), "format": format_, "granularity": "Minibatch", "minibatchSize": 32, **options}
+    result = done(a_job(tmp_path, "any", source=source, output=output, **groups))
+    assert result.records.out == 70
+    manifest = verify(str(tmp_path / "set"), Access(), every_record=True)
+    assert [file.records for file in manifest.files] == [32, 32, 6]
+    assert [(feature["name"], feature["label"]) for feature in manifest.features] == [("first", False), ("second", False), ("target", True)]
+    if format_ == "npz":
+        arrays = [np.load(file) for file in sorted((tmp_path / "set").glob("*.npz"))]
+        assert {tuple(sorted(each.files)) for each in arrays} == {("features/first", "features/second", "labels/target")}
+        second = np.concatenate([each["features/second"] for each in arrays])
+        assert second.tolist() == [[2 * n, n] for n in range(70)]
 
 
 def test_keys_are_written_only_when_they_are_named(tmp_path: Path) -> None:
