@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -114,11 +115,17 @@ class NamesFeatures(Protocol):
         ...
 
 
+@cache
+def _names_features(kind: type[Decoder]) -> bool:
+    """Asked once: to hold an object against a protocol takes longer than to read a small record."""
+    return issubclass(kind, NamesFeatures)
+
+
 def by_feature(format_: Decoder, record: Any, features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The values of a record by the names of the manifest's features. Raises NotWhole when it is no record of the format."""
     if features and features[0].get("record") and isinstance(record, bytes):
         return {features[0]["name"]: [record]}
-    return format_.by_feature(record) if isinstance(format_, NamesFeatures) else format_.parse(record)
+    return (format_.by_feature if _names_features(type(format_)) else format_.parse)(record)  # type: ignore[attr-defined]  # it was asked
 
 
 def decoder(manifest: Manifest) -> Decoder:

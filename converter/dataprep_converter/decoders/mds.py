@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def _values(content: bytes, column: Column) -> list[Any]:
             return [content]
         if kind == "json":
             return narrowed(flat(json.loads(content), steps=column.feature.sequence), column.feature.dtype)
-        dtype = np.dtype(rest.partition(":")[0] if kind == "ndarray" else "int64" if kind == "int" else kind).newbyteorder("<")
+        dtype = _dtype(rest.partition(":")[0] if kind == "ndarray" else "int64" if kind == "int" else kind)
         if kind != "ndarray" or column.size is not None:
             return narrowed(np.frombuffer(content, dtype).tolist(), column.feature.dtype)
         width = 1 << (content[0] & 3)
@@ -85,6 +86,11 @@ def _values(content: bytes, column: Column) -> list[Any]:
         raise BrokenRecord(f"the content of {column.feature.name!r} is no {column.encoding}: {exc}", offset=0) from exc
     steps: list[Any] = values.reshape(shape[0], -1).tolist() if column.feature.sequence and shape[0] else values.tolist()
     return narrowed(steps, column.feature.dtype)
+
+
+@cache
+def _dtype(name: str) -> np.dtype[Any]:
+    return np.dtype(name).newbyteorder("<")
 
 
 def _whole(source: Pieces, size: int, what: str) -> bytes:

@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -75,14 +76,22 @@ def _values(content: bytes, member: Member) -> list[Any]:
                 return narrowed([float(content) if member.feature.kind == "float" else int(content)], member.feature.dtype)
             case "json":
                 return narrowed(flat(json.loads(content), steps=member.feature.sequence), member.feature.dtype)
-        file = io.BytesIO(content)
-        np.lib.format.read_magic(file)
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        array = np.frombuffer(content[file.tell() :], dtype).reshape(shape)
+        end = 10 + int.from_bytes(content[8:10], "little")
+        shape, dtype = _header(content[:end])
+        array = np.frombuffer(content, dtype, offset=end).reshape(shape)
     except (ValueError, RecursionError) as exc:
         raise BrokenRecord(f"the member of {member.feature.name!r} is no {member.stored}: {exc}", offset=0) from exc
     listed: list[Any] = [step.reshape(-1).tolist() for step in array] if member.feature.sequence else array.reshape(-1).tolist()
     return listed
+
+
+@lru_cache(maxsize=1024)
+def _header(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of a file of npy. They are written in Python, which takes long to read, and most files say the same."""
+    file = io.BytesIO(header)
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    return shape, dtype
 
 
 def _members(pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes, bytes]]:
@@ -117,7 +126,7 @@ def _no_end(size: int) -> str:
 def _parsed(header: bytes, offset: int) -> tuple[bytes, int]:
     """Name and size of a member. Raises BrokenRecord for a header that the encoder would not have written."""
     numbers = [header[_CHECKSUM][:6], header[124:135]]
-    if any(byte not in b"01234567" for number in numbers for byte in number):
+    if b"".join(numbers).translate(None, b"01234567"):
         raise BrokenRecord("no header of a tar file", offset=offset)
     checksum, size = (int(number, 8) for number in numbers)
     if sum(header) - sum(header[_CHECKSUM]) + 8 * 32 != checksum:
