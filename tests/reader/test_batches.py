@@ -313,7 +313,8 @@ def test_text_takes_no_step_for_each_record(format_: str, tmp_path: Path, monkey
     ids=["jsonl", "csv", "hexadecimal", "a cell more"],
 )
 def test_a_wrong_value_of_text_is_named(format_: str, value: bytes, wrong: bytes, message: str, tmp_path: Path) -> None:
-    folder = made(tmp_path, lines(200), format=format_, **({"csv": {"labelsFirst": False}} if format_ == "csv" else {}))
+    options: dict[str, Any] = {"csv": {"labelsFirst": False}} if format_ == "csv" else {}  # Any: fields of the output
+    folder = made(tmp_path, lines(200), format=format_, **options)
     (file,) = [file for file in folder.glob("*." + format_) if value in file.read_bytes()]
     file.write_bytes(file.read_bytes().replace(value, wrong))
     with pytest.raises(BadData) as caught:
