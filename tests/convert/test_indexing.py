@@ -10,7 +10,7 @@ import pytest
 from tests.convert.test_metadata import a_job, made
 
 from dataprep_api.spec import HdfsOptions
-from dataprep_converter import shard
+from dataprep_converter import indexing, shard
 from dataprep_converter.access import Access
 from dataprep_converter.decoders.recordio import RecordioDecoder
 from dataprep_converter.indexing import RecordIndex
@@ -35,10 +35,15 @@ def frames(data: bytes) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("batch", [8192, 2, 1], ids="in batches of {}".format)
+@pytest.mark.parametrize(
+    ("batch", "together"), [(8192, 4096), (2, 4096), (2, 3), (1, 1)], ids=["one batch", "batches of 2", "lines of 4", "batches of 1"]
+)
 @pytest.mark.parametrize("features", [[{"name": "id", "encoding": "Raw"}], None], ids=["equal records", "records of different sizes"])
-def test_a_tfrecord_index_has_offset_and_size(tmp_path: Path, features: Any, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tfrecord_index_has_offset_and_size(
+    tmp_path: Path, features: Any, batch: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shard, "MOST_RECORDS", batch)
+    monkeypatch.setattr(indexing, "_TOGETHER", together)
     out = made(a_job(tmp_path, features=features, output={"shards": {"count": 2}}))
     for file in sorted(out.glob("*.tfrecords")):
         assert index_of(out, file.name) == frames(file.read_bytes())

@@ -64,6 +64,14 @@ def test_mnist_has_the_golden_sizes_and_hashes(digits: Path, tmp_path: Path) -> 
     assert verify(str(tmp_path / "out"), Access()).records_out == 70_000
 
 
+def test_a_file_is_digested_and_written_in_pieces(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(a_job(few, tmp_path / "whole"))
+    monkeypatch.setattr(shard, "_PIECE_BYTES", 1000)
+    made(a_job(few, tmp_path / "pieces"))
+    assert sha256s(tmp_path / "pieces") == sha256s(tmp_path / "whole")
+    assert verify(str(tmp_path / "pieces"), Access()).records_out == 1200
+
+
 @pytest.mark.parametrize("count", [1, 2, 4, 7, 8, 10, 16])
 def test_shards_hold_the_same_records_in_the_same_order(digits: Path, tmp_path: Path, count: int) -> None:
     made(a_job(digits, tmp_path, validation=5000, output={"shards": {"count": count}, "fileName": "{split}-{shard}-of-{shards}.{ext}"}))
