@@ -41,8 +41,9 @@ MaxCompute is told of its proxy by the environment, so it has one lane.
 _TYPES = {"x": "bigint", "label": "bigint"}
 _ROWS = pa.schema({name: pa.int64() for name in _TYPES})
 _MOST_FAULTS = 6
-_STALL_SECONDS = 5.0
-_ANSWER_SECONDS = 4.0
+_STALL_SECONDS, _ANSWER_SECONDS = 2.0, 1.5
+_STALL_SECONDS_OF_PARTS, _ANSWER_SECONDS_OF_PARTS = 5.0, 4.0
+"""Of stores whose requests have 5 MiB."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,10 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataprep_converter.stores import oss as oss_store
 
     # Not WebHDFS: a NameNode that has just begun takes seconds for its first answer, and the proxy ends a stall by a reset.
-    for module in (oss_store, objects, store_requests, http):
+    for module in (oss_store, http):
         monkeypatch.setattr(module, "ANSWER_SECONDS", _ANSWER_SECONDS)
+    for module in (objects, store_requests):
+        monkeypatch.setattr(module, "ANSWER_SECONDS", _ANSWER_SECONDS_OF_PARTS)
     # pyodps takes whole seconds.
     monkeypatch.setattr(maxcompute, "ANSWER_SECONDS", int(_ANSWER_SECONDS))
     monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", Patience(attempts=3, first_delay_seconds=0.01))
@@ -124,7 +127,7 @@ def of_objects(name: str, server: str, place: Callable[[pytest.FixtureRequest], 
 
     @contextmanager
     def lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
-        with HttpProxy(request.getfixturevalue(server).port, expired=expired, stall_seconds=_STALL_SECONDS) as proxy:
+        with HttpProxy(request.getfixturevalue(server).port, expired=expired, stall_seconds=_STALL_SECONDS_OF_PARTS) as proxy:
             yield Lane(name, at_endpoint(place(request), proxy.endpoint), proxy)
 
     return lane
@@ -142,7 +145,7 @@ def azure_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     server: AzureServer = request.getfixturevalue("azure_server")
     # Azurite tells of a body that was changed on its way in words that the service uses for other things.
     kinds = tuple(kind for kind in Kind if kind is not Kind.FLIPPED_UP)
-    with HttpProxy(server.port, expired="AuthenticationFailed", stall_seconds=_STALL_SECONDS) as proxy:
+    with HttpProxy(server.port, expired="AuthenticationFailed", stall_seconds=_STALL_SECONDS_OF_PARTS) as proxy:
         yield Lane("azure", at_endpoint(azure(request), f"{proxy.endpoint}/{server.account}"), proxy, kinds)
 
 
