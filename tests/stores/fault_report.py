@@ -48,9 +48,8 @@ _HEAD = """\
 # Faults
 
 Written by `make faults`. A proxy stands between the converter and each server and spoils one to six requests of a whole small job (plan, work,
-commit), at places and in ways that a seed chooses. Where the store knows multipart uploads, every shard takes one. After each run: what is visible
-is whole and `_SUCCESS` there only when all is; run again without faults, names, bytes and manifest are those of a run that never met one, and
-nothing is left over. No run did otherwise.
+commit), at places and in ways that a seed chooses. After each run: what is visible is whole and `_SUCCESS` there only when all is; run again
+without faults, names, bytes and manifest are those of a run that never met one, and nothing is left over. A run that does otherwise ends the campaign and isn't counted.
 Each store's runs are those of its last campaign.
 """
 

@@ -216,6 +216,26 @@ def test_an_abort_that_meets_a_fault_is_made_again(hdfs_cluster: HdfsCluster, st
     assert hdfs_cluster.files(folder) == []
 
 
+def test_a_creation_whose_answer_was_lost_leaves_nothing(
+    hdfs_cluster: HdfsCluster, store: HdfsStore, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = store.new_client(hdfs_cluster.uri.removeprefix("hdfs://"))
+
+    class LosesTheAnswer:
+        def create(self, path: str, options: object) -> None:
+            real.create(path, options)  # type: ignore[arg-type] # as it came
+            raise OSError("RPC listener disconnected")
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(real, name)
+
+    monkeypatch.setattr(store, "new_client", lambda _: LosesTheAnswer())
+    with pytest.raises(Unreachable, match="RPC listener disconnected"):
+        store.create(f"{hdfs_cluster.uri}{folder}/file")
+
+    assert hdfs_cluster.files(folder) == []
+
+
 def test_calls_of_the_client_are_watched(hdfs_cluster: HdfsCluster, store: HdfsStore, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     beats = watchdog.Heartbeats.create()
     monkeypatch.setattr(watchdog, "_current", beats)

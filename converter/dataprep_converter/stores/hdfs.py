@@ -34,6 +34,7 @@ from dataprep_converter.errors import (
     InputChanged,
     NotFound,
     StoreError,
+    Unreachable,
 )
 from dataprep_converter.retrying import ON_THE_WAY_OUT, retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings, hadoop, hdfs_kerberos
@@ -220,8 +221,13 @@ class HdfsUpload:
             overwrite=False,
             create_parent=True,
         )
-        with border(self._addresses, self._path):
-            self._writer = self._client.create(self._temporary, write_options)
+        try:
+            with border(self._addresses, self._path):
+                self._writer = self._client.create(self._temporary, write_options)
+        except Unreachable:
+            # It may be there all the same, and only the answer was lost.
+            self.abort()
+            raise
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._writer is None:
