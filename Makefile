@@ -126,7 +126,7 @@ bench: bench-peers ## WORKLOADS (all) beside their peers and limits, ROUNDS (5) 
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks --rounds $(or $(ROUNDS),5) $(if $(WORKLOADS),--only $(WORKLOADS))
 
 bench-quick: $(STAMP) ## every workload once with little data, beside PEERS (those that start quickly): only prints
-	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks --quick --peers $(or $(PEERS),duckdb,numpy,sagemaker,vahidk,webdataset)
+	PYTHONPATH=$(PYTHONPATH):. nice -n 15 $(BIN)/python -m benchmarks --quick --peers $(or $(PEERS),duckdb,numpy,sagemaker,vahidk,webdataset)
 
 .PHONY: bench-operator
 bench-operator: $(STAMP) ## the operator under load (ROWS, or all; MINUTES, or 45): thousands of jobs with played pods; writes docs/operator-load.md (root)

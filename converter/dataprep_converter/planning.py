@@ -22,7 +22,7 @@ from dataprep_converter.errors import BadSpec, NoInput
 from dataprep_converter.growth import Base, check_frozen, growth, moved
 from dataprep_converter.made_files import MadeFiles
 from dataprep_converter.pipeline import Pipeline
-from dataprep_converter.readers import SAMPLE, Reader, ReadsColumns, reader_class
+from dataprep_converter.readers import SAMPLE, Foresees, Reader, ReadsColumns, reader_class
 from dataprep_converter.selection import Samples, Selection
 from dataprep_converter.splitting import divide, missed, rules_of
 from dataprep_converter.tensors import kernels, to_numpy
@@ -31,6 +31,8 @@ from dataprep_converter.units import Units
 TASK_BYTES = 256 * 2**20
 TASKS_PER_WORKER = 4
 MAX_TASKS = 10_000
+_GATHERED_BYTES = 64 * 2**20
+"""Of input: less is not gathered by passes, but kept."""
 _PROBE_RECORDS = 64
 _LOOKED_AT_RECORDS = 8192
 _LEARNED_RECORDS = 4096
@@ -142,7 +144,12 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tup
         splits=splits,
         extends=[*base.head.extends, base.as_earlier()] if base is not None else [],
         extension=extension,
-        tasks=_tasks(new_shards if base is None else max(1, new_shards), max(new_bytes, encoded), spec.workers.parallelism),
+        tasks=_tasks(
+            new_shards if base is None else max(1, new_shards),
+            max(new_bytes, encoded),
+            spec.workers.parallelism,
+            passes=spec.shuffle is not None and isinstance(pipeline.reader, Foresees) and bytes_in > _GATHERED_BYTES,
+        ),
         warnings=[*state.get("warnings", []), *pipeline.warnings, *warnings],
     )
     tables = Tables(units=table, codes=stored_codes, made=made)
@@ -208,8 +215,9 @@ def _warnings(splits: Sequence[SplitPlan], *, total: int, repeated: int) -> Iter
         yield f"{left_out:,} of {total:,} records are in no split"
 
 
-def _tasks(shards: int, size: int, parallelism: int) -> int:
-    return min(shards, MAX_TASKS, max(TASKS_PER_WORKER * parallelism, -(-size // TASK_BYTES)))
+def _tasks(shards: int, size: int, parallelism: int, *, passes: bool) -> int:
+    """Where each task `passes` over all of the input, one for each worker, and otherwise more, so that slow ones are evened out."""
+    return min(shards, MAX_TASKS, parallelism if passes else max(TASKS_PER_WORKER * parallelism, -(-size // TASK_BYTES)))
 
 
 def _inputs_digest(units: Units, code_sha256: str | None) -> str:

@@ -8,7 +8,7 @@ is encoded.
 
 import hashlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ from dataprep_converter.publishing import publish
 from dataprep_converter.quarantine import Quarantine
 from dataprep_converter.readers import Batch
 from dataprep_converter.redacting import redacted
-from dataprep_converter.selection import Selection
+from dataprep_converter.selection import Samples, Selection
 from dataprep_converter.statistics import ShardStatistics
 
 BATCH_BYTES = 4 * 2**20
@@ -156,6 +156,12 @@ def make(
     return report
 
 
+def samples(shard: Shard, *, plan: Plan, pipeline: Pipeline) -> Iterator[Samples]:
+    """The samples of a shard in its order, in arrays of a batch each."""
+    selection = Selection(plan.head.splits[shard.part], plan.units, shuffle_seed=plan.head.shuffle_seed, codes=plan.codes)
+    return selection.chunks(shard.first, shard.records, size=min(pipeline.most_records, _chunk_records(plan)))
+
+
 def _put(folder: OutputFolder, shard: Shard, name: str, data: bytes, pipeline: Pipeline) -> Companion:
     """Writes a companion beside its shard, in one piece. Equal bytes at any attempt, so an existing one is replaced."""
     file = names.join(shard.file.rpartition("/")[0], name) if "/" in shard.file else name
@@ -185,9 +191,7 @@ def _write(
     digest = hashlib.sha256()
     raw_digest = digest if isinstance(compress, Plain) else hashlib.sha256()
     seconds = tally.seconds
-    chunks = Selection(plan.head.splits[shard.part], plan.units, shuffle_seed=plan.head.shuffle_seed, codes=plan.codes).chunks(
-        shard.first, shard.records, size=min(pipeline.most_records, _chunk_records(plan))
-    )
+    chunks = samples(shard, plan=plan, pipeline=pipeline)
     sending: list[Future[float]] = []
     with (
         ThreadPoolExecutor(2, thread_name_prefix="sink") as threads,

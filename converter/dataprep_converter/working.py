@@ -1,7 +1,7 @@
 """The work step: the shards of one task, less those that are done."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from dataprep_api.messages import WorkResult
 from dataprep_api.plan import Shard, task
@@ -13,7 +13,9 @@ from dataprep_converter.errors import BadSpec, InputChanged, NotFound
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.planning import Plan
+from dataprep_converter.readers import Foresees
 from dataprep_converter.retrying import Patience, retrying
+from dataprep_converter.selection import Samples
 from dataprep_converter.shard import Counts
 from dataprep_converter.task_progress import TaskProgress
 
@@ -56,14 +58,16 @@ def work(
     rows = table_output.opened(spec, folder, access)
     progress = TaskProgress()
     skipped = 0
-    for one in task(plan.head, index):
+    shards = task(plan.head, index)
+    for position, one in enumerate(shards):
         report = folder.report(one.number)
         is_done = report is not None and folder.is_done(report, plan)
         if report is not None and is_done:
             skipped += 1
         else:
             progress.shards_active = 1
-            report = _made(one, spec=spec, plan=plan, pipeline=pipeline, access=access, attempt=attempt, progress=progress, watch=watch)
+            coming = shards[position:]
+            report = _made(coming, spec=spec, plan=plan, pipeline=pipeline, access=access, attempt=attempt, progress=progress, watch=watch)
             logger.info("shard %s: %d records, %d bytes", report.file, report.records_out, report.size)
         if rows is not None:
             rows.send(report, is_new=not is_done)
@@ -73,7 +77,7 @@ def work(
 
 
 def _made(
-    one: Shard,
+    coming: Sequence[Shard],
     *,
     spec: DataPrepJobSpec,
     plan: Plan,
@@ -83,6 +87,13 @@ def _made(
     progress: TaskProgress,
     watch: Callable[[TaskProgress], None],
 ) -> ShardReport:
+    """The first of these shards. The others come later, which a reader may want to know."""
+    one = coming[0]
+
+    def foreseen() -> Iterator[Iterator[Samples]]:
+        folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
+        return (shard.samples(each, plan=plan, pipeline=pipeline) for each in coming if each is one or folder.report(each.number) is None)
+
     def seen(counts: Counts) -> None:
         progress.watch(counts)
         watch(progress)
@@ -97,6 +108,8 @@ def _made(
         is_first = False
         if report is not None and folder.is_done(report, plan):
             return report
+        if isinstance(pipeline.reader, Foresees):
+            pipeline.reader.foresee(foreseen)
         return shard.make(one, plan=plan, pipeline=pipeline, folder=folder, access=access, attempt=attempt, watch=seen)
 
     return retrying(once, what=f"shard {one.file}", patience=_SHARD_PATIENCE)

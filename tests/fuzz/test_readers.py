@@ -9,7 +9,7 @@ import resource
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 from tests.convert.reader_contract import ReaderContract, batches, plan, rows
-from tests.convert.test_reader_dataset import FORMATS, TestDatasetReader, a_source, lines, made
+from tests.convert.test_reader_dataset import FORMATS, TestDatasetReader, a_source, convert, lines, made
 from tests.fuzz.damage import damaged
 
 from dataprep_api.spec import Source
@@ -53,16 +53,44 @@ def contracts() -> dict[str, type[ReaderContract]]:
 
 
 def data_sets() -> dict[str, type[ReaderContract]]:
-    """A data set of each format that holds numbers and text, as the source `dataset` reads it."""
+    """A data set of each format, as the source `dataset` reads it."""
 
-    def of(format_: str) -> type[ReaderContract]:
+    def of(make: Callable[[Path, int], Path]) -> type[ReaderContract]:
         class DataSet(TestDatasetReader):
             def a_source(self, folder: Path, *, size: int = 1) -> Source:
-                return a_source(made(folder, lines(40 * size), format=format_))
+                return a_source(make(folder, 40 * size))
 
         return DataSet
 
-    return {f"dataset-{format_}": of(format_) for format_ in FORMATS if format_ != "tfrecord"}
+    def rows_as(format_: str) -> type[ReaderContract]:
+        return of(lambda folder, count: made(folder, lines(count), format=format_))
+
+    def arrays_as(format_: str) -> type[ReaderContract]:
+        numbers = [{"name": "v", "columns": ["a", "b"]}]
+        return of(
+            lambda folder, count: made(folder, lines(count), features=numbers, format=format_, granularity="Minibatch", minibatchSize=8)
+        )
+
+    texts = [*(format_ for format_ in FORMATS if format_ != "tfrecord"), "recordioProtobuf"]
+    found = {format_: rows_as(format_) for format_ in texts} | {format_: arrays_as(format_) for format_ in ("npz", "dl4jDataset")}
+    return {f"dataset-{format_}": kind for format_, kind in (found | {"fileBatch": of(of_files)}).items()}
+
+
+def of_files(folder: Path, count: int) -> Path:
+    """A data set of small files, some to a batch."""
+    inputs = folder / "files"
+    inputs.mkdir()
+    for number in range(count):
+        (inputs / f"{number:03}.bin").write_bytes(bytes([number % 256]) * number)
+    convert(
+        {
+            "source": {"wholeFile": {"uris": [str(inputs)]}},
+            "features": [{"name": "content"}, {"name": "path"}],
+            "output": {"uri": str(folder / "set"), "format": "fileBatch", "granularity": "Minibatch", "minibatchSize": 8},
+        }
+    )
+    shutil.rmtree(inputs)
+    return folder / "set"
 
 
 CONTRACTS: Final = contracts() | data_sets()

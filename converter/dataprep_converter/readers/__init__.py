@@ -4,7 +4,7 @@ A reader is two things in one class: `discover` lists the source and freezes wha
 from the frozen state, reads any samples of the plan by number.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
@@ -137,6 +137,15 @@ class ReadsColumns(Protocol):
 
     def read_columns(self, units: Units, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
         """Like `read`; the batches need only have these columns and `_sample`."""
+        ...
+
+
+@runtime_checkable
+class Foresees(Protocol):
+    """A reader that passes over its source to gather what lies scattered, and reads more at once when it knows what will be wanted."""
+
+    def foresee(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
+        """Tell what `read` will be asked for: for each call, from the next one on, its arrays. Batches are the same without."""
         ...
 
 

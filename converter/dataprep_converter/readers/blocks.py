@@ -102,6 +102,8 @@ class BlockReader:
         self._blocks: Kept[tuple[str, int, int], Block] = Kept(
             KEPT_BLOCKS, self._kept_bytes, lambda block: block.records.nbytes + block.held
         )
+        self._gathering = gathering.Gathering()
+        self._weighed: int | None = None
 
     def schema(self) -> pa.Schema:
         """The columns of every block."""
@@ -142,15 +144,22 @@ class BlockReader:
                 yield self._batch(units, wanted)
             return
         held = min(gathering.MOST_BYTES, limits.memory_bytes() // _SHARE_GATHERED)
-        for window in gathering.windows(samples, rows=max(1, held // row_bytes)):
-            yield from gathering.gathered(lambda wanted: self._batch(units, wanted), window)
+        yield from self._gathering.batches(
+            lambda wanted: self._batch(units, wanted), samples, rows=max(1, held // row_bytes), row_bytes=row_bytes
+        )
+
+    def foresee(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
+        """Take note of what `read` will be asked for: for each call, from the next one on, its arrays."""
+        self._gathering.coming = coming
 
     def _row_bytes(self, units: Units, wanted: npt.NDArray[np.int64]) -> int:
-        """About how many bytes a decoded row has, from a unit that is wanted anyway."""
-        index, within = units.locate(wanted[:1])
-        first = int(wanted[0] - within[0])
-        records = self._batch(units, np.arange(first, first + min(_PROBED_ROWS, units.unit(int(index[0])).records))).records
-        return max(1, records.nbytes // max(1, records.num_rows))
+        """About how many bytes a decoded row has, by the unit that was wanted first."""
+        if self._weighed is None:
+            index, within = units.locate(wanted[:1])
+            first = int(wanted[0] - within[0])
+            records = self._batch(units, np.arange(first, first + min(_PROBED_ROWS, units.unit(int(index[0])).records))).records
+            self._weighed = max(1, records.nbytes // max(1, records.num_rows))
+        return self._weighed
 
     def _batch(self, units: Units, wanted: npt.NDArray[np.int64]) -> Batch:
         index, rows = units.locate(wanted)
