@@ -25,7 +25,7 @@ def told(seen: Observed, child: Child | None, *, was_told: bool, now: datetime) 
         return "False", Reason.NOT_QUEUED, message
     if not child.suspended and (admission is None or admission.exists):
         return "True", Reason.QUOTA_RESERVED, f"The queue {seen.queue} has let the convert Job start."
-    said = f" {admission.message}" if admission is not None and admission.message else ""
+    said = f" {admission.message.rstrip('.')}." if admission is not None and admission.message else ""
     return "False", Reason.QUEUED, f"{held_back(seen)}{said}{_place(admission)}"
 
 

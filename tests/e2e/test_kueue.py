@@ -118,7 +118,8 @@ def test_a_job_that_kueue_evicts_waits_again_and_keeps_what_is_done(queues: Name
         queues.apply(queued(slow_job(queues, stores, digits_on_hdfs), "research"))
         done = some_reports(stores, queues, at_least=1)
         stop(queues, "HoldAndDrain")
-        held(queues, "slow", reason="Queued", words=["is stopped"], seconds=60)
+        # First "is stopped", and "is inactive" as soon as Kueue has looked again.
+        held(queues, "slow", reason="Queued", words=[f"ClusterQueue {queues.name}-research is "], seconds=60)
     # Neither edits of the job nor a suspension disturb what Kueue does.
     queues.kubectl("patch", "dpj", "slow", "--type=merge", '--patch={"spec": {"workers": {"parallelism": 1}}}')
     assert convert(queues, "slow")["spec"]["suspend"] is True

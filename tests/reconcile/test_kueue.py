@@ -53,7 +53,7 @@ def test_the_workload_s_words_and_the_place_in_the_queue_are_shown(world: World)
     world.later(10)
 
     assert world.condition("QuotaReserved") == ("False", "Queued")
-    told = f"The queue research holds the convert Job back. {NO_QUOTA} 2 jobs of the queue are before it."
+    told = f"The queue research holds the convert Job back. {NO_QUOTA}. 2 jobs of the queue are before it."
     assert (world.message("QuotaReserved"), world.message("Running")) == (told, told)
     assert world.wait is not None
     assert world.wait <= 11
@@ -74,7 +74,7 @@ def test_an_eviction_makes_it_false_again(world: World) -> None:
     world.cluster.change("jobs", world.job("convert-1")["metadata"]["name"], {"spec": {"suspend": True}})
 
     assert world.settle() == "Queued"
-    assert world.message("QuotaReserved").endswith("Preempted to accommodate a workload of higher priority")
+    assert world.message("QuotaReserved").endswith("Preempted to accommodate a workload of higher priority.")
 
 
 def test_an_admitted_job_is_not_asked_about_any_more(world: World) -> None:
