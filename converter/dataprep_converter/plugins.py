@@ -41,6 +41,7 @@ def provide(files: Mapping[str, str]) -> None:
     for name, text in files.items():
         (folder / Path(name).name).write_text(text, encoding="utf-8")
     os.environ[CODE_VARIABLE] = str(folder)
+    os.environ.pop(COMMIT_VARIABLE, None)
 
 
 def commit() -> str | None:

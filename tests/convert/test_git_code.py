@@ -213,6 +213,7 @@ def test_the_example_of_a_script_from_git_runs_on_a_folder(tmp_path: Path, monke
     # A folder beside the interpreter, because the example says `python`.
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     monkeypatch.setenv("VALIDATION_SIZE", "2")
+    monkeypatch.setenv(plugins.COMMIT_VARIABLE, "")
     monkeypatch.setenv(plugins.CODE_VARIABLE, "")
 
     fields = {"params.input": tmp_path / "in", "params.output": tmp_path / "out", "code.git.url": f"file://{work}"}

@@ -111,7 +111,7 @@ def weigh_containers() -> None:
     if not group.parent.is_dir():
         return
     group.mkdir(exist_ok=True)
-    name, weight = ("cpu.weight", 400) if unified else ("cpu.shares", 4096)
+    name, weight = ("cpu.weight", 200) if unified else ("cpu.shares", 2048)
     if (group / name).exists():
         (group / name).write_text(str(weight))
 
