@@ -45,7 +45,7 @@ def _table(first: int, count: int) -> pa.Table:
     return pa.table({"id": ids, **numbers, "text": _texts(ids)})
 
 
-def _texts(ids: Numbers) -> pa.Array[Any]:
+def _texts(ids: Numbers) -> "pa.Array[Any]":
     digits = _pc.utf8_lpad(pa.array(ids).cast(pa.string()), 12, "0")
     texts: pa.Array[Any] = _pc.binary_join_element_wise("text of the row ", digits, ", with a comma", "")
     return texts
