@@ -100,7 +100,7 @@ def a_csv(folder: Path, size: int) -> Made:
 
 
 def a_shuffled_csv(folder: Path, size: int) -> Made:
-    """One CSV file, whose rows are wanted in an order of no pattern: each shard is a pass over all of it."""
+    """One CSV file, whose rows are wanted in an order of no pattern: each worker gathers them by passes over all of it."""
     made = a_csv(folder, size)
     return replace(made, spec={**made.spec, "shuffle": {"seed": 1}})
 
