@@ -174,12 +174,12 @@ def _bare(commit: CommitResult) -> CommitResult:
 
 
 def parse(text: str) -> Message:
-    """A termination message. Raises MessageError when it isn't one of ours."""
+    """A termination message. Raises MessageError when it isn't one of ours. What a newer converter adds to one is passed over."""
     # Replaced, because half a surrogate pair, which JSON can hold, has no bytes.
     size = len(text.encode(errors="replace"))
     if size > TERMINATION_LIMIT:
         raise MessageError(f"a termination message has at most {TERMINATION_LIMIT} bytes, got {size}")
     try:
-        return _TERMINATION.validate_json(text)
+        return _TERMINATION.validate_json(text, extra="ignore")
     except ValidationError as exc:
         raise MessageError(f"not a termination message of dataprep: {exc.errors()[0]['msg']}") from exc

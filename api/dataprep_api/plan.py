@@ -142,22 +142,27 @@ class Shard:
 
 def shards(plan: PlanHead) -> Iterator[Shard]:
     """All shards in order: sizes within a split differ by at most one record, or minibatch."""
-    number = 0
-    for part, split in enumerate(plan.splits):
-        batches = -(-split.records // split.batch)
-        for nth in range(split.shards):
-            first, after = (min(split.records, split.batch * (batches * k // split.shards)) for k in (nth, nth + 1))
-            index, so_far = split.first_shard + nth, split.first_shard + split.shards
-            file = names.file_name(split.template, split=split.name, shard=index, shards=so_far, ext=plan.extension)
-            yield Shard(number=number, split=split.name, index=index, file=file, first=first, records=after - first, part=part)
-            number += 1
+    return _shards(plan, range(plan.shards))
 
 
 def task(plan: PlanHead, index: int) -> list[Shard]:
     """The shards of one task: a run of the shards in order. Of an extended data set a run of the earlier shards, which are there, and one of the new."""
     old = plan.earlier_shards
     runs = [range(*(low + (high - low) * k // plan.tasks for k in (index, index + 1))) for low, high in ((0, old), (old, plan.shards))]
-    return [shard for shard in shards(plan) if any(shard.number in run for run in runs)]
+    return [shard for run in runs for shard in _shards(plan, run)]
+
+
+def _shards(plan: PlanHead, run: range) -> Iterator[Shard]:
+    """Those of these numbers."""
+    before = 0
+    for part, split in enumerate(plan.splits):
+        batches = -(-split.records // split.batch)
+        for nth in range(max(0, run.start - before), min(split.shards, run.stop - before)):
+            first, after = (min(split.records, split.batch * (batches * k // split.shards)) for k in (nth, nth + 1))
+            index, so_far = split.first_shard + nth, split.first_shard + split.shards
+            file = names.file_name(split.template, split=split.name, shard=index, shards=so_far, ext=plan.extension)
+            yield Shard(number=before + nth, split=split.name, index=index, file=file, first=first, records=after - first, part=part)
+        before += split.shards
 
 
 class Owner(Model):

@@ -92,7 +92,8 @@ def encode(table: pa.Table, output: Output, labels: list[LabelFeature], place: P
     rows = max(1, min(MOST_RECORDS, _BATCH_BYTES * len(table) // max(1, table.nbytes)))
     with place.open("wb", buffering=0) as out:
         for records in table.to_batches(max_chunksize=rows):
-            out.write(encoder.encode(projector.project(Batch(records=records, bad=[], bytes_in=0)).records))
+            for piece in encoder.pieces(projector.project(Batch(records=records, bad=[], bytes_in=0)).records):
+                out.write(piece)
         out.write(encoder.close())
         for piece in encoder.rest():
             out.write(piece)

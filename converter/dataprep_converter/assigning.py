@@ -20,7 +20,7 @@ from dataprep_converter import codes, column_values, deduplicating, ranking
 from dataprep_converter.errors import BadSpec, StoreFull
 from dataprep_converter.features import find_columns
 from dataprep_converter.selection import Samples, hashes, mix, mixed
-from dataprep_converter.splitting import deviations
+from dataprep_converter.splitting import deviations, subset_ranges
 from dataprep_converter.tensors import kernels
 from dataprep_converter.units import Units
 
@@ -107,8 +107,7 @@ class _Table:
         self.wanted: dict[int, tuple[int, int]] = {}
         """(expected, tolerance) by the split's number."""
         self.repeated = 0
-        names = units.table["subset"].to_pylist()
-        self._subset_of_unit = np.array(names, dtype=object)
+        self._subsets = {name: np.array(ranges, np.int64) for name, ranges in subset_ranges(units).items()}
 
     def blocks(self) -> Iterator[slice]:
         """The samples, a block at a time."""
@@ -120,8 +119,16 @@ class _Table:
         here = self.codes[block]
         found: Mask = (here == _FREE) | (here == _UNREADABLE)
         if subset is not None:
-            index, _ = self.units.locate(np.arange(block.start, block.stop))
-            found &= (self._subset_of_unit == subset)[index]
+            found &= self._is_of(block, subset)
+        return found
+
+    def _is_of(self, block: slice, subset: str) -> Mask:
+        """Which samples of a block are of one subset."""
+        if subset not in self._subsets:
+            return np.zeros(block.stop - block.start, np.bool_)
+        starts, stops = self._subsets[subset].T
+        samples = np.arange(block.start, block.stop)
+        found: Mask = np.searchsorted(starts, samples, side="right") > np.searchsorted(stops, samples, side="right")
         return found
 
     def take(self, number: int, subset: str | None) -> None:

@@ -7,6 +7,7 @@ Units name them by their local path until then.
 import atexit
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from dataprep_api import names
 from dataprep_converter.access import Access
+from dataprep_converter.publishing import written
 from dataprep_converter.tensors import kernels
 from dataprep_converter.units import Units
 
@@ -49,13 +51,6 @@ class MadeFiles:
             there = store.stat(uri)
             if there is not None and there.size == file.stat().st_size:
                 continue
-            upload = store.create(uri)
-            try:
-                with file.open("rb") as source:
-                    while piece := source.read(_PIECE):
-                        upload.write(piece)
-                upload.commit(replace=True)
-            except BaseException:
-                upload.abort()
-                raise
+            with file.open("rb") as source:
+                written(store, uri, iter(partial(source.read, _PIECE), b""))
         self.remove()

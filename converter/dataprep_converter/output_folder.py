@@ -26,11 +26,14 @@ from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import AlreadyExists, NotFound, NotPermitted, NotWhole, OutputLost
 from dataprep_converter.made_files import MadeFiles
 from dataprep_converter.planning import Plan, Tables
+from dataprep_converter.publishing import written
+from dataprep_converter.units_file import UnitsFile
 
 logger = logging.getLogger(__name__)
 
 _PARALLEL_READS = 16
 _PARALLEL_WRITES = 8
+_AT_ONCE = 4 << 20
 
 
 class OutputFolder:
@@ -74,10 +77,18 @@ class OutputFolder:
 
     def put_plan(self, plan: Plan, tables: Tables) -> None:
         """Stores the plan, its head last."""
-        self._store.put(self.at(names.units_file(self.run_id)), tables.units)
+        self._put_units(tables.units)
         if tables.codes is not None:
             self._store.put(self.at(names.codes_file(self.run_id)), tables.codes)
         self._store.put(self.at(names.plan_file(self.run_id)), plan.head.to_bytes())
+
+    def _put_units(self, units: UnitsFile) -> None:
+        """In one call where it is small."""
+        uri = self.at(names.units_file(self.run_id))
+        if units.size <= _AT_ONCE:
+            self._store.put(uri, b"".join(units.pieces()))
+        else:
+            written(self._store, uri, units.pieces())
 
     def put_made(self, made: MadeFiles) -> None:
         """Stores what the reader made while planning, where the plan's units have it."""
@@ -93,7 +104,8 @@ class OutputFolder:
         head = self.read(names.plan_file(self.run_id))
         if head is None:
             return None
-        units = self._store.get(self.at(names.units_file(self.run_id)))
+        with self._store.open(self.at(names.units_file(self.run_id))) as source:
+            units = UnitsFile(source.stream())
         return planning.load(head, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
 
     # --- reports ---------------------------------------------------------------------------------------------------

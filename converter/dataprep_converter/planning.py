@@ -1,14 +1,12 @@
 """Planning: every sample's place in a split and a shard. Pure but for the listing and the reading of a few samples."""
 
 import hashlib
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dataprep_api import canonical, names, run_id
 from dataprep_api.plan import PlanHead, SplitPlan
@@ -23,16 +21,18 @@ from dataprep_converter.growth import Base, check_frozen, growth, moved
 from dataprep_converter.made_files import MadeFiles
 from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.readers import SAMPLE, Foresees, Reader, ReadsColumns, reader_class
+from dataprep_converter.readers.blocks import KEPT_BYTES
 from dataprep_converter.selection import Samples, Selection
 from dataprep_converter.splitting import divide, missed, rules_of
 from dataprep_converter.tensors import kernels, to_numpy
 from dataprep_converter.units import Units
+from dataprep_converter.units_file import UnitsFile
 
 TASK_BYTES = 256 * 2**20
 TASKS_PER_WORKER = 4
+POD_BYTES = 64 * 2**20
+"""Fewer are converted sooner than one more pod starts."""
 MAX_TASKS = 10_000
-_GATHERED_BYTES = 64 * 2**20
-"""Of input: less is not gathered by passes, but kept."""
 _PROBE_RECORDS = 64
 _LOOKED_AT_RECORDS = 8192
 _LEARNED_RECORDS = 4096
@@ -55,7 +55,7 @@ class Plan:
 class Tables:
     """The plan's files beside `plan.json`, as they are stored."""
 
-    units: bytes
+    units: UnitsFile
     codes: bytes | None = None
     made: MadeFiles | None = None
     """What the reader made, still on this machine."""
@@ -85,7 +85,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tup
         inputs_sha256 = canonical.sha256({"before": base.head.inputs_sha256, "added": inputs_sha256})
     pipeline = Pipeline(spec, state, access, base.head.learned if base is not None else None)
     rules = rules_of(spec, listed)
-    bytes_in = new_bytes = int(np.sum(units.table["size"].to_numpy())) if len(units) else 0
+    bytes_in = new_bytes = units.size
     extension = encoder_class(spec.output.format).extension(spec.output)
     assigned = None
     if assigning.needed(spec, units.samples):
@@ -124,14 +124,14 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tup
         stored = listed
         stored_codes = _joined(base, stored_codes)
         splits = [*base.head.splits, *(moved(split, base) for split in splits)]
-        bytes_in = int(np.sum(listed.table["size"].to_numpy()))
-    table = parquet(stored)
+        bytes_in = listed.size
+    units_file = UnitsFile.of(stored)
     head = PlanHead(
         run_id=this_run,
         encoding_version=run_id.ENCODING_VERSION,
         spec_sha256=canonical.sha256(run_id.content(spec)),
         inputs_sha256=inputs_sha256,
-        units_sha256=hashlib.sha256(table).hexdigest(),
+        units_sha256=units_file.sha256,
         codes_sha256=hashlib.sha256(stored_codes).hexdigest() if stored_codes is not None else None,
         reader=spec.data.kind,
         reader_state=state,
@@ -148,11 +148,12 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tup
             new_shards if base is None else max(1, new_shards),
             max(new_bytes, encoded),
             spec.workers.parallelism,
-            passes=spec.shuffle is not None and isinstance(pipeline.reader, Foresees) and bytes_in > _GATHERED_BYTES,
+            passes=spec.shuffle is not None and isinstance(pipeline.reader, Foresees) and bytes_in > KEPT_BYTES,
+            own_code=spec.code is not None,
         ),
         warnings=[*state.get("warnings", []), *pipeline.warnings, *warnings],
     )
-    tables = Tables(units=table, codes=stored_codes, made=made)
+    tables = Tables(units=units_file, codes=stored_codes, made=made)
     codes = Codes(stored_codes) if stored_codes is not None else None
     return Plan(head=head, sha256=hashlib.sha256(head.to_bytes()).hexdigest(), units=stored, codes=codes), tables
 
@@ -169,13 +170,12 @@ def _joined(base: Base, added: bytes | None) -> bytes | None:
 def load(head: bytes, tables: Tables) -> Plan:
     """A stored plan. Raises BadSpec when its files don't belong together."""
     plan = PlanHead.model_validate_json(head)
-    for name, content, expected in (("units", tables.units, plan.units_sha256), ("splits", tables.codes, plan.codes_sha256)):
-        if (hashlib.sha256(content).hexdigest() if content is not None else None) != expected:
+    codes_sha256 = hashlib.sha256(tables.codes).hexdigest() if tables.codes is not None else None
+    for name, found, expected in (("units", tables.units.sha256, plan.units_sha256), ("splits", codes_sha256, plan.codes_sha256)):
+        if found != expected:
             raise BadSpec(f"{name}.parquet is not the one that plan.json names; remove the run's folder below _dataprep and plan again.")
-    # Not read_table: it reads on threads of Arrow's own, and a worker that ends while one of them still lets go of the bytes dies with it.
-    table = pq.ParquetFile(pa.BufferReader(tables.units)).read(use_threads=False)
     codes = Codes(tables.codes) if tables.codes is not None else None
-    return Plan(head=plan, sha256=hashlib.sha256(head).hexdigest(), units=Units(table), codes=codes)
+    return Plan(head=plan, sha256=hashlib.sha256(head).hexdigest(), units=tables.units.units(), codes=codes)
 
 
 def _split(splits: Sequence[SplitPlan], name: str, *, of: str) -> SplitPlan:
@@ -215,37 +215,41 @@ def _warnings(splits: Sequence[SplitPlan], *, total: int, repeated: int) -> Iter
         yield f"{left_out:,} of {total:,} records are in no split"
 
 
-def _tasks(shards: int, size: int, parallelism: int, *, passes: bool) -> int:
-    """Where each task `passes` over all of the input, one for each worker, and otherwise more, so that slow ones are evened out."""
-    return min(shards, MAX_TASKS, parallelism if passes else max(TASKS_PER_WORKER * parallelism, -(-size // TASK_BYTES)))
+def _tasks(shards: int, size: int, parallelism: int, *, passes: bool, own_code: bool) -> int:
+    """Where each task `passes` over all of the input, one for each worker, and otherwise more, so that slow ones are evened out.
+
+    Few bytes are not worth more pods than workers; but how long the user's `own_code` takes for them, nobody knows.
+    """
+    if passes:
+        return min(shards, MAX_TASKS, parallelism)
+    evened_out = TASKS_PER_WORKER * parallelism
+    if not own_code:
+        evened_out = min(evened_out, max(parallelism, -(-size // POD_BYTES)))
+    return min(shards, MAX_TASKS, max(evened_out, -(-size // TASK_BYTES)))
 
 
 def _inputs_digest(units: Units, code_sha256: str | None) -> str:
     """Over root, path, size and pin of every unit: what was pinned, not where it lies."""
     digest = hashlib.sha256((code_sha256 or "").encode())
-    for batch in units.table.select(["root", "path", "offset", "size", "records", "pin", "extra"]).to_batches(max_chunksize=65_536):
-        digest.update(_written(batch))
+    for batch in units.batches(["root", "path", "offset", "size", "records", "pin", "extra"]):
+        for piece in _written(batch):
+            digest.update(piece)
     return digest.hexdigest()
 
 
-def _written(batch: pa.RecordBatch) -> bytes:
-    """The canonical JSON of the columns by name, of which many have one value in all rows."""
-    columns = []
+def _written(batch: pa.RecordBatch) -> Iterator[bytes]:
+    """The canonical JSON of the columns by name, in pieces. Many have one value in all rows."""
+    before = b"{"
     for name in sorted(batch.schema.names):
+        yield before + canonical.dumps(name) + b":"
+        before = b","
         values = batch.column(name)
         if len(values) > 1 and kernels.all(kernels.equal(values, values[0])).as_py():
-            text = b"[%b]" % b",".join([canonical.dumps(values[0].as_py())] * len(values))
+            text = canonical.dumps(values[0].as_py())
+            yield b"[" + (text + b",") * (len(values) - 1) + text + b"]"
         else:
-            text = canonical.dumps(values.to_pylist())
-        columns.append(b"%b:%b" % (canonical.dumps(name), text))
-    return b"{%b}" % b",".join(columns)
-
-
-def parquet(units: Units) -> bytes:
-    """`units.parquet`."""
-    buffer = io.BytesIO()
-    pq.write_table(units.table, buffer, compression="zstd", row_group_size=65_536, write_statistics=False)
-    return buffer.getvalue()
+            yield canonical.dumps(values.to_pylist())
+    yield b"}"
 
 
 def _encoded_bytes(pipeline: Pipeline, units: Units, bytes_in: int) -> int:
@@ -258,6 +262,6 @@ def _encoded_bytes(pipeline: Pipeline, units: Units, bytes_in: int) -> int:
         return bytes_in
     if len(units) == units.samples:  # one file a sample: sizes differ, what is added does not
         index, _ = units.locate(probe)
-        read = int(np.sum(units.table["size"].to_numpy()[index]))
+        read = sum(int(row["size"]) for row in units.rows(index, ["size"]))
         return max(1, bytes_in + (encoded - read) * units.samples // good)
     return encoded * units.samples // good

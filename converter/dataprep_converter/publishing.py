@@ -1,7 +1,7 @@
 """Publishing: a file gets its final name once, however many attempts make it."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.access import Entry, Store, Upload
@@ -25,6 +25,18 @@ def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -
         upload.abort()
         return existing
     return upload.commit(replace=True)
+
+
+def written(store: Store, uri: str, pieces: Iterable[bytes], *, hdfs: HdfsOptions | None = None) -> None:
+    """Writes the pieces as one file, which replaces what is there. Nothing is visible before it is whole."""
+    upload = store.create(uri, hdfs=hdfs)
+    try:
+        for piece in pieces:
+            upload.write(piece)
+        upload.commit(replace=True)
+    except BaseException:
+        upload.abort()
+        raise
 
 
 def copied(

@@ -7,12 +7,14 @@ With `size`, the record has that many bytes and raw is its beginning.
 import base64
 import hashlib
 import tempfile
+from collections.abc import Iterator
 from typing import Any, Final
 
 from dataprep_api import canonical
 from dataprep_api.messages import BadRecord
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.access import Store
+from dataprep_converter.publishing import written
 from dataprep_converter.readers import Raw
 
 _IN_MEMORY: Final = 1 << 20
@@ -41,16 +43,14 @@ class Quarantine:
     def put(self, store: Store, uri: str, *, hdfs: HdfsOptions) -> str:
         """Writes the lines to `uri`, streaming; equal bytes at any attempt, so an existing file is replaced. Returns their SHA-256."""
         digest = hashlib.sha256()
-        upload = store.create(uri, hdfs=hdfs)
-        try:
+
+        def pieces() -> Iterator[bytes]:
             self._file.seek(0)
             while piece := self._file.read(_PIECE):
                 digest.update(piece)
-                upload.write(piece)
-            upload.commit(replace=True)
-        except BaseException:
-            upload.abort()
-            raise
+                yield piece
+
+        written(store, uri, pieces(), hdfs=hdfs)
         return digest.hexdigest()
 
     def close(self) -> None:

@@ -78,6 +78,7 @@ _MAGIC: Final[Sequence[tuple[str, Callable[[bytes], bool]]]] = (
     ("numpy", lambda head: head.startswith((b"\x93NUMPY", b"PK\3\4")) and (head[:1] == b"\x93" or b".npy" in head[:512])),
     ("idx", _is_idx),
     ("tfrecord", _is_tfrecord),
+    ("sequence_file", lambda head: head.startswith(b"SEQ\x06")),
 )
 
 

@@ -20,7 +20,7 @@ from dataprep_converter.task_progress import TaskProgress
 logger = logging.getLogger(__name__)
 
 _FIRST_SECONDS = 1.0
-_AFTER_FAILURE_SECONDS = 10.0
+_MOST_SECONDS_AFTER_FAILURE = 10.0
 _TIMEOUT_SECONDS = 3.0
 _LARGEST_REPLY = 4096
 
@@ -36,6 +36,8 @@ class Reporter:
         self._index = index
         self._latest = TaskProgress()
         self._sequence = 0
+        self._failures = 0
+        """Since the last report that was taken."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="reports", daemon=True)
 
@@ -76,10 +78,13 @@ class Reporter:
         )
         try:
             token = Path(self._token_file).read_text().strip()
-            return post(self._url, report.model_dump_json(by_alias=True, exclude_none=True), token=token)
+            wait = post(self._url, report.model_dump_json(by_alias=True, exclude_none=True), token=token)
         except (OSError, ValueError, http.client.HTTPException) as exc:
             logger.debug("progress report not delivered: %s", exc)
-            return _AFTER_FAILURE_SECONDS
+            self._failures += 1
+            return min(_MOST_SECONDS_AFTER_FAILURE, _FIRST_SECONDS * 2.0**self._failures)
+        self._failures = 0
+        return wait
 
 
 def post(url: str, body: str, *, token: str) -> float:
@@ -103,6 +108,6 @@ def post(url: str, body: str, *, token: str) -> float:
         finally:
             connection.close()
         if reply.status == http.HTTPStatus.OK:
-            return ProgressReply.model_validate_json(content).next_report_seconds
+            return ProgressReply.model_validate_json(content, extra="ignore").next_report_seconds
         refused = f"{reply.status} {content[:100]!r}"
     raise OSError(refused)

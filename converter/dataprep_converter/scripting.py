@@ -15,12 +15,13 @@ from dataprep_api.params import expanded
 from dataprep_api.plan import PlanHead
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.spec.script import Script
-from dataprep_converter import planning, plugins
+from dataprep_converter import plugins
 from dataprep_converter.access import Access
 from dataprep_converter.errors import BadSpec, ScriptFailed
 from dataprep_converter.planning import Plan, Tables
 from dataprep_converter.script_files import READER
 from dataprep_converter.units import Units
+from dataprep_converter.units_file import UnitsFile
 
 _STANDARD_ERROR: Final = 2
 
@@ -37,13 +38,13 @@ def plan(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
     script = script_of(spec)
     code_sha256 = plugins.digest() if spec.code is not None else None
     inputs = inputs_sha256(spec, access)
-    units = planning.parquet(Units.of([]))
+    units = UnitsFile.of(Units.of([]))
     head = PlanHead(
         run_id=run_id.run_id(spec, inputs_sha256=inputs),
         encoding_version=run_id.ENCODING_VERSION,
         spec_sha256=canonical.sha256(run_id.content(spec)),
         inputs_sha256=inputs,
-        units_sha256=hashlib.sha256(units).hexdigest(),
+        units_sha256=units.sha256,
         reader=READER,
         reader_state={"outputs": list(script.outputs)},
         samples=0,

@@ -8,7 +8,7 @@ is encoded.
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from dataprep_api.report import MAX_BAD_EXAMPLES, Companion, IndexFile, ShardRep
 from dataprep_api.spec import BadRecords
 from dataprep_converter.access import Access, Store, Upload
 from dataprep_converter.compression import Plain
-from dataprep_converter.encoders import Encoder
+from dataprep_converter.encoders import Buffer, Encoder
 from dataprep_converter.errors import BadData
 from dataprep_converter.indexing import RecordIndex, has_index
 from dataprep_converter.output_folder import OutputFolder
@@ -192,6 +192,7 @@ def _write(
     raw_digest = digest if isinstance(compress, Plain) else hashlib.sha256()
     seconds = tally.seconds
     chunks = samples(shard, plan=plan, pipeline=pipeline)
+    room = memoryview(bytearray(_PIECE_BYTES))
     sending: list[Future[float]] = []
     with (
         ThreadPoolExecutor(2, thread_name_prefix="sink") as threads,
@@ -203,32 +204,30 @@ def _write(
                 seconds["sink"] = seconds.get("sink", 0.0) + max([sent.result() for sent in sending])
                 sending.clear()
 
-        def send(raw: bytes | bytearray | memoryview, packed: bytes | bytearray | memoryview) -> None:
+        def send(raw: Sequence[Buffer], packed: Sequence[Buffer]) -> None:
             """Begins to write and to digest, when all that came before is done."""
             settle()
             if raw_digest is not digest:
                 sending.append(threads.submit(_timed, raw_digest.update, raw))
-            if len(packed) and upload.blocks:
-                sending.append(threads.submit(_timed, write_digested, packed))
-            elif len(packed):
+            size = sum(map(len, packed))
+            if size and upload.blocks:
+                sending.append(threads.submit(_timed, write_digested, _in_cache(packed, room)))
+            elif size:
                 sending.append(threads.submit(_timed, digest.update, packed))
                 sending.append(_done(_timed(upload.write, packed)))
-            tally.counts.bytes_out += len(packed)
+            tally.counts.bytes_out += size
 
-        def write_digested(data: bytes | bytearray | memoryview) -> None:
-            whole = memoryview(data)
-            for start in range(0, len(whole), _PIECE_BYTES):
-                piece = whole[start : start + _PIECE_BYTES]
-                digest.update(piece)
-                upload.write(piece)
+        def write_digested(piece: Buffer) -> None:
+            digest.update(piece)
+            upload.write(piece)
 
         for batch in batches:
             _account(batch, plan=plan, policy=pipeline.spec.on_bad_record, tally=tally)
             started = perf_counter()
-            raw = encoder.encode(batch.records)
-            packed = compress.compress(raw)
+            raw = encoder.pieces(batch.records) if raw_digest is digest else [encoder.encode(batch.records)]
+            packed = raw if raw_digest is digest else [compress.compress(*raw)]
             seconds["encode"] = seconds.get("encode", 0.0) + perf_counter() - started
-            tally.raw_size += len(raw)
+            tally.raw_size += sum(map(len, raw))
             send(raw, packed)
             started = perf_counter()
             if tally.index is not None and (sizes := encoder.sizes()) is not None:
@@ -238,19 +237,38 @@ def _write(
             watch(tally.counts)
         for last in itertools.chain((encoder.close(),), encoder.rest()):
             tally.raw_size += len(last)
-            send(last, compress.compress(last))
+            send([last], [compress.compress(last)])
             # Of what an encoder gives here, nothing is promised beyond the next piece.
             settle()
-        send(b"", compress.finish())
+        send([], [compress.finish()])
         settle()
     return digest.hexdigest(), raw_digest.hexdigest()
 
 
-def _timed(take: Callable[[bytes | bytearray | memoryview], object], data: bytes | bytearray | memoryview) -> float:
-    """How many seconds it took to take the data."""
+def _timed(take: Callable[[Buffer], object], pieces: Iterable[Buffer]) -> float:
+    """How many seconds it took to take the pieces."""
     started = perf_counter()
-    take(data)
+    for piece in pieces:
+        take(piece)
     return perf_counter() - started
+
+
+def _in_cache(pieces: Iterable[Buffer], room: memoryview) -> Iterator[memoryview]:
+    """The same bytes in pieces as large as the room at most. Small ones are gathered in it, so the one before is gone then."""
+    filled = 0
+    for each in pieces:
+        piece = memoryview(each)
+        if filled and filled + len(piece) > len(room):
+            yield room[:filled]
+            filled = 0
+        if len(piece) < len(room):
+            room[filled : filled + len(piece)] = piece
+            filled += len(piece)
+        else:
+            for start in range(0, len(piece), len(room)):
+                yield piece[start : start + len(room)]
+    if filled:
+        yield room[:filled]
 
 
 def _done(seconds: float) -> Future[float]:

@@ -3,7 +3,6 @@
 Splits that depend on values or ranks are made sample by sample in `assigning.py`; all others are ranges and hash intervals, made here.
 """
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -12,6 +11,7 @@ from dataprep_api.plan import HASH_BLOCK, HashInterval, SplitPlan
 from dataprep_api.spec import NO_TRAIN, DataPrepJobSpec, Split, Splits
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.selection import Selection
+from dataprep_converter.tensors import kernels
 from dataprep_converter.units import Units
 
 DEFAULT_SHARD_BYTES = 128 * 2**20
@@ -33,7 +33,7 @@ def divide(
     if plans is None:
         plans = [
             _members(split, ranges, interval, units)
-            for split, ranges, interval in _assign(rules or rules_of(spec, units), _subset_ranges(units))
+            for split, ranges, interval in _assign(rules or rules_of(spec, units), subset_ranges(units))
         ]
     found = [plan.name for plan in plans]
     if spec.output.format == "recordioProtobuf" and "train" not in found:
@@ -53,7 +53,7 @@ def divide(
 
 def rules_of(spec: DataPrepJobSpec, units: Units) -> Splits:
     """The spec's rules, or the default ones for the subsets that the source has. Raises BadSpec for a subset that it doesn't have."""
-    subsets = _subset_ranges(units)
+    subsets = subset_ranges(units)
     rules = spec.splits or Splits(
         into=[Split(name=name, subset=name) for name in subsets] if set(subsets) - {""} else [Split(name="train")]
     )
@@ -142,17 +142,19 @@ def _merged(ranges: Ranges) -> Ranges:
     return merged
 
 
-def _subset_ranges(units: Units) -> dict[str, Ranges]:
-    """Ranges of sample numbers by subset, in the order in which the subsets first appear."""
+def subset_ranges(units: Units) -> dict[str, Ranges]:
+    """Ranges of sample numbers by subset, neighbours of one subset as one, in the order in which the subsets first appear."""
     subsets: dict[str, Ranges] = {}
-    names_in_order = units.table["subset"].to_pylist()
-    first = units.table["first"].to_numpy()
-    after = first + units.table["records"].to_numpy()
-    row = 0
-    for name, run in itertools.groupby(names_in_order):
-        last = row + len(list(run)) - 1
-        subsets.setdefault(str(name), []).append((int(first[row]), int(after[last])))
-        row = last + 1
+    last = None
+    for batch in units.batches(["subset", "first", "records"]):
+        runs = kernels.run_end_encode(batch.column("subset"))
+        first, records = (batch.column(name).to_numpy() for name in ("first", "records"))
+        begin = 0
+        for name, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            ranges = subsets.setdefault(name, [])
+            start = ranges.pop()[0] if name == last else int(first[begin])
+            ranges.append((start, int(first[end - 1] + records[end - 1])))
+            begin, last = end, name
     return subsets
 
 

@@ -1,17 +1,18 @@
 """Units: the parts of the input in the order of their samples, as an Arrow table (`units.parquet`)."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
-from typing import Any
+from itertools import chain, islice, repeat
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_converter.tensors import Array
+from dataprep_converter.mapped_table import MappedTable
 
+Numbers = npt.NDArray[np.int64]
 _arrow: Any = pa  # the stubs don't know all functions
 
 
@@ -69,8 +70,8 @@ SCHEMA: pa.Schema = pa.schema(_COLUMNS)
 """The columns of Unit; `key` is the hash of root and path, or null in plans that need none, `first` the number of the unit's first sample."""
 
 
-_BLOCK = 65_536
-"""Units that are Python objects at the same time."""
+BLOCK: Final = 65_536
+"""Units of a batch: so many are Python objects at the same time, and lie in one row group of `units.parquet`."""
 
 
 def _keys(roots: list[int], paths: list[str]) -> npt.NDArray[np.uint64]:
@@ -88,11 +89,6 @@ class _Block:
 
     def __len__(self) -> int:
         return len(self._columns["path"])
-
-    @property
-    def records(self) -> int:
-        """Samples of all of them."""
-        return sum(self._columns["records"])
 
     def add(self, item: Unit | Files) -> None:
         """Takes a unit, or files."""
@@ -114,43 +110,89 @@ class _Block:
         for name, column in self._columns.items():
             column += given[name]
 
-    def columns(self, first: int) -> dict[str, Array]:
-        """The columns of the table, its rows numbered from `first`."""
-        records = np.array(self._columns["records"], np.int64)
-        made: dict[str, Any] = {"key": pa.nulls(len(self)), "first": first + np.cumsum(records) - records}
-        return {name: pa.array(values, SCHEMA.field(name).type) for name, values in (self._columns | made).items()}
+    def taken(self, count: int, *, first: int) -> pa.RecordBatch:
+        """The first `count` of them, their samples numbered from `first`; the others stay."""
+        given: dict[str, Any] = {name: column[:count] for name, column in self._columns.items()}
+        self._columns = {name: column[count:] for name, column in self._columns.items()}
+        records = np.array(given["records"], np.int64)
+        given["key"] = pa.nulls(count, pa.uint64())
+        given["first"] = first + np.cumsum(records) - records
+        return pa.RecordBatch.from_arrays([_array(given[name], SCHEMA.field(name).type) for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _array(values: Any, kind: pa.DataType) -> Any:
+    """An Arrow array of numbers or texts; quicker where they are a list of one value, as many columns of files are."""
+    if isinstance(values, list) and values[0] == values[-1] and values.count(values[0]) == len(values):
+        return _arrow.repeat(pa.scalar(values[0], kind), len(values))
+    return pa.array(values, kind)
+
+
+def _batches(units: Iterable[Unit | Files]) -> Iterator[pa.RecordBatch]:
+    """All of them, BLOCK at a time."""
+    block, first = _Block(), 0
+    for item in units:
+        block.add(item)
+        while len(block) >= BLOCK:
+            batch = block.taken(BLOCK, first=first)
+            first = batch.column("first")[-1].as_py() + batch.column("records")[-1].as_py()
+            yield batch
+    if len(block):
+        yield block.taken(len(block), first=first)
 
 
 class Units:
-    """A table of units with look-up by sample number."""
+    """A table of units with look-up by sample number. A large one lies in a temporary file, so that memory grows by no more than a few bytes a unit."""
 
-    def __init__(self, table: pa.Table) -> None:
-        self.table = table.combine_chunks()
-        self._first: npt.NDArray[np.int64] = self.table["first"].to_numpy()
-        self._row: npt.NDArray[np.int64] = self.table["row"].to_numpy()
-        self._key: npt.NDArray[np.uint64] | None = None if self.table["key"].null_count else self.table["key"].to_numpy()
+    def __init__(self, table: pa.Table, mapped: MappedTable | None = None) -> None:
+        """`mapped` is where the table's columns are, unless they are in memory."""
+        self.table = table if mapped is not None else table.combine_chunks()
+        self._mapped = mapped
+        self._batches = self.table.to_batches()
+        self._starts = np.cumsum([0, *map(len, self._batches)])[:-1]
+        # Numbers of their own only where a unit isn't one sample: most plans of millions of units are files.
+        one_each = all(
+            bool((batch.column(0).to_numpy() == 1).all() and not batch.column(1).to_numpy().any())
+            for batch in self.batches(["records", "row"])
+        )
+        self._first: Numbers | None = None if one_each else table["first"].to_numpy()
+        self._row: Numbers | None = None if one_each else table["row"].to_numpy()
+        self._key: npt.NDArray[np.uint64] | None = None
 
     @classmethod
     def of(cls, units: Iterable[Unit | Files]) -> "Units":
-        """The table of `units`, numbered from 0."""
-        chunks: dict[str, list[Array]] = {name: [] for name in SCHEMA.names}
-        first = 0
+        """The table of `units`, numbered from 0. Raises StoreFull."""
+        return cls.joined(_batches(units))
 
-        def take(block: _Block) -> int:
-            for name, column in block.columns(first).items():
-                chunks[name].append(column)
-            return first + block.records
+    @classmethod
+    def joined(cls, batches: Iterable[pa.RecordBatch]) -> "Units":
+        """The table of such batches; more than one go to a file as they come. Raises StoreFull."""
+        coming = iter(batches)
+        few = list(islice(coming, 2))
+        if len(few) < 2:
+            return cls(pa.Table.from_batches(few, SCHEMA))
+        mapped = MappedTable(SCHEMA, chain(few, coming))
+        return cls(mapped.table, mapped)
 
-        block = _Block()
-        for item in units:
-            block.add(item)
-            if len(block) >= _BLOCK:
-                first = take(block)
-                block = _Block()
-        take(block)
-        # Column by column: what was joined is let go of, or all would be held twice.
-        whole = [pa.table({name: _arrow.chunked_array(chunks.pop(name))}).combine_chunks().column(0) for name in SCHEMA.names]
-        return cls(pa.table(whole, schema=SCHEMA))
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns of all units, at most BLOCK rows at a time, each good until the next is asked for."""
+        for batch in self.table.select(columns).to_batches(max_chunksize=BLOCK):
+            yield batch
+            if self._mapped is not None:
+                self._mapped.let_go()
+
+    def rows(self, index: npt.NDArray[np.int64], columns: Sequence[str]) -> list[dict[str, Any]]:
+        """Some columns of some units, in the order asked for."""
+        which = np.searchsorted(self._starts, index, side="right") - 1
+        within = index - self._starts[which]
+        if len(which) and (which == which[0]).all():
+            some: list[dict[str, Any]] = self._batches[int(which[0])].select(columns).take(pa.array(within)).to_pylist()
+            return some
+        found = {number: [self._batches[number].column(name) for name in columns] for number in np.unique(which).tolist()}
+        # One by one: they may lie anywhere, and Arrow would join all batches to take from them.
+        return [
+            {name: column[row].as_py() for name, column in zip(columns, found[number], strict=True)}
+            for number, row in zip(which.tolist(), within.tolist(), strict=True)
+        ]
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -158,14 +200,23 @@ class Units:
     @property
     def samples(self) -> int:
         """Number of samples of all units."""
-        return int(self._first[-1]) + self.table["records"][-1].as_py() if len(self) else 0
+        return int(self.table["first"][-1].as_py() + self.table["records"][-1].as_py()) if len(self) else 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all units."""
+        return sum(int(batch.column(0).to_numpy().sum()) for batch in self.batches(["size"]))
 
     def keys(self) -> npt.NDArray[np.uint64]:
         """The key of each unit. Digested when it is first asked for, and in the table from then on: most plans need none."""
+        if self._key is None and not self.table["key"].null_count:
+            self._key = self.table["key"].to_numpy()
         if self._key is None:
-            blocks = self.table.select(["root", "path"]).to_batches(max_chunksize=_BLOCK)
-            named: Iterator[dict[str, Any]] = (block.to_pydict() for block in blocks)  # Any: numbers and texts
-            self._key = np.concatenate([_keys(block["root"], block["path"]) for block in named])
+            self._key = np.empty(len(self), np.uint64)
+            first = 0
+            for batch in self.batches(["root", "path"]):
+                self._key[first : first + len(batch)] = _keys(*batch.to_pydict().values())
+                first += len(batch)
             self.table = self.table.set_column(SCHEMA.get_field_index("key"), SCHEMA.field("key"), pa.array(self._key))
         return self._key
 
@@ -175,13 +226,15 @@ class Units:
 
     def locate(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """(unit index, number within the unit) of each sample."""
+        if self._first is None:
+            return samples, np.zeros_like(samples)
         index = np.searchsorted(self._first, samples, side="right") - 1
         return index, samples - self._first[index]
 
     def hash_inputs(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
         """(file key, row within the file) of each sample."""
         index, within = self.locate(samples)
-        return self.keys()[index], self._row[index] + within
+        return self.keys()[index], within if self._row is None else self._row[index] + within
 
     def origin(self, sample: int) -> tuple[str, int]:
         """(uri, row within the file) of one sample, for messages."""

@@ -89,9 +89,9 @@ def _made(
 ) -> ShardReport:
     """The first of these shards. The others come later, which a reader may want to know."""
     one = coming[0]
+    folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
 
     def foreseen() -> Iterator[Iterator[Samples]]:
-        folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
         return (shard.samples(each, plan=plan, pipeline=pipeline) for each in coming if each is one or folder.report(each.number) is None)
 
     def seen(counts: Counts) -> None:
@@ -102,7 +102,6 @@ def _made(
 
     def once() -> ShardReport:
         nonlocal is_first
-        folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
         # What failed may have failed because another worker has done it, and the commit has swept ours away.
         report = None if is_first else folder.report(one.number)
         is_first = False

@@ -16,19 +16,20 @@ from aiohttp import web
 from dataprep_api import CRON_KIND, KIND, tracing
 from dataprep_api.json_lines import JsonLines
 from dataprep_operator import settings as settings_module
-from dataprep_operator import subjects
+from dataprep_operator import subjects, watching
 from dataprep_operator.cache import Cache
 from dataprep_operator.cluster import KubernetesCluster
 from dataprep_operator.cron_reconcile import CronReconciler
 from dataprep_operator.endpoint import Endpoint
 from dataprep_operator.errors import LeaseLost, NotServed, OperatorError, Unavailable
-from dataprep_operator.leading import lead
+from dataprep_operator.leading import follow, lead
 from dataprep_operator.lease import Lease
 from dataprep_operator.observed import Key
 from dataprep_operator.probes import Health
 from dataprep_operator.progress import Board
 from dataprep_operator.reconcile import Reconciler
 from dataprep_operator.settings import Settings
+from dataprep_operator.streams import Streams
 from dataprep_operator.tokens import Verifier
 from dataprep_operator.workqueue import WorkQueue
 
@@ -80,6 +81,12 @@ async def serve(settings: Settings) -> None:
     cluster = await KubernetesCluster.connect(qps=settings.qps, burst=settings.burst)
     cache, board, queue = Cache(), Board(), WorkQueue[Key]()
     health = Health(age_limit_seconds=settings.watch_age_limit_seconds)
+
+    def concern(key: Key, seconds: float = 0.0) -> None:
+        if health.leading:  # who takes over looks at everything
+            queue.add_after(key, seconds)
+
+    heard = health.streams = Streams(expected=watching.expected_streams(settings), cache=cache, concerns=concern)
     verifier = Verifier(cluster.document, issuer=settings.token_issuer)
     endpoint = Endpoint(
         cache=cache,
@@ -97,12 +104,27 @@ async def serve(settings: Settings) -> None:
     try:
         await _check_served(cluster)
         async with _listening(endpoint.application(), settings):
-            await _in_turn(
-                lead(settings=settings, cache=cache, queue=queue, look=lambda key: looks[key.kind](key), health=health, stop=stop),
-                cluster=cluster,
-                settings=settings,
-                stop=stop,
-            )
+            following = asyncio.create_task(follow(settings=settings, cache=cache, heard=heard, concerns=concern, stop=stop))
+            # Without its watches a replica is of no use, whether it leads or not.
+            following.add_done_callback(lambda _: stop.set())
+            try:
+                await _in_turn(
+                    lead(
+                        settings=settings,
+                        cache=cache,
+                        heard=heard,
+                        queue=queue,
+                        look=lambda key: looks[key.kind](key),
+                        health=health,
+                        stop=stop,
+                    ),
+                    cluster=cluster,
+                    settings=settings,
+                    stop=stop,
+                )
+            finally:
+                stop.set()
+                await following
     finally:
         await cluster.close()
 
@@ -142,7 +164,8 @@ async def _in_turn(leadership: Coroutine[None, None, None], *, cluster: Kubernet
     acquiring, stopping = asyncio.create_task(lease.acquire()), asyncio.create_task(stop.wait())
     await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
-    if not acquiring.done():
+    # kopf, when it ends, cancels every task that is younger than itself.
+    if not acquiring.done() or acquiring.cancelled():
         acquiring.cancel()
         leadership.close()
         return

@@ -4,6 +4,7 @@ Pure: the same job gives the same objects under the same names, whoever asks and
 JSON, which is why they are typed with Any.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -14,7 +15,7 @@ from dataprep_api.messages import TOKEN_AUDIENCE
 from dataprep_api.spec import DataPrepJobSpec, Model
 from dataprep_api.status import FromJob
 from dataprep_operator import ranges, scripts
-from dataprep_operator.observed import ANNOTATION_PLAN, ANNOTATION_TASKS, CLEANUP, Observed
+from dataprep_operator.observed import ANNOTATION_PLAN, ANNOTATION_SPEC, ANNOTATION_TASKS, CLEANUP, Observed
 from dataprep_operator.pods import CODE_CONTAINER, CONTAINER
 from dataprep_operator.settings import PodDefaults
 
@@ -53,6 +54,24 @@ def spec_map(seen: Observed, from_job: FromJob | None) -> Body:
         "immutable": True,
         "data": {JOB_FILE: json.dumps(document, separators=(",", ":"), sort_keys=True)},
     }
+
+
+def kept_spec(config_map: Mapping[str, Any]) -> Body:
+    """The spec in that ConfigMap."""
+    spec: Body = json.loads(config_map["data"][JOB_FILE])["spec"]
+    return spec
+
+
+def spec_digest(spec: Mapping[str, Any]) -> str:
+    """Tells two specs apart, whatever the order of their fields."""
+    return hashlib.sha256(json.dumps(spec, separators=(",", ":"), sort_keys=True).encode()).hexdigest()
+
+
+def marked(job: Body, config_map: Mapping[str, Any]) -> Body:
+    """The Job with the digest of the spec that its pods get, so that a later operator need not read the ConfigMap."""
+    metadata = job["metadata"]
+    annotations = {**metadata.get("annotations", {}), ANNOTATION_SPEC: spec_digest(kept_spec(config_map))}
+    return {**job, "metadata": {**metadata, "annotations": annotations}}
 
 
 def spec_map_name(seen: Observed) -> str:

@@ -11,14 +11,14 @@ from typing import Final
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import CleanupRule, DataPrepJobSpec
 from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus
-from dataprep_operator import children, removal, steps, times
+from dataprep_operator import children, deadlines, removal, steps, times
 from dataprep_operator.children import Body
 from dataprep_operator.events import Note
 from dataprep_operator.observed import CLEANUP, Child, Observed
 from dataprep_operator.pods import LINGERING_SECONDS, STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
 from dataprep_operator.queueing import UNQUEUED_AFTER_SECONDS
 from dataprep_operator.settings import PodDefaults
-from dataprep_operator.status import FATAL_GRACE_SECONDS, accelerator, deadline, step_deadline, waiting_deadline
+from dataprep_operator.status import FATAL_GRACE_SECONDS, accelerator
 from dataprep_operator.steps import Held, Queued, Through
 
 # A pass removes this many pods and comes back, so that one job can't hold a worker for minutes.
@@ -199,7 +199,7 @@ def _stops(seen: Observed, *, keep: Child | None) -> list[Action]:
     """Stops every unfinished child but one. Suspension keeps the Job, its counts and its failed pods' logs; a queue would only start it again."""
     found: list[Action] = []
     for child in seen.children:
-        if child == keep or child.finished or child.deleting:
+        if child == keep or child.finished or child.deleting or steps.has_told(seen, child):
             continue
         if child.queued:
             found.append(DeleteJob(child))
@@ -266,9 +266,8 @@ def _pod_due(pod: Pod, now: datetime) -> datetime | None:
 
 
 def _deadlines(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, now: datetime) -> list[datetime]:
-    found = [
-        moment for moment in (deadline(seen, status), step_deadline(seen, status), waiting_deadline(spec, status)) if moment is not None
-    ]
+    all_kinds = (deadlines.of_the_job(seen, status), deadlines.of_the_step(seen, status), deadlines.of_waiting(spec, status))
+    found = [moment for moment in all_kinds if moment is not None]
     judgement = steps.judge(seen, spec, step=(status.step or "Plan").lower(), attempt=status.attempt)
     if isinstance(judgement, Held | Queued):
         # Not worth exact arithmetic: a held job is looked at now and then until something gives.

@@ -108,15 +108,18 @@ class Endpoint:
         if self._health.streams is not None:
             metrics.WATCH_AGE.set(self._health.streams.age_seconds)
         metrics.LEADER.set(1 if self._health.leading else 0)
-        metrics.RATE.set(self._cache.records_per_second())
-        for phase, count in self._cache.phases().items():
+        # A standby knows the jobs as well; they are counted once.
+        counted = self._cache if self._health.leading else Cache()
+        metrics.RATE.set(counted.records_per_second())
+        for phase, count in counted.phases().items():
             metrics.JOBS.labels(phase=phase).set(count)
         return web.Response(body=generate_latest(metrics.REGISTRY), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 async def _report(request: web.Request) -> ProgressReport:
     try:
-        return ProgressReport.model_validate_json(await request.read())
+        # A newer converter may tell more than this operator knows.
+        return ProgressReport.model_validate_json(await request.read(), extra="ignore")
     except web.HTTPRequestEntityTooLarge as exc:
         raise ReportRefused(413, f"a report has at most {PROGRESS_LIMIT} bytes") from exc
     except ValidationError as exc:

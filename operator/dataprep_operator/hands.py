@@ -10,7 +10,7 @@ from dataprep_api import names
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus
-from dataprep_operator import handover, observed, times
+from dataprep_operator import children, handover, observed, times
 from dataprep_operator.cache import Cache, Kind, Raw
 from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, JOBS, PODS, Body, Cluster
 from dataprep_operator.decide import Action, CreateJob, DeleteJob, DeletePod, DeleteSelf, FailPod, Guard, KeepConfigMap, PatchJob, Tell
@@ -50,9 +50,10 @@ class Hands:
         try:
             written = await self._cluster.apply_status(*place, uid=seen.uid, resource_version=seen.version, status=as_json(desired))
         except (Conflict, NotFound):
-            await self._refresh(seen)
+            await self._observer.refresh(seen.key)
             raise
         self._cache.put(Kind.DATAPREPJOBS, written)
+        self._observer.met(seen.uid)
         if desired.phase != seen.status.phase:
             logger.info("%s: %s → %s", seen.key, seen.status.phase or "new", desired.phase)
         return replace(seen, version=written["metadata"]["resourceVersion"])
@@ -80,7 +81,7 @@ class Hands:
         try:
             written = await self._cluster.patch(DATAPREPJOBS, seen.key.namespace, seen.key.name, {"metadata": metadata})
         except (Conflict, NotFound):
-            await self._refresh(seen)
+            await self._observer.refresh(seen.key)
             raise
         if seen.deleting and not on:
             # Without its last finalizer it is gone; the answer is a farewell, and must not come back into the cache.
@@ -89,22 +90,13 @@ class Hands:
         else:
             self._cache.put(Kind.DATAPREPJOBS, written)
 
-    async def _refresh(self, seen: Observed) -> None:
-        try:
-            self._cache.put(Kind.DATAPREPJOBS, await self._cluster.get(DATAPREPJOBS, seen.key.namespace, seen.key.name))
-        except NotFound:
-            # Meanwhile the watch may have brought a successor of the same name, which stays.
-            raw = self._cache.job(seen.key)
-            if raw is not None and raw["metadata"]["uid"] == seen.uid:
-                self._cache.drop(Kind.DATAPREPJOBS, raw)
-
     async def _delete(self, seen: Observed) -> None:
         """Remove the job itself, unless it has changed since it was looked at: somebody may just have asked for a retry, or for more time."""
         place = (DATAPREPJOBS, seen.key.namespace, seen.key.name)
         try:
             await self._cluster.delete(*place, uid=seen.uid, resource_version=seen.version)
         except Conflict:
-            await self._refresh(seen)
+            await self._observer.refresh(seen.key)
             raise
 
     # --- children -----------------------------------------------------------------------------------------------------------
@@ -139,8 +131,9 @@ class Hands:
     async def _create(self, action: CreateJob, seen: Observed) -> None:
         """Make the ConfigMap and the Job. What the API server says against it becomes the job's reason, and is tried again."""
         try:
-            self._observer.froze(seen.uid, await self._ensure(CONFIG_MAPS, action.config_map, seen))
-            made = await self._ensure(JOBS, action.body, seen)
+            kept = await self._ensure(CONFIG_MAPS, action.config_map, seen)
+            self._observer.froze(seen.uid, children.kept_spec(kept))
+            made = await self._ensure(JOBS, children.marked(action.body, kept), seen)
         except Refused as exc:
             self._observer.refused(seen.uid, Blockage(Reason.POD_REFUSED, str(exc), fatal=True))
             raise

@@ -1,4 +1,4 @@
-"""What the leader runs: kopf's watches, the workers that reconcile, and the slow scan that forgets nobody."""
+"""What runs as long as the operator does: kopf's watches in every replica; the workers that reconcile, and the slow scan that forgets nobody, in the leader."""
 
 import asyncio
 import itertools
@@ -27,17 +27,16 @@ Look = Callable[[Key], Awaitable[float | None]]
 """One look at one object; returns the seconds after which the next is due."""
 
 
-async def lead(*, settings: Settings, cache: Cache, queue: WorkQueue[Key], look: Look, health: Health, stop: asyncio.Event) -> None:
-    """Watch and reconcile until `stop` is set or a watch fails for good."""
-    heard = streams.Streams(expected=watching.expected_streams(settings), cache=cache, concerns=queue.add)
+Concerns = Callable[[Key, float], None]
+"""Told of an object that something has happened to, and the seconds within which it must be looked at."""
+
+
+async def follow(*, settings: Settings, cache: Cache, heard: streams.Streams, concerns: Concerns, stop: asyncio.Event) -> None:
+    """Keep the cache as the cluster is, until `stop` is set or a watch fails for good. A standby does so too: it takes over without listing."""
     undo = streams.listen(heard)
-    health.streams, health.leading = heard, True
-    handlers = watching.registry(cache=cache, streams=heard, concerns=queue.add_after)
-    workers = [asyncio.create_task(_work(heard, queue, look), name=f"reconcile {n}") for n in range(settings.workers)]
-    scan = asyncio.create_task(_scan(cache, queue, every_seconds=settings.resync_seconds), name="scan")
     try:
         await kopf.operator(
-            registry=handlers,
+            registry=watching.registry(cache=cache, streams=heard, concerns=concerns),
             settings=watching.operator_settings(),
             # Without one kopf asks for the user's name, and an image's user 65532 has none.
             identity=settings.identity,  # type: ignore[arg-type]  # kopf's NewType of str is not public
@@ -47,19 +46,47 @@ async def lead(*, settings: Settings, cache: Cache, queue: WorkQueue[Key], look:
             stop_flag=stop,
         )
     finally:
-        health.leading = False
         undo()
-        for task in [*workers, scan]:
+
+
+async def lead(
+    *,
+    settings: Settings,
+    cache: Cache,
+    heard: streams.Streams,
+    queue: WorkQueue[Key],
+    look: Look,
+    health: Health,
+    stop: asyncio.Event,
+) -> None:
+    """Reconcile until `stop` is set."""
+    health.leading = True
+    work = asyncio.create_task(_work(settings, cache, heard, queue, look), name="work")
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    try:
+        await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        # kopf, when it ends, cancels every task that is younger than itself.
+        if work.done() and not work.cancelled():
+            work.result()
+    finally:
+        health.leading = False
+        for task in (work, stopping):
             task.cancel()
-        await asyncio.gather(*workers, scan, return_exceptions=True)
+        await asyncio.gather(work, stopping, return_exceptions=True)
         queue.close()
 
 
-async def _work(heard: streams.Streams, queue: WorkQueue[Key], look: Look) -> None:
-    """One worker. It begins when the cache is whole: with half of it, children would seem to be missing."""
+async def _work(settings: Settings, cache: Cache, heard: streams.Streams, queue: WorkQueue[Key], look: Look) -> None:
+    """All workers. They begin when the cache is whole: with half of it, children would seem to be missing."""
     while not heard.complete:
         await asyncio.sleep(_READY_POLL_SECONDS)
-    await queue.run(_timed(queue, look))
+    # What has ended can wait; there may be thousands of them.
+    for key in [*cache.unsettled(), *cache.keys()]:
+        queue.add(key)
+    async with asyncio.TaskGroup() as group:
+        for number in range(settings.workers):
+            group.create_task(queue.run(_timed(queue, look)), name=f"reconcile {number}")
+        group.create_task(_scan(cache, queue, every_seconds=settings.resync_seconds), name="scan")
 
 
 def _timed(queue: WorkQueue[Key], look: Look) -> Callable[[Key], Awaitable[None]]:

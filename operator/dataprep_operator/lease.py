@@ -1,4 +1,4 @@
-"""One leader by a `coordination.k8s.io` Lease: 15 seconds valid, renewed every 2, given up after 10 without success.
+"""One leader by a `coordination.k8s.io` Lease: 12 seconds valid, renewed every 2, given up after 9 without success.
 
 Whoever can't be sure to lead stops (the process ends): two operators would do no harm to data, but write each other's statuses.
 """
@@ -15,9 +15,13 @@ from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, Leas
 
 logger = logging.getLogger(__name__)
 
-DURATION_SECONDS: Final = 15
-RENEW_DEADLINE_SECONDS: Final = 10.0
+DURATION_SECONDS: Final = 12
+RENEW_DEADLINE_SECONDS: Final = 9.0
 RETRY_SECONDS: Final = 2.0
+_MOMENT_SECONDS: Final = 0.05
+# A request that hangs must leave time for another one.
+_TRY_SECONDS: Final = 2.5
+_AGAIN_SECONDS: Final = 0.5
 
 Body = dict[str, Any]  # the API's JSON
 
@@ -34,6 +38,7 @@ class Lease:
         # What the other holder last wrote, and when *this* clock first saw it: clocks of other machines are not compared.
         self._record: tuple[str, str] | None = None
         self._record_since = clock()
+        self._expires_at = clock()
         self._renewed_at = clock()
 
     @property
@@ -50,21 +55,23 @@ class Lease:
                     return
             except ClusterError as exc:
                 logger.warning("Lease %s/%s: %s", self._namespace, self._name, exc)
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(self._until_next_try())
 
     async def hold(self) -> None:
         """Keep leading until cancelled. Raises LeaseLost when that isn't sure any more."""
+        pause = RETRY_SECONDS
         while True:
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(pause)
+            pause = RETRY_SECONDS
             try:
-                async with asyncio.timeout(RENEW_DEADLINE_SECONDS):
+                async with asyncio.timeout(max(0.0, min(_TRY_SECONDS, self._renewed_at + RENEW_DEADLINE_SECONDS - self._clock()))):
                     held = await self.try_once()
             except (ClusterError, TimeoutError) as exc:
-                logger.warning("Lease %s/%s not renewed: %s", self._namespace, self._name, exc)
-                held = True
+                logger.warning("Lease %s/%s not renewed: %s", self._namespace, self._name, exc or "no answer in time")
+                held, pause = True, _AGAIN_SECONDS
             if not held:
                 raise LeaseLost(f"another replica holds the Lease {self._namespace}/{self._name}")
-            if self._clock() - self._renewed_at > RENEW_DEADLINE_SECONDS:
+            if self._clock() - self._renewed_at >= RENEW_DEADLINE_SECONDS:
                 raise LeaseLost(f"the Lease {self._namespace}/{self._name} was not renewed for {RENEW_DEADLINE_SECONDS:.0f} s")
 
     async def try_once(self) -> bool:
@@ -111,7 +118,13 @@ class Lease:
         record = (holder, str(spec.get("renewTime")))
         if record != self._record:
             self._record, self._record_since = record, self._clock()
-        return self._clock() - self._record_since > (spec.get("leaseDurationSeconds") or DURATION_SECONDS)
+        self._expires_at = self._record_since + (spec.get("leaseDurationSeconds") or DURATION_SECONDS)
+        return self._clock() > self._expires_at
+
+    def _until_next_try(self) -> float:
+        """Seconds: the usual pause, or less when what the other holds expires before."""
+        left = self._expires_at - self._clock()
+        return min(RETRY_SECONDS, left + _MOMENT_SECONDS) if left >= 0 else RETRY_SECONDS
 
     def _spec(self, before: Body, *, taken: bool) -> Body:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

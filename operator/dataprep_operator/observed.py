@@ -15,6 +15,8 @@ from dataprep_operator.pods import Blockage, Pod
 ANNOTATION_TASKS: Final = "dataprep.io/tasks"
 """On a convert Job: the tasks behind its indexes, when it is not all of them."""
 ANNOTATION_PLAN: Final = "dataprep.io/plan-sha256"
+ANNOTATION_SPEC: Final = "dataprep.io/spec-sha256"
+"""On every child Job: the digest of the spec that the job's ConfigMap keeps."""
 QUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 QUEUE_LABEL: Final = f"{QUEUE_DOMAIN}/queue-name"
 CLEANUP: Final = "cleanup"
@@ -61,6 +63,8 @@ class Child:
     ended_at: datetime | None = None
     tasks: str | None = None
     plan_sha256: str | None = None
+    spec_sha256: str | None = None
+    """Of the spec that its pods get. None of a Job that an older operator made."""
     deleting: bool = False
 
     @property
@@ -247,6 +251,7 @@ def read_child(raw: Mapping[str, Any]) -> Child:
         ended_at=times.parse(status.get("completionTime") or ended.get("lastTransitionTime")),
         tasks=annotations.get(ANNOTATION_TASKS),
         plan_sha256=annotations.get(ANNOTATION_PLAN),
+        spec_sha256=annotations.get(ANNOTATION_SPEC),
         deleting="deletionTimestamp" in metadata,
     )
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from dataprep_api import API_VERSION, KIND, names, profile
+from dataprep_api import API_VERSION, KIND, chaining, names, profile
 from dataprep_api.errors import SpecError
 from dataprep_api.job import DataPrepJob
 from dataprep_api.reasons import ConditionType, Reason
@@ -54,13 +54,14 @@ class Observer:
         self._frozen: dict[str, Mapping[str, Any]] = {}  # Any: specs as the API's JSON
         self._parsed: dict[str, _Parsed] = {}
         self._refusals: dict[str, Blockage] = {}
+        self._met: set[str] = set()
         self._uids: dict[Key, str] = {}
         """Of the jobs that were looked at and are still there."""
 
     async def look(self, key: Key, *, now: datetime, fresh: bool = False) -> Observed | None:
         """The job and what belongs to it, or None when it is gone. With `fresh` the job itself is read past the cache."""
         if fresh:
-            await self._refresh(key)
+            await self.refresh(key)
         raw = self._cache.job(key)
         self._turned(key, raw["metadata"]["uid"] if raw is not None else None)
         if raw is None:
@@ -113,9 +114,18 @@ class Observer:
         else:
             self._refusals[uid] = refusal
 
-    def froze(self, uid: str, config_map: Raw) -> None:
+    # Any: a spec as the API's JSON.
+    def froze(self, uid: str, spec: Mapping[str, Any]) -> None:
         """Remember the spec in the job's ConfigMap, which never changes."""
-        self._frozen[uid] = json.loads(config_map["data"][children.JOB_FILE])["spec"]
+        self._frozen[uid] = spec
+
+    def met(self, uid: str) -> None:
+        """Remember that the API server itself has told of the job. A watch may be behind what the leader before this one has done."""
+        self._met.add(uid)
+
+    def has_met(self, uid: str) -> bool:
+        """Whether it has."""
+        return uid in self._met
 
     def has_frozen(self, uid: str) -> bool:
         """Whether the job's ConfigMap was read: then its spec is what that says, whatever the job says now."""
@@ -126,6 +136,7 @@ class Observer:
         before = self._uids.pop(key, None)
         if before is not None and before != uid:
             self.forget(before)
+            self._met.discard(before)
         if uid is not None:
             self._uids[key] = uid
 
@@ -139,8 +150,8 @@ class Observer:
 
     async def _with_spec(self, raw: Raw, seen: Observed) -> Observed:
         in_use = not seen.finished or seen.retry_wanted or (seen.deleting and seen.guarded)
-        frozen = await self._frozen_spec(seen) if seen.status.start_time and in_use else None
         live = raw.get("spec") or {}
+        frozen = await self._frozen_spec(seen, live) if seen.status.start_time and in_use else None
         missing = None
         spec: Mapping[str, Any]
         if frozen is not None:
@@ -170,16 +181,28 @@ class Observer:
             return spec, wanted
         return profile.merged(spec, found.get("spec") or {}, name=found["metadata"]["name"]), None
 
-    async def _frozen_spec(self, seen: Observed) -> Mapping[str, Any] | None:
+    async def _frozen_spec(self, seen: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if seen.uid not in self._frozen:
+            unedited = self._unedited(seen, live)
+            if unedited is not None:
+                self.froze(seen.uid, unedited)
+                return unedited
             try:
                 stored = await self._cluster.get(CONFIG_MAPS, seen.key.namespace, children.spec_map_name(seen))
             except NotFound:
                 return None
             if not observed.owned_by(stored, uid=seen.uid):
                 return None
-            self.froze(seen.uid, stored)
+            self.froze(seen.uid, children.kept_spec(stored))
         return self._frozen[seen.uid]
+
+    def _unedited(self, seen: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The live spec, when the children tell that it is what the job began with: who takes over would have a ConfigMap to read for each job."""
+        told = {child.spec_sha256 for child in self._cache.children_of(seen.uid)}
+        if len(told) != 1 or None in told:
+            return None
+        spec = chaining.resolved(self._with_profile(seen.key.namespace, live)[0], seen.status.from_job)
+        return spec if children.spec_digest(spec) in told else None
 
     def _awaited(self, seen: Observed) -> tuple[Awaited, ...]:
         """The jobs that this one waits for. Who has begun waits no more."""
@@ -194,14 +217,16 @@ class Observer:
         rival = self._cache.rival_of(key)
         if rival is None:
             return None
-        await self._refresh(rival)
+        await self.refresh(rival)
         return self._cache.rival_of(key)
 
-    async def _refresh(self, key: Key) -> None:
+    async def refresh(self, key: Key) -> None:
         """Let the cache know a job as the API server does now."""
         known = self._cache.job(key)
         try:
-            self._cache.put(Kind.DATAPREPJOBS, await self._cluster.get(DATAPREPJOBS, key.namespace, key.name))
+            found = await self._cluster.get(DATAPREPJOBS, key.namespace, key.name)
+            self._cache.put(Kind.DATAPREPJOBS, found)
+            self.met(found["metadata"]["uid"])
         except NotFound:
             # What the watch has brought since then may be a successor of the same name.
             if known is not None:
@@ -284,7 +309,8 @@ def _awaited_job(name: str, raw: Raw | None) -> Awaited:
 
 def _status(raw: Raw) -> DataPrepJobStatus:
     try:
-        return DataPrepJobStatus.model_validate(raw.get("status") or {})
+        # A newer operator, which was rolled back since, may have written more.
+        return DataPrepJobStatus.model_validate(raw.get("status") or {}, extra="ignore")
     except ValidationError as exc:
         raise StatusUnreadable(f"the stored status can't be read: {exc.errors()[0]['loc']}: {exc.errors()[0]['msg']}") from exc
 

@@ -7,7 +7,7 @@ from dataprep_operator.streams import Streams
 
 @dataclass
 class Health:
-    """What the probes look at. A standby has no streams: it is alive and ready to take over."""
+    """What the probes look at. A standby watches as the leader does: it takes over with what it knows."""
 
     age_limit_seconds: float
     leading: bool = False
@@ -15,16 +15,15 @@ class Health:
 
     def fault(self) -> str | None:
         """Why this replica should be restarted, or None."""
-        if self.streams is None or not self.leading:
+        if self.streams is None:
             return None
         age = self.streams.age_seconds
         return f"a watch has heard nothing for {age:.0f} s" if age > self.age_limit_seconds else None
 
     def not_ready(self) -> str | None:
         """Why this replica is not ready, or None."""
-        if not self.leading:
-            return None
-        if self.streams is None or not self.streams.complete:
-            waiting = ", ".join(self.streams.unlisted) if self.streams is not None else "the watches"
-            return f"not listed yet: {waiting or 'objects on their way to the cache'}"
+        if self.streams is None:
+            return "not listed yet: the watches"
+        if not self.streams.complete:
+            return f"not listed yet: {', '.join(self.streams.unlisted) or 'objects on their way to the cache'}"
         return None

@@ -43,8 +43,7 @@ class Reconciler:
         if seen is None:
             return None
         desired = status.following(seen, now=now, defaults=self._settings.pods)
-        if _begins(seen, desired) and not self._observer.has_frozen(seen.uid):
-            # A watch from before an upgrade of the CustomResourceDefinition tells of jobs without its new fields. What a job begins with stays.
+        if self._must_ask(seen, desired, now=now):
             seen = await self._observer.look(key, now=now, fresh=True)
             if seen is None:
                 return None
@@ -64,6 +63,16 @@ class Reconciler:
         if desired.phase in TERMINAL_PHASES:
             self._observer.forget(seen.uid)
         return _sooner(wait, decide.wake_after_seconds(seen, desired, now=now))
+
+    def _must_ask(self, seen: Observed, desired: DataPrepJobStatus, *, now: datetime) -> bool:
+        """Whether what the watch tells of the job is not enough for what is about to be done."""
+        if _begins(seen, desired):
+            # A watch from before an upgrade of the CustomResourceDefinition tells of jobs without its new fields. What a job begins with stays.
+            return not self._observer.has_frozen(seen.uid)
+        if self._observer.has_met(seen.uid) or (desired != seen.status and self._too_soon(seen, desired, now=now) is None):
+            # A status is written only over the version that was looked at.
+            return False
+        return bool(decide.actions(seen, desired, now=now, defaults=self._settings.pods))
 
     def _too_soon(self, seen: Observed, desired: DataPrepJobStatus, *, now: datetime) -> float | None:
         """How long a status that differs in its progress only must wait; None when it may be written."""

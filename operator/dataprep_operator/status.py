@@ -5,7 +5,7 @@ The order of the questions is the order of this file: is it over? may it run? wh
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, Literal
 
 from dataprep_api import quantity
@@ -30,7 +30,7 @@ from dataprep_api.status import (
     Timings,
     bounded,
 )
-from dataprep_operator import conditions, numbers_shown, queueing, ranges, removal, results, scripts, steps, times
+from dataprep_operator import conditions, deadlines, numbers_shown, queueing, ranges, removal, results, scripts, steps, times
 from dataprep_operator.children import memory_limit, parallelism
 from dataprep_operator.observed import Awaited, Child, Observed
 from dataprep_operator.pods import Blockage
@@ -38,7 +38,6 @@ from dataprep_operator.settings import PodDefaults
 from dataprep_operator.steps import Absent, Broken, Held, Queued, Through, Working
 
 FATAL_GRACE_SECONDS: Final = 30.0
-_NOT_STARTED: Final = frozenset({Reason.WAITING_FOR_JOB, Reason.PROFILE_NOT_FOUND})
 _BEGIN_AGAIN_WITH_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED})
 # The plan step alone takes the output folder, so it is also what takes it back.
 _BEGIN_AGAIN_WITH_PLAN: Final = frozenset({Reason.INPUT_CHANGED, Reason.INPUT_NOT_FOUND, Reason.OUTPUT_LOST})
@@ -96,7 +95,7 @@ def _following(moment: Moment) -> DataPrepJobStatus:
     if status.phase in ("Succeeded", "Failed"):
         return status
     status = _suspended(moment, status) if moment.spec.suspend else _resumed(moment, status)
-    overdue = _overdue(moment, status)
+    overdue = deadlines.overdue(moment.seen, moment.spec, status, now=moment.now)
     return status if overdue is None else _failed(moment, status, *overdue)
 
 
@@ -121,44 +120,6 @@ def _steady(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrepJobS
         as_before = progress.model_copy(update={"updated_at": before.progress.updated_at})
         progress = as_before if as_before == before.progress else progress
     return after.model_copy(update={"conditions": kept, "progress": progress})
-
-
-def deadline(seen: Observed, status: DataPrepJobStatus) -> datetime | None:
-    """When `activeDeadlineSeconds` ends. A suspension or a retry starts the count anew, as it does for a Job."""
-    if seen.spec is None or seen.spec.active_deadline_seconds is None or status.start_time is None:
-        return None
-    begins = [status.start_time]
-    for kind in (ConditionType.SUSPENDED, ConditionType.FAILED):
-        condition = conditions.find(status.conditions, kind)
-        if condition is not None and condition.status == "False":
-            begins.append(condition.last_transition_time)
-    begin = times.parse(max(begins))
-    return begin + timedelta(seconds=seen.spec.active_deadline_seconds) if begin else None
-
-
-def step_deadline(seen: Observed, status: DataPrepJobStatus) -> datetime | None:
-    """When the step's share of `stepDeadlines` ends. Its Job counts from its start, and anew after a suspension."""
-    limit = _step_limit(seen.spec, status) if seen.spec is not None else None
-    child = seen.child((status.step or "Plan").lower(), status.attempt)
-    if limit is None or child is None or child.suspended or child.started_at is None:
-        return None
-    return child.started_at + timedelta(seconds=limit)
-
-
-def _step_limit(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int | None:
-    limits = spec.step_deadlines
-    if limits is None:
-        return None
-    return {"Plan": limits.plan_seconds, "Convert": limits.convert_seconds, "Commit": limits.commit_seconds}[status.step or "Plan"]
-
-
-def waiting_deadline(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> datetime | None:
-    """When `startDeadlineSeconds` ends for a job that waits for another, or for its profile."""
-    waiting = conditions.find(status.conditions, ConditionType.RUNNING)
-    if spec.start_deadline_seconds is None or waiting is None or waiting.reason not in _NOT_STARTED:
-        return None
-    since = times.parse(waiting.last_transition_time)
-    return since + timedelta(seconds=spec.start_deadline_seconds) if since else None
 
 
 # --- the beginning and the end --------------------------------------------------------------------------------------------
@@ -293,20 +254,6 @@ def _run(moment: Moment, status: DataPrepJobStatus, ended: str) -> Run:
     )
 
 
-def _overdue(moment: Moment, status: DataPrepJobStatus) -> tuple[Reason, str] | None:
-    if moment.spec.suspend:
-        return None
-    of_step = step_deadline(moment.seen, status)
-    if of_step is not None and moment.now >= of_step:
-        step = (status.step or "Plan").lower()
-        limit = f"stepDeadlines.{step}Seconds ({_step_limit(moment.spec, status)} s)"
-        return Reason.DEADLINE_EXCEEDED, f"The {step} step ran for longer than {limit}."
-    due = deadline(moment.seen, status)
-    if due is None or moment.now < due:
-        return None
-    return Reason.DEADLINE_EXCEEDED, f"The job ran for longer than activeDeadlineSeconds ({moment.spec.active_deadline_seconds} s)."
-
-
 # --- suspension -------------------------------------------------------------------------------------------------------------
 
 
@@ -372,7 +319,7 @@ def _planned(moment: Moment, status: DataPrepJobStatus, result: PlanResult) -> D
             "splits": result.splits,
             "labels": result.labels,
             "warnings": _shortened(result.warnings),
-            "timings": _timed(status, "planning_seconds", child),
+            "timings": _timed(status, "planning_seconds", child, ended_at=_last_end(moment.seen, child)),
             "progress": Progress(
                 summary=f"0/{result.shards}",
                 shards=ShardProgress(total=result.shards),
@@ -458,7 +405,7 @@ def _held(moment: Moment, status: DataPrepJobStatus, blockage: Blockage) -> Data
         return _failed(moment, status, blockage.reason, blockage.message)
     limit = moment.spec.start_deadline_seconds
     if limit is not None and not blockage.fatal and (moment.now - since).total_seconds() >= limit:
-        what = "The job could not start" if blockage.reason in _NOT_STARTED else "No pod could be scheduled"
+        what = "The job could not start" if blockage.reason in deadlines.NOT_STARTED else "No pod could be scheduled"
         return _failed(moment, status, Reason.START_DEADLINE_EXCEEDED, f"{what} within {limit} s: {blockage.message}")
     return _phase(moment, status, "Pending", "False", blockage.reason, blockage.message)
 
@@ -580,10 +527,16 @@ def _condition(
     return status.model_copy(update={"conditions": written})
 
 
-def _timed(status: DataPrepJobStatus, field: str, child: Child | None) -> Timings:
+def _timed(status: DataPrepJobStatus, field: str, child: Child | None, *, ended_at: datetime | None = None) -> Timings:
+    """With the seconds of a step: until its Job's end, else until `ended_at`."""
     timings = status.timings or Timings()
-    seconds = times.seconds_between(child.started_at, child.ended_at) if child is not None else None
+    seconds = times.seconds_between(child.started_at, child.ended_at or ended_at) if child is not None else None
     return timings if seconds is None else timings.model_copy(update={field: seconds})
+
+
+def _last_end(seen: Observed, child: Child | None) -> datetime | None:
+    """When the last pod of a Job has ended."""
+    return max((pod.finished_at for pod in seen.pods_of(child) if pod.finished_at), default=None) if child is not None else None
 
 
 def _output(moment: Moment) -> str:

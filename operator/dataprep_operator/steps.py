@@ -64,7 +64,7 @@ def judge(seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int) -> 
     if child is None:
         return Held(seen.refusal) if seen.refusal is not None else Absent()
     own = seen.pods_of(child)
-    if child.complete:
+    if child.complete or has_told(seen, child):
         result = seen.result_of(child)
         return Through(result, unreadable=None if result or step == "convert" else _unreadable(own))
     if child.failed:
@@ -73,6 +73,11 @@ def judge(seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int) -> 
         return Queued()
     blockage = _blockage(seen, spec, own, child)
     return Held(blockage) if blockage is not None else Working()
+
+
+def has_told(seen: Observed, child: Child) -> bool:
+    """Whether the plan's pod has ended and told the plan. The Job controller counts ended pods only every second; there is nothing to wait for."""
+    return child.step == "plan" and not child.failed and not child.deleting and seen.result_of(child) is not None
 
 
 def failures(seen: Observed, *, step: str, attempt: int) -> list[Failure]:

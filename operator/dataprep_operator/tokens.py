@@ -3,6 +3,7 @@
 The keys come from `/openid/v1/jwks` by the operator's own connection, never from an address that a document names.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -44,6 +45,7 @@ class Verifier:
         self._clock = clock
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_at: float | None = None
+        self._fetching = asyncio.Lock()
 
     async def bearer(self, token: str) -> Bearer:
         """The pod that the token was made for. Raises ReportRefused with 401, or 503 when the keys can't be read."""
@@ -69,8 +71,11 @@ class Verifier:
         return _bearer(claims)
 
     async def _key(self, kid: str) -> jwt.PyJWK:
-        if kid not in self._keys and self._may_fetch():
-            await self._fetch_keys()
+        if kid not in self._keys:
+            # Those who come while the keys are being fetched wait for them.
+            async with self._fetching:
+                if kid not in self._keys and self._may_fetch():
+                    await self._fetch_keys()
         if kid not in self._keys:
             raise ReportRefused(401, "the token is signed with an unknown key")
         return self._keys[kid]

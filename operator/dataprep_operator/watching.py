@@ -17,6 +17,7 @@ from dataprep_operator.observed import Key
 from dataprep_operator.settings import Settings
 from dataprep_operator.streams import StreamName, Streams
 
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 # Seconds: what concerns a job directly is looked at now; pods come in crowds and are looked at together.
@@ -63,7 +64,13 @@ def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, concerns: C
     if kind is Kind.DATAPREPPROFILES:
         others = cache.not_begun(raw["metadata"]["namespace"])
     for each in [*([key] if key is not None else []), *others]:
-        concerns(each, _DELAYS[kind])
+        concerns(each, 0.0 if kind is Kind.PODS and _ends_the_plan(raw) else _DELAYS[kind])
+
+
+# Any: the API's JSON.
+def _ends_the_plan(pod: Any) -> bool:
+    """Whether workers wait for nothing but this pod, which has ended."""
+    return (pod["metadata"].get("labels") or {}).get(names.LABEL_STEP) == "plan" and (pod.get("status") or {}).get("phase") == "Succeeded"
 
 
 def operator_settings() -> kopf.OperatorSettings:
@@ -113,6 +120,8 @@ async def login(settings: Any, **rest: Any) -> kopf.ConnectionInfo | None:
 
 # Any: the API's JSON.
 def _slim(raw: Any) -> dict[str, Any]:
-    """The object without `managedFields`, which are half of its size and nobody's business here."""
+    """The object without `managedFields`, which are half of its size, and without kubectl's copy of it. They are nobody's business here."""
     metadata = {key: value for key, value in raw["metadata"].items() if key != "managedFields"}
+    if _LAST_APPLIED in (metadata.get("annotations") or {}):
+        metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != _LAST_APPLIED}
     return {**raw, "metadata": metadata}

@@ -137,24 +137,36 @@ ERRORS = [
 
 @pytest.mark.parametrize(("make", "code", "said"), ERRORS)
 def test_an_error_is_one_line_and_a_code(
-    few: Path, tmp_path: Path, make: Callable[[Path, Path], list[str | Path]], code: int, said: list[str]
+    few: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    make: Callable[[Path, Path], list[str | Path]],
+    code: int,
+    said: list[str],
 ) -> None:
-    done = dataprep(*make(few, tmp_path / "out"))
-    assert (done.returncode, done.stdout) == (code, "")
-    [error] = [line for line in lines(done.stderr) if line.startswith("dataprep: ")]
+    assert code_of(*make(few, tmp_path / "out")) == code
+    written = capfd.readouterr()
+    assert written.out == ""
+    [error] = [line for line in lines(written.err) if line.startswith("dataprep: ")]
     assert error.startswith("dataprep: error: ")
     for words in said:
         assert words in error
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the command", "after it"])
-def test_debug_shows_the_traceback_above_the_line(few: Path, tmp_path: Path, before: bool) -> None:
+def test_debug_shows_the_traceback_above_the_line(few: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], before: bool) -> None:
     command, *rest = missing_input(few, tmp_path / "out")
-    done = dataprep("--debug", command, *rest) if before else dataprep(command, *rest, "--debug")
-    assert done.returncode == 5
-    assert "Traceback (most recent call last):" in done.stderr
-    assert "dataprep_converter.errors.NotFound: " in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("dataprep: error: ")
+    assert (code_of("--debug", command, *rest) if before else code_of(command, *rest, "--debug")) == 5
+    said = capfd.readouterr().err
+    assert "Traceback (most recent call last):" in said
+    assert "dataprep_converter.errors.NotFound: " in said
+    assert said.splitlines()[-1].startswith("dataprep: error: ")
+
+
+def test_a_process_ends_with_the_code_and_the_line(few: Path, tmp_path: Path) -> None:
+    done = dataprep(*missing_input(few, tmp_path / "out"))
+    assert (done.returncode, done.stdout) == (5, "")
+    assert lines(done.stderr)[-1].startswith("dataprep: error: ")
 
 
 def test_a_defect_of_ours_is_one_line_too(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from dataprep_converter import framing
 from dataprep_converter.access import Access
 from dataprep_converter.readers import READERS
 from dataprep_converter.verifying import verify
-from workbench import mnist
+from workbench import example_inputs, mnist
 
 _arrow: Any = pa
 _feather: Any = pyarrow.feather
@@ -100,6 +100,10 @@ def arrays(folder: Path) -> Path:
     return folder / "arrays"
 
 
+def sequence_file(folder: Path) -> Path:
+    return example_inputs.word_counts(folder)
+
+
 def libsvm(folder: Path) -> Path:
     return text(folder / "a.libsvm", "+1 1:0.5 3:2\n-1 2:1\n" * 3)
 
@@ -127,6 +131,7 @@ INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
     "parquet": (parquet, 6),
     "arrow": (arrow, 3),
     "tfrecord": (tfrecord, 4),
+    "sequence_file": (sequence_file, 9),
     "numpy": (arrays, 6),
     "libsvm": (libsvm, 6),
     "whole_file": (anything, 3),

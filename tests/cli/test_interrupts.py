@@ -15,7 +15,7 @@ from tests.cli.commandline import DATAPREP, code_of, contents, environment, mnis
 from dataprep_api import messages
 from workbench import mnist
 
-SHARDS = {"output.shards.count": 32, "output.fileName": "{split}-{shard}-of-{shards}.{ext}"}
+SHARDS = {"output.shards.count": 32, "output.fileName": "{split}-{shard}-of-{shards}.{ext}", "workers.parallelism": 4}
 IN_A_POOL = (sys.executable, "-c", "from dataprep_converter import cli, pool; pool.INLINE_BYTES = 0; cli.main()")
 """Inputs of any size are divided among processes."""
 INTERRUPTED = "interrupted; finished shards are kept, the same command goes on where it stopped"
@@ -130,7 +130,7 @@ def test_an_interrupt_while_the_pool_starts_is_one_line(few: Path, tmp_path: Pat
 
 def test_a_terminated_worker_pod_leaves_nothing_half_made(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output, log = tmp_path / "out", tmp_path / "termination"
-    job = mnist_run(digits, output, SHARDS | {"workers.parallelism": 1})
+    job = mnist_run(digits, output, SHARDS)
     assert code_of("plan", *job) == 0
     planned = messages.parse(capsys.readouterr().out)
     assert isinstance(planned, messages.PlanResult)

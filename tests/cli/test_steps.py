@@ -12,7 +12,7 @@ from tests.cli.commandline import code_of, contents, dataprep, mnist_run, visibl
 from dataprep_api import messages
 from dataprep_api.reasons import Reason
 
-FIELDS = {"output.shards.count": 2, "output.fileName": "{split}-{shard}-of-{shards}.{ext}", "workers.parallelism": 1}
+FIELDS = {"output.shards.count": 2, "output.fileName": "{split}-{shard}-of-{shards}.{ext}", "workers.parallelism": 4}
 
 Step = Callable[..., object]
 """Runs a step that must succeed, and returns its result."""
@@ -111,7 +111,7 @@ def test_a_retry_does_the_listed_tasks_by_the_pods_index(
 
 
 def test_the_steps_of_pods_leave_their_results(few: Path, tmp_path: Path, pod: Pod) -> None:
-    job = mnist_run(few, tmp_path / "out")
+    job = mnist_run(few, tmp_path / "out", {"workers.parallelism": 3})
     code, planned = pod.run("plan", *job)
     assert (code, type(planned)) == (0, messages.PlanResult)
     for index in range(3):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.convert.reader_contract import batches
 from tests.convert.test_archives import a_tar, a_zip
+from tests.convert.test_reader_sequence_file import block, head, numbered, records, snappy
 from tests.convert.test_reader_tfrecord import example
 
 from dataprep_api.spec import Source
@@ -74,6 +75,14 @@ CASES: dict[str, tuple[str, Callable[[Path], bytes], Callable[[bytes], bytes], d
     "tfrecord payloads": ("tfrecord", payloads, unframed, {"features": FEATURES}, ""),
     "tfrecord, inferred": ("tfrecord", payloads, unframed, {}, ""),
     "tfrecord, gzip": ("tfrecord", lambda folder: gzip.compress(tfrecord(folder), mtime=0), same, {"features": FEATURES}, ""),
+    "sequence file": ("sequenceFile", lambda _: head("Text", "LongWritable") + records(numbered(30)), same, {}, ""),
+    "sequence file of blocks": (
+        "sequenceFile",
+        lambda _: head("Text", "LongWritable", compression="Block", codec="SnappyCodec") + block(numbered(30), snappy) * 2,
+        same,
+        {},
+        "",
+    ),
     "npy": ("numpy", npy, same, {}, ""),
     "npz": ("numpy", npz, same, {}, ""),
     "libsvm": ("libsvm", libsvm, same, {"numFeatures": 9}, ""),

@@ -191,7 +191,7 @@ def test_a_whole_job_makes_the_bytes_that_it_makes_in_memory(
         convert(spec)
         return {file.name: file.read_bytes() for file in (tmp_path / folder).glob("*.tfrecords")}
 
-    monkeypatch.setattr(planning, "_GATHERED_BYTES", 0)
+    monkeypatch.setattr(planning, "KEPT_BYTES", 0)
     monkeypatch.setattr(gathering, "MOST_BYTES", 20 * 20)
     monkeypatch.setattr(shard, "MOST_RECORDS", 16)
     gathered = made("gathered")

@@ -115,7 +115,7 @@ def test_a_million_rows_are_read_by_four_workers_each_once(fake: FakeMaxCompute,
     numbered(fake, 1_000_000)
     fake.forget_sessions()
     output = {"format": "parquet", "shards": {"count": 4}, "statistics": "ClassCounts"}
-    assert run_by_workers(a_job(a_source(), tmp_path / "out", output=output)) == 4
+    assert run_by_workers(a_job(a_source(), tmp_path / "out", output=output, workers={"parallelism": 4})) == 4
     parts = [pq.read_table(file) for file in sorted((tmp_path / "out").glob("*.parquet"))]
     assert [part.num_rows for part in parts] == [250_000] * 4
     ids = np.concatenate([part["id"].to_numpy() for part in parts])

@@ -72,6 +72,14 @@ def test_a_file_is_digested_and_written_in_pieces(few: Path, tmp_path: Path, mon
     assert verify(str(tmp_path / "pieces"), Access()).records_out == 1200
 
 
+@pytest.mark.parametrize("sizes", [[], [0], [9], [10], [11, 3], [3, 3, 3, 3], [4, 25, 4, 6, 1, 10]], ids=str)
+def test_small_pieces_are_gathered_and_large_ones_cut(sizes: list[int]) -> None:
+    pieces = [bytes([number]) * size for number, size in enumerate(sizes)]
+    found = [bytes(piece) for piece in shard._in_cache(pieces, memoryview(bytearray(10)))]
+    assert b"".join(found) == b"".join(pieces)
+    assert all(0 < len(piece) <= 10 for piece in found)
+
+
 @pytest.mark.parametrize("count", [1, 2, 4, 7, 8, 10, 16])
 def test_shards_hold_the_same_records_in_the_same_order(digits: Path, tmp_path: Path, count: int) -> None:
     made(a_job(digits, tmp_path, validation=5000, output={"shards": {"count": count}, "fileName": "{split}-{shard}-of-{shards}.{ext}"}))

@@ -91,7 +91,7 @@ def test_every_record_becomes_a_row_and_every_shard_one_block(fake: FakeMaxCompu
 
 
 def test_eight_workers_send_each_block_once(fake: FakeMaxCompute, tmp_path: Path) -> None:
-    assert run_by_workers(a_job(tmp_path, shards=8, workers={"parallelism": 2})) == 8
+    assert run_by_workers(a_job(tmp_path, shards=8, workers={"parallelism": 8})) == 8
     assert written(fake) == expected()
     assert sorted(fake.sent_blocks()) == list(range(8))
 

@@ -34,7 +34,14 @@ def gpu_node(cluster: Cluster) -> Iterator[str]:
 
 def job(namespace: Namespace, stores: Stores, source: str, **accelerator: object) -> Document:
     gpu = {"nodeSelector": {"accelerator": "gpu"}, "tolerations": [{"key": GPU, "operator": "Exists"}]}
-    return a_job(stores, name="gpu", source=source, output=f"{stores.hdfs.uri}/{namespace.name}", workers__accelerator=gpu | accelerator)
+    return a_job(
+        stores,
+        name="gpu",
+        source=source,
+        output=f"{stores.hdfs.uri}/{namespace.name}",
+        workers__accelerator=gpu | accelerator,
+        workers__parallelism=2,
+    )
 
 
 def workers(namespace: Namespace) -> list[Document]:

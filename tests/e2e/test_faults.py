@@ -178,6 +178,7 @@ def test_a_data_node_killed_in_the_middle_changes_no_byte(namespace: Namespace, 
         name="hdfs",
         source=f"/data/{digits.name}",
         output=f"{stores.hdfs.uri}/{namespace.name}",
+        workers__parallelism=4,
         **(volume | SHARDED),
         output__hdfs={"replication": 1},
     )

@@ -27,7 +27,7 @@ def assert_is_the_data_set(status: Document) -> None:
 
 def test_mnist_on_hdfs_has_the_sizes_hashes_replication_and_permission(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     output = "/mnist-tfrecord"
-    namespace.apply(a_job(stores, name="mnist", source=digits_on_hdfs, output=f"{stores.hdfs.uri}{output}"))
+    namespace.apply(a_job(stores, name="mnist", source=digits_on_hdfs, output=f"{stores.hdfs.uri}{output}", workers__parallelism=4))
     status = namespace.wait_phase("mnist", "Succeeded")
 
     assert_is_the_data_set(status)

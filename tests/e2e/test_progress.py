@@ -12,7 +12,7 @@ from workbench.jobs import PATIENCE_SECONDS, Document, Namespace, condition
 from workbench.stores import BUCKET, Stores, a_job
 
 
-def a_slow_job(namespace: Namespace, stores: Stores, source: str, *, seconds: float = 1.2) -> Document:
+def a_slow_job(namespace: Namespace, stores: Stores, source: str, *, seconds: float = 1.2, parallelism: int = 1) -> Document:
     """12 shards, each of which takes its time on the OSS fake."""
     stores.oss.inject(Fault(kind="stall", method="PUT", matching=rf"/{BUCKET}/{namespace.name}/.*tfrecords", seconds=seconds, count=1000))
     return a_job(
@@ -22,12 +22,12 @@ def a_slow_job(namespace: Namespace, stores: Stores, source: str, *, seconds: fl
         output=f"oss://{BUCKET}/{namespace.name}",
         output__shards={"count": 4},
         output__fileName="{split}-{shard}-of-{shards}.{ext}",
-        workers__parallelism=1,
+        workers__parallelism=parallelism,
     )
 
 
 def test_progress_rises_and_ends_exact(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs, seconds=1.0))
+    namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs, seconds=1.8))
     seen: list[tuple[int, int]] = []
     deadline = time.monotonic() + PATIENCE_SECONDS
     try:
@@ -64,8 +64,12 @@ def test_progress_rises_and_ends_exact(namespace: Namespace, stores: Stores, dig
 
 
 def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs))
+    """With fewer workers, and in the end with more again."""
+    namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs, parallelism=3))
     try:
+        namespace.wait("slow", lambda s: (s.get("progress") or {}).get("shards", {}).get("done", 0) >= 1, what="one shard far")
+        namespace.kubectl("scale", "dpj", "slow", "--replicas=1")
+        namespace.wait("slow", lambda s: s["effective"]["parallelism"] == 1, what="scaled down", seconds=30)
         namespace.wait("slow", lambda s: (s.get("progress") or {}).get("shards", {}).get("done", 0) >= 2, what="two shards far")
         namespace.kubectl("patch", "dpj", "slow", "--type=merge", '--patch={"spec": {"suspend": true}}')
         namespace.wait_phase("slow", "Suspended")
@@ -76,12 +80,12 @@ def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, sto
         done = {k: stores.oss.read(BUCKET, k) for k in stores.oss.keys(BUCKET, f"{namespace.name}/") if "/reports/" in k}
         assert len(done) >= 2
         namespace.kubectl("patch", "dpj", "slow", "--type=merge", '--patch={"spec": {"suspend": false}}')
-        namespace.kubectl("scale", "dpj", "slow", "--replicas=4")
+        namespace.kubectl("scale", "dpj", "slow", "--replicas=3")
     finally:
         stores.oss.clear_faults()
     status = namespace.wait_phase("slow", "Succeeded")
     assert {k: stores.oss.read(BUCKET, k) for k in done} == done
-    assert status["effective"]["parallelism"] == 4
+    assert status["effective"]["parallelism"] == 3
     assert status.get("failures", []) == []
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 from tests.cli.commandline import EXAMPLES, code_of, settings
+from tests.formats import test_matrix_services
 from tests.formats.test_matrix import SOURCES
 
 from dataprep_api.spec import Source
@@ -24,14 +25,13 @@ EXAMPLE_OF: Final[Mapping[str, str]] = {
     "fixedLength": "fixed-length-local.yaml",
     "wholeFile": "whole-file-local.yaml",
     "tfrecord": "tfrecord-local.yaml",
+    "sequenceFile": "sequence-file-source-local.yaml",
     "dataset": "dataset-local.yaml",
     "libsvm": "libsvm-local.yaml",
     "join": "join-local.yaml",
     "sql": "sql-local.yaml",
     "plugin": "plugin-local.yaml",
 }
-ELSEWHERE: Final = {"fromJob", "table"}
-"""A job's data set is one of `dataset` by the time that it is read, and a table's rows are those of `sql` (with MaxCompute's fake)."""
 
 REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
     "annotatedImages": {
@@ -82,6 +82,11 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "fileBatch": "the features are record",
         "dl4jDataset": "The feature 'record' holds bytes or text",
     },
+    "sequenceFile": {
+        "npz": "The feature 'key' holds bytes or text",
+        "fileBatch": "the features are key, value",
+        "dl4jDataset": "The feature 'key' holds bytes or text",
+    },
     "dataset": {
         "mapFile": "the feature 'sepal' has lists of different lengths",
         "csv": "The feature 'sepal' is a list of any length",
@@ -119,7 +124,7 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
 
 def test_every_source_takes_part() -> None:
     kinds = {field.alias or name for name, field in Source.model_fields.items()}
-    assert kinds == {*SOURCES, *EXAMPLE_OF, *ELSEWHERE}
+    assert kinds == {*SOURCES, *EXAMPLE_OF, *test_matrix_services.SOURCES}
 
 
 @pytest.fixture(scope="module")

@@ -163,7 +163,7 @@ def test_a_whole_record_beside_other_features_is_refused() -> None:
 # --- properties ---------------------------------------------------------------------------------------------------
 
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 300)
-FLOAT32 = st.floats(width=32, allow_nan=False)
+FLOAT32 = st.floats(width=32)
 BYTES = st.binary(max_size=200)
 STEP_KINDS: dict[str, tuple[str, pa.DataType, Any]] = {
     "ints": ("int64", pa.int64(), INT64),
@@ -204,7 +204,10 @@ def tables(draw: st.DrawFn) -> Table:
 @given(tables())
 def test_any_sequences_are_read_back_by_protobuf(table: Table) -> None:
     columns, features, expected = table
-    assert parsed(columns, features) == expected
+    found = parsed(columns, features)
+    assert len(found) == len(expected)
+    # repr, because NaN is not equal to itself.
+    assert [sorted(map(repr, row.items())) for row in found] == [sorted(map(repr, row.items())) for row in expected]
 
 
 @given(tables(), st.integers(1, 3))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.formats.columns import all_same
 from tests.formats.hadoop_files import Made, a_shard, an_output, projected
 
 from dataprep_converter.decoders import BrokenRecord
@@ -172,7 +173,7 @@ RECORDS = st.lists(
         {
             "count": st.integers(-(2**31), 2**31 - 1),
             "long": st.integers(-(2**63), 2**63 - 1),
-            "ratio": st.floats(width=32, allow_nan=False),
+            "ratio": st.floats(width=32),
             "text": st.text(max_size=300),
             "pixels": st.lists(st.integers(0, 255), min_size=6, max_size=6),
         }
@@ -197,13 +198,34 @@ def test_records_come_back_and_cuts_between_batches_change_nothing(
     rows: list[dict[str, Any]], cuts: list[int], compression: str, key: str | None
 ) -> None:
     made = Made(columns_of(rows), value="Record", key=key, compression=compression)
-    assert made.parsed() == [
+    wanted = [
         {name: value if isinstance(value, list) else [value.encode() if isinstance(value, str) else value] for name, value in row.items()}
         for row in sorted_by_name(rows)
     ]
+    assert all_same(made.parsed(), wanted)
     cut = Made(columns_of(rows), value="Record", key=key, compression=compression, cuts=[at for at in cuts if at <= len(rows)])
     assert cut.data == made.data
     assert made.pairs(size=7) == made.pairs()
+
+
+EXAMPLES = st.lists(
+    st.tuples(st.lists(st.floats(width=32), max_size=4), st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4), st.binary(max_size=50)),
+    max_size=20,
+)
+
+
+@settings(max_examples=40)
+@given(EXAMPLES, st.sampled_from(COMPRESSIONS), st.sampled_from(["content", None]))
+def test_lists_and_bytes_come_back_from_examples(
+    rows: list[tuple[list[float], list[int], bytes]], compression: str, key: str | None
+) -> None:
+    columns = {
+        "content": pa.array([content for _, _, content in rows], pa.binary()),
+        "floats": pa.array([floats for floats, _, _ in rows], pa.list_(pa.float32())),
+        "ints": pa.array([ints for _, ints, _ in rows], pa.list_(pa.int64())),
+    }
+    made = Made(columns, key=key, compression=compression)
+    assert all_same(made.parsed(), [{"content": [content], "floats": floats, "ints": ints} for floats, ints, content in rows])
 
 
 def sorted_by_name(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

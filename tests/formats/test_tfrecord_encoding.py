@@ -14,7 +14,7 @@ from tests.formats.late import read_late
 
 from dataprep_api.spec import Output
 from dataprep_converter import records
-from dataprep_converter.encoders import FeatureSpec
+from dataprep_converter.encoders import FeatureSpec, tfrecord
 from dataprep_converter.encoders.tfrecord import TfrecordEncoder
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.framing import frame, header
@@ -311,6 +311,33 @@ def test_rows_of_many_layouts_give_the_bytes_of_one_row_at_a_time() -> None:
     batch = pa.record_batch(columns)
     single = TfrecordEncoder(OUTPUT, features)
     assert encoded(columns, features) == b"".join(bytes(single.encode(batch.slice(row, 1))) for row in range(rows))
+
+
+@pytest.mark.parametrize("order", ["image z text", "z image text", "text z image"])
+def test_large_values_are_not_copied_and_give_the_bytes_of_joined_ones(monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+    random = np.random.default_rng(7)
+    first, last, text = order.split()
+    images = pa.array([random.bytes(length) for length in (40_000, 0, 70_000, 16_384)] + [None], pa.large_binary())
+    columns = {first: images, last: images, text: ["a", "bc", "", None, "d"], "id": [1, 300, 2, 70_000, 3]}
+    features = [a_feature(first, "bytes"), a_feature(last, "bytes"), a_feature(text, "bytes"), a_feature("id", "int64")]
+    batch = pa.record_batch(columns).slice(1)
+    encoder = TfrecordEncoder(OUTPUT, features)
+    pieces = encoder.pieces(batch)
+    sizes = encoder.sizes().tolist()
+    monkeypatch.setattr(tfrecord, "_LARGE_VALUE", 1 << 40)
+    joined = bytes(encoder.encode(batch))
+    assert b"".join(pieces) == joined
+    assert sizes == encoder.sizes().tolist() == [len(frame(payload)) for payload in payloads(joined)]
+    assert sum(len(piece) >= 16_384 for piece in pieces) == 4
+
+
+def test_a_large_value_is_written_from_where_it_is() -> None:
+    column = pa.array([b"a" * 20_000, b"b" * 20_000], pa.large_binary())
+    pieces = TfrecordEncoder(OUTPUT, [a_feature("image", "bytes")]).pieces(pa.record_batch({"image": column}))
+    values = column.buffers()[2]
+    assert values is not None
+    held = np.frombuffer(memoryview(values), np.uint8)
+    assert [np.shares_memory(np.frombuffer(piece, np.uint8), held) for piece in pieces] == [False, True, False] * 2
 
 
 def test_a_numeric_table_is_not_encoded_row_by_row() -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.reconcile.test_machinery import FakeLeases, a_lease
+from tests.reconcile.test_lease import FakeLeases, a_lease
 
 from dataprep_operator.clock import Clock
 from dataprep_operator.cluster import JOBS, LEASES, KubernetesCluster

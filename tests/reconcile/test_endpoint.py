@@ -11,6 +11,7 @@ import jwt
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from cryptography.hazmat.primitives.asymmetric import rsa
+from kopf._cogs.clients.watching import Bookmark
 
 from dataprep_api import names
 from dataprep_api.messages import PROGRESS_LIMIT, PROGRESS_PATH, TOKEN_AUDIENCE, ProgressReport
@@ -20,6 +21,7 @@ from dataprep_operator.errors import ReportRefused, Unavailable
 from dataprep_operator.observed import Key
 from dataprep_operator.probes import Health
 from dataprep_operator.progress import POD_REPORTS_AT_ONCE, Board
+from dataprep_operator.streams import Streams
 from dataprep_operator.tokens import DISCOVERY_PATH, KEYS_PATH, Verifier
 
 ISSUER = "https://kubernetes.default.svc"
@@ -73,6 +75,22 @@ def test_a_pods_token_names_the_pod() -> None:
     bearer = asyncio.run(Verifier(Keys().fetch).bearer(a_token()))
 
     assert (bearer.namespace, bearer.pod_name, bearer.pod_uid) == ("team-a", "worker-0", "pod-uid")
+
+
+def test_who_comes_while_the_keys_are_being_fetched_waits_for_them() -> None:
+    keys = Keys()
+
+    async def slow(path: str) -> dict[str, Any]:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return await keys.fetch(path)
+
+    async def all_at_once() -> list[str]:
+        verifier = Verifier(slow)
+        return [bearer.pod_name for bearer in await asyncio.gather(*(verifier.bearer(a_token()) for _ in range(5)))]
+
+    assert asyncio.run(all_at_once()) == ["worker-0"] * 5
+    assert keys.fetched == 1
 
 
 REFUSED = {
@@ -187,6 +205,13 @@ def test_a_workers_report_is_taken() -> None:
     assert answer.board.live("job-uid", results={}, attempt=1, now=datetime.now(UTC)).records.in_ == 10
 
 
+def test_what_a_newer_converter_adds_to_a_report_is_passed_over() -> None:
+    answer = ask(body={"aNewCount": 7, "records": {"in": 10, "out": 10, "anotherOne": 3}})
+
+    assert answer.status == 200
+    assert answer.board.live("job-uid", results={}, attempt=1, now=datetime.now(UTC)).records.in_ == 10
+
+
 REFUSALS = {
     "no token": ({"token": ""}, 401),
     "forged": ({"token": a_token(key=FORGED)}, 401),
@@ -198,7 +223,6 @@ REFUSALS = {
     "another job": ({"body": {"job": "other"}}, 403),
     "another attempt": ({"body": {"attempt": 2}}, 403),
     "a task that is not there": ({"body": {"index": 4}}, 400),
-    "an unknown field": ({"body": {"phase": "Succeeded"}}, 400),
     "a negative number": ({"body": {"records": {"in": -1}}}, 400),
     "not JSON": ({"body": b"<html>"}, 400),
     "too long": ({"body": b" " * (PROGRESS_LIMIT + 1)}, 413),
@@ -255,13 +279,27 @@ def test_a_standby_says_why() -> None:
     assert "not leader" in ask(leading=False).text
 
 
-def test_a_standby_is_ready_and_alive() -> None:
-    assert ask(leading=False, path="/readyz", method="GET").status == 200
-    assert ask(leading=False, path="/healthz", method="GET").status == 200
+def test_a_replica_is_alive_and_not_ready_before_its_watches_have_listed() -> None:
+    for leading in (True, False):
+        assert ask(leading=leading, path="/healthz", method="GET").status == 200
+        assert ask(leading=leading, path="/readyz", method="GET").status == 503
 
 
-def test_a_leader_is_not_ready_before_its_watches_have_listed() -> None:
-    assert ask(path="/readyz", method="GET").status == 503
+def test_a_standby_that_has_listed_is_ready_and_one_with_a_dead_watch_is_restarted() -> None:
+    now = [0.0]
+    heard = Streams(expected=frozenset({(Kind.PODS, None)}), cache=Cache(), concerns=lambda _: None, clock=lambda: now[0])
+    standby = Health(age_limit_seconds=180, leading=False, streams=heard)
+    assert standby.not_ready() == "not listed yet: pods in all namespaces"
+
+    heard.hear((Kind.PODS, None), Bookmark.LISTED)
+    assert (standby.not_ready(), standby.fault()) == (None, None)
+
+    now[0] = 181.0
+    assert standby.fault() == "a watch has heard nothing for 181 s"
+
+
+def test_a_standby_counts_no_jobs() -> None:
+    assert 'dataprep_jobs{phase="Running"} 0.0' in ask(leading=False, path="/metrics", method="GET").text
 
 
 def test_metrics_count_the_jobs_by_phase() -> None:

@@ -18,8 +18,7 @@ from dataprep_api.status import Condition, RecordProgress
 from dataprep_operator import conditions, leading, pods, ranges, settings, streams, times, watching, workqueue
 from dataprep_operator.cache import Cache, Kind
 from dataprep_operator.cluster import _error
-from dataprep_operator.errors import AlreadyExists, Conflict, LeaseLost, NotFound, Refused, Unavailable
-from dataprep_operator.lease import Lease
+from dataprep_operator.errors import AlreadyExists, Conflict, NotFound, Refused, Unavailable
 from dataprep_operator.observed import Key
 from dataprep_operator.probes import Health
 from dataprep_operator.progress import Board
@@ -174,6 +173,61 @@ def test_a_scan_takes_what_has_ended_once_an_hour(monkeypatch: pytest.MonkeyPatc
 
     assert scans[:11] == [["runs", "leaves"]] * 11
     assert scans[11] == ["done", "runs", "leaves"]
+
+
+def listed(cache: Cache) -> Streams:
+    heard = Streams(expected=frozenset({(Kind.DATAPREPJOBS, None)}), cache=cache, concerns=lambda _: None)
+    heard.hear((Kind.DATAPREPJOBS, None), kopf_watching.Bookmark.LISTED)
+    return heard
+
+
+def test_who_takes_over_looks_at_every_job_and_at_those_that_have_ended_last() -> None:
+    cache, health, seen = Cache(), Health(age_limit_seconds=180), list[str]()
+    heard = listed(cache)
+    cache.put(Kind.DATAPREPJOBS, a_job("done", uid="uid-done", status={"phase": "Succeeded"}))
+    cache.put(Kind.DATAPREPJOBS, a_job("runs", uid="uid-runs", status={"phase": "Running"}))
+
+    async def look(key: Key) -> None:
+        assert health.leading
+        seen.append(key.name)
+
+    async def lives() -> None:
+        stop, given = asyncio.Event(), settings.Settings(workers=1)
+        queue = WorkQueue[Key]()
+        leads = asyncio.create_task(
+            leading.lead(settings=given, cache=cache, heard=heard, queue=queue, look=look, health=health, stop=stop)
+        )
+        await until(lambda: len(seen) == 2)
+        stop.set()
+        await leads
+
+    asyncio.run(lives())
+    assert seen == ["runs", "done"]
+    assert not health.leading
+
+
+def test_nobody_is_looked_at_before_the_cache_is_whole() -> None:
+    cache, seen = Cache(), list[str]()
+    cache.put(Kind.DATAPREPJOBS, a_job("runs", uid="uid-runs", status={"phase": "Running"}))
+    heard = Streams(expected=frozenset({(Kind.DATAPREPJOBS, None)}), cache=cache, concerns=lambda _: None)
+
+    async def look(key: Key) -> None:
+        seen.append(key.name)
+
+    async def lives() -> None:
+        stop, health = asyncio.Event(), Health(age_limit_seconds=180)
+        leads = asyncio.create_task(
+            leading.lead(
+                settings=settings.Settings(), cache=cache, heard=heard, queue=WorkQueue[Key](), look=look, health=health, stop=stop
+            )
+        )
+        await until(lambda: health.leading)
+        await asyncio.sleep(0)
+        stop.set()
+        await leads
+
+    asyncio.run(lives())
+    assert seen == []
 
 
 # --- rate limit and errors ------------------------------------------------------------------------------------------------------
@@ -451,94 +505,6 @@ def test_many_workers_are_asked_to_report_less_often() -> None:
         board.take(a_report(n, 1, 1), job_uid="j", pod_uid=f"p{n}", now=NOW)
 
     assert board.next_report_seconds() == 10
-
-
-# --- Lease ------------------------------------------------------------------------------------------------------------------------
-
-
-class FakeLeases:
-    """One Lease in memory, with versions."""
-
-    def __init__(self) -> None:
-        self.body: dict[str, Any] | None = None
-        self.down = False
-        self._version = 0
-
-    async def get(self, *_: Any) -> dict[str, Any]:
-        if self.down:
-            raise Unavailable("no route")
-        if self.body is None:
-            raise NotFound("no lease")
-        return {**self.body, "metadata": dict(self.body["metadata"]), "spec": dict(self.body["spec"])}
-
-    async def create(self, _resource: Any, _namespace: str, body: dict[str, Any]) -> dict[str, Any]:
-        if self.body is not None:
-            raise AlreadyExists("there")
-        return self._store(body)
-
-    async def replace(self, _resource: Any, _namespace: str, _name: str, body: dict[str, Any]) -> dict[str, Any]:
-        if self.body is None or body["metadata"]["resourceVersion"] != self.body["metadata"]["resourceVersion"]:
-            raise Conflict("modified")
-        return self._store(body)
-
-    def _store(self, body: dict[str, Any]) -> dict[str, Any]:
-        self._version += 1
-        self.body = body | {"metadata": body["metadata"] | {"resourceVersion": str(self._version)}}
-        return self.body
-
-
-def a_lease(leases: FakeLeases, identity: str, now: list[float]) -> Lease:
-    return Lease(leases, namespace="n", name="l", identity=identity, clock=lambda: now[0])  # type: ignore[arg-type]  # only what a Lease asks for
-
-
-def test_one_of_two_replicas_leads_and_the_other_takes_over_when_it_is_silent() -> None:
-    leases, now = FakeLeases(), [0.0]
-    one, two = a_lease(leases, "one", now), a_lease(leases, "two", now)
-
-    async def lives() -> None:
-        assert await one.try_once()
-        assert not await two.try_once()
-        now[0] = 14.0
-        assert await one.try_once()
-        now[0] = 16.0
-        assert not await two.try_once()
-        now[0] = 30.0
-        assert not await two.try_once()
-        now[0] = 31.5
-        assert await two.try_once()
-        assert not await one.try_once()
-
-    asyncio.run(lives())
-
-
-def test_a_released_lease_is_free_at_once() -> None:
-    leases, now = FakeLeases(), [0.0]
-    one, two = a_lease(leases, "one", now), a_lease(leases, "two", now)
-
-    async def lives() -> None:
-        await one.try_once()
-        await one.release()
-        assert await two.try_once()
-
-    asyncio.run(lives())
-
-
-def test_a_leader_that_can_not_renew_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    leases, now = FakeLeases(), [0.0]
-    lease = a_lease(leases, "one", now)
-
-    async def passing(seconds: float) -> None:
-        now[0] += seconds
-
-    async def lives() -> None:
-        await lease.try_once()
-        leases.down = True
-        monkeypatch.setattr(asyncio, "sleep", passing)
-        with pytest.raises(LeaseLost):
-            await lease.hold()
-
-    asyncio.run(lives())
-    assert now[0] <= 14
 
 
 # --- settings ----------------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ _ROWS = [f"{number},{number % 3}" for number in range(RECORDS)]
 _ROWS[5] = '"not\na number",1'
 ROWS: Final = "\n".join(_ROWS)
 """As CSV without a header."""
+_ROWS_OF_A_FILE: Final = 6
 _COLUMNS: Final = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]
 
 
@@ -35,7 +36,7 @@ class SmallJob:
         written: dict[str, Any] = {
             "source": self.source,
             "onBadRecord": {"policy": "Quarantine"},
-            "workers": {"parallelism": 1},
+            "workers": {"parallelism": 2},
             **self.spec,
         }
         made_to: dict[str, Any] = {
@@ -73,9 +74,12 @@ def of_parts(place: Place) -> SmallJob:
         return of_rows(place)
     # 11 or 12 such rows are a shard.
     text = "x" * (least // 10)
-    place.store().put(place.at("in/rows.csv"), "\n".join(f"{row},{text}" for row in _ROWS).encode())
-    columns = [*_COLUMNS, {"name": "text", "type": "String"}]
-    return SmallJob(place, {"csv": {"uris": [place.at("in/rows.csv")], "columns": columns}})
+    store, rows = place.store(), [f"{row},{text}" for row in _ROWS]
+    # Files that are read whole, each put in one piece: of others no store tells a checksum.
+    uris = [place.at(f"in/rows-{number}.csv") for number in range(RECORDS // _ROWS_OF_A_FILE)]
+    for number, uri in enumerate(uris):
+        store.put(uri, "\n".join(rows[number * _ROWS_OF_A_FILE :][:_ROWS_OF_A_FILE]).encode())
+    return SmallJob(place, {"csv": {"uris": uris, "columns": [*_COLUMNS, {"name": "text", "type": "String"}]}})
 
 
 def of_files(place: Place, *names: str) -> SmallJob:
@@ -101,7 +105,7 @@ def of_a_join(place: Place) -> SmallJob:
 
 def a_copy(source: str, output: str) -> DataPrepJob:
     """A copy of a data set, both given by their URIs."""
-    spec = {"source": {"dataset": {"uri": source}}, "output": {"uri": output, "format": "copy"}, "workers": {"parallelism": 1}}
+    spec = {"source": {"dataset": {"uri": source}}, "output": {"uri": output, "format": "copy"}, "workers": {"parallelism": 2}}
     return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "copy"}, "spec": spec})
 
 

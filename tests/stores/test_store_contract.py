@@ -398,6 +398,8 @@ def test_the_sweep_removes_what_dead_writers_left_and_only_that(place: Place, st
 def test_a_writer_whose_upload_was_swept_publishes_nothing(place: Place, store: Store) -> None:
     upload = store.create(place.at("file"))
     upload.write(some_bytes(20 * MIB))
+    if place.sweeps:
+        await_upload(place)
     swept = store.sweep(place.root)
 
     if not place.sweeps:
@@ -409,6 +411,14 @@ def test_a_writer_whose_upload_was_swept_publishes_nothing(place: Place, store: 
 
     assert place.names() == []
     assert place.leftovers() == 0
+
+
+def await_upload(place: Place) -> None:
+    """An upload begins on a thread of its own."""
+    deadline = time.monotonic() + 30
+    while place.leftovers() == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_an_ended_upload_takes_no_more(place: Place, store: Store) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from dataprep_api.report import Manifest
 from dataprep_api.spec import Output
 from dataprep_converter.decoders import BrokenRecord
-from dataprep_converter.decoders.writables import HEAD, LONGEST_VINT, Form, Long, form_of, parse, vint
+from dataprep_converter.decoders.writables import HEAD, LONGEST_VINT, Form, Long, form_of, parse, vint, vints
 from dataprep_converter.encoders import FeatureSpec
 from dataprep_converter.encoders.sequence_file import ESCAPE, LARGEST, MARKER, header
 from dataprep_converter.encoders.writables import Pairs, pairs
@@ -21,7 +21,7 @@ Pair = tuple[bytes, bytes]
 
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
-_MOST_RECORDS: Final = 1 << 24
+MOST_RECORDS: Final = 1 << 24
 """Of a block; ours have no more than a million, because each record has at least a byte."""
 
 
@@ -114,7 +114,7 @@ def _blocks(source: "_Source", sync: bytes, key: Form, value: Form) -> Iterator[
         if source.take(len(sync), "sync marker", at=offset) != sync:
             raise BrokenRecord("no sync marker before a block", offset=offset)
         count = source.vint(offset)
-        if not 0 < count <= _MOST_RECORDS:
+        if not 0 < count <= MOST_RECORDS:
             raise BrokenRecord(f"a block of {count:,} records", offset=offset)
         columns: list[list[bytes]] = []
         for form in (key, value):
@@ -135,12 +135,8 @@ def _blocks(source: "_Source", sync: bytes, key: Form, value: Form) -> Iterator[
 
 
 def _sizes(data: bytes, count: int, offset: int) -> list[int]:
-    sizes: list[int] = []
-    at = 0
     try:
-        for _ in range(count):
-            size, at = vint(data, at)
-            sizes.append(size)
+        sizes, at = vints(data, count)
     except ValueError as exc:
         raise BrokenRecord(str(exc), offset=offset) from exc
     if at != len(data):

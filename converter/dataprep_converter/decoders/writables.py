@@ -203,6 +203,16 @@ def vint(data: bytes, at: int) -> tuple[int, int]:
     return value, at + 1 + size
 
 
+def vints(data: bytes, count: int) -> tuple[list[int], int]:
+    """(so many of them, where they end). Raises ValueError."""
+    found: list[int] = []
+    at = 0
+    for _ in range(count):
+        value, at = vint(data, at)
+        found.append(value)
+    return found, at
+
+
 def parse(form: Form, data: bytes) -> dict[str, Any]:
     """The values of an object by feature. Raises BrokenRecord."""
     try:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ from dataprep_api.plan import Shard
 from dataprep_api.spec import Output
 from dataprep_converter.compression import Compressor, Plain
 from dataprep_converter.errors import BadSpec
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
 
 ENCODERS: Final[Mapping[str, str]] = {
     "tfrecord": "dataprep_converter.encoders.tfrecord:TfrecordEncoder",
@@ -90,8 +92,12 @@ class Encoder(Protocol):
         """Says before the first batch which shard this is, and the job's shuffle seed (0 for none). Not said while a plan measures sizes."""
         ...
 
-    def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
+    def encode(self, batch: pa.RecordBatch) -> Buffer:
         """The framed records of the batch, one after another, before compression. The buffer is valid until the call after the next one."""
+        ...
+
+    def pieces(self, batch: pa.RecordBatch) -> Sequence[Buffer]:
+        """What `encode` gives, in pieces that follow each other: large values needn't be copied. As long valid."""
         ...
 
     def sizes(self) -> npt.NDArray[np.int64] | None:
@@ -141,6 +147,14 @@ class SingleFile:
     def begin(self, shard: Shard, *, seed: int) -> None:
         """The bytes are the same for any shard."""
         del shard, seed
+
+    def encode(self, batch: pa.RecordBatch) -> Buffer:
+        """See `Encoder`."""
+        raise NotImplementedError
+
+    def pieces(self, batch: pa.RecordBatch) -> Sequence[Buffer]:
+        """The one."""
+        return [self.encode(batch)]
 
     def sizes(self) -> npt.NDArray[np.int64] | None:
         """Nobody asks for them."""

@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise, starmap
+from itertools import groupby, pairwise, starmap
 from typing import Any, Final
 
 import numpy as np
@@ -34,7 +34,7 @@ from crc32c import crc32c
 
 from dataprep_api.spec import Output
 from dataprep_converter.compression import Compressor, GzipMembers, Plain
-from dataprep_converter.encoders import FeatureSpec, Numbers, SingleFile
+from dataprep_converter.encoders import Buffer, FeatureSpec, Numbers, SingleFile
 from dataprep_converter.encoders.contents import (
     MISSING,
     NOTHING,
@@ -56,7 +56,7 @@ from dataprep_converter.encoders.contents import (
     varint,
 )  # fmt: skip
 from dataprep_converter.errors import BadSpec
-from dataprep_converter.framing import FOOTER, HEADER, header, mask_all
+from dataprep_converter.framing import FOOTER, HEADER, header, mask, mask_all
 from dataprep_converter.lists import is_list, item_type, taken_apart
 from dataprep_converter.tensors import NUMPY_NAMES, Array, binary, binary_data, kernels
 
@@ -67,6 +67,8 @@ _FEATURE_LISTS: Final = b"\x12"
 _NO_FOOTER: Final = pa.scalar(bytes(FOOTER), pa.large_binary())
 _COPIED_PAYLOAD: Final = 4096
 """Up to this size, copying a payload out is cheaper than a view of it."""
+_LARGE_VALUE: Final = 16 << 10
+"""Columns of values as large as this, on average, are written from where they are."""
 
 
 class _Field:
@@ -196,16 +198,21 @@ class TfrecordEncoder(SingleFile):
         """gzip, as TensorFlow's own `compression_type="GZIP"`."""
         return GzipMembers(output.tfrecord.compression_level) if output.tfrecord.compression == "Gzip" else Plain()
 
-    def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
+    def encode(self, batch: pa.RecordBatch) -> Buffer:
         """The framed records of the batch; columns that are no features are left out. Valid until the call after the next."""
+        pieces = self.pieces(batch)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def pieces(self, batch: pa.RecordBatch) -> Sequence[Buffer]:
+        """The same; large values are pieces of their own."""
         if batch.num_rows == 0:
             self._sizes = np.empty(0, np.int64)
-            return b""
+            return []
         parts = _parts(self._sections, batch)
         fixed = [part for section in parts for part in section if isinstance(part, Fixed)]
         if len(fixed) == sum(map(len, parts)):
-            return self._matrix(fixed, batch.num_rows)
-        return self._join(parts, batch.num_rows)
+            return [self._matrix(fixed, batch.num_rows)]
+        return self._joined(parts, batch.num_rows)
 
     def sizes(self) -> Lengths:
         """Of the last batch, with header and footer."""
@@ -250,13 +257,16 @@ class TfrecordEncoder(SingleFile):
         prefixes = [header(size) + b"".join(prefixes[:1]), *prefixes[1:]]
         return _template(prefixes, parts, rows, [("footer", np.dtype("<u4"))])
 
-    def _join(self, parts: Sequence[Sequence[Part]], rows: int) -> memoryview:
-        """Records of different layouts, joined piece by piece."""
+    def _joined(self, parts: Sequence[Sequence[Part]], rows: int) -> Sequence[Buffer]:
+        """Records of different layouts, joined piece by piece but for large values."""
         pieces, sizes = _record_pieces(self._sections, parts, rows)
         headers, _ = look_up(sizes, header)
         self._sizes = sizes + (HEADER + FOOTER)
-        joined = kernels.binary_join_element_wise(headers, *pieces, _NO_FOOTER, NOTHING)
-        return _with_footers(joined)
+        columns = [headers, *pieces]
+        runs = [list(run) for _, run in groupby(columns, key=_has_large_values)]
+        if len(runs) > 1:
+            return _side_by_side([_joined(run) for run in runs])
+        return [_with_footers(kernels.binary_join_element_wise(*columns, _NO_FOOTER, NOTHING))]
 
 
 class Messages:
@@ -339,6 +349,34 @@ def _run_piece(run: Sequence[tuple[bytes, Fixed]], rows: int) -> Array:
             with np.errstate(over="ignore"):
                 records[f"value{number}"] = part.values
     return binary(records.view(np.uint8), even_offsets(rows, records.itemsize))
+
+
+def _has_large_values(column: Array) -> bool:
+    _, offsets = binary_data(column)
+    return bool(offsets[-1] - offsets[0] >= _LARGE_VALUE * len(column))
+
+
+def _joined(columns: Sequence[Array]) -> Array:
+    joined: Array = columns[0] if len(columns) == 1 else kernels.binary_join_element_wise(*columns, NOTHING)
+    return joined
+
+
+def _side_by_side(columns: Sequence[Array]) -> list[Buffer]:
+    """The records whose parts these are, the first with the header; no value is copied."""
+    pieces: list[Buffer] = []
+    for first, *others in zip(*map(_cut, columns), strict=True):
+        crc = crc32c(first[HEADER:])
+        for piece in others:
+            crc = crc32c(piece, crc)
+        pieces += (first, *others, mask(crc).to_bytes(FOOTER, "little"))
+    return pieces
+
+
+def _cut(column: Array) -> list[memoryview]:
+    """The values of a column."""
+    data, offsets = binary_data(column)
+    view = memoryview(data.data).toreadonly()
+    return [view[start:end] for start, end in pairwise(offsets.tolist())]
 
 
 def _with_footers(joined: Array) -> memoryview:

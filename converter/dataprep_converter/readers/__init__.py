@@ -33,6 +33,7 @@ READERS: Final[Mapping[str, str]] = {
     "fixed_length": "dataprep_converter.readers.fixed_length:FixedLengthReader",
     "whole_file": "dataprep_converter.readers.whole_file:WholeFileReader",
     "tfrecord": "dataprep_converter.readers.tfrecord:TfrecordReader",
+    "sequence_file": "dataprep_converter.readers.sequence_file:SequenceFileReader",
     "dataset": "dataprep_converter.readers.dataset:DatasetReader",
     "numpy": "dataprep_converter.readers.npy:NumpyReader",
     "libsvm": "dataprep_converter.readers.libsvm:LibsvmReader",

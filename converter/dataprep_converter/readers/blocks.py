@@ -30,7 +30,6 @@ KEPT_BYTES: Final = 64 << 20
 KEPT_BLOCKS: Final = 64
 KEPT_FILES: Final = 16
 
-_SHARE_GATHERED = 16
 _SHARE_KEPT = 32
 """Of the memory, for each of some processes that share it."""
 _PROBED_ROWS = 1024
@@ -143,10 +142,7 @@ class BlockReader:
             for wanted in samples:
                 yield self._batch(units, wanted)
             return
-        held = min(gathering.MOST_BYTES, limits.memory_bytes() // _SHARE_GATHERED)
-        yield from self._gathering.batches(
-            lambda wanted: self._batch(units, wanted), samples, rows=max(1, held // row_bytes), row_bytes=row_bytes
-        )
+        yield from self._gathering.batches(lambda wanted: self._batch(units, wanted), samples, row_bytes=row_bytes)
 
     def foresee(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
         """Take note of what `read` will be asked for: for each call, from the next one on, its arrays."""

@@ -122,7 +122,7 @@ class FilesReader(Generic[T]):
 
     def _wanted(self, units: Units, samples: npt.NDArray[np.int64]) -> Iterator[_Wanted]:
         index, _ = units.locate(samples)
-        rows = units.table.select(_COLUMNS).take(pa.array(index.tolist(), pa.int64())).to_pylist()
+        rows = units.rows(index, _COLUMNS)
         for sample, row in zip(samples.tolist(), rows, strict=True):
             # Here and not in the threads: the first look-up of a store makes its client.
             yield _Wanted(sample, row, [(self._access.store(file.uri), file) for file in self.files(row)])

@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
+from dataprep_converter.access import Entry
 from dataprep_converter.errors import BadData
 from dataprep_converter.framing import FOOTER, HEADER, mask, mask_all
+from dataprep_converter.units import Unit
 
 _LENGTH: Final = struct.Struct("<QI")
 _COPIED_PAYLOAD: Final = 4096
@@ -25,14 +27,29 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Stretch:
-    """Whole records, one after another."""
+    """Whole records of a file, one after another, that are parsed together."""
 
     offset: int
-    """First byte, header included."""
+    """First byte, header included, in the contents."""
     size: int
     first: int
     """Number of the first record within the file."""
     records: int
+
+    def unit(self, root: int, path: str, entry: Entry, *, subset: str = "", extra: str = "") -> Unit:
+        """The unit that it is of the file."""
+        return Unit(
+            root=root,
+            path=path,
+            uri=entry.uri,
+            records=self.records,
+            size=self.size,
+            pin=entry.pin,
+            subset=subset,
+            offset=self.offset,
+            row=self.first,
+            extra=extra,
+        )
 
 
 def stretches(read_at: Callable[[int, int], bytes], uri: str, *, window: int, most: int) -> Iterator[Stretch]:

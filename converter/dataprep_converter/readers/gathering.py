@@ -70,8 +70,9 @@ class Gathering:
         self.coming: Callable[[], Iterator[Iterator[Samples]]] = lambda: iter(())
         """The arrays of this call of `batches` and of those that will follow."""
 
-    def batches(self, read: Read, samples: Iterator[Samples], *, rows: int, row_bytes: int) -> Iterator[Batch]:
-        """A batch for each array of sample numbers, as `read` would make it; windows have about so many rows."""
+    def batches(self, read: Read, samples: Iterator[Samples], *, row_bytes: int) -> Iterator[Batch]:
+        """A batch for each array of sample numbers, as `read` would make it, of decoded rows of about this size."""
+        rows = max(1, min(MOST_BYTES, limits.memory_bytes() // _SHARE) // row_bytes)
         for window in windows(samples, rows=rows):
             found = self._laid.taken(window) if self._laid is not None else None
             if found is None:

@@ -82,7 +82,7 @@ def _jpeg(data: bytes) -> ImageHeader:
             break
         if marker == 0xD9:
             raise BadSample("damaged jpeg: it ends before its pixels")
-        (length,) = struct.unpack_from(">H", data, at + 2)
+        length = data[at + 2] << 8 | data[at + 3]
         if marker in _JPEG_FRAMES and size is None:
             height, width = struct.unpack_from(">HH", data, at + 5)
             size = (height, width)

@@ -73,7 +73,7 @@ def folders_of_images(
         state["ignored"] += len(found.names) - len(files.names)
         if files.names:
             uri = uris[files.root]
-            subset, folders = _subset(files.uris[0], folders=_folders(uri, files), uri=uri, subset_from=subset_from)
+            subset, folders = _subset(files.folder + files.names[0], folders=_folders(uri, files), uri=uri, subset_from=subset_from)
             yield ImagesOfFolder(files, subset, folders)
 
 

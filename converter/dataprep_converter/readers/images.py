@@ -109,7 +109,7 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
         schema = pa.schema([*(self.schema().field(name) for name in known), pa.field(SAMPLE, pa.int64())])
         for wanted in samples:
             index, _ = units.locate(wanted)
-            rows = units.table.select(["path", "extra"]).take(pa.array(index.tolist(), pa.int64())).to_pylist()
+            rows = units.rows(index, ["path", "extra"])
             found = self._labels([row["extra"] for row in rows]) | {
                 FILENAME.name: pa.array([row["path"] for row in rows], pa.string()),
                 SAMPLE: pa.array(wanted.tolist(), pa.int64()),

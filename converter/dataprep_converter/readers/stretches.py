@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dataprep_converter.access import Access, Entry, Input
 from dataprep_converter.errors import BadData, InputChanged
-from dataprep_converter.readers import Raw
+from dataprep_converter.readers import Raw, frames
 from dataprep_converter.readers.blocks import KEPT_BLOCKS, KEPT_FILES, Block, BlockReader, FolderColumns, Kept
 from dataprep_converter.readers.inputs import GZIP_MAGIC, Forward, Spool
 from dataprep_converter.units import Unit, Units
@@ -54,15 +54,9 @@ Scan: TypeAlias = Callable[[bytes, bool], Scanned]
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Some records of a file that are parsed together."""
+class Stretch(frames.Stretch):
+    """Records of a text."""
 
-    offset: int
-    """First byte, in the contents."""
-    size: int
-    first: int
-    """Number of the first record within the file."""
-    records: int
     line: int
     """Line of the first byte, from 1."""
 
@@ -107,17 +101,7 @@ def units_of(root: int, path: str, entry: Entry, stretches: Iterator[tuple[Stret
         start = start or stretch
         records += stretch.records
         if not zipped:
-            yield Unit(
-                root=root,
-                path=path,
-                uri=entry.uri,
-                records=stretch.records,
-                size=stretch.size,
-                pin=entry.pin,
-                offset=stretch.offset,
-                row=stretch.first,
-                extra=json.dumps({"line": stretch.line}),
-            )
+            yield stretch.unit(root, path, entry, extra=json.dumps({"line": stretch.line}))
     if zipped and start is not None:
         extra = {"gzip": True, "start": start.offset, "line": start.line}
         yield Unit(root=root, path=path, uri=entry.uri, records=records, size=entry.size, pin=entry.pin, extra=json.dumps(extra))

@@ -153,17 +153,7 @@ class _Planner:
             for stretch in stretches(read_at, entry.uri, window=window, most=_UNIT_BYTES):
                 if stretch.offset == 0:
                     self._sample(source, entry.uri, stretch)
-                unit = Unit(
-                    root=root,
-                    path=path,
-                    uri=entry.uri,
-                    records=stretch.records,
-                    size=stretch.size,
-                    pin=entry.pin,
-                    subset=subset,
-                    offset=stretch.offset,
-                    row=stretch.first,
-                )
+                unit = stretch.unit(root, path, entry, subset=subset)
                 if not is_zipped:
                     yield unit
                     continue

@@ -16,7 +16,7 @@ import os
 import pwd
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, islice
@@ -57,6 +57,16 @@ def temporary_name(name: str) -> str:
     """A name for one attempt at `name`: hidden, unique, at most 255 bytes."""
     kept = name.encode("utf-8", "surrogateescape")[:180].decode("utf-8", "ignore")
     return f"{TEMPORARY}{kept}-{secrets.token_hex(8)}"
+
+
+def swept(entries: Iterable[Entry], delete: Callable[[str], None]) -> int:
+    """Removes what of a listing has a temporary name; returns how many there were."""
+    removed = 0
+    for entry in entries:
+        if entry.uri.rpartition("/")[2].startswith(TEMPORARY):
+            delete(entry.uri)
+            removed += 1
+    return removed
 
 
 class FileStore:
@@ -115,12 +125,7 @@ class FileStore:
                 _translate(exc, path)
 
     def sweep(self, uri: str) -> int:
-        removed = 0
-        for entry in self.list(uri):
-            if entry.uri.rpartition("/")[2].startswith(TEMPORARY):
-                self.delete(entry.uri)
-                removed += 1
-        return removed
+        return swept(self.list(uri), self.delete)
 
 
 class FileUpload:

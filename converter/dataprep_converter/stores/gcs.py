@@ -20,7 +20,7 @@ from obstore.store import GCSStore as Client
 
 from dataprep_converter.errors import AlreadyExists, BadCredentials, ConvertError, NotPermitted, StoreError, Unreachable
 from dataprep_converter.stores import Entry, StoreSettings
-from dataprep_converter.stores.files import TEMPORARY, temporary_name
+from dataprep_converter.stores.files import swept, temporary_name
 from dataprep_converter.stores.gcs_credentials import CredentialChain
 from dataprep_converter.stores.objects import ObjectStore, client_options, retry_config, unquoted
 from dataprep_converter.stores.s3 import Multipart, XmlBucket, bucket_and_key, with_scheme
@@ -76,11 +76,8 @@ class GcsBucket(XmlBucket):
 
     def sweep(self, uri: str, prefix: str) -> int:
         removed = super().sweep(uri, prefix)
-        for entry in self.listed(uri.rstrip("/"), prefix, recursive=True):
-            if entry.uri.rpartition("/")[2].startswith(TEMPORARY):
-                self.delete(entry.uri.removeprefix(self.root))
-                removed += 1
-        return removed
+        hidden = self.listed(uri.rstrip("/"), prefix, recursive=True)
+        return removed + swept(hidden, lambda found: self.delete(found.removeprefix(self.root)))
 
     def transfer(self, uri: str, key: str) -> "HiddenMultipart":
         return HiddenMultipart(self, uri, key)

@@ -7,7 +7,6 @@ from dataprep_api.spec import HdfsOptions
 from dataprep_converter.errors import AlreadyExists, NotPermitted, Unreachable
 from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import Entry, Store
-from dataprep_converter.stores.files import TEMPORARY
 
 _DENIED: Final = re.compile(
     r"Permission denied: user=(?P<user>[^,]*), access=(?P<access>\w+), inode=\\?\"(?P<inode>[^\"\\]*)\\?\":(?P<owner>[^\s\\]*)"
@@ -48,16 +47,6 @@ def check_length(uri: str, found: int, written: int) -> None:
 def gone(uri: str) -> Unreachable:
     """A commit sweeps what attempts have left, and took this one for dead. A new attempt writes it anew."""
     return Unreachable(f"The temporary file of {uri} is gone: something has removed it.", uri=uri)
-
-
-def sweep(store: Store, uri: str) -> int:
-    """Removes temporary files; returns how many."""
-    removed = 0
-    for entry in store.list(uri):
-        if entry.uri.rpartition("/")[2].startswith(TEMPORARY):
-            store.delete(entry.uri)
-            removed += 1
-    return removed
 
 
 def pin(size: int, modified_milliseconds: int) -> str:

@@ -38,7 +38,7 @@ from dataprep_converter.errors import (
 )
 from dataprep_converter.retrying import ON_THE_WAY_OUT, retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings, hadoop, hdfs_kerberos
-from dataprep_converter.stores.files import temporary_name
+from dataprep_converter.stores.files import swept, temporary_name
 from dataprep_converter.stores.hdfs_border import USER_VARIABLE, border, look
 from dataprep_converter.stores.streaming import going_on
 
@@ -134,7 +134,7 @@ class HdfsStore:
         retrying(attempt, what=f"deleting {uri}")
 
     def sweep(self, uri: str) -> int:
-        return hadoop.sweep(self, uri)
+        return swept(self.list(uri), self.delete)
 
     def addresses(self, authority: str) -> Sequence[str]:
         """Host and port of each NameNode behind the authority of a URI; its default is `fs.defaultFS`."""

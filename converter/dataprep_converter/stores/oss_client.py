@@ -41,7 +41,7 @@ _BAD_CREDENTIALS = {
     "InvalidAccessKeySecret",
     "RequestTimeTooSkewed",
 }
-_DAMAGED = {"InvalidDigest", "BadDigest", "IncompleteBody", "RequestTimeout", "InvalidPart"}
+_DAMAGED = {"InvalidDigest", "BadDigest", "IncompleteBody", "RequestTimeout", "InvalidPart", "InvalidPartOrder", "MalformedXML"}
 """The body was changed, or cut, on its way; or a sweep came while parts were under way. A new attempt sends it anew."""
 _FULL = {"QuotaExceeded", "StorageQuotaExceeded", "EntityTooLarge"}
 _RETRIED_ONCE_DONE = Patience(attempts=4, total_seconds=40)

@@ -33,7 +33,7 @@ from dataprep_converter.errors import (
 )
 from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings, hadoop
-from dataprep_converter.stores.files import temporary_name
+from dataprep_converter.stores.files import swept, temporary_name
 from dataprep_converter.stores.ranged import RangedInput
 from dataprep_converter.stores.store_requests import connected
 
@@ -101,7 +101,7 @@ class WebHdfsStore:
             self.place(uri).ask("DELETE", "DELETE", recursive="false")
 
     def sweep(self, uri: str) -> int:
-        return hadoop.sweep(self, uri)
+        return swept(self.list(uri), self.delete)
 
     def place(self, uri: str) -> "Place":
         """Where a file is. Raises BadSpec when the URI names no host."""

@@ -255,9 +255,10 @@ class HdfsCluster(Server):
         """Give a file or folder to a user."""
         self._call("PUT", path, "SETOWNER", owner=owner)
 
-    def set_quota(self, path: str, *, names: int) -> None:
-        """Let a folder have no more than so many files and folders, of which it is one itself."""
-        self._call("PUT", path, "SETQUOTA", namespacequota=str(names))
+    def set_quota(self, path: str, *, names: int | None = None, space_bytes: int | None = None) -> None:
+        """Let a folder have no more than so many files and folders, of which it is one itself, or so many bytes of all replicas; None: as before."""
+        asked = {"namespacequota": names, "storagespacequota": space_bytes}
+        self._call("PUT", path, "SETQUOTA", **{name: str(value) for name, value in asked.items() if value is not None})
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with all in it."""

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import shutil
 import sqlite3
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -153,6 +154,17 @@ def few_records(folder: Path) -> Path:
     return made
 
 
+def word_counts(folder: Path) -> Path:
+    """Nine words and how often each came, as a Hadoop job leaves them: Text and IntWritable."""
+    made = folder / "word-counts"
+    made.mkdir()
+    classes = b"".join(bytes([len(name)]) + name for name in (b"org.apache.hadoop.io.Text", b"org.apache.hadoop.io.IntWritable"))
+    words = [f"word{number}".encode() for number in range(9)]
+    records = [struct.pack(">iib", len(word) + 5, len(word) + 1, len(word)) + word + struct.pack(">i", at) for at, word in enumerate(words)]
+    (made / "part-r-00000").write_bytes(b"SEQ\x06" + classes + bytes(6) + bytes(range(16)) + b"".join(records))
+    return made
+
+
 def iris_libsvm(folder: Path) -> Path:
     rows = [line.split(",") for line in iris(folder).read_text().splitlines()[1:]]
     lines = [f"{row[4]} " + " ".join(f"{index}:{cell}" for index, cell in enumerate(row[:4], start=1)) for row in rows]
@@ -176,6 +188,7 @@ INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
     "libsvm-local.yaml": (iris_libsvm, 150),
     "numpy-local.yaml": (arrays, 60),
     "tfrecord-local.yaml": (few_records, 15),
+    "sequence-file-source-local.yaml": (word_counts, 9),
     "copy-local.yaml": (finished_flowers, 150),
     "dataset-local.yaml": (finished_flowers, 150),
     "whole-file-local.yaml": (lambda folder: photos.write(folder / "photos"), 39),

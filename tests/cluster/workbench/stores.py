@@ -58,12 +58,13 @@ class Stores:
 
 
 def a_job(stores: Stores, *, name: str, source: str, output: str, **changes: Any) -> Document:
-    """examples/mnist-hdfs.yaml with the tests' addresses, and pods that leave the nodes room for other tests' pods."""
+    """examples/mnist-hdfs.yaml with the tests' addresses, one worker, and pods that leave the nodes room for other tests' pods."""
     usual: dict[str, Any] = {
         "name": name,
         "params": {"input": source, "output": output},
         "stores": stores.settings(),
         "output__hdfs": {"replication": 2, "permission": "640"},
+        "workers__parallelism": 1,
         "workers__resources__requests__cpu": "200m",
     }
     return example(str(EXAMPLES / "mnist-hdfs.yaml"), **(usual | changes))

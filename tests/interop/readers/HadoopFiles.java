@@ -6,18 +6,34 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
+import org.apache.hadoop.conf.Configurable;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FsShell;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.io.ArrayPrimitiveWritable;
+import org.apache.hadoop.io.BooleanWritable;
+import org.apache.hadoop.io.ByteWritable;
 import org.apache.hadoop.io.BytesWritable;
+import org.apache.hadoop.io.DoubleWritable;
+import org.apache.hadoop.io.FloatWritable;
+import org.apache.hadoop.io.LongWritable;
 import org.apache.hadoop.io.MapFile;
+import org.apache.hadoop.io.NullWritable;
 import org.apache.hadoop.io.SequenceFile;
+import org.apache.hadoop.io.ShortWritable;
 import org.apache.hadoop.io.Text;
+import org.apache.hadoop.io.VIntWritable;
+import org.apache.hadoop.io.VLongWritable;
 import org.apache.hadoop.io.Writable;
 import org.apache.hadoop.io.WritableComparable;
+import org.apache.hadoop.io.compress.BZip2Codec;
+import org.apache.hadoop.io.compress.CompressionCodec;
 import org.apache.hadoop.io.compress.DefaultCodec;
+import org.apache.hadoop.io.compress.DeflateCodec;
+import org.apache.hadoop.io.compress.SnappyCodec;
 import org.apache.hadoop.util.ReflectionUtils;
+import org.datavec.api.records.converter.RecordReaderConverter;
+import org.datavec.api.records.reader.impl.csv.CSVRecordReader;
 import org.datavec.api.split.FileSplit;
 import org.datavec.hadoop.records.reader.mapfile.MapFileReader;
 import org.datavec.hadoop.records.reader.mapfile.MapFileRecordReader;
@@ -25,12 +41,15 @@ import org.datavec.hadoop.records.reader.mapfile.MapFileSequenceRecordReader;
 import org.datavec.hadoop.records.reader.mapfile.index.LongIndexToKey;
 import org.datavec.hadoop.records.reader.mapfile.record.RecordWritable;
 import org.datavec.hadoop.records.reader.mapfile.record.SequenceRecordWritable;
+import org.datavec.hadoop.records.writer.mapfile.MapFileRecordWriter;
+import org.datavec.hadoop.records.writer.mapfile.MapFileSequenceRecordWriter;
 
 /**
  * Reads files of Hadoop and DL4J, and writes them again with Hadoop's own writers. Arguments in threes: what to do, the file or folder, the copy.
  *
  * sequence: SequenceFile.Reader, a copy by SequenceFile.Writer. map: MapFile.Reader, each key asked for, a copy by MapFile.Writer; an interval of
- * the index stands before the copy. text: `hadoop fs -text`. records, sequences: DL4J's readers of all map files in a folder.
+ * the index stands before the copy. text: `hadoop fs -text`. records, sequences: DL4J's readers of all map files in a folder. written: files of
+ * Hadoop's own, of many classes and codecs, into a folder. converted: DL4J's map files of a CSV file, into the copy.
  *
  * Prints lines of fields with tabs between: the number of the three, then what was found.
  */
@@ -48,6 +67,8 @@ public class HadoopFiles {
                 case "text" -> text(number, from);
                 case "records" -> records(number, new File(from));
                 case "sequences" -> sequences(number, new File(from));
+                case "written" -> written(new File(from));
+                case "converted" -> converted(new File(from), new File(arguments[at + 2]));
                 default -> throw new IllegalArgumentException(arguments[at]);
             }
         }
@@ -132,6 +153,86 @@ public class HadoopFiles {
         while (reader.hasNext()) {
             print(number, "record", steps(reader.sequenceRecord()));
         }
+    }
+
+    private static final int WRITTEN = 3000;
+
+    private interface Numbered {
+        Writable of(int number);
+    }
+
+    private static void written(File folder) throws Exception {
+        folder.mkdirs();
+        for (CompressionCodec codec : new CompressionCodec[] {new DefaultCodec(), new DeflateCodec(), new BZip2Codec(), new SnappyCodec()}) {
+            ((Configurable) codec).setConf(CONF);
+            for (SequenceFile.CompressionType type : SequenceFile.CompressionType.values()) {
+                String name = codec.getClass().getSimpleName() + "-" + type;
+                write(new File(folder, name), type, codec, Text.class, LongWritable.class,
+                        n -> new Text("key " + n + " \u00e9".repeat(n % 90)), n -> new LongWritable((long) n * n * n - 1000));
+            }
+        }
+        SequenceFile.CompressionType none = SequenceFile.CompressionType.NONE;
+        SequenceFile.CompressionType block = SequenceFile.CompressionType.BLOCK;
+        write(new File(folder, "small"), none, null, ShortWritable.class, ByteWritable.class,
+                n -> new ShortWritable((short) (n * 17)), n -> new ByteWritable((byte) n));
+        write(new File(folder, "variable"), none, null, VIntWritable.class, VLongWritable.class,
+                n -> new VIntWritable((n % 2 == 0 ? 1 : -1) * n * n * 200), n -> new VLongWritable((n % 2 == 0 ? 1L : -1L) << (n % 64)));
+        write(new File(folder, "floats"), block, new DefaultCodec(), BooleanWritable.class, FloatWritable.class,
+                n -> new BooleanWritable(n % 3 == 0), n -> new FloatWritable(n / 8f));
+        write(new File(folder, "bytes"), none, null, DoubleWritable.class, BytesWritable.class,
+                n -> new DoubleWritable(n / 3.0), n -> new BytesWritable(new byte[n % 200]));
+        for (CompressionCodec codec : new CompressionCodec[] {new DefaultCodec(), new SnappyCodec()}) {
+            ((Configurable) codec).setConf(CONF);
+            write(new File(folder, "arrays-" + codec.getClass().getSimpleName()), block, codec, NullWritable.class, ArrayPrimitiveWritable.class,
+                    n -> NullWritable.get(), n -> new ArrayPrimitiveWritable(floats(n)));
+        }
+    }
+
+    private static float[] floats(int number) {
+        float[] made = new float[number % 7];
+        for (int at = 0; at < made.length; at++) {
+            made[at] = number + at / 4f;
+        }
+        return made;
+    }
+
+    private static void write(File to, SequenceFile.CompressionType type, CompressionCodec codec, Class<?> key, Class<?> value, Numbered keys,
+            Numbered values) throws Exception {
+        SequenceFile.Metadata about = new SequenceFile.Metadata();
+        about.set(new Text("made by"), new Text("Hadoop"));
+        try (SequenceFile.Writer writer = SequenceFile.createWriter(CONF, SequenceFile.Writer.file(new Path(to.getPath())),
+                SequenceFile.Writer.keyClass(key), SequenceFile.Writer.valueClass(value), SequenceFile.Writer.metadata(about),
+                SequenceFile.Writer.compression(type, codec))) {
+            for (int number = 0; number < WRITTEN; number++) {
+                writer.append(keys.of(number), values.of(number));
+                if (number % 1000 == 999) {
+                    writer.sync();
+                }
+            }
+        }
+    }
+
+    private static void converted(File csv, File to) throws Exception {
+        CSVRecordReader reader = new CSVRecordReader();
+        reader.initialize(new FileSplit(csv));
+        MapFileRecordWriter texts = new MapFileRecordWriter(new File(to, "texts"), 50);
+        RecordReaderConverter.convert(reader, texts);
+        texts.close();
+        MapFileRecordWriter typed = new MapFileRecordWriter(new File(to, "typed"), 50);
+        MapFileSequenceRecordWriter sequences = new MapFileSequenceRecordWriter(new File(to, "sequences"), 50);
+        for (int number = 0; number < 120; number++) {
+            typed.write(List.of(new org.datavec.api.writable.IntWritable(number - 60), new org.datavec.api.writable.DoubleWritable(number / 3.0),
+                    new org.datavec.api.writable.FloatWritable(number / 8f), new org.datavec.api.writable.LongWritable((long) number << 40),
+                    new org.datavec.api.writable.BooleanWritable(number % 2 == 0),
+                    number % 10 == 9 ? org.datavec.api.writable.NullWritable.INSTANCE : new org.datavec.api.writable.Text("text " + number)));
+            List<List<org.datavec.api.writable.Writable>> steps = new ArrayList<>();
+            for (int step = 0; step <= number % 4; step++) {
+                steps.add(List.of(new org.datavec.api.writable.IntWritable(step), new org.datavec.api.writable.Text("at " + number)));
+            }
+            sequences.write(steps);
+        }
+        typed.close();
+        sequences.close();
     }
 
     private static String shown(Writable object) {

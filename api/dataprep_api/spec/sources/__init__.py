@@ -19,6 +19,7 @@ from dataprep_api.spec.sources.masks import MasksSource
 from dataprep_api.spec.sources.numpy import NumpySource
 from dataprep_api.spec.sources.parquet import ParquetSource
 from dataprep_api.spec.sources.plugin import PluginSource
+from dataprep_api.spec.sources.sequence_file import SequenceFileSource
 from dataprep_api.spec.sources.sql import SqlSource
 from dataprep_api.spec.sources.table import TableSource
 from dataprep_api.spec.sources.text import TextSource
@@ -44,6 +45,7 @@ class Source(OneOf):
     fixed_length: FixedLengthSource | None = None
     whole_file: WholeFileSource | None = None
     tfrecord: TfrecordSource | None = None
+    sequence_file: SequenceFileSource | None = None
     dataset: DatasetSource | None = None
     from_job: FromJobSource | None = None
     numpy: NumpySource | None = None
