@@ -14,7 +14,7 @@ from dataprep_api.job import DataPrepJob
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus, FromJob
-from dataprep_operator import children, conditions, observed, pods, scripts, times
+from dataprep_operator import children, conditions, observed, pods, scripts, steps, times
 from dataprep_operator.cache import Cache, Kind, Raw
 from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, EVENTS, NAMESPACES, PODS, Cluster
 from dataprep_operator.errors import NotFound, OperatorError, Refused
@@ -85,7 +85,7 @@ class Observer:
         if any(pod.lingering(now) for own_pods in seen.pods.values() for pod in own_pods):
             seen = replace(seen, doomed=await self._doomed(key.namespace))
         if not seen.finished:
-            seen = await self._with_last_message(seen)
+            seen = await self._with_last_words(seen)
             seen = replace(seen, missing=await self._missing(seen, now=now), admission=await self._admission(seen))
             seen = replace(seen, live=self._board.live(seen.uid, results=seen.work_results(), attempt=status.attempt, now=now))
         return seen
@@ -232,11 +232,12 @@ class Observer:
             if known is not None:
                 self._cache.drop(Kind.DATAPREPJOBS, known)
 
-    async def _with_last_message(self, seen: Observed) -> Observed:
-        """Before a step runs again because nobody read its message: look once more, past the cache."""
+    async def _with_last_words(self, seen: Observed) -> Observed:
+        """Before a step runs again because nobody read its message, or fails for a reason that only its pod knows: look once more, past the
+        cache."""
         step = (seen.status.step or "Plan").lower()
         child = seen.child(step, seen.status.attempt)
-        if child is None or step == "convert" or not child.complete or seen.result_of(child) is not None:
+        if child is None or not steps.unexplained(seen, child):
             return seen
         for raw in await self._cluster.list(PODS, seen.key.namespace, labels=f"{names.LABEL_JOB_UID}={seen.uid},{names.LABEL_STEP}={step}"):
             self._cache.put(Kind.PODS, raw)

@@ -80,6 +80,15 @@ def has_told(seen: Observed, child: Child) -> bool:
     return child.step == "plan" and not child.failed and not child.deleting and seen.result_of(child) is not None
 
 
+def unexplained(seen: Observed, child: Child) -> bool:
+    """Whether the step has ended and no pod that is known says how. The watch of the Jobs may be ahead of the pods'."""
+    if child.complete:
+        return child.step != "convert" and seen.result_of(child) is None
+    told = _told(seen.pods_of(child))
+    decided = [pod for pod, _ in told if _is_named(child, pod)] if child.failure_reason == _ONE_POD_DECIDED else told
+    return child.failed and not decided
+
+
 def failures(seen: Observed, *, step: str, attempt: int) -> list[Failure]:
     """What went wrong in the step so far: one entry for each thing, the latest first, however many pods said it."""
     child = seen.child(step, attempt)
@@ -132,16 +141,25 @@ _ONE_POD_DECIDED: Final = "PodFailurePolicy"
 
 
 def _broken(child: Child, own: Sequence[Pod]) -> Broken:
-    told = sorted(((pod, failure) for pod in own if (failure := pods.failure(pod))), key=lambda each: each[1].at or "")
+    told = _told(own)
     if child.failure_reason == _ONE_POD_DECIDED:
-        named = [each for each in told if f"/{each[0].name} " in child.failure_message]
-        told = named or told
+        told = [each for each in told if _is_named(child, each[0])] or told
     if not told:
         return Broken(Reason.BACKOFF_LIMIT_EXCEEDED, child.failure_message or f"the Job {child.name} failed ({child.failure_reason})")
     last = told[-1][1]
     if child.failure_reason == _ONE_POD_DECIDED:
         return Broken(Reason(last.reason), last.message)
     return Broken(Reason(last.reason), f"{_how_often(child, len(told))} {last.message}")
+
+
+def _told(own: Sequence[Pod]) -> list[tuple[Pod, Failure]]:
+    """What went wrong in each failed pod, the latest last."""
+    return sorted(((pod, failure) for pod in own if (failure := pods.failure(pod))), key=lambda each: each[1].at or "")
+
+
+def _is_named(child: Child, pod: Pod) -> bool:
+    """Whether this is the pod that decided."""
+    return f"/{pod.name} " in child.failure_message
 
 
 def _how_often(child: Child, times_failed: int) -> str:

@@ -18,7 +18,8 @@ logger = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 FIRST_DELAY_SECONDS = 0.5
-LONGEST_DELAY_SECONDS = 120.0
+LONGEST_DELAY_SECONDS = 30.0
+"""The limit on requests spares the API server; this one is what a job waits for after the server is well again."""
 
 
 def backoff_seconds(failures: int, *, chance: float) -> float:

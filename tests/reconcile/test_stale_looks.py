@@ -191,6 +191,22 @@ def test_a_pod_is_given_up_under_the_version_that_was_looked_at(world: World) ->
         asyncio.run(world.reconciler._hands.perform(FailPod(of_convert), seen=seen, status=seen.status))
 
 
+@pytest.mark.parametrize("known", [[], [0]], ids=["no pod", "another pod"])
+def test_a_job_fails_for_what_its_pod_said_although_the_watch_of_the_pods_is_late(world: World, known: list[int]) -> None:
+    world.running()
+    for index in known:
+        world.pod("convert-1", world.ended(4, a_failure(Reason.STORE_UNREACHABLE, "nn", 4)), index=index)
+        world.settle()
+    told, world.cluster.watch = world.cluster.watch, lambda kind, *rest: None if kind == "pods" else told(kind, *rest)
+    pod = world.pod("convert-1", world.ended(5, a_failure(Reason.INPUT_NOT_FOUND, "hdfs://nn/missing", 5)), index=1)
+    world.fail("convert-1", "PodFailurePolicy", f"Container dataprep for pod {NAMESPACE}/{pod['metadata']['name']} failed with exit code 5")
+
+    assert world.settle() == "Failed"
+
+    assert world.condition("Failed") == ("True", "InputNotFound")
+    assert "hdfs://nn/missing" in world.message()
+
+
 # --- what the cache knows -----------------------------------------------------------------------------------------------------------
 
 
