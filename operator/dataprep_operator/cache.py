@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, TypeVar, get_args
@@ -18,6 +19,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 Raw = Mapping[str, Any]  # Any: objects as the API server's JSON
 
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _REMEMBERED_ENDS: Final = 10_000
 """More than end within the time that a request may take."""
 
@@ -44,6 +46,8 @@ class Cache:
         self._pods_of: defaultdict[str, set[str]] = defaultdict(set)
         self._pods_by_name: dict[tuple[str, str], str] = {}
         self._versions: dict[str, int] = {}
+        self._written: dict[str, int] = {}
+        """Versions of jobs that only a status of our own has made."""
         self._gone: OrderedDict[str, int] = OrderedDict()
         """Versions of what was dropped lately: an answer to a request of ours may come after the news of the object's end."""
         self._outputs: defaultdict[str, set[Key]] = defaultdict(set)
@@ -58,24 +62,30 @@ class Cache:
 
     # --- filling ------------------------------------------------------------------------------------------------------
 
-    def put(self, kind: Kind, raw: Raw) -> Key | None:
-        """Take in an object. Returns whom it concerns, when that is known: a DataPrepJob or DataPrepCronJob. An older version is passed over."""
+    def put(self, kind: Kind, raw: Raw) -> bool:
+        """Take in an object. Returns whether there is anything new in it for whom it concerns. An older version is passed over."""
         uid, version = raw["metadata"]["uid"], _version(raw)
         if version and max(self._versions.get(uid, 0), self._gone.get(uid, 0)) > version:
-            return self.key_of(kind, raw)
+            return False
         self._versions[uid] = version
         match kind:
             case Kind.DATAPREPJOBS:
-                self._put_job(raw)
+                self._put_job(_slim(raw))
+                return not version or self._written.get(uid) != version
             case Kind.DATAPREPCRONJOBS:
-                self._put_cron(raw)
+                self._put_cron(_slim(raw))
             case Kind.DATAPREPPROFILES:
-                self._profiles[uid] = raw
+                self._profiles[uid] = _slim(raw)
             case Kind.JOBS:
-                self._put_child(raw)
+                return self._put_child(raw)
             case Kind.PODS:
-                self._put_pod(raw)
-        return self.key_of(kind, raw)
+                return self._put_pod(raw)
+        return True
+
+    def put_written(self, raw: Raw) -> None:
+        """Take in a DataPrepJob as the answer to a status that was written: what the watch will tell of it is nothing new."""
+        self._written[raw["metadata"]["uid"]] = _version(raw)
+        self.put(Kind.DATAPREPJOBS, raw)
 
     def drop(self, kind: Kind, raw: Raw) -> Key | None:
         """Forget an object that is gone. Returns whom it concerned."""
@@ -263,15 +273,16 @@ class Cache:
         self._crons[key] = raw
         self._keys_by_uid[raw["metadata"]["uid"]] = key
 
-    def _put_child(self, raw: Raw) -> None:
+    def _put_child(self, raw: Raw) -> bool:
         child = observed.read_child(raw)
         before = self._children.get(child.uid)
         if before is not None and before.owner_uid != child.owner_uid:
             _discard(self._children_of, before.owner_uid, child.uid)
         self._children[child.uid] = child
         self._children_of[child.owner_uid].add(child.uid)
+        return child != before
 
-    def _put_pod(self, raw: Raw) -> None:
+    def _put_pod(self, raw: Raw) -> bool:
         pod = pods.read(raw)
         before = self._pods.get(pod.uid)
         if before is not None and before.owner_uid != pod.owner_uid:
@@ -279,9 +290,11 @@ class Cache:
         self._pods[pod.uid] = pod
         self._pods_of[pod.owner_uid].add(pod.uid)
         self._pods_by_name[(pod.namespace, pod.name)] = pod.uid
+        return before is None or replace(pod, version=before.version) != before
 
     def _drop(self, kind: Kind, uid: str) -> None:
         self._versions.pop(uid, None)
+        self._written.pop(uid, None)
         if kind is Kind.DATAPREPJOBS:
             key = self._keys_by_uid.pop(uid, None)
             # The place may be taken by a successor of the same name already.
@@ -403,3 +416,11 @@ def _discard(index: defaultdict[K, set[V]], key: K, value: V) -> None:
     index[key].discard(value)
     if not index[key]:
         del index[key]
+
+
+def _slim(raw: Raw) -> Raw:
+    """The object without `managedFields`, which are half of its size, and without kubectl's copy of it. They are nobody's business here."""
+    metadata = {key: value for key, value in raw["metadata"].items() if key != "managedFields"}
+    if _LAST_APPLIED in (metadata.get("annotations") or {}):
+        metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != _LAST_APPLIED}
+    return {**raw, "metadata": metadata}

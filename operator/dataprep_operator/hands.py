@@ -52,7 +52,7 @@ class Hands:
         except (Conflict, NotFound):
             await self._observer.refresh(seen.key)
             raise
-        self._cache.put(Kind.DATAPREPJOBS, written)
+        self._cache.put_written(written)
         self._observer.met(seen.uid)
         if desired.phase != seen.status.phase:
             logger.info("%s: %s → %s", seen.key, seen.status.phase or "new", desired.phase)

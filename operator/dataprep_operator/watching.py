@@ -17,7 +17,6 @@ from dataprep_operator.observed import Key
 from dataprep_operator.settings import Settings
 from dataprep_operator.streams import StreamName, Streams
 
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 # Seconds: what concerns a job directly is looked at now; pods come in crowds and are looked at together.
@@ -56,9 +55,11 @@ def registry(*, cache: Cache, streams: Streams, concerns: Callable[[Key, float],
 
 # Any: kopf's event is the API's JSON.
 def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, concerns: Callable[[Key, float], None]) -> None:
-    """Put what an event tells into the cache, and name everybody whom it concerns."""
+    """Put what an event tells into the cache, and name everybody whom it concerns: half of all events are of what nobody reads."""
     raw = event["object"]
-    key = cache.drop(kind, raw) if event["type"] == "DELETED" else cache.put(kind, _slim(raw))
+    key = cache.drop(kind, raw) if event["type"] == "DELETED" else cache.key_of(kind, raw)
+    if event["type"] != "DELETED" and not cache.put(kind, raw) and event["type"] == "MODIFIED":
+        key = None
     streams.handled(kind, raw["metadata"]["uid"])
     others = cache.also_concerned(raw) if kind is Kind.DATAPREPJOBS else []
     if kind is Kind.DATAPREPPROFILES:
@@ -116,12 +117,3 @@ async def login(settings: Any, **rest: Any) -> kopf.ConnectionInfo | None:
         default_namespace=(_ACCOUNT / "namespace").read_text().strip(),
         trust_env=False,
     )
-
-
-# Any: the API's JSON.
-def _slim(raw: Any) -> dict[str, Any]:
-    """The object without `managedFields`, which are half of its size, and without kubectl's copy of it. They are nobody's business here."""
-    metadata = {key: value for key, value in raw["metadata"].items() if key != "managedFields"}
-    if _LAST_APPLIED in (metadata.get("annotations") or {}):
-        metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != _LAST_APPLIED}
-    return {**raw, "metadata": metadata}

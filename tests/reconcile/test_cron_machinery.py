@@ -30,8 +30,10 @@ def test_a_job_and_a_cron_job_of_one_name_are_two() -> None:
     cache = Cache()
     job = a_job("nightly")
 
-    assert cache.put(Kind.DATAPREPCRONJOBS, a_cron()) == CRON
-    assert cache.put(Kind.DATAPREPJOBS, job) == Key("n", "nightly") != CRON
+    cache.put(Kind.DATAPREPCRONJOBS, a_cron())
+    cache.put(Kind.DATAPREPJOBS, job)
+    assert cache.key_of(Kind.DATAPREPCRONJOBS, a_cron()) == CRON
+    assert cache.key_of(Kind.DATAPREPJOBS, job) == Key("n", "nightly") != CRON
     assert sorted(cache.keys()) == [CRON, Key("n", "nightly")]
     assert cache.uids(Kind.DATAPREPJOBS, namespace=None) == ["uid-nightly"]
     assert cache.uids(Kind.DATAPREPCRONJOBS, namespace="n") == ["uid-cron"]

@@ -83,14 +83,3 @@ def test_only_the_end_of_a_plans_pod_is_looked_at_now(step: str, phase: str, sec
     )
 
     assert concerned == [(Key(NAMESPACE, "mnist"), seconds)]
-
-
-def test_what_is_kept_of_an_object_is_what_somebody_reads() -> None:
-    copy_of_it = "kubectl.kubernetes.io/last-applied-configuration"
-    metadata = {"name": "a", "managedFields": [{}], "annotations": {copy_of_it: "{}", names.ANNOTATION_RETRY: "1"}}
-
-    assert watching._slim({"metadata": metadata, "spec": {}}) == {
-        "metadata": {"name": "a", "annotations": {names.ANNOTATION_RETRY: "1"}},
-        "spec": {},
-    }
-    assert copy_of_it in metadata["annotations"]  # the event itself is kopf's

@@ -152,7 +152,8 @@ def test_a_profile_concerns_the_jobs_of_its_namespace_that_have_not_begun() -> N
         cache.put(Kind.DATAPREPJOBS, {"metadata": metadata, "spec": {}, "status": status})
     raw = {"metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "5"}, "spec": {}}
 
-    assert cache.put(Kind.DATAPREPPROFILES, raw) is None
+    cache.put(Kind.DATAPREPPROFILES, raw)
+    assert cache.key_of(Kind.DATAPREPPROFILES, raw) is None
     assert cache.not_begun("n") == [Key("n", "new")]
     assert cache.not_begun("m") == []
     assert (cache.profile("n", "p"), cache.profile("m", "p")) == (raw, None)
