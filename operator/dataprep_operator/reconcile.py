@@ -54,12 +54,17 @@ class Reconciler:
         if desired.phase == "Succeeded" and seen.status.phase != "Succeeded" and seen.spec is not None:
             # Before the status says Complete: who waits for that may start at once.
             await self._hands.hand_over(seen, seen.spec, desired)
+        notes: list[events.Note] = []
         if wait is None and desired != seen.status:
             before, seen = seen.status, await self._hands.write_status(seen, desired)
-            await self._hands.tell(seen, desired, events.about(before, desired))
+            notes = events.about(before, desired)
             _count(seen, before, desired, now=now)
-        for action in decide.actions(seen, desired, now=now, defaults=self._settings.pods):
-            await self._hands.perform(action, seen=seen, status=desired)
+        try:
+            for action in decide.actions(seen, desired, now=now, defaults=self._settings.pods):
+                await self._hands.perform(action, seen=seen, status=desired)
+        finally:
+            # Last: pods don't wait for them.
+            await self._hands.tell(seen, desired, notes)
         if desired.phase in TERMINAL_PHASES:
             self._observer.forget(seen.uid)
         return _sooner(wait, decide.wake_after_seconds(seen, desired, now=now))

@@ -12,7 +12,7 @@ from dataprep_api.reasons import Reason
 from dataprep_api.status import RecordProgress
 from dataprep_operator import times
 from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, EVENTS, JOBS, PODS
-from dataprep_operator.errors import Conflict, Refused
+from dataprep_operator.errors import Conflict, Refused, Unavailable
 
 # --- conflicts and lost nodes -------------------------------------------------------------------------------------------------
 
@@ -166,6 +166,28 @@ def test_each_change_of_phase_is_told_once(world: World) -> None:
     world.later(100)
 
     assert world.events() == ["Planning", "Planned", "Converting", "Committing", "Completed"]
+
+
+def test_pods_do_not_wait_for_events(world: World) -> None:
+    world.apply()
+    world.look()
+
+    assert [what for verb, what, _ in world.cluster.calls if verb in ("status", "create")] == [
+        "dataprepjobs",
+        "configmaps",
+        "jobs",
+        "events",
+    ]
+
+
+def test_what_was_decided_is_told_although_nothing_could_be_made(world: World) -> None:
+    world.apply()
+    world.cluster.refusals[("create", "jobs")] = Unavailable("etcd is away")
+
+    with pytest.raises(Unavailable):
+        world.look()
+
+    assert world.events() == ["Planning"]
 
 
 def test_an_event_that_is_refused_holds_nothing_up(world: World) -> None:
