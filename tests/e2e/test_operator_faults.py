@@ -78,25 +78,26 @@ def test_a_paused_leader_is_followed_in_time_and_does_no_harm_when_it_wakes(
             )
             for name, port in zip(("first", "second"), ports, strict=True)
         )
-        with first, second:
+        with first:
             until(first.leads, seconds=60)
-            namespace.apply(*small_jobs(stores, namespace, ["before", "changed"]))
-            until(lambda: set(phases(namespace).values()) & {"Planning", "Running"} != set(), seconds=60)
-            first.pause()
-            paused = time.monotonic()
-            # Work that the sleeper will see first when it wakes: its watches are full of it.
-            namespace.apply(*small_jobs(stores, namespace, ["during-0", "during-1"]))
-            namespace.kubectl("patch", "dpj", "changed", "--type=merge", '--patch={"spec": {"suspend": true}}')
-            until(second.leads, seconds=TAKE_OVER_SECONDS - (time.monotonic() - paused))
-            namespace.wait("changed", lambda status: status.get("phase") in ("Suspended", "Succeeded"), what="Suspended", seconds=30)
-            woken = time.monotonic()
-            first.wake()
-            assert first.wait_ended(seconds=5) == 1
-            assert proxy.writes_since(woken) == []
-            assert "another replica holds the Lease" in first.words() or "was not renewed for 9 s" in first.words()
-            namespace.kubectl("patch", "dpj", "changed", "--type=merge", '--patch={"spec": {"suspend": false}}')
-            wait_all(namespace, "Succeeded", seconds=120)
-            assert second.ended is None
+            with second:
+                namespace.apply(*small_jobs(stores, namespace, ["before", "changed"]))
+                until(lambda: set(phases(namespace).values()) & {"Planning", "Running"} != set(), seconds=60)
+                first.pause()
+                paused = time.monotonic()
+                # Work that the sleeper will see first when it wakes: its watches are full of it.
+                namespace.apply(*small_jobs(stores, namespace, ["during-0", "during-1"]))
+                namespace.kubectl("patch", "dpj", "changed", "--type=merge", '--patch={"spec": {"suspend": true}}')
+                until(second.leads, seconds=TAKE_OVER_SECONDS - (time.monotonic() - paused))
+                namespace.wait("changed", lambda status: status.get("phase") in ("Suspended", "Succeeded"), what="Suspended", seconds=30)
+                woken = time.monotonic()
+                first.wake()
+                assert first.wait_ended(seconds=5) == 1
+                assert proxy.writes_since(woken) == []
+                assert "another replica holds the Lease" in first.words() or "was not renewed for 9 s" in first.words()
+                namespace.kubectl("patch", "dpj", "changed", "--type=merge", '--patch={"spec": {"suspend": false}}')
+                wait_all(namespace, "Succeeded", seconds=120)
+                assert second.ended is None
     for job in ("before", "during-0", "during-1"):
         assert [child["metadata"]["labels"]["dataprep.io/step"] for child in namespace.all("jobs", selector=f"dataprep.io/job={job}")] == [
             "commit",
