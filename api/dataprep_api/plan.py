@@ -146,9 +146,12 @@ def shards(plan: PlanHead) -> Iterator[Shard]:
 
 
 def task(plan: PlanHead, index: int) -> list[Shard]:
-    """The shards of one task: a run of the shards in order. Of an extended data set a run of the earlier shards, which are there, and one of the new."""
+    """The shards of one task: a run of the shards in order. Of an extended data set a run of the earlier shards, which are there, and one of the new.
+
+    Where tasks can't have equally many, the first ones have more: they begin first.
+    """
     old = plan.earlier_shards
-    runs = [range(*(low + (high - low) * k // plan.tasks for k in (index, index + 1))) for low, high in ((0, old), (old, plan.shards))]
+    runs = [range(*(low - (low - high) * k // plan.tasks for k in (index, index + 1))) for low, high in ((0, old), (old, plan.shards))]
     return [shard for run in runs for shard in _shards(plan, run)]
 
 

@@ -72,15 +72,15 @@ class Numbers:
         """Takes only the least and greatest of some values, and counts what isn't finite."""
         if not values.size:
             return
-        least, greatest = values.min(), values.max()
+        least, greatest = extremes(values)
         if values.dtype.kind == "f" and not (math.isfinite(least) and math.isfinite(greatest)):
             self.nan += int(np.isnan(values).sum())
             self.infinite += int(np.isinf(values).sum())
             values = values[np.isfinite(values)]
             if not values.size:
                 return
-            least, greatest = values.min(), values.max()
-        self.bound_by(least.item(), greatest.item())
+            least, greatest = extremes(values)
+        self.bound_by(least, greatest)
 
     def bound_by(self, least: float, greatest: float) -> None:
         """Takes the least and greatest of some values, which are finite."""
@@ -314,6 +314,22 @@ class Summariser:
             self._low, looked_at = -128, (looked_at.view(np.uint8) ^ np.uint8(128))
         found = octet_counts(looked_at.view(np.uint8))
         self._octets = found if self._octets is None else self._octets + found
+
+
+def extremes(values: npt.NDArray[Any]) -> tuple[Any, Any]:
+    """(least, greatest), as Python's numbers; where there are NaN or infinities, at least one of both is none that is finite.
+
+    numpy compares float16 one by one, which takes thirty times as long as to compare their bits: as integers, those of one sign are in order,
+    with NaN beyond infinity.
+    """
+    if values.dtype != np.float16:
+        return values.min().item(), values.max().item()
+    bits = np.ascontiguousarray(values).view(np.int16)
+    low, high = bits.min(), bits.max()
+    least = bits.view(np.uint16).max() if low < 0 else low
+    greatest = high if high >= 0 else low
+    # Adding zero makes a negative zero positive: nothing else says which of the two is less.
+    return least.view(np.float16).item() + 0.0, greatest.view(np.float16).item() + 0.0
 
 
 def enough(shards: int) -> int:

@@ -53,6 +53,7 @@ def test_tasks_hold_each_shard_once_and_are_never_empty(splits: list[tuple[int, 
 
     assert [shard for task in tasks for shard in task] == list(plan.shards(head))
     assert min(len(task) for task in tasks) >= 1
+    assert len(tasks[0]) == max(len(task) for task in tasks) <= min(len(task) for task in tasks) + 1
 
 
 def test_sizes_are_fixed_so_that_a_later_version_resumes_an_older_run() -> None:

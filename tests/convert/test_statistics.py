@@ -25,7 +25,7 @@ from dataprep_converter.encoders import FeatureSpec
 from dataprep_converter.histograms import Histogram, bounds
 from dataprep_converter.run import run
 from dataprep_converter.statistics import ShardStatistics, room
-from dataprep_converter.summaries import Summariser, Summary, enough, octet_counts
+from dataprep_converter.summaries import Summariser, Summary, enough, extremes, octet_counts
 from dataprep_converter.tensors import Array, to_arrow
 from dataprep_converter.top_values import TopValues
 from dataprep_converter.verifying import verify
@@ -87,6 +87,19 @@ def test_the_largest_bucket_ends_with_the_largest_float() -> None:
     histogram = a_histogram([np.finfo(np.float64).max])
     low, high = bounds(int(histogram.keys[0]), histogram.shift)
     assert low <= np.finfo(np.float64).max == high
+
+
+@given(st.lists(st.floats(width=16), min_size=1, max_size=6))
+def test_the_bounds_of_float16_are_those_of_numpy(values: list[float]) -> None:
+    column = np.array(values, np.float16)
+
+    least, greatest = extremes(column)
+
+    if np.isnan(column).any():
+        assert math.isnan(least) or math.isnan(greatest)
+    else:
+        assert (least, greatest) == (column.min(), column.max())
+        assert not any(value == 0 and math.copysign(1, value) < 0 for value in (least, greatest))
 
 
 @pytest.mark.parametrize("size", [0, 1, 777, 2**19, 2**19 + 1], ids=str)

@@ -1,6 +1,6 @@
 """`standardize`: mean 0 and deviation 1, of each tensor by itself, by given numbers, or by those of one split that the plan step collects.
 
-A byte has 256 values, so an image of bytes is counted once and then looked up: exact, and each result is rounded only once.
+A byte has 256 values, so an image of bytes is added up once and then looked up: exact, and each result is rounded only once.
 """
 
 import math
@@ -15,7 +15,7 @@ from dataprep_api.spec import Transform
 from dataprep_converter.errors import BadData, BadSpec
 from dataprep_converter.features import find_columns, numbers
 from dataprep_converter.readers import Batch
-from dataprep_converter.tensors import NUMPY_NAMES, arrow_type, is_tensor, shape_of, to_arrow, value_type
+from dataprep_converter.tensors import NUMPY_NAMES, arrow_type, is_tensor, kernels, shape_of, to_arrow, value_type
 from dataprep_converter.transforms.pixels import replaced, with_columns
 
 _OF = "The transform standardize"
@@ -96,7 +96,9 @@ class StandardizeStep:
         made = np.empty(values.shape, self._dtype)
         for row, tensor in enumerate(values):
             if values.dtype == np.uint8:
-                np.take(_table(tensor).astype(self._dtype), tensor, out=made[row], mode="clip")
+                table, levels = to_arrow(_table(tensor).astype(self._dtype)), to_arrow(tensor.reshape(-1))
+                # Arrow takes bytes as they are for indices, numpy makes eight bytes of each first.
+                made[row] = kernels.take(table, levels, boundscheck=False).to_numpy().reshape(tensor.shape)
             else:
                 wide = tensor.astype(np.float64)
                 made[row] = (wide - wide.mean()) / max(wide.std(), 1 / math.sqrt(wide.size))
@@ -139,10 +141,9 @@ class _Moments:
 
 
 def _table(tensor: npt.NDArray[np.uint8]) -> Wide:
-    """What each of the 256 values becomes. Sums are whole numbers of Python, so nothing is lost whatever the size."""
-    counts = np.bincount(tensor.reshape(-1), minlength=256)
+    """What each of the 256 values becomes. Sums are whole numbers, so nothing is lost whatever the size."""
     total = tensor.size
-    first = int((counts * _LEVELS).sum())
-    second = int((counts * _LEVELS**2).sum())
+    first = int(tensor.sum(dtype=np.uint64))
+    second = int(np.square(tensor, dtype=np.uint16).sum(dtype=np.uint64))
     deviation = math.sqrt((total * second - first * first) / (total * total))
     return np.asarray((_LEVELS - first / total) / max(deviation, 1 / math.sqrt(total)), np.float64)
