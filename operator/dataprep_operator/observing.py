@@ -16,13 +16,14 @@ from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus, FromJob
 from dataprep_operator import children, conditions, observed, pods, scripts, steps, times
 from dataprep_operator.cache import Cache, Kind, Raw
-from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, EVENTS, NAMESPACES, PODS, Cluster
+from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, NAMESPACES, PODS, Cluster
 from dataprep_operator.errors import NotFound, OperatorError, Refused
 from dataprep_operator.kueue import Kueue
 from dataprep_operator.observed import CLEANUP, QUEUE_DOMAIN, QUEUE_LABEL, Admission, Awaited, Child, Key, Observed
 from dataprep_operator.pods import STUCK_CREATING_SECONDS, Blockage
 from dataprep_operator.progress import Board
 from dataprep_operator.settings import PodDefaults
+from dataprep_operator.warnings_told import Warnings
 
 # One stuck pod speaks for all: they come from one template.
 MOST_LOOK_UPS: Final = 2
@@ -51,6 +52,7 @@ class Observer:
         self._board = board
         self._defaults = defaults
         self._kueue = kueue
+        self._warnings = Warnings(cluster)
         self._frozen: dict[str, Mapping[str, Any]] = {}  # Any: specs as the API's JSON
         self._parsed: dict[str, _Parsed] = {}
         self._refusals: dict[str, Blockage] = {}
@@ -266,7 +268,7 @@ class Observer:
         if any(pod.started for pod in own):
             return None
         for pod in [pod for pod in own if pod.stuck_creating(now)][:MOST_LOOK_UPS]:
-            message = pods.missing_mount(await self._events_about(pod.namespace, pod.uid))
+            message = pods.missing_mount(await self._warnings.about(pod.namespace, pod.uid, now=now))
             if message is not None:
                 # Our own is made again, and the kubelet looks for it when it looks next.
                 return Blockage(Reason.CONFIG_MISSING, message, fatal=children.spec_map_name(seen) not in message)
@@ -286,13 +288,9 @@ class Observer:
         waited = times.seconds_between(child.started_at or child.created, now)
         if waited is None or waited < STUCK_CREATING_SECONDS:
             return None
-        message = pods.refused_pods(await self._events_about(child.namespace, child.uid))
+        message = pods.refused_pods(await self._warnings.about(child.namespace, child.uid, now=now))
         # A quota may have room later; everything else stays refused until somebody changes something.
         return None if message is None else Blockage(Reason.POD_REFUSED, message, fatal="exceeded quota" not in message)
-
-    async def _events_about(self, namespace: str, uid: str) -> list[Mapping[str, Any]]:
-        found = await self._cluster.list(EVENTS, namespace, fields=f"involvedObject.uid={uid}")
-        return sorted(found, key=lambda event: event.get("lastTimestamp") or event["metadata"].get("creationTimestamp") or "")
 
 
 def _not_begun(seen: Observed) -> bool:

@@ -1,5 +1,7 @@
 """Failed steps, pods that can't start, and what a user reads about them."""
 
+from datetime import timedelta
+
 import pytest
 from tests.reconcile.world import NAMESPACE, World, a_failure
 
@@ -243,7 +245,12 @@ def test_a_missing_secret_volume_is_found_in_the_pods_events(world: World) -> No
     world.settle()
     pod = world.pod("plan", world.waiting("ContainerCreating"))
     about = {"uid": pod["metadata"]["uid"]}
-    event = {"reason": "FailedMount", "message": 'MountVolume.SetUp failed: secret "oss" not found', "involvedObject": about}
+    event = {
+        "type": "Warning",
+        "reason": "FailedMount",
+        "message": 'MountVolume.SetUp failed: secret "oss" not found',
+        "involvedObject": about,
+    }
     world.cluster.add("events", NAMESPACE, {"metadata": {"name": "e"}, **event})
 
     world.settle()
@@ -276,7 +283,11 @@ def test_a_deleted_config_map_of_ours_fails_no_job(world: World) -> None:
     [name] = [name for plural, _, name in world.cluster.objects if plural == "configmaps"]
     world.cluster.remove("configmaps", NAMESPACE, name)
     pod = world.pod("plan", world.waiting("ContainerCreating"))
-    event = {"reason": "FailedMount", "message": f'MountVolume.SetUp failed for volume "job" : configmap "{name}" not found'}
+    event = {
+        "type": "Warning",
+        "reason": "FailedMount",
+        "message": f'MountVolume.SetUp failed for volume "job" : configmap "{name}" not found',
+    }
     world.cluster.add("events", NAMESPACE, {"metadata": {"name": "e"}, **event, "involvedObject": {"uid": pod["metadata"]["uid"]}})
 
     assert world.later(12) == "Pending"
@@ -289,12 +300,31 @@ def test_pods_that_the_api_server_refuses_are_found_in_the_jobs_events(world: Wo
     world.apply()
     world.settle()
     about = {"uid": world.job("plan")["metadata"]["uid"]}
-    event = {"reason": "FailedCreate", "message": 'pods "x" is forbidden: serviceaccount "sa" not found', "involvedObject": about}
+    event = {
+        "type": "Warning",
+        "reason": "FailedCreate",
+        "message": 'pods "x" is forbidden: serviceaccount "sa" not found',
+        "involvedObject": about,
+    }
     world.cluster.add("events", NAMESPACE, {"metadata": {"name": "e"}, **event})
 
     assert world.later(12) == "Pending"
     assert world.later(31) == "Failed"
     assert world.condition("Failed") == ("True", "PodRefused")
+
+
+def test_events_are_asked_for_once_for_all_jobs_of_a_namespace_that_wait(world: World) -> None:
+    for name in ("a", "b", "mnist"):
+        world.apply(name, output={"uri": f"s3://out/{name}"})
+        world.settle(name)
+    world.cluster.now += timedelta(seconds=12)
+    for name in ("a", "b", "mnist"):
+        world.settle(name)
+    asked = [call for call in world.cluster.calls if call[:2] == ("list", "events")]
+    assert asked == [("list", "events", "type=Warning")]
+
+    world.later(6)
+    assert len([call for call in world.cluster.calls if call[:2] == ("list", "events")]) == 2
 
 
 def test_a_job_that_the_api_server_refuses_fails_with_its_words(world: World) -> None:

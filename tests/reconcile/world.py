@@ -61,14 +61,14 @@ class FakeCluster:
             raise NotFound("the server could not find the requested resource")
         self._refuse("list", resource.plural)
         wanted = dict(each.split("=") for each in labels.split(",") if each)
-        uid = fields.partition("involvedObject.uid=")[2]
+        kind = fields.partition("type=")[2]
         return [
             copy.deepcopy(body)
             for (plural, place, _), body in self.objects.items()
             if plural == resource.plural
             and place == namespace
             and all((body["metadata"].get("labels") or {}).get(k) == v for k, v in wanted.items())
-            and (not uid or body["involvedObject"]["uid"] == uid)
+            and (not kind or body["type"] == kind)
         ]
 
     async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
