@@ -120,6 +120,7 @@ async def serve(settings: Settings) -> None:
                     ),
                     cluster=cluster,
                     settings=settings,
+                    heard=heard,
                     stop=stop,
                 )
             finally:
@@ -155,13 +156,15 @@ async def _listening(application: web.Application, settings: Settings) -> AsyncI
         await runner.cleanup()
 
 
-async def _in_turn(leadership: Coroutine[None, None, None], *, cluster: KubernetesCluster, settings: Settings, stop: asyncio.Event) -> None:
+async def _in_turn(
+    leadership: Coroutine[None, None, None], *, cluster: KubernetesCluster, settings: Settings, heard: Streams, stop: asyncio.Event
+) -> None:
     """Lead when this replica's turn comes, for as long as it is sure to."""
     if settings.lease_namespace is None:
         await leadership
         return
     lease = Lease(cluster, namespace=settings.lease_namespace, name=settings.lease_name, identity=settings.identity)
-    acquiring, stopping = asyncio.create_task(lease.acquire()), asyncio.create_task(stop.wait())
+    acquiring, stopping = asyncio.create_task(_acquire(lease, heard)), asyncio.create_task(stop.wait())
     await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     # kopf, when it ends, cancels every task that is younger than itself.
@@ -181,6 +184,12 @@ async def _in_turn(leadership: Coroutine[None, None, None], *, cluster: Kubernet
         holding.remove_done_callback(_stop_at_once)
         holding.cancel()
     await lease.release()
+
+
+async def _acquire(lease: Lease, heard: Streams) -> None:
+    """A replica that has not listed everything yet leaves the Lease to one that has: that one can begin at once."""
+    await heard.whole()
+    await lease.acquire()
 
 
 def _stop_at_once(holding: "asyncio.Task[None]") -> None:

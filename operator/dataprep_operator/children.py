@@ -67,10 +67,10 @@ def spec_digest(spec: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(spec, separators=(",", ":"), sort_keys=True).encode()).hexdigest()
 
 
-def marked(job: Body, config_map: Mapping[str, Any]) -> Body:
+def marked(job: Body, spec: Mapping[str, Any]) -> Body:
     """The Job with the digest of the spec that its pods get, so that a later operator need not read the ConfigMap."""
     metadata = job["metadata"]
-    annotations = {**metadata.get("annotations", {}), ANNOTATION_SPEC: spec_digest(kept_spec(config_map))}
+    annotations = {**metadata.get("annotations", {}), ANNOTATION_SPEC: spec_digest(spec)}
     return {**job, "metadata": {**metadata, "annotations": annotations}}
 
 

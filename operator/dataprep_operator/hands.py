@@ -129,11 +129,13 @@ class Hands:
                 await self._delete(seen)
 
     async def _create(self, action: CreateJob, seen: Observed) -> None:
-        """Make the ConfigMap and the Job. What the API server says against it becomes the job's reason, and is tried again."""
+        """Make the ConfigMap, which the first child needs, and the Job. What the API server says against it becomes the job's reason, and is tried again."""
         try:
-            kept = await self._ensure(CONFIG_MAPS, action.config_map, seen)
-            self._observer.froze(seen.uid, children.kept_spec(kept))
-            made = await self._ensure(JOBS, children.marked(action.body, kept), seen)
+            spec = self._observer.frozen(seen.uid)
+            if spec is None:
+                spec = children.kept_spec(await self._ensure(CONFIG_MAPS, action.config_map, seen))
+                self._observer.froze(seen.uid, spec)
+            made = await self._ensure(JOBS, children.marked(action.body, spec), seen)
         except Refused as exc:
             self._observer.refused(seen.uid, Blockage(Reason.POD_REFUSED, str(exc), fatal=True))
             raise

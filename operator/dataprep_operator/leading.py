@@ -19,7 +19,6 @@ from dataprep_operator.workqueue import WorkQueue
 
 logger = logging.getLogger(__name__)
 
-_READY_POLL_SECONDS = 0.1
 _SETTLED_EVERY: Final = 12
 """An hour, when a scan is made every five minutes: 5,000 looks take seconds, which an idle operator hasn't got."""
 
@@ -78,8 +77,7 @@ async def lead(
 
 async def _work(settings: Settings, cache: Cache, heard: streams.Streams, queue: WorkQueue[Key], look: Look) -> None:
     """All workers. They begin when the cache is whole: with half of it, children would seem to be missing."""
-    while not heard.complete:
-        await asyncio.sleep(_READY_POLL_SECONDS)
+    await heard.whole()
     # What has ended can wait; there may be thousands of them.
     for key in [*cache.unsettled(), *cache.keys()]:
         queue.add(key)

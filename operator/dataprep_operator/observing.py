@@ -129,9 +129,10 @@ class Observer:
         """Whether it has."""
         return uid in self._met
 
-    def has_frozen(self, uid: str) -> bool:
-        """Whether the job's ConfigMap was read: then its spec is what that says, whatever the job says now."""
-        return uid in self._frozen
+    # Any: the same.
+    def frozen(self, uid: str) -> Mapping[str, Any] | None:
+        """The spec in the job's ConfigMap, once that was made or read: then it is the job's, whatever the job says now."""
+        return self._frozen.get(uid)
 
     def _turned(self, key: Key, uid: str | None) -> None:
         """Forget the job that was at this place when it was last looked at, if it is another one now, or none."""

@@ -73,7 +73,7 @@ class Reconciler:
         """Whether what the watch tells of the job is not enough for what is about to be done."""
         if _begins(seen, desired):
             # A watch from before an upgrade of the CustomResourceDefinition tells of jobs without its new fields. What a job begins with stays.
-            return not self._observer.has_frozen(seen.uid)
+            return self._observer.frozen(seen.uid) is None
         if self._observer.has_met(seen.uid) or (desired != seen.status and self._too_soon(seen, desired, now=now) is None):
             # A status is written only over the version that was looked at.
             return False

@@ -6,6 +6,7 @@ public way to learn any of this, so the one function that every stream comes thr
 version, and a test fails when the function is no longer there.
 """
 
+import asyncio
 import functools
 import logging
 import time
@@ -21,6 +22,7 @@ from dataprep_operator.observed import Key
 logger = logging.getLogger(__name__)
 
 OURS: Final = frozenset(Kind)
+_POLL_SECONDS: Final = 0.1
 StreamName = tuple[Kind, str | None]
 
 
@@ -49,6 +51,11 @@ class Streams:
     def complete(self) -> bool:
         """Whether every stream has been listed and everything listed is in the cache."""
         return all(stream.listed for stream in self._streams.values()) and not any(self._on_the_way.values())
+
+    async def whole(self) -> None:
+        """Waits until it is so."""
+        while not self.complete:
+            await asyncio.sleep(_POLL_SECONDS)
 
     @property
     def age_seconds(self) -> float:

@@ -39,7 +39,7 @@ def test_a_job_goes_from_plan_to_conversion_to_commit(world: World) -> None:
     assert status["progress"]["records"] == {"total": 1000, "in": 1000, "out": 990, "bad": 10, "filtered": 0, "added": 0}
     assert status["output"]["manifestSha256"] == SHA
     assert status["runId"] == "0123abcd"
-    assert [world.created("jobs"), world.created("configmaps")] == [3, 4]
+    assert [world.created("jobs"), world.created("configmaps")] == [3, 2]
 
 
 def test_bad_records_are_shown_with_examples_and_where_all_of_them_are(world: World) -> None:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kopf._cogs.clients import watching
 from tests.reconcile.test_cron import Cron, named
 from tests.reconcile.test_machinery import a_child, a_job
 from tests.reconcile.test_removal import finalizers, succeeded
@@ -26,6 +27,7 @@ from dataprep_operator.decide import DeleteSelf, FailPod, Guard
 from dataprep_operator.errors import Conflict, NotFound, Unavailable
 from dataprep_operator.observed import Key
 from dataprep_operator.settings import Settings
+from dataprep_operator.streams import Streams
 
 KEY = Key(NAMESPACE, "mnist")
 
@@ -349,13 +351,42 @@ def test_a_replica_that_can_not_ask_for_the_lease_does_not_lead() -> None:
     async def leadership() -> None:
         led.append("leads")
 
-    async def turn() -> None:
-        settings = Settings(lease_namespace="n", identity="one")
-        await program._in_turn(leadership(), cluster=Broken(), settings=settings, stop=asyncio.Event())  # type: ignore[arg-type]  # nothing else is asked of it
-
     with pytest.raises(RuntimeError, match="not foreseen"):
-        asyncio.run(turn())
+        asyncio.run(in_turn(leadership(), Broken(), everything_listed()))
     assert led == []
+
+
+def test_a_replica_that_has_not_listed_everything_leaves_the_lease_to_one_that_has() -> None:
+    done = []
+
+    class Leases:
+        async def get(self, *_: object) -> None:
+            done.append("asks for the Lease")
+            raise RuntimeError("enough")
+
+    async def leadership() -> None:
+        done.append("leads")
+
+    async def soon_listed() -> None:
+        heard = Streams(expected=frozenset({(Kind.JOBS, None)}), cache=Cache(), concerns=lambda _: None)
+        turn = asyncio.create_task(in_turn(leadership(), Leases(), heard))
+        await asyncio.sleep(0.3)
+        done.append("has listed")
+        heard.hear((Kind.JOBS, None), watching.Bookmark.LISTED)
+        with pytest.raises(RuntimeError, match="enough"):
+            await turn
+
+    asyncio.run(soon_listed())
+    assert done == ["has listed", "asks for the Lease"]
+
+
+def everything_listed() -> Streams:
+    return Streams(expected=frozenset(), cache=Cache(), concerns=lambda _: None)
+
+
+async def in_turn(leadership: Coroutine[Any, Any, None], cluster: Any, heard: Streams) -> None:  # Any: what is asked of it
+    settings = Settings(lease_namespace="n", identity="one")
+    await program._in_turn(leadership, cluster=cluster, settings=settings, heard=heard, stop=asyncio.Event())
 
 
 def test_an_answer_that_is_not_json_is_one_to_try_again() -> None:
