@@ -257,6 +257,12 @@ def restart(bench: Bench, *, jobs: int) -> Figures:
             every=2,
             reached=lambda: f"{bench.read().jobs.get('Running', 0):.0f} of {jobs} are",
         )
+
+        def at_work() -> int:
+            return observing.running(bench.api, namespace, step="convert")
+
+        # Kubernetes makes twenty pods a second: until the last one runs, there is more to do than to look.
+        bench.patience.until("all workers", lambda: at_work() >= jobs, every=5, reached=lambda: f"{at_work()} of {jobs} run")
         children = observing.children(bench.api, namespace)
         leading, looks = _leader_pod(bench), 0.0
         begun = time.monotonic()

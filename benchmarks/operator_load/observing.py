@@ -144,3 +144,10 @@ def create(api: client.ApiClient, namespace: str, document: dict[str, Any]) -> f
         GROUP, VERSION, namespace, "dataprepjobs", document, _request_timeout=REQUEST_SECONDS
     )
     return begun
+
+
+def running(api: client.ApiClient, namespace: str, *, step: str) -> int:
+    """How many pods of that step run."""
+    core: Any = client.CoreV1Api(api)  # Any: every field of the generated models may be None
+    chosen = {"label_selector": f"{LABEL_STEP}={step}", "field_selector": "status.phase=Running"}
+    return len(core.list_namespaced_pod(namespace, _request_timeout=REQUEST_SECONDS, **chosen).items)
