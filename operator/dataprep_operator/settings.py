@@ -37,9 +37,9 @@ class Settings:
     """Namespaces to watch; none means the whole cluster."""
     listen_host: str = "0.0.0.0"  # noqa: S104 - a pod's server is reached on the pod's own address
     listen_port: int = 8080
-    workers: int = 8
-    qps: float = 100.0
-    burst: int = 200
+    workers: int = 16
+    qps: float = 200.0
+    burst: int = 400
     progress_seconds: float = 5.0
     """Least time between two writes of progress to one job's status."""
     resync_seconds: float = 300.0
