@@ -17,8 +17,9 @@ import pyarrow as pa
 from dataprep_api.plan import HASH_BLOCK, SplitPlan
 from dataprep_api.spec import DataPrepJobSpec, Split, Splits
 from dataprep_converter import codes, column_values, deduplicating, ranking
-from dataprep_converter.errors import BadSpec, StoreFull
+from dataprep_converter.errors import BadSpec
 from dataprep_converter.features import find_columns
+from dataprep_converter.mapped_table import room_for
 from dataprep_converter.selection import Samples, hashes, mix, mixed
 from dataprep_converter.splitting import deviations, subset_ranges
 from dataprep_converter.tensors import kernels
@@ -180,13 +181,11 @@ def scratch(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     if not size:
         return np.zeros(0, dtype)
     with tempfile.TemporaryFile(prefix="dataprep-") as file:
-        try:
+        with room_for(f"{size:,} bytes of the plan's own"):
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would kill the process at some later write
             else:
                 file.truncate(size)
-        except OSError as exc:
-            raise StoreFull(f"{tempfile.gettempdir()} has no room for {size:,} bytes of the plan's own: {exc.strerror}.") from exc
         found: npt.NDArray[Any] = np.memmap(file, dtype=dtype, mode="r+", shape=(count,))
     return found
 

@@ -4,12 +4,11 @@ Pure: the same job gives the same objects under the same names, whoever asks and
 JSON, which is why they are typed with Any.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dataprep_api import API_VERSION, KIND, chaining, names, quantity
+from dataprep_api import API_VERSION, KIND, canonical, chaining, names, quantity
 from dataprep_api.exits import Exit
 from dataprep_api.messages import TOKEN_AUDIENCE
 from dataprep_api.spec import DataPrepJobSpec, Model
@@ -62,15 +61,10 @@ def kept_spec(config_map: Mapping[str, Any]) -> Body:
     return spec
 
 
-def spec_digest(spec: Mapping[str, Any]) -> str:
-    """Tells two specs apart, whatever the order of their fields."""
-    return hashlib.sha256(json.dumps(spec, separators=(",", ":"), sort_keys=True).encode()).hexdigest()
-
-
 def marked(job: Body, spec: Mapping[str, Any]) -> Body:
     """The Job with the digest of the spec that its pods get, so that a later operator need not read the ConfigMap."""
     metadata = job["metadata"]
-    annotations = {**metadata.get("annotations", {}), ANNOTATION_SPEC: spec_digest(spec)}
+    annotations = {**metadata.get("annotations", {}), ANNOTATION_SPEC: canonical.sha256(spec)}
     return {**job, "metadata": {**metadata, "annotations": annotations}}
 
 

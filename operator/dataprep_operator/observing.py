@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from dataprep_api import API_VERSION, KIND, chaining, names, profile
+from dataprep_api import API_VERSION, KIND, canonical, chaining, names, profile
 from dataprep_api.errors import SpecError
 from dataprep_api.job import DataPrepJob
 from dataprep_api.reasons import ConditionType, Reason
@@ -205,7 +205,7 @@ class Observer:
         if len(told) != 1 or None in told:
             return None
         spec = chaining.resolved(self._with_profile(seen.key.namespace, live)[0], seen.status.from_job)
-        return spec if children.spec_digest(spec) in told else None
+        return spec if canonical.sha256(spec) in told else None
 
     def _awaited(self, seen: Observed) -> tuple[Awaited, ...]:
         """The jobs that this one waits for. Who has begun waits no more."""

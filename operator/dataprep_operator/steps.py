@@ -84,9 +84,7 @@ def unexplained(seen: Observed, child: Child) -> bool:
     """Whether the step has ended and no pod that is known says how. The watch of the Jobs may be ahead of the pods'."""
     if child.complete:
         return child.step != "convert" and seen.result_of(child) is None
-    told = _told(seen.pods_of(child))
-    decided = [pod for pod, _ in told if _is_named(child, pod)] if child.failure_reason == _ONE_POD_DECIDED else told
-    return child.failed and not decided
+    return child.failed and not _deciding(child, _told(seen.pods_of(child)))
 
 
 def failures(seen: Observed, *, step: str, attempt: int) -> list[Failure]:
@@ -142,8 +140,7 @@ _ONE_POD_DECIDED: Final = "PodFailurePolicy"
 
 def _broken(child: Child, own: Sequence[Pod]) -> Broken:
     told = _told(own)
-    if child.failure_reason == _ONE_POD_DECIDED:
-        told = [each for each in told if _is_named(child, each[0])] or told
+    told = _deciding(child, told) or told
     if not told:
         return Broken(Reason.BACKOFF_LIMIT_EXCEEDED, child.failure_message or f"the Job {child.name} failed ({child.failure_reason})")
     last = told[-1][1]
@@ -157,9 +154,11 @@ def _told(own: Sequence[Pod]) -> list[tuple[Pod, Failure]]:
     return sorted(((pod, failure) for pod in own if (failure := pods.failure(pod))), key=lambda each: each[1].at or "")
 
 
-def _is_named(child: Child, pod: Pod) -> bool:
-    """Whether this is the pod that decided."""
-    return f"/{pod.name} " in child.failure_message
+def _deciding(child: Child, told: list[tuple[Pod, Failure]]) -> list[tuple[Pod, Failure]]:
+    """Of these failures those that ended the Job: where one pod did, the Job names it."""
+    if child.failure_reason != _ONE_POD_DECIDED:
+        return told
+    return [each for each in told if f"/{each[0].name} " in child.failure_message]
 
 
 def _how_often(child: Child, times_failed: int) -> str:

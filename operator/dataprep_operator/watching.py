@@ -57,9 +57,11 @@ def registry(*, cache: Cache, streams: Streams, concerns: Callable[[Key, float],
 def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, concerns: Callable[[Key, float], None]) -> None:
     """Put what an event tells into the cache, and name everybody whom it concerns: half of all events are of what nobody reads."""
     raw = event["object"]
-    key = cache.drop(kind, raw) if event["type"] == "DELETED" else cache.key_of(kind, raw)
-    if event["type"] != "DELETED" and not cache.put(kind, raw) and event["type"] == "MODIFIED":
-        key = None
+    if event["type"] == "DELETED":
+        key = cache.drop(kind, raw)
+    else:
+        is_news = cache.put(kind, raw) or event["type"] != "MODIFIED"
+        key = cache.key_of(kind, raw) if is_news else None
     streams.handled(kind, raw["metadata"]["uid"])
     others = cache.also_concerned(raw) if kind is Kind.DATAPREPJOBS else []
     if kind is Kind.DATAPREPPROFILES:

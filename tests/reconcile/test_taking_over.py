@@ -6,7 +6,7 @@ import json
 import pytest
 from tests.reconcile.world import NAMESPACE, World, a_failure, retry
 
-from dataprep_api import names
+from dataprep_api import canonical, names
 from dataprep_api.reasons import Reason
 from dataprep_operator import children
 from dataprep_operator.cluster import Body
@@ -36,7 +36,7 @@ def test_every_child_has_the_digest_of_the_spec_that_its_pods_get(world: World) 
     world.settle()
 
     told = {name: world.job(name)["metadata"]["annotations"][ANNOTATION_SPEC] for name in ("plan", "convert-1", "commit-1")}
-    assert set(told.values()) == {children.spec_digest(kept_spec(world))}
+    assert set(told.values()) == {canonical.sha256(kept_spec(world))}
 
 
 def test_who_takes_over_asks_for_nothing_of_a_job_that_runs(world: World) -> None:
@@ -90,7 +90,7 @@ def test_children_that_do_not_agree_are_not_believed(world: World) -> None:
 
 def test_the_digest_is_of_the_fields_and_not_of_their_order() -> None:
     one, other = {"a": 1, "b": {"c": [1, 2]}}, {"b": {"c": [1, 2]}, "a": 1}
-    assert children.spec_digest(one) == children.spec_digest(other) != children.spec_digest({"a": 1})
+    assert canonical.sha256(one) == canonical.sha256(other) != canonical.sha256({"a": 1})
 
 
 def test_nothing_is_done_on_the_word_of_a_watch_that_is_behind(world: World) -> None:
