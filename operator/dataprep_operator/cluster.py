@@ -111,13 +111,19 @@ class KubernetesCluster:
     async def connect(cls, *, qps: float, burst: int) -> Self:
         """The cluster of `KUBECONFIG`, else the one that this pod runs in."""
         configuration = Configuration()
-        # Proxies of the environment are for the internet, not for the API server.
-        configuration.client_session_kwargs = {"trust_env": False}
         if os.environ.get("KUBECONFIG"):
             await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client is half typed
         else:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the same
-        return cls(ApiClient(configuration), qps=qps, burst=burst)
+        return cls.of(configuration, qps=qps, burst=burst)
+
+    @classmethod
+    def of(cls, configuration: Configuration, *, qps: float, burst: int) -> Self:
+        """The cluster that the configuration names."""
+        cluster = cls(ApiClient(configuration), qps=qps, burst=burst)
+        # Proxies of the environment are for the internet, not for the API server.
+        configuration.client_session_kwargs = {"trust_env": False, "request_class": _asking(lambda: cluster.may_write())}
+        return cluster
 
     async def close(self) -> None:
         """Close the connections."""
@@ -194,7 +200,7 @@ class KubernetesCluster:
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Body | None = None, form: str = "application/json"
     ) -> Body:
         await self._bucket.take()
-        if method != "GET" and not path.startswith(f"/{LEASES.prefix}/") and not self.may_write():
+        if _is_for_leaders(method, path) and not self.may_write():
             raise Unavailable(f"{method} {path}: not sent, for the Lease has not been renewed in time")
         given = {key: value for key, value in (query or {}).items() if value}
         target = f"{path}?{urlencode(given)}" if given else path
@@ -217,6 +223,25 @@ class KubernetesCluster:
         except ValueError as exc:
             raise Unavailable(f"{method} {path}: HTTP {response.status} with something other than JSON; is a proxy in between?") from exc
         return found if isinstance(found, dict) else {}
+
+
+def _is_for_leaders(method: str, path: str) -> bool:
+    return method != "GET" and not path.startswith(f"/{LEASES.prefix}/")
+
+
+def _asking(may_write: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
+    """Requests that ask once more when their connection is there and their first byte is due: a pause may have come before it."""
+
+    class Request(aiohttp.ClientRequest):
+        async def write_bytes(
+            self, writer: aiohttp.abc.AbstractStreamWriter, conn: "aiohttp.connector.Connection", content_length: int | None = None
+        ) -> None:
+            if _is_for_leaders(self.method, self.url.path) and not may_write():
+                conn.close()
+                return
+            await super().write_bytes(writer, conn, content_length)
+
+    return Request
 
 
 def _error(method: str, path: str, status: int, content: bytes) -> ClusterError:

@@ -7,6 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from kubernetes.aio.client import Configuration
 from tests.reconcile.test_lease import FakeLeases, a_lease
 
 from dataprep_operator.clock import Clock
@@ -82,3 +85,31 @@ def test_a_replica_that_was_paused_writes_nothing_before_it_has_asked_for_the_le
         return client.sent
 
     assert [method for method, _ in asyncio.run(paused())] == ["POST", "GET", "PUT", "DELETE"]
+
+
+def test_a_replica_that_is_paused_while_it_connects_sends_nothing_when_it_wakes() -> None:
+    async def woken() -> list[str]:
+        met: list[str] = []
+
+        async def answer(request: web.Request) -> web.Response:
+            met.append(request.method)
+            return web.json_response({})
+
+        server = TestServer(web.Application())
+        server.app.router.add_route("*", "/{path:.*}", answer)
+        async with server:
+            cluster = KubernetesCluster.of(Configuration(host=str(server.make_url(""))), qps=100, burst=100)
+            # Sure when the request is begun, not any more when it is to be sent.
+            sure = iter([True, False])
+            cluster.may_write = lambda: next(sure)
+            with pytest.raises(Unavailable, match="POST /apis/batch/v1/namespaces/n/jobs"):
+                await cluster.create(JOBS, "n", {})
+            cluster.may_write = lambda: True
+            await cluster.create(JOBS, "n", {})
+            cluster.may_write = lambda: False
+            await cluster.get(JOBS, "n", "a")
+            await cluster.replace(LEASES, "n", "l", {})
+            await cluster.close()
+        return met
+
+    assert asyncio.run(woken()) == ["POST", "GET", "PUT"]
