@@ -10,6 +10,8 @@ from typing import Any
 class Quiet(http.server.BaseHTTPRequestHandler):
     """Logs nothing, and answers in one piece."""
 
+    disable_nagle_algorithm = True
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Say nothing."""
 

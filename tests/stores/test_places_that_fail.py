@@ -15,14 +15,14 @@ import pytest
 from tests.availability import unavailable
 from tests.stores import small_jobs
 from tests.stores.crashing import CrashingAccess, Operations, Point
-from tests.stores.places import BUCKET, Place, gcs, hdfs, in_folder, oss, s3, webhdfs
+from tests.stores.places import BUCKET, Place, azure, gcs, hdfs, in_folder, oss, s3, webhdfs
 from tests.stores.small_jobs import assert_nothing_broken, assert_whole
 
 from dataprep_converter.access import Access
 from dataprep_converter.errors import NotPermitted, StoreError, StoreFull
 from dataprep_converter.stores import hdfs as hdfs_store
 from dataprep_converter.stores.hdfs_border import USER_VARIABLE
-from storeservers import FakeGcs, FakeOss, HdfsCluster, S3Server
+from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server
 from storeservers.faulty import Fault as ProxyFault
 from storeservers.faulty import HttpProxy, Kind
 from storeservers.oss import Fault
@@ -332,14 +332,20 @@ def test_a_right_of_s3_that_is_taken_away_half_way_is_named(request: pytest.Fixt
 
 
 @pytest.mark.store
-def test_a_quota_of_s3_that_is_used_up_is_named_and_nothing_half_is_seen(
-    request: pytest.FixtureRequest, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("made", "server", "status", "code"),
+    [(s3, "s3_server", 403, "QuotaExceeded"), (gcs, "gcs_fake", 403, "QuotaExceeded"), (azure, "azure_server", 507, "InsufficientStorage")],
+    ids=["s3", "gcs", "azure"],
+)
+def test_a_quota_of_objects_that_is_used_up_is_named_and_nothing_half_is_seen(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, made: PlaceMaker, server: str, status: int, code: str
 ) -> None:
-    """versitygw knows no quotas: the refusal that others give comes from a proxy."""
+    """None of these servers knows quotas: the refusal that others give comes from a proxy."""
     small_jobs.least_parts(monkeypatch)
-    with HttpProxy(s3_server.port, expired="QuotaExceeded") as proxy:
-        place = s3(request)
-        place = replace(place, settings=replace(place.settings, endpoint=proxy.endpoint))
+    running = request.getfixturevalue(server)
+    with HttpProxy(running.port, expired=code, status=status) as proxy:
+        place = made(request)
+        place = replace(place, settings=replace(place.settings, endpoint=running.endpoint.replace(f":{running.port}", f":{proxy.port}")))
         job = small_jobs.of_parts(place)
         operations = Operations()
         small_jobs.live(job.to("whole"), CrashingAccess((place.settings,), operations))
@@ -347,18 +353,37 @@ def test_a_quota_of_s3_that_is_used_up_is_named_and_nothing_half_is_seen(
         made_shards = [number for number, name in enumerate(operations.names, start=1) if re.fullmatch(r"commit .*\.tfrecords", name)]
         # The last part of the second shard, or what ends its upload; and then its report.
         for number, written in (
-            (made_shards[1], r"train-00001-of-00002\.tfrecords"),
+            (made_shards[1], r"(\.dataprep-tmp-)?train-00001-of-00002\.tfrecords(-\w+)?"),
             (made_shards[1] + 1, r"_dataprep/\w+/reports/00000001\.json"),
         ):
             output = f"full-{number}"
             error = failing(job, output, Point(number, "before"), lambda: proxy.arm([ProxyFault(1, Kind.EXPIRED)]))
             assert isinstance(error, StoreFull), error
-            assert re.match(rf"No space or quota left for {place.at(output)}/{written}: 403 QuotaExceeded ", str(error)), error
+            assert re.match(rf"No space or quota left for {place.at(output)}/{written}: {status} {code} ", str(error)), error
             proxy.arm()
             assert place.leftovers(output) == 0
             assert_nothing_broken(place, output, expected)
             small_jobs.live(job.to(output), Access([place.settings]))
             assert_whole(place, output, expected)
+
+
+@pytest.mark.store
+def test_a_right_of_azure_that_is_taken_away_half_way_is_named(request: pytest.FixtureRequest, azure_server: AzureServer) -> None:
+    everything = "racwdl"
+    azure_server.set_policy(BUCKET, "half-way", everything)
+    whole = azure(request)
+    signature = azure_server.shared_access_by(BUCKET, "half-way")
+    place = replace(whole, settings=replace(whole.settings, credentials={"sasToken": signature}))
+    job = small_jobs.of_rows(place)
+    expected, count = counted(job)
+    named = 0
+    for right, letters in (("blobs/write (SAS: c and w)", "cw"), ("blobs/read (SAS: r)", "r"), ("blobs/read (SAS: l)", "l")):
+        rest = everything.translate(dict.fromkeys(map(ord, letters)))
+        for point in points(count)[::4]:
+            output = f"{letters}-{point.number}"
+            take, give_back = (partial(azure_server.set_policy, BUCKET, "half-way", allowed) for allowed in (rest, everything))
+            named += is_named(job, output, point, expected, right, take=take, give_back=give_back)
+    assert named >= 3
 
 
 @pytest.mark.store

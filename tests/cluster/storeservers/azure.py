@@ -99,6 +99,19 @@ class AzureServer(OneServer):
         fields = {"sv": _VERSION, "ss": "b", "srt": "sco", "sp": permissions, "se": expiry, "sig": self._signature(text)}
         return urllib.parse.urlencode(fields)
 
+    def set_policy(self, container: str, name: str, permissions: str, *, days: int = 1) -> None:
+        """Set the container's only access policy: what signatures that name it allow, from now on."""
+        expiry = (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        allowed = f"<AccessPolicy><Expiry>{expiry}</Expiry><Permission>{permissions}</Permission></AccessPolicy>"
+        document = f"<SignedIdentifiers><SignedIdentifier><Id>{name}</Id>{allowed}</SignedIdentifier></SignedIdentifiers>"
+        self.request("PUT", container, query={"comp": "acl", "restype": "container"}, body=document.encode())
+
+    def shared_access_by(self, container: str, policy: str) -> str:
+        """Return a signature for the container that allows what the policy does at the time of a request."""
+        text = f"\n\n\n/blob/{self.account}/{container}\n{policy}\n\n\n{_VERSION}\nc\n\n\n\n\n\n\n"
+        fields = {"sv": _VERSION, "sr": "c", "si": policy, "sig": self._signature(text)}
+        return urllib.parse.urlencode(fields)
+
     def request(self, method: str, path: str, *, query: dict[str, str] | None = None, body: bytes = b"") -> bytes:
         """Send one signed request; return the answer's body."""
         asked = {name: value for name, value in (query or {}).items() if value}

@@ -125,11 +125,14 @@ class _Proxy:
 
 
 class HttpProxy(_Proxy):
-    """One request a connection, each passed on whole, its answer too. `expired` is the store's error code for a token that is too old."""
+    """One request a connection, each passed on whole, its answer too. `expired` is the store's error code for a token that is too old, or whatever
+    else it refuses with `status`.
+    """
 
-    def __init__(self, port: int, *, expired: str, stall_seconds: float = 3.0) -> None:
+    def __init__(self, port: int, *, expired: str, status: int = 403, stall_seconds: float = 3.0) -> None:
         super().__init__(port, stall_seconds=stall_seconds)
         self._expired = expired
+        self._status = status
 
     @property
     def endpoint(self) -> str:
@@ -159,7 +162,7 @@ class HttpProxy(_Proxy):
             case Kind.TOO_MANY:
                 answer = _refusal(429, "TooManyRequests")
             case Kind.EXPIRED:
-                answer = _refusal(403, self._expired)
+                answer = _refusal(self._status, self._expired)
             case _:
                 answer = await self._answer(head, _flipped(body) if kind is Kind.FLIPPED_UP else body)
         answer_head, _, answer_body = answer.partition(b"\r\n\r\n")

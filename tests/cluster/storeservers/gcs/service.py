@@ -84,6 +84,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     server: Service
     protocol_version = "HTTP/1.1"
+    # Head and body of an answer are two writes; the second must not wait for the client's acknowledgement.
+    disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Only what fails is worth a line."""
