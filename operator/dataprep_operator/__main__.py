@@ -79,7 +79,8 @@ async def serve(settings: Settings) -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, stop.set)
     cluster = await KubernetesCluster.connect(qps=settings.qps, burst=settings.burst)
-    cache, board, queue = Cache(), Board(), WorkQueue[Key]()
+    cache, board = Cache(), Board()
+    queue = WorkQueue[Key](urgent=cache.is_new)
     health = Health(age_limit_seconds=settings.watch_age_limit_seconds)
 
     def concern(key: Key, seconds: float = 0.0) -> None:

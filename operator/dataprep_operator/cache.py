@@ -122,6 +122,11 @@ class Cache:
         """The same without jobs that have ended and nobody deletes: there may be thousands of them."""
         return [*(key for key, raw in self._jobs.items() if _unfinished(raw) or "deletionTimestamp" in raw["metadata"]), *self._crons]
 
+    def is_new(self, key: Key) -> bool:
+        """Whether it is a job that nobody has begun: the first look at it makes its plan Job, and its user waits for that."""
+        raw = self._jobs.get(key)
+        return raw is not None and not (raw.get("status") or {}).get("phase")
+
     def cron(self, key: Key) -> Raw | None:
         """The DataPrepCronJob at that place."""
         return self._crons.get(key)

@@ -1,4 +1,4 @@
-"""A work queue of keys: each key once, never worked on twice at a time, failures tried again later and later.
+"""A work queue of keys: each key once, never worked on twice at a time, failures tried again later and later, the urgent ones first.
 
 kopf's event handlers have no retry; this is where retries live.
 """
@@ -21,6 +21,9 @@ FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 30.0
 """The limit on requests spares the API server; this one is what a job waits for after the server is well again."""
 
+_OTHERS_TURN = 4
+"""Every so many keys one that isn't urgent is taken, so that nobody waits for ever."""
+
 
 def backoff_seconds(failures: int, *, chance: float) -> float:
     """Delay before try `failures + 1`: doubling, capped, with up to half of it taken off by `chance` (0 to 1)."""
@@ -29,10 +32,13 @@ def backoff_seconds(failures: int, *, chance: float) -> float:
 
 
 class WorkQueue(Generic[K]):
-    """Keys that wait for a worker."""
+    """Keys that wait for a worker, first come, first served; those that are `urgent` when they come, before all others."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, urgent: Callable[[K], bool] = lambda _: False) -> None:
+        self._urgent = urgent
+        self._first: deque[K] = deque()
         self._ready: deque[K] = deque()
+        self._taken = 0
         self._waiting: dict[K, float] = {}
         """Since when, by the loop's clock."""
         self._working: set[K] = set()
@@ -42,7 +48,7 @@ class WorkQueue(Generic[K]):
         self._news = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._ready)
+        return len(self._waiting)
 
     def add(self, key: K) -> None:
         """Work on `key` as soon as a worker is free. A key that is being worked on comes round once more."""
@@ -51,7 +57,7 @@ class WorkQueue(Generic[K]):
             self._again.add(key)
         elif key not in self._waiting:
             self._waiting[key] = asyncio.get_running_loop().time()
-            self._ready.append(key)
+            (self._first if self._urgent(key) else self._ready).append(key)
             self._news.set()
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -87,10 +93,12 @@ class WorkQueue(Generic[K]):
             self._forget_timer(key)
 
     async def _next(self) -> K:
-        while not self._ready:
+        while not self._waiting:
             self._news.clear()
             await self._news.wait()
-        key = self._ready.popleft()
+        self._taken += 1
+        others_turn = self._taken % _OTHERS_TURN == 0
+        key = (self._ready if self._ready and (others_turn or not self._first) else self._first).popleft()
         metrics.QUEUE_WAIT.observe(asyncio.get_running_loop().time() - self._waiting.pop(key))
         self._working.add(key)
         return key

@@ -128,6 +128,32 @@ def test_a_failed_key_is_tried_again_and_the_others_go_on(monkeypatch: pytest.Mo
     assert asyncio.run(lives()) == ["bad", "good", "bad", "bad"]
 
 
+def test_the_urgent_ones_are_first_but_every_fourth_is_another() -> None:
+    async def lives() -> str:
+        queue, seen = WorkQueue[str](urgent=str.isupper), list[str]()
+
+        async def work(key: str) -> None:
+            seen.append(key)
+
+        for key in "abcABCDEd":
+            queue.add(key)
+        worker = asyncio.create_task(queue.run(work))
+        await until(lambda: len(seen) == 9)
+        worker.cancel()
+        return "".join(seen)
+
+    assert asyncio.run(lives()) == "ABCaDEbcd"
+
+
+def test_a_job_is_new_until_it_has_a_phase() -> None:
+    cache = Cache()
+    cache.put(Kind.DATAPREPJOBS, a_job("new", uid="uid-new"))
+    cache.put(Kind.DATAPREPJOBS, a_job("runs", uid="uid-runs", status={"phase": "Running"}))
+    cache.put(Kind.DATAPREPCRONJOBS, {"metadata": {"namespace": "default", "name": "daily", "uid": "uid-daily", "resourceVersion": "1"}})
+    keys = cache.keys()
+    assert {key.name: cache.is_new(key) for key in keys} == {"new": True, "runs": False, "daily": False}
+
+
 def test_the_earlier_of_two_delays_counts() -> None:
     async def lives() -> None:
         queue, seen = WorkQueue[str](), list[str]()
