@@ -287,11 +287,13 @@ class Summariser:
 
     def _later(self, name: str, values: Array) -> None:
         """Batches of few records (files, images) are described together: most of the time would be for calling functions."""
+        if not len(values):
+            return
         if not self._waiting.get(name) and len(values) >= TOGETHER:
             self._take(name, values)
             return
         # A copy of its own, so that nothing else of the batch is kept with it.
-        self._waiting.setdefault(name, []).append(pa.concat_arrays([values, values.slice(0, 0)]) if len(values) else values)
+        self._waiting.setdefault(name, []).append(pa.concat_arrays([values, values.slice(0, 0)]))
         if sum(map(len, self._waiting[name])) >= TOGETHER:
             self._now(name)
 

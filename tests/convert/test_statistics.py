@@ -1,8 +1,10 @@
 """Statistics: histograms, frequent values, classes and moments of columns, of shards and of whole data sets."""
 
 import base64
+import gc
 import json
 import math
+import weakref
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -279,6 +281,18 @@ def test_of_many_values_every_kth_record_is_looked_at_but_the_ends_are_those_of_
     assert (found.numbers.least, found.numbers.greatest) == (0, 999)
     assert found.numbers.moments.count == 100
     assert found.numbers.moments.mean == values[::10].mean()
+
+
+def test_no_batch_is_kept_for_what_is_not_looked_at() -> None:
+    summariser = Summariser(FeatureSpec("x", "bytes", "float16", (64, 1024)), records=10_000, enough=enough(1))
+    kept = []
+    for _ in range(5):
+        values = np.ones((8, 64, 1024), np.float16)
+        kept.append(weakref.ref(values))
+        summariser.add(to_arrow(values))
+        del values
+    gc.collect()
+    assert [each() for each in kept] == [None] * 5
 
 
 def test_more_shards_look_at_fewer_values_and_report_fewer_buckets() -> None:
