@@ -51,6 +51,9 @@ Written by `make faults`. A proxy stands between the converter and each server a
 commit), at places and in ways that a seed chooses. After each run: what is visible is whole and `_SUCCESS` there only when all is; run again
 without faults, names, bytes and manifest are those of a run that never met one, and nothing is left over. A run that does otherwise ends the campaign and isn't counted.
 Each store's runs are those of its last campaign.
+
+That memory stays bounded meanwhile is tested with 64 MiB that are written and read while requests go wrong, on HDFS also while a DataNode dies: the process
+grows by at most 40 MiB (`tests/stores/test_memory_under_faults.py`; OSS: `test_oss_faults.py`).
 """
 
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.store
 MIB = 1 << 20
 PIECES = 64
 """Of a MiB each."""
-_ATTEMPTS, _DELAY_SECONDS = 8, 0.5
+_ATTEMPTS, _DELAY_SECONDS = 12, 0.5
 _STATUS = Path("/proc/self/status")
 _KINDS = (Kind.RESET, Kind.LOST, Kind.BUSY, Kind.FAILED_LATE, Kind.TRUNCATED)
 COLUMNS = ("x", "label")
