@@ -1,8 +1,9 @@
 """What the watches have shown: DataPrepJobs, their Jobs and their pods, ready to be looked up by job, DataPrepCronJobs and DataPrepProfiles."""
 
+import json
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, TypeVar, get_args
@@ -34,11 +35,39 @@ class Kind(StrEnum):
     PODS = "pods"
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A DataPrepJob as text, which takes a fifth of the room that its objects take, and what is asked of all jobs at once."""
+
+    text: str
+    uid: str
+    version: int
+    phase: str | None
+    has_started: bool
+    is_deleted: bool
+    is_leaving: bool
+    """Deleted, and held by our finalizer until its output is removed."""
+    records_per_second: float
+    output: str | None
+    awaited: tuple[Key, ...]
+    maker: str | None
+    """The uid of the DataPrepCronJob that made it."""
+
+    @property
+    def is_unfinished(self) -> bool:
+        return self.phase not in TERMINAL_PHASES and not self.is_deleted
+
+    def raw(self) -> Raw:
+        """The object, without what `_slim` leaves out."""
+        found: Raw = json.loads(self.text)
+        return found
+
+
 class Cache:
     """The newest known version of every object. Only one event loop may use it."""
 
     def __init__(self) -> None:
-        self._jobs: dict[Key, Raw] = {}
+        self._jobs: dict[Key, _Kept] = {}
         self._keys_by_uid: dict[str, Key] = {}
         self._children: dict[str, Child] = {}
         self._children_of: defaultdict[str, set[str]] = defaultdict(set)
@@ -51,7 +80,6 @@ class Cache:
         self._gone: OrderedDict[str, int] = OrderedDict()
         """Versions of what was dropped lately: an answer to a request of ours may come after the news of the object's end."""
         self._outputs: defaultdict[str, set[Key]] = defaultdict(set)
-        self._output_of: dict[Key, str] = {}
         self._waiting_for: defaultdict[Key, set[Key]] = defaultdict(set)
         """By the job that is waited for. Only jobs that have not started wait."""
         self._crons: dict[Key, Raw] = {}
@@ -70,7 +98,7 @@ class Cache:
         self._versions[uid] = version
         match kind:
             case Kind.DATAPREPJOBS:
-                self._put_job(_slim(raw))
+                self._put_job(raw)
                 return not version or self._written.get(uid) != version
             case Kind.DATAPREPCRONJOBS:
                 self._put_cron(_slim(raw))
@@ -102,7 +130,7 @@ class Cache:
         concerned = []
         for uid in gone & set(self.uids(kind, namespace=namespace)):
             key = self._key_of_uid(kind, uid)
-            others = self.also_concerned(self._jobs[key]) if kind is Kind.DATAPREPJOBS and key in self._jobs else []
+            others = self.also_concerned(self._jobs[key].raw()) if kind is Kind.DATAPREPJOBS and key in self._jobs else []
             self._drop(kind, uid)
             if key is not None:
                 concerned += [key, *others]
@@ -112,7 +140,8 @@ class Cache:
 
     def job(self, key: Key) -> Raw | None:
         """The DataPrepJob at that place."""
-        return self._jobs.get(key)
+        kept = self._jobs.get(key)
+        return kept.raw() if kept is not None else None
 
     def keys(self) -> list[Key]:
         """All DataPrepJobs and DataPrepCronJobs."""
@@ -120,12 +149,12 @@ class Cache:
 
     def unsettled(self) -> list[Key]:
         """The same without jobs that have ended and nobody deletes: there may be thousands of them."""
-        return [*(key for key, raw in self._jobs.items() if _unfinished(raw) or "deletionTimestamp" in raw["metadata"]), *self._crons]
+        return [*(key for key, kept in self._jobs.items() if kept.is_unfinished or kept.is_deleted), *self._crons]
 
     def is_new(self, key: Key) -> bool:
         """Whether it is a job that nobody has begun: the first look at it makes its plan Job, and its user waits for that."""
-        raw = self._jobs.get(key)
-        return raw is not None and not (raw.get("status") or {}).get("phase")
+        kept = self._jobs.get(key)
+        return kept is not None and not kept.phase
 
     def cron(self, key: Key) -> Raw | None:
         """The DataPrepCronJob at that place."""
@@ -138,11 +167,11 @@ class Cache:
 
     def not_begun(self, namespace: str) -> list[Key]:
         """The jobs of a namespace that have not started: a profile's change concerns them."""
-        return [key for key, raw in self._jobs.items() if key.namespace == namespace and not (raw.get("status") or {}).get("startTime")]
+        return [key for key, kept in self._jobs.items() if key.namespace == namespace and not kept.has_started]
 
     def made_by(self, uid: str) -> list[Raw]:
         """The DataPrepJobs that the DataPrepCronJob with that uid controls."""
-        return [self._jobs[key] for key in sorted(self._made_by.get(uid, ()))]
+        return [self._jobs[key].raw() for key in sorted(self._made_by.get(uid, ()))]
 
     def also_concerned(self, job: Raw) -> list[Key]:
         """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it or for the removal of its output, and the DataPrepCronJob that made it."""
@@ -151,21 +180,20 @@ class Cache:
         key, output = Key(metadata["namespace"], metadata["name"]), output_of(job)
         others = sorted(self._outputs.get(output, set()) - {key}) if output is not None else []
         # Only a removal of the output is of any interest to them; progress is not.
-        sharing = [each for each in others if "deletionTimestamp" in metadata or _leaving(self._jobs[each])]
+        sharing = [each for each in others if "deletionTimestamp" in metadata or self._jobs[each].is_leaving]
         return [*self.waiting_for(key), *sharing, *crons]
 
     def phases(self) -> dict[str, int]:
         """How many jobs are in each phase."""
         counted: dict[str, int] = dict.fromkeys(get_args(Phase), 0)
-        for raw in self._jobs.values():
-            phase = (raw.get("status") or {}).get("phase") or "Pending"
+        for kept in self._jobs.values():
+            phase = kept.phase or "Pending"
             counted[phase] = counted.get(phase, 0) + 1
         return counted
 
     def records_per_second(self) -> float:
         """The rate of all jobs that run, by the progress in their statuses."""
-        running = [raw["status"] for raw in self._jobs.values() if (raw.get("status") or {}).get("phase") == "Running"]
-        return float(sum((status.get("progress") or {}).get("recordsPerSecond") or 0 for status in running))
+        return sum(kept.records_per_second for kept in self._jobs.values() if kept.phase == "Running")
 
     def children_of(self, uid: str) -> tuple[Child, ...]:
         """The Jobs that the DataPrepJob controls, oldest attempt first."""
@@ -215,22 +243,21 @@ class Cache:
 
     def rival_of(self, key: Key) -> Key | None:
         """The unfinished job with the same output that has the better claim than `key`, if there is one."""
-        output, mine = self._output_of.get(key), self._jobs.get(key)
-        if output is None or mine is None:
+        mine = self._jobs.get(key)
+        others = [(each, self._jobs[each]) for each in self._sharing(key) if self._jobs[each].is_unfinished]
+        if mine is None or not others:
             return None
-        others = [(each, self._jobs[each]) for each in self._outputs[output] if each != key and _unfinished(self._jobs[each])]
-        better = [(claim(raw), each) for each, raw in others if claim(raw) < claim(mine)]
+        claims = [(claim(kept.raw()), each) for each, kept in others]
+        better = [found for found in claims if found[0] < claim(mine.raw())]
         return min(better)[1] if better else None
 
     def leaving(self, key: Key) -> str | None:
         """A deleted job with the same output, which is being removed."""
-        others = self._outputs.get(self._output_of.get(key, ""), set()) - {key}
-        return next((str(each) for each in sorted(others) if _leaving(self._jobs[each])), None)
+        return next((str(each) for each in sorted(self._sharing(key)) if self._jobs[each].is_leaving), None)
 
     def keeper_of(self, key: Key, *, runs: Iterable[str]) -> str | None:
         """Another job with the same output that writes there, or that found the data set of one of these runs finished."""
-        others = self._outputs.get(self._output_of.get(key, ""), set()) - {key}
-        return next((str(each) for each in sorted(others) if _keeps(self._jobs[each], set(runs))), None)
+        return next((str(each) for each in sorted(self._sharing(key)) if _keeps(self._jobs[each].raw(), set(runs))), None)
 
     def waiting_for(self, key: Key) -> list[Key]:
         """The jobs that wait for that one, which need not exist."""
@@ -242,7 +269,7 @@ class Cache:
         ahead = [key]
         while ahead:
             here = ahead.pop()
-            for following in _awaited_by(here, self._jobs.get(here)):
+            for following in self._jobs[here].awaited if here in self._jobs else ():
                 if following == key:
                     path = [here]
                     while path[-1] != key:
@@ -255,18 +282,20 @@ class Cache:
 
     # --- inside -----------------------------------------------------------------------------------------------------------
 
+    def _sharing(self, key: Key) -> set[Key]:
+        """The other jobs with the same output."""
+        mine = self._jobs.get(key)
+        return self._outputs.get(mine.output, set()) - {key} if mine is not None and mine.output is not None else set()
+
     def _put_job(self, raw: Raw) -> None:
-        key = Key(raw["metadata"]["namespace"], raw["metadata"]["name"])
+        key, kept = Key(raw["metadata"]["namespace"], raw["metadata"]["name"]), _kept(raw)
         before = self._jobs.get(key)
-        if before is not None and before["metadata"]["uid"] != raw["metadata"]["uid"]:
-            if _version(before) > _version(raw):
+        if before is not None and before.uid != kept.uid:
+            if before.version > kept.version:
                 return
-            self._drop(Kind.DATAPREPJOBS, before["metadata"]["uid"])
-        self._set_awaited(key, _awaited_by(key, raw))
-        self._set_maker(key, raw)
-        self._jobs[key] = raw
-        self._keys_by_uid[raw["metadata"]["uid"]] = key
-        self._set_output(key, output_of(raw))
+            self._drop(Kind.DATAPREPJOBS, before.uid)
+        self._index(key, kept)
+        self._keys_by_uid[kept.uid] = key
 
     def _put_cron(self, raw: Raw) -> None:
         key = Key(raw["metadata"]["namespace"], raw["metadata"]["name"], CRON_KIND)
@@ -303,11 +332,8 @@ class Cache:
         if kind is Kind.DATAPREPJOBS:
             key = self._keys_by_uid.pop(uid, None)
             # The place may be taken by a successor of the same name already.
-            if key is not None and self._jobs.get(key, {"metadata": {"uid": ""}})["metadata"]["uid"] == uid:
-                self._set_awaited(key, ())
-                self._set_maker(key, None)
-                del self._jobs[key]
-                self._set_output(key, None)
+            if key is not None and key in self._jobs and self._jobs[key].uid == uid:
+                self._index(key, None)
         elif kind is Kind.DATAPREPCRONJOBS:
             key = self._keys_by_uid.pop(uid, None)
             if key is not None and self._crons.get(key, {"metadata": {"uid": ""}})["metadata"]["uid"] == uid:
@@ -331,29 +357,42 @@ class Cache:
         child = self._children.get(uid if kind is Kind.JOBS else self._pods[uid].owner_uid)
         return Key(child.namespace, child.owner_name) if child is not None else None
 
-    def _set_awaited(self, key: Key, awaited: Iterable[Key]) -> None:
-        """Call before the job itself is put or dropped: it still tells whom it waited for."""
-        for each in _awaited_by(key, self._jobs.get(key)):
-            _discard(self._waiting_for, each, key)
-        for each in awaited:
-            self._waiting_for[each].add(key)
-
-    def _set_maker(self, key: Key, raw: Raw | None) -> None:
-        """Call before the job itself is put or dropped: it still tells who made it. Owners can be edited."""
-        before = observed.controller(self._jobs[key]) if key in self._jobs else {}
-        if before.get("kind") == CRON_KIND:
-            _discard(self._made_by, before["uid"], key)
-        maker = observed.controller(raw) if raw is not None else {}
-        if maker.get("kind") == CRON_KIND:
-            self._made_by[maker["uid"]].add(key)
-
-    def _set_output(self, key: Key, output: str | None) -> None:
-        before = self._output_of.pop(key, None)
+    def _index(self, key: Key, kept: _Kept | None) -> None:
+        """Put a job, or none, in the place of what is known under the key, and where it is looked for."""
+        before = self._jobs.pop(key, None)
         if before is not None:
-            _discard(self._outputs, before, key)
-        if output is not None:
-            self._output_of[key] = output
-            self._outputs[output].add(key)
+            for each in before.awaited:
+                _discard(self._waiting_for, each, key)
+            if before.maker is not None:
+                _discard(self._made_by, before.maker, key)
+            if before.output is not None:
+                _discard(self._outputs, before.output, key)
+        if kept is not None:
+            self._jobs[key] = kept
+            for each in kept.awaited:
+                self._waiting_for[each].add(key)
+            if kept.maker is not None:
+                self._made_by[kept.maker].add(key)
+            if kept.output is not None:
+                self._outputs[kept.output].add(key)
+
+
+def _kept(raw: Raw) -> _Kept:
+    metadata, status, maker = raw["metadata"], raw.get("status") or {}, observed.controller(raw)
+    is_deleted = "deletionTimestamp" in metadata
+    return _Kept(
+        text=json.dumps(_slim(raw), separators=(",", ":")),
+        uid=metadata["uid"],
+        version=_version(raw),
+        phase=status.get("phase"),
+        has_started=bool(status.get("startTime")),
+        is_deleted=is_deleted,
+        is_leaving=is_deleted and names.FINALIZER in (metadata.get("finalizers") or []),
+        records_per_second=float((status.get("progress") or {}).get("recordsPerSecond") or 0),
+        output=output_of(raw),
+        awaited=tuple(_awaited_by(raw)),
+        maker=maker["uid"] if maker.get("kind") == CRON_KIND else None,
+    )
 
 
 Claim = tuple[bool, datetime, str]
@@ -387,22 +426,14 @@ def output_of(raw: Raw) -> str | None:
         return None
 
 
-def _awaited_by(key: Key, raw: Raw | None) -> list[Key]:
+def _awaited_by(raw: Raw) -> list[Key]:
     """The jobs that one waits for. One that has started waits no more; one that failed before may be retried, and would wait again."""
-    spec, status = (raw or {}).get("spec") or {}, (raw or {}).get("status") or {}
+    spec, status = raw.get("spec") or {}, raw.get("status") or {}
     if status.get("startTime") or status.get("phase") == "Succeeded":
         return []
     source = spec.get("source") or {}
     named = [(source.get("fromJob") or {}).get("name"), *(spec.get("runAfter") or [])]
-    return [Key(key.namespace, name) for name in dict.fromkeys(named) if name]
-
-
-def _unfinished(raw: Raw) -> bool:
-    return (raw.get("status") or {}).get("phase") not in TERMINAL_PHASES and "deletionTimestamp" not in raw["metadata"]
-
-
-def _leaving(raw: Raw) -> bool:
-    return "deletionTimestamp" in raw["metadata"] and names.FINALIZER in (raw["metadata"].get("finalizers") or [])
+    return [Key(raw["metadata"]["namespace"], name) for name in dict.fromkeys(named) if name]
 
 
 def _keeps(raw: Raw, runs: set[str]) -> bool:

@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import json
+import tracemalloc
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -304,6 +306,21 @@ def test_an_older_version_does_not_replace_a_newer_one() -> None:
     cache.put(Kind.DATAPREPJOBS, a_job(version="9"))
 
     assert cache.job(Key("n", "a")) == a_job(version="10", status={"phase": "Running"})
+
+
+def test_a_job_is_kept_in_little_more_room_than_its_json_takes() -> None:
+    cache, jobs = Cache(), 200
+    features = [{"name": f"feature-{number}", "from": [f"column-{number}"], "dtype": "float32"} for number in range(40)]
+    size = len(json.dumps({**a_job(), "spec": {"features": features}}, separators=(",", ":")))
+    tracemalloc.start()
+    try:
+        for number in range(jobs):
+            text = json.dumps({**a_job(f"job-{number:03}", uid=f"uid-{number:03}"), "spec": {"features": features}})
+            cache.put(Kind.DATAPREPJOBS, json.loads(text))
+        took = tracemalloc.get_traced_memory()[0] / jobs
+    finally:
+        tracemalloc.stop()
+    assert size < took < size + 2048
 
 
 def test_a_successor_of_the_same_name_replaces_its_predecessor() -> None:
