@@ -219,9 +219,10 @@ def _frozen(path: str) -> dict[str, str]:
     """
     now, before = f"self.spec.{path}", f"oldSelf.spec.{path}"
     # Not `self.spec.?a == oldSelf.spec.?a`: the API server can't bound the cost of comparing optional values.
-    same = f"has({now}) == has({before}) && (!has({now}) || {now} == {before})"
+    same = f"(has({now}) ? has({before}) && {now} == {before} : !has({before}))"
+    # First what ends the question for almost every field: the rules are asked at every write of a status, too.
     return rule(
-        f"!has(oldSelf.status) || !has(oldSelf.status.phase) || (oldSelf.status.phase == 'Pending' && !has(oldSelf.status.startTime)) || {same}",
+        f"{same} || !has(oldSelf.status) || !has(oldSelf.status.phase) || (oldSelf.status.phase == 'Pending' && !has(oldSelf.status.startTime))",
         f"{path} may not change after the job has started; make a new DataPrepJob",
         path=f".spec.{path}",
         reason="FieldValueForbidden",

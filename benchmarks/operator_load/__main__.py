@@ -98,7 +98,7 @@ ROWS: Final = (
         "5,000 finished jobs and nothing to do",
         lambda bench, small: measurements.idle(bench, jobs=80 if small else 5000, seconds=20 if small else 120),
         {"core_percent": 1, "writes_beyond_lease": 0},
-        minutes=10,
+        minutes=20,
     ),
     Row(
         "growth",

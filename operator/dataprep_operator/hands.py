@@ -107,7 +107,10 @@ class Hands:
             case CreateJob():
                 await self._create(action, seen)
             case KeepConfigMap(config_map=config_map):
-                await self._ensure(CONFIG_MAPS, config_map, seen)
+                try:
+                    await self._cluster.get(CONFIG_MAPS, seen.key.namespace, config_map["metadata"]["name"])
+                except NotFound:
+                    await self._ensure(CONFIG_MAPS, config_map, seen)
             case PatchJob(child=child, spec=spec, told=told):
                 body = {"metadata": {"uid": child.uid}, "spec": spec}
                 await self._on_child(JOBS, Kind.JOBS, child.namespace, child.name, child.uid, body)
