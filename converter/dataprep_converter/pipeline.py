@@ -21,7 +21,7 @@ from dataprep_converter.tensors import tensor_bytes
 from dataprep_converter.transforms import Learns, MovesSteps, NamesClasses, Step, step_class
 from dataprep_converter.units import Units
 
-_TENSOR_BYTES = 16 * 2**20
+_TENSOR_BYTES = 8 * 2**20
 """Of all samples of a batch, where they are largest on their way."""
 
 
