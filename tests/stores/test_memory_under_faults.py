@@ -80,7 +80,7 @@ def begin() -> None:
     patch.setattr(Patience, "delay", lambda *_: 0.02)
 
 
-def grown(work: Callable[[], None]) -> int:
+def grown(work: Callable[[], object]) -> int:
     """By how many bytes the process was larger at its largest."""
     # Sets the peak back to what there is now.
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
@@ -101,40 +101,50 @@ def written(uri: str, settings: StoreSettings, pieces: int, half_way: Path | Non
     store, piece = Access([settings]).store(uri), bytes(range(256)) * (MIB >> 8)
 
     def write() -> None:
-        for number in range(_ATTEMPTS):
-            time.sleep(_DELAY_SECONDS * number)
-            upload = None
-            try:
-                upload = store.create(uri, hdfs=_HDFS)
-                for done in range(pieces):
-                    if done == pieces // 2:
-                        wait_for_what_is_done(half_way)
-                    upload.write(piece)
-                upload.commit(replace=True)
-            except Unreachable:
-                if upload is not None:
-                    upload.abort()
-            else:
-                return
-        raise AssertionError(f"{uri}: {_ATTEMPTS} times in vain")
+        upload = store.create(uri, hdfs=_HDFS)
+        try:
+            for number in range(pieces):
+                if number == pieces // 2:
+                    wait_for_what_is_done(half_way)
+                upload.write(piece)
+            upload.commit(replace=True)
+        except Unreachable:
+            upload.abort()
+            raise
 
-    return grown(write)
+    return grown(lambda: again_and_again(write))
 
 
 def read(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None = None) -> int:
     """Reads it as a stream, as often as something may go wrong."""
 
     def whole() -> None:
-        for _ in _KINDS:
-            with Access([settings]).store(uri).open(uri) as source:
-                size = 0
-                for piece in source.stream():
-                    size += len(piece)
-                    if size >= pieces * MIB // 2:
-                        wait_for_what_is_done(half_way)
-                assert size == pieces * MIB
+        with Access([settings]).store(uri).open(uri) as source:
+            size = 0
+            for piece in source.stream():
+                size += len(piece)
+                if size >= pieces * MIB // 2:
+                    wait_for_what_is_done(half_way)
+            assert size == pieces * MIB
 
-    return grown(whole)
+    def often() -> None:
+        for _ in _KINDS:
+            again_and_again(whole)
+
+    return grown(often)
+
+
+def again_and_again(work: Callable[[], None]) -> None:
+    """Does it, from its beginning when it can't be gone on with, as a worker does."""
+    for number in range(_ATTEMPTS):
+        time.sleep(_DELAY_SECONDS * number)
+        try:
+            work()
+        except Unreachable as exc:
+            last = exc
+        else:
+            return
+    raise AssertionError(f"{_ATTEMPTS} times in vain: {last}")
 
 
 def rows_written(uri: str, blocks: int) -> int:
