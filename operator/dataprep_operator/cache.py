@@ -247,9 +247,8 @@ class Cache:
         others = [(each, self._jobs[each]) for each in self._sharing(key) if self._jobs[each].is_unfinished]
         if mine is None or not others:
             return None
-        claims = [(claim(kept.raw()), each) for each, kept in others]
-        better = [found for found in claims if found[0] < claim(mine.raw())]
-        return min(better)[1] if better else None
+        best, rival = min((claim(kept.raw()), each) for each, kept in others)
+        return rival if best < claim(mine.raw()) else None
 
     def leaving(self, key: Key) -> str | None:
         """A deleted job with the same output, which is being removed."""

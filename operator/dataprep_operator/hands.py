@@ -108,7 +108,7 @@ class Hands:
                 await self._create(action, seen)
             case KeepConfigMap(config_map=config_map):
                 try:
-                    await self._cluster.get(CONFIG_MAPS, seen.key.namespace, config_map["metadata"]["name"])
+                    await self._found(CONFIG_MAPS, config_map, seen)
                 except NotFound:
                     await self._ensure(CONFIG_MAPS, config_map, seen)
             case PatchJob(child=child, spec=spec, told=told):
@@ -151,15 +151,20 @@ class Hands:
 
     # Any kind of child, as the API's JSON.
     async def _ensure(self, resource: Any, body: Body, seen: Observed) -> Raw:
-        """The object, made or found. One that is there counts only when it is ours, by the owner's uid."""
+        """The object, made or found."""
         try:
             return await self._cluster.create(resource, seen.key.namespace, body)
         except AlreadyExists:
-            name = body["metadata"]["name"]
-            found = await self._cluster.get(resource, seen.key.namespace, name)
-            if not observed.owned_by(found, uid=seen.uid):
-                raise ForeignChild(f"{body['kind']} {name} exists and doesn't belong to this DataPrepJob; delete or rename it.") from None
-            return found
+            return await self._found(resource, body, seen)
+
+    # Any: the same.
+    async def _found(self, resource: Any, body: Body, seen: Observed) -> Raw:
+        """The object of that name as it is. One that is there counts only when it is ours, by the owner's uid."""
+        name = body["metadata"]["name"]
+        found = await self._cluster.get(resource, seen.key.namespace, name)
+        if not observed.owned_by(found, uid=seen.uid):
+            raise ForeignChild(f"{body['kind']} {name} exists and doesn't belong to this DataPrepJob; delete or rename it.")
+        return found
 
     async def _on_child(self, resource: Any, kind: Kind, namespace: str, name: str, uid: str, body: Body, subresource: str = "") -> None:
         try:

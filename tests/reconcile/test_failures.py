@@ -10,6 +10,7 @@ from dataprep_api.messages import FailureResult
 from dataprep_api.reasons import Reason
 from dataprep_api.status import RecordProgress
 from dataprep_operator.errors import Refused
+from dataprep_operator.hands import ForeignChild
 
 # --- failures -------------------------------------------------------------------------------------------------------------
 
@@ -275,6 +276,19 @@ def test_a_config_map_that_somebody_deleted_is_made_again_for_pods_that_wait(wor
 
     after = world.cluster.objects[("configmaps", NAMESPACE, name)]
     assert (after["data"], after["metadata"]["uid"] != before["metadata"]["uid"]) == (before["data"], True)
+
+
+def test_a_config_map_that_somebody_else_put_in_its_place_is_named_for_pods_that_wait(world: World) -> None:
+    world.running()
+    [name] = [name for plural, _, name in world.cluster.objects if plural == "configmaps"]
+    world.cluster.remove("configmaps", NAMESPACE, name)
+    world.cluster.add("configmaps", NAMESPACE, {"metadata": {"name": name}, "data": {"mine": "yes"}})
+    world.pod("convert-1", world.waiting("ContainerCreating"), index=0)
+    world.cluster.now += timedelta(seconds=12)
+
+    with pytest.raises(ForeignChild, match=f"ConfigMap {name} exists and doesn't belong to this DataPrepJob; delete or rename it"):
+        world.look()
+    assert world.cluster.objects[("configmaps", NAMESPACE, name)]["data"] == {"mine": "yes"}
 
 
 def test_a_deleted_config_map_of_ours_fails_no_job(world: World) -> None:

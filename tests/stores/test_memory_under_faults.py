@@ -25,13 +25,16 @@ from dataprep_converter.retrying import Patience, retrying
 from dataprep_converter.stores import StoreSettings, objects
 from storeservers import HdfsCluster
 from storeservers.faulty import OF_TCP, Fault, HttpProxy, Kind
+from storeservers.processes import wait_until
 
 pytestmark = pytest.mark.store
 
 MIB = 1 << 20
 PIECES = 64
 """Of a MiB each."""
-_ATTEMPTS, _DELAY_SECONDS = 12, 0.5
+_ATTEMPTS = 4
+_ATTEMPTS_OF_THE_DEAD, _DELAY_SECONDS = 12, 0.5
+"""Until a DataNode that was killed has begun again."""
 _STATUS = Path("/proc/self/status")
 _KINDS = (Kind.RESET, Kind.LOST, Kind.BUSY, Kind.FAILED_LATE, Kind.TRUNCATED)
 COLUMNS = ("x", "label")
@@ -112,7 +115,7 @@ def written(uri: str, settings: StoreSettings, pieces: int, half_way: Path | Non
             upload.abort()
             raise
 
-    return grown(lambda: again_and_again(write))
+    return grown(lambda: again_and_again(write, _ATTEMPTS if half_way is None else _ATTEMPTS_OF_THE_DEAD))
 
 
 def read(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None = None) -> int:
@@ -129,14 +132,14 @@ def read(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None =
 
     def often() -> None:
         for _ in _KINDS:
-            again_and_again(whole)
+            again_and_again(whole, 1 if half_way is None else _ATTEMPTS_OF_THE_DEAD)
 
     return grown(often)
 
 
-def again_and_again(work: Callable[[], None]) -> None:
+def again_and_again(work: Callable[[], None], attempts: int) -> None:
     """Does it, from its beginning when it can't be gone on with, as a worker does."""
-    for number in range(_ATTEMPTS):
+    for number in range(attempts):
         time.sleep(_DELAY_SECONDS * number)
         try:
             work()
@@ -144,7 +147,7 @@ def again_and_again(work: Callable[[], None]) -> None:
             last = exc
         else:
             return
-    raise AssertionError(f"{_ATTEMPTS} times in vain: {last}")
+    raise AssertionError(f"{attempts} times in vain: {last}")
 
 
 def rows_written(uri: str, blocks: int) -> int:
@@ -180,14 +183,7 @@ def wait_for_what_is_done(half_way: Path | None) -> None:
     """Half of the way is done: wait until the test has done what it does then, unless it has already."""
     if half_way is not None:
         half_way.touch()
-        wait_until(half_way.with_suffix(".done").exists)
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+        wait_until(half_way.with_suffix(".done").exists, seconds=60, what="what is done half-way")
 
 
 def warm(child: ProcessPoolExecutor, uri: str, settings: StoreSettings) -> None:
@@ -259,7 +255,7 @@ def test_datanodes_that_die_make_nothing_pile_up_in_memory(
     for number, work in enumerate((written, read)):
         half_way = tmp_path / work.__name__
         working = child.submit(work, uri, place.settings, PIECES, half_way)
-        wait_until(half_way.exists)
+        wait_until(half_way.exists, seconds=60, what="half of the way")
         hdfs_cluster.kill_datanode(number)
         half_way.with_suffix(".done").touch()
         hdfs_cluster.start_missing()

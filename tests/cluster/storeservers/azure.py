@@ -94,15 +94,14 @@ class AzureServer(OneServer):
 
     def shared_access(self, permissions: str, *, days: int = 1) -> str:
         """Return a signature for the account that allows these: letters of `rwdlac`."""
-        expiry = (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        expiry = _in(days)
         text = f"{self.account}\n{permissions}\nb\nsco\n\n{expiry}\n\n\n{_VERSION}\n\n"
         fields = {"sv": _VERSION, "ss": "b", "srt": "sco", "sp": permissions, "se": expiry, "sig": self._signature(text)}
         return urllib.parse.urlencode(fields)
 
-    def set_policy(self, container: str, name: str, permissions: str, *, days: int = 1) -> None:
-        """Set the container's only access policy: what signatures that name it allow, from now on."""
-        expiry = (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        allowed = f"<AccessPolicy><Expiry>{expiry}</Expiry><Permission>{permissions}</Permission></AccessPolicy>"
+    def set_policy(self, container: str, name: str, permissions: str) -> None:
+        """Set the container's only access policy: what signatures that name it allow, from now on and for a day."""
+        allowed = f"<AccessPolicy><Expiry>{_in(days=1)}</Expiry><Permission>{permissions}</Permission></AccessPolicy>"
         document = f"<SignedIdentifiers><SignedIdentifier><Id>{name}</Id>{allowed}</SignedIdentifier></SignedIdentifiers>"
         self.request("PUT", container, query={"comp": "acl", "restype": "container"}, body=document.encode())
 
@@ -137,3 +136,8 @@ class AzureServer(OneServer):
     def _signature(self, text: str) -> str:
         digest = hmac.digest(base64.b64decode(self.key), text.encode(), hashlib.sha256)
         return base64.b64encode(digest).decode()
+
+
+def _in(days: int) -> str:
+    """That time from now, as the service writes it."""
+    return (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
