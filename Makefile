@@ -129,7 +129,7 @@ bench-quick: $(STAMP) ## every workload once with little data, beside PEERS (tho
 	PYTHONPATH=$(PYTHONPATH):. nice -n 15 $(BIN)/python -m benchmarks --quick --peers $(or $(PEERS),duckdb,numpy,sagemaker,vahidk,webdataset)
 
 .PHONY: bench-operator
-bench-operator: $(STAMP) ## the operator under load (ROWS, or all; MINUTES, or 45): thousands of jobs with played pods; writes docs/operator-load.md (root)
+bench-operator: $(STAMP) ## the operator under load (ROWS, or all; MINUTES, or 80): thousands of jobs with played pods; writes docs/operator-load.md (root)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.operator_load $(if $(ROWS),--only $(ROWS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: e2e

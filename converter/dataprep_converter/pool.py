@@ -1,18 +1,20 @@
 """A pool of processes over the tasks of a plan: what Kubernetes does on a cluster, on one machine.
 
-Processes are spawned, never forked: the stores' clients have threads of their own. A task whose process was killed is tried
-again; a task that failed stops the others at their next batch. Small jobs are done in this process, but not on HDFS, whose
-client was seen to hang: there a watchdog kills the process that hangs.
+This process is one of the workers, so that the first shard doesn't wait for others to start. Those are spawned, never forked: the
+stores' clients have threads of their own. Each takes a task when it has finished one. A task whose process was killed is tried again, and not here;
+a task that failed stops the others at their next batch. Small jobs are done in this process alone; on HDFS it does nothing itself, for
+that client was seen to hang, and there a watchdog kills the process that hangs.
 """
 
 import logging
 import multiprocessing
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
 
@@ -55,7 +57,7 @@ def convert(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch
     while len(results) < tasks:
         left = [index for index in range(tasks) if index not in results]
         try:
-            _run_pool(job, plan, access, left, workers=max(1, min(workers, len(left))), watch=watch, results=results)
+            _run_pool(job, plan, access, left, workers=workers, works_here=not (may_hang or restarts), watch=watch, results=results)
         except BrokenProcessPool:
             restarts += 1
             if restarts > _MOST_RESTARTS:
@@ -76,13 +78,23 @@ class _Setting:
 
 @dataclass
 class _Process:
-    """The state of one worker process, made by its initialiser."""
+    """The state of one worker process: of this one, or made by the initialiser of another."""
 
     job: DataPrepJob
     plan: Plan
     access: Access
     reports: "Queue[tuple[int, TaskProgress] | None]"
     stop: Event
+
+    def work(self, index: int) -> WorkResult:
+        """Does a task. Raises StoppedError when another one has failed."""
+
+        def watch(progress: TaskProgress) -> None:
+            if self.stop.is_set():
+                raise StoppedError("stopped")
+            self.reports.put((index, replace(progress)))
+
+        return working.work(self.job.spec, plan=self.plan, index=index, access=self.access, attempt=f"local-{index}", watch=watch)
 
 
 _process: _Process | None = None
@@ -95,39 +107,74 @@ def _run_pool(
     indexes: list[int],
     *,
     workers: int,
+    works_here: bool,
     watch: Watch,
     results: dict[int, WorkResult],
 ) -> None:
     context = multiprocessing.get_context("spawn")
-    reports: Queue[tuple[int, TaskProgress] | None] = context.Queue()
-    stop = context.Event()
-    listener = threading.Thread(target=_listen, args=(reports, watch), name="progress", daemon=True)
+    here = _Process(job=job, plan=plan, access=access, reports=context.Queue(), stop=context.Event())
+    listener = threading.Thread(target=_listen, args=(here.reports, watch), name="progress", daemon=True)
     listener.start()
     setting = _Setting(job=job, run_id=plan.head.run_id, plan_sha256=plan.sha256, settings=access.settings)
-    executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(setting, reports, stop))
+    others = max(1, min(workers, len(indexes)) - works_here)
+    executor = ProcessPoolExecutor(others, mp_context=context, initializer=_start, initargs=(setting, here.reports, here.stop))
+    tasks = _Tasks(deque(indexes), results, here.stop)
     # A Ctrl-C in the terminal goes to the processes too, and one that is only starting would answer with a traceback. They inherit
-    # that the signal waits; here it comes right after.
+    # that the signal waits, from the threads that start them; here it comes right after.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        futures = {executor.submit(_work, index): index for index in indexes}
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        _collect(futures, results)
-    except BaseException:
-        stop.set()
-        raise
+        with ThreadPoolExecutor(others, thread_name_prefix="tasks") as threads:
+            try:
+                for _ in range(others):
+                    threads.submit(tasks.do, lambda index: executor.submit(_work, index).result())
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                if works_here:
+                    tasks.do(here.work)
+                threads.shutdown()
+            except BaseException:
+                tasks.stop()
+                raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         executor.shutdown(wait=True, cancel_futures=True)
-        reports.put(None)
+        here.reports.put(None)
         listener.join(timeout=5)
+    if tasks.errors:
+        raise tasks.errors[0]
 
 
-def _collect(futures: dict[Future[WorkResult], int], results: dict[int, WorkResult]) -> None:
-    waiting = set(futures)
-    while waiting:
-        done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
-        for future in done:
-            results[futures[future]] = future.result()
+@dataclass
+class _Tasks:
+    """The tasks that nobody has begun, for the threads that do or await one each at a time."""
+
+    left: deque[int]
+    results: dict[int, WorkResult]
+    stopped: Event
+    errors: list[Exception] = field(default_factory=list)
+    """In the order in which they came: the first is the one that the others have stopped for."""
+
+    def do(self, work: Callable[[int], WorkResult]) -> None:
+        """One after another, until none is left or one has failed. A process that was killed stops nobody in the middle of a task."""
+        try:
+            for index in iter(self._next, None):
+                self.results[index] = work(index)
+        except BrokenProcessPool as exc:
+            self.errors.append(exc)
+            self.left.clear()
+        except Exception as exc:  # raised by `_run_pool`, when all have ended
+            self.errors.append(exc)
+            self.stop()
+
+    def _next(self) -> int | None:
+        try:
+            return self.left.popleft()
+        except IndexError:
+            return None
+
+    def stop(self) -> None:
+        """No task is begun any more, and those that have begun end at their next batch."""
+        self.left.clear()
+        self.stopped.set()
 
 
 def _listen(reports: "Queue[tuple[int, TaskProgress] | None]", watch: Watch) -> None:
@@ -149,13 +196,6 @@ def _start(setting: _Setting, reports: "Queue[tuple[int, TaskProgress] | None]",
 
 
 def _work(index: int) -> WorkResult:
-    here = _process
-    if here is None:
+    if _process is None:
         raise RuntimeError("the process was not initialised")
-
-    def watch(progress: TaskProgress) -> None:
-        if here.stop.is_set():
-            raise StoppedError("stopped")
-        here.reports.put((index, replace(progress)))
-
-    return working.work(here.job.spec, plan=here.plan, index=index, access=here.access, attempt=f"local-{index}", watch=watch)
+    return _process.work(index)

@@ -1,0 +1,117 @@
+"""Several processes on one machine: who does the tasks, and what becomes of them when one is killed or fails."""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.convert.test_run import EIGHT, a_job, made, sha256s
+
+from dataprep_api.messages import WorkResult
+from dataprep_converter import plugins, pool, working
+from dataprep_converter.access import Access
+from dataprep_converter.errors import BadData
+from dataprep_converter.verifying import verify
+from workbench import mnist
+
+CODE = """
+import multiprocessing, os, pathlib, signal
+
+def _is_first(place):
+    if multiprocessing.parent_process() is None:
+        return False
+    try:
+        pathlib.Path(place).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+def dies(record, place):
+    if _is_first(place):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return record
+
+def fails(record, place):
+    if _is_first(place):
+        raise ValueError("not this one")
+    return record
+"""
+
+
+@pytest.fixture(autouse=True)
+def several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/another_process.py").write_text(CODE)
+    monkeypatch.setenv(plugins.CODE_VARIABLE, str(tmp_path / "code"))
+    monkeypatch.setattr(pool, "INLINE_BYTES", 0)
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """1,000 records to train with and 200 to test, gzipped."""
+    return mnist.write(tmp_path_factory.mktemp("few"), train=1000, test=200)
+
+
+@pytest.fixture
+def done_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Fills with the tasks that this process does."""
+    done: list[int] = []
+    work = working.work
+
+    def noted(spec: Any, *, index: int, **more: Any) -> WorkResult:
+        done.append(index)
+        return work(spec, index=index, **more)
+
+    monkeypatch.setattr(working, "work", noted)
+    return done
+
+
+def after(marker: Path, work: Callable[..., WorkResult]) -> Callable[..., WorkResult]:
+    """`work`, which begins when another process has left its mark."""
+
+    def late(*args: Any, **more: Any) -> WorkResult:
+        deadline = time.monotonic() + 60
+        while not marker.exists():
+            assert time.monotonic() < deadline, "no other process has begun"
+            time.sleep(0.01)
+        return work(*args, **more)
+
+    return late
+
+
+def test_this_process_is_one_of_the_workers(few: Path, tmp_path: Path, done_here: list[int]) -> None:
+    made(a_job(few, tmp_path / "out", output=EIGHT), workers=2)
+    assert done_here
+    assert len(set(done_here)) == len(done_here)
+
+
+def test_a_task_whose_process_was_killed_is_tried_again_and_not_here(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, done_here: list[int]
+) -> None:
+    place = tmp_path / "killed"
+    monkeypatch.setattr(working, "work", after(place, working.work))
+    function = {"map": {"callable": "another_process:dies", "options": {"place": str(place)}}}
+    job = a_job(few, tmp_path / "out", output=EIGHT, transforms=[function], workers={"parallelism": 4})
+    with caplog.at_level(logging.WARNING):
+        result = made(job, workers=2)
+    assert [record.getMessage() for record in caplog.records] == ["a worker process was killed; its task is tried again (1 of 3)"]
+    assert len(done_here) == 1
+    assert result.records.out == 1200
+    assert verify(str(tmp_path / "out"), Access()).records_out == 1200
+    made(a_job(few, tmp_path / "one", output=EIGHT))
+    assert sha256s(tmp_path / "out") == sha256s(tmp_path / "one")
+
+
+def test_a_task_that_failed_stops_the_others_and_is_the_one_that_is_told(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done_here: list[int]
+) -> None:
+    place = tmp_path / "failed"
+    monkeypatch.setattr(working, "work", after(place, working.work))
+    function = {"map": {"callable": "another_process:fails", "options": {"place": str(place)}}}
+    job = a_job(few, tmp_path / "out", output=EIGHT, transforms=[function], workers={"parallelism": 4})
+    with pytest.raises(BadData, match="not this one"):
+        made(job, workers=2)
+    assert len(done_here) <= 1
+    assert not (tmp_path / "out/_SUCCESS").exists()
