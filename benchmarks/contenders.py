@@ -108,6 +108,11 @@ def limit(name: str, kind: str, script: str = "limits.py", *, options: tuple[str
     return Contender(name, "limit", script, kind, options=options, writes=False)
 
 
+def digest(record_bytes: int | None = None) -> Contender:
+    """SHA-256 and writing, by one core: of records of so many bytes, or of as many bytes as the input has."""
+    return limit("SHA-256 and write alone", "digest", options=() if record_bytes is None else (str(record_bytes),))
+
+
 def tensorflow(kind: str, share: float = 1.0, *, name: str = "TensorFlow", writes: bool = True) -> Contender:
     """TensorFlow's writer."""
     return Contender(name, "peer", "tensorflow_records.py", kind, peer="tf", share=share, writes=writes)

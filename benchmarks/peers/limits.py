@@ -1,8 +1,9 @@
 """What no converter can be quicker than: the bytes moved, summed or decoded, and nothing else.
 
-limits.py cat|read|write|crc|inflate|decode|compute INPUT OUTPUT RECORDS
+limits.py cat|read|write|digest|sha256|crc|inflate|decode|recode|compute INPUT OUTPUT RECORDS [BYTES_OF_A_RECORD]
 """
 
+import hashlib
 import subprocess
 import sys
 import zlib
@@ -11,9 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import computing
+import numpy as np
 from clocked import clocked
 
 _PIECE = 1 << 20
+_IN_CACHE = 256 << 10
 
 
 def files(folder: Path) -> list[Path]:
@@ -48,6 +51,26 @@ def write(size: int, output: Path, records: int) -> int:
     return records
 
 
+def digest(size: int, output: Path, records: int) -> int:
+    """So many bytes, digested and written by one core that finds them in its cache: what has a digest can't be written sooner."""
+    piece = bytes(range(256)) * (_IN_CACHE // 256)
+    found = hashlib.sha256()
+    with (output / "all").open("wb", buffering=0) as out:
+        for first in range(0, size, _IN_CACHE):
+            some = piece[: size - first]
+            found.update(some)
+            out.write(some)
+    return records
+
+
+def sha256(contents: list[bytes], records: int) -> int:
+    """SHA-256 of each file in memory, by two threads; records are as many as that is for others."""
+    with ThreadPoolExecutor(2) as threads:
+        for _ in threads.map(lambda content: hashlib.sha256(content).digest(), contents):
+            pass
+    return records
+
+
 def crc(contents: list[bytes], records: int) -> int:
     """CRC-32C of each file in memory; records are as many as that is for others."""
     from crc32c import crc32c
@@ -63,6 +86,23 @@ def decode(contents: list[bytes]) -> int:
 
     with ThreadPoolExecutor(2) as threads:
         for _ in threads.map(lambda content: simplejpeg.decode_jpeg(content).shape, contents):
+            pass
+    return len(contents)
+
+
+def recode(contents: list[bytes]) -> int:
+    """Each JPEG in memory to pixels, its shortest side to 256, and back, by two threads: the libraries that ours calls."""
+    import simplejpeg
+    from PIL import Image
+
+    def one(content: bytes) -> int:
+        picture = Image.fromarray(simplejpeg.decode_jpeg(content))
+        scale = 256 / min(picture.size)
+        resized = picture.resize((int(picture.width * scale), int(picture.height * scale)), Image.Resampling.BILINEAR)
+        return len(simplejpeg.encode_jpeg(np.asarray(resized), quality=95, colorsubsampling="420"))
+
+    with ThreadPoolExecutor(2) as threads:
+        for _ in threads.map(one, contents):
             pass
     return len(contents)
 
@@ -84,8 +124,9 @@ def compute(records: int) -> int:
     return records
 
 
-def main(kind: str, source: Path, output: Path, records: int) -> None:
+def main(kind: str, source: Path, output: Path, records: int, record_bytes: int | None) -> None:
     found = files(source)
+    size = sum(path.stat().st_size for path in found) if record_bytes is None else records * record_bytes
 
     def contents() -> Iterator[bytes]:
         return (path.read_bytes() for path in found)
@@ -95,16 +136,23 @@ def main(kind: str, source: Path, output: Path, records: int) -> None:
     elif kind == "read":
         clocked(lambda: read(found, records))
     elif kind == "write":
-        size = sum(path.stat().st_size for path in found)
         clocked(lambda: write(size, output, records))
+    elif kind == "digest":
+        clocked(lambda: digest(size, output, records))
     elif kind == "inflate":
         clocked(lambda: inflate(found, records))
+    elif kind == "sha256":
+        held = list(contents())
+        clocked(lambda: sha256(held, records))
     elif kind == "crc":
         held = list(contents())
         clocked(lambda: crc(held, records))
     elif kind == "decode":
         held = list(contents())
         clocked(lambda: decode(held))
+    elif kind == "recode":
+        held = list(contents())
+        clocked(lambda: recode(held))
     elif kind == "compute":
         clocked(lambda: compute(records))
     else:
@@ -112,4 +160,4 @@ def main(kind: str, source: Path, output: Path, records: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]) if len(sys.argv) > 5 else None)

@@ -75,7 +75,12 @@ WORKLOADS: Final[Sequence[Workload]] = (
         make="images",
         records=6000,
         quick=300,
-        contenders=(ours("verify", {}, writes=False), limit("read alone", "read"), limit("CRC-32C alone", "crc")),
+        contenders=(
+            ours("verify", {}, writes=False),
+            limit("read alone", "read"),
+            limit("SHA-256 alone, 2 threads", "sha256"),
+            limit("CRC-32C alone", "crc"),
+        ),
         goals={"read alone": 0.85},
         prepare=job({"source": IMAGES}, {"shards": {"count": 8}}),
     ),
@@ -123,8 +128,9 @@ WORKLOADS: Final[Sequence[Workload]] = (
         contenders=(
             job(_CSV, {"shards": {"count": 8}}, workers=2),
             job(_CSV, {"shards": {"count": 8}}, name="ours, 1 process"),
+            job(_CSV, {"shards": {"count": 8}}, name="ours, 1 process, 1 core", cores=1),
         ),
-        goals={"ours, 1 process": 1.8},
+        goals={"ours, 1 process": 1.8, "ours, 1 process, 1 core": 1.8},
     ),
     Workload(
         "overlap",

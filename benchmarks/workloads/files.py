@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from benchmarks.contenders import Contender, limit, tensorflow, tfds, vahidk, webdataset
+from benchmarks.contenders import Contender, digest, limit, tensorflow, tfds, vahidk, webdataset
 from benchmarks.workload import IMAGES, Workload, encode, job
 
 _TWO_CORES: Final[Mapping[str, Any]] = {"shards": {"count": 4}}
@@ -12,6 +12,7 @@ _DECODED: Final[Mapping[str, Any]] = {
     "transforms": [{"decode": {"channels": 3}}, {"cropOrPad": {"height": 482, "width": 415}}, {"standardize": {"dtype": "float16"}}],
     "features": [{"name": "image"}],
 }
+_DECODED_BYTES: Final = 482 * 415 * 3 * 2
 _RESIZED: Final[Mapping[str, Any]] = {
     "source": {"images": {"uris": ["INPUT"], "labelFrom": "None"}},
     "transforms": [
@@ -55,6 +56,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             tfds("images", 0.5),
             limit("cat FILES > file", "cat"),
             limit("write alone", "write"),
+            digest(),
             limit("CRC-32C alone", "crc"),
         ),
         goals={"TensorFlow": 1.4, "cat FILES > file": 0.9},
@@ -78,13 +80,16 @@ WORKLOADS: Final[Sequence[Workload]] = (
         contenders=(
             job(_DECODED, _TWO_CORES, workers=2),
             job(_DECODED, _TWO_CORES, name="ours, 1 process"),
+            job(_DECODED, _TWO_CORES, name="ours, 1 process, 1 core", cores=1),
             _decoding("whole", "decode_jpeg, 2 threads", threads=2),
             _decoding("cropped", "decode_and_crop_jpeg, 2 threads", threads=2),
             _decoding("cropped", "decode_and_crop_jpeg, 2 processes", processes=2),
             limit("decoding alone, 2 threads", "decode"),
+            digest(_DECODED_BYTES),
         ),
         goals={
             "ours, 1 process": 1.8,
+            "ours, 1 process, 1 core": 1.8,
             "tf.data, decode_jpeg, 2 threads": 2.0,
             "tf.data, decode_and_crop_jpeg, 2 threads": 2.0,
             "tf.data, decode_and_crop_jpeg, 2 processes": 2.0,
@@ -100,11 +105,13 @@ WORKLOADS: Final[Sequence[Workload]] = (
         contenders=(
             job(_RESIZED, _TAR, workers=2),
             job(_RESIZED, _TAR, name="ours, 1 process"),
+            job(_RESIZED, _TAR, name="ours, 1 process, 1 core", cores=1),
             _resizing(2),
             _resizing(1),
             limit("decoding alone, 2 threads", "decode"),
+            limit("decoding, resizing, encoding alone, 2 threads", "recode"),
         ),
-        goals={"img2dataset's Resizer, 2 processes": 1.5, "ours, 1 process": 1.8},
+        goals={"img2dataset's Resizer, 2 processes": 1.5, "ours, 1 process": 1.8, "ours, 1 process, 1 core": 1.8},
         check="resized",
     ),
     Workload(
@@ -117,6 +124,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             job(_NAMED, {"format": "sequenceFile", "sequenceFile": {"key": "image/filename", "value": "Feature"}}),
             limit("cat FILES > file", "cat"),
             limit("write alone", "write"),
+            digest(),
         ),
         goals={"cat FILES > file": 0.9, "write alone": 0.9},
     ),
@@ -131,6 +139,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             webdataset("images"),
             limit("cat FILES > file", "cat"),
             limit("write alone", "write"),
+            digest(),
         ),
         goals={"cat FILES > file": 0.9, "write alone": 0.9},
         check="webdataset",

@@ -3,8 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.contenders import Contender, limit, sagemaker, spark, tensorflow, tfds, vahidk
+from benchmarks.contenders import Contender, digest, limit, sagemaker, spark, tensorflow, tfds, vahidk
 from benchmarks.workload import IDX, PARQUET, Workload, encode, job
+
+_IMAGE_BYTES: Final = 838
+_ROW_BYTES: Final = 363
+"""Of a record of 28 x 28 bytes, and of one of 22 numbers, on average."""
 
 
 def _reading(kind: str, threads: int) -> Contender:
@@ -19,7 +23,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         make="idx",
         records=300_000,
         quick=20_000,
-        contenders=(job({"source": IDX, "features": [{"name": "image"}]}), tensorflow("idx", 0.2), limit("write alone", "write")),
+        contenders=(job({"source": IDX, "features": [{"name": "image"}]}), tensorflow("idx", 0.2), limit("write alone", "write"), digest(_IMAGE_BYTES)),
         goals={"TensorFlow": 25},
         check="tfrecord",
     ),
@@ -72,6 +76,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             spark("parquet", 0.05),
             _reading("parquet", 1),
             _reading("parquet", 2),
+            digest(_ROW_BYTES),
         ),
         goals={"pyarrow and TensorFlow": 30, "pyarrow reading, 1 thread": 0.65},
         check="tfrecord",

@@ -8,7 +8,7 @@ _GROUPS: Final = Path("/sys/fs/cgroup")
 _MEMBERSHIP: Final = Path("/proc/self/cgroup")
 
 _OWN_BYTES: Final = 128 << 20
-"""What the process that starts workers needs itself."""
+"""Kept free: where the output is on HDFS, the process that starts the workers is none of them."""
 _WORKER_BYTES: Final = 256 << 20
 """What a worker needs for rows of usual size; measured by `make memory`."""
 
@@ -35,7 +35,7 @@ def processors(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int
 
 
 def processes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
-    """How many worker processes this one may start: one a processor, and no more than memory is there for."""
+    """How many processes may work on a job, with this one: one a processor, and no more than memory is there for."""
     room = memory_bytes(groups=groups, membership=membership) - _OWN_BYTES
     return max(1, min(processors(groups=groups, membership=membership), room // _WORKER_BYTES))
 

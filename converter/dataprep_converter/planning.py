@@ -23,7 +23,7 @@ from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.readers import SAMPLE, Foresees, Reader, ReadsColumns, reader_class
 from dataprep_converter.readers.blocks import KEPT_BYTES
 from dataprep_converter.selection import Samples, Selection
-from dataprep_converter.splitting import divide, missed, rules_of
+from dataprep_converter.splitting import counted_by_size, divide, missed, rules_of
 from dataprep_converter.tensors import kernels, to_numpy
 from dataprep_converter.units import Units
 from dataprep_converter.units_file import UnitsFile
@@ -34,6 +34,8 @@ POD_BYTES = 64 * 2**20
 """Fewer are converted sooner than one more pod starts."""
 MAX_TASKS = 10_000
 _PROBE_RECORDS = 64
+_FEW_RECORDS = 4
+"""Where the number of shards is given: then the size of the records only decides on the number of tasks."""
 _LOOKED_AT_RECORDS = 8192
 _LEARNED_RECORDS = 4096
 _LOOKED_AT_BYTES = 4 * 2**20
@@ -111,7 +113,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tup
         chunks = Selection(split, units, shuffle_seed=None, codes=codes).chunks(0, split.records, size=size)
         learned[str(number)] = pipeline.learn(number, units, chunks)
         pipeline.take(number, learned[str(number)])
-    encoded = _encoded_bytes(pipeline, units, bytes_in)
+    encoded = _encoded_bytes(pipeline, units, bytes_in, probe=_PROBE_RECORDS if counted_by_size(spec) else _FEW_RECORDS)
     splits = divide(spec, units, bytes_per_record=encoded / max(1, units.samples), extension=extension, rules=rules, assigned=plans)
     this_run = run_id.run_id(spec, inputs_sha256=inputs_sha256)
     made = discovery.made
@@ -252,16 +254,16 @@ def _written(batch: pa.RecordBatch) -> Iterator[bytes]:
     yield b"}"
 
 
-def _encoded_bytes(pipeline: Pipeline, units: Units, bytes_in: int) -> int:
+def _encoded_bytes(pipeline: Pipeline, units: Units, bytes_in: int, *, probe: int) -> int:
     """About how many bytes the records will have before compression, from the first few samples."""
-    probe = np.arange(min(_PROBE_RECORDS, units.samples), dtype=np.int64)
-    if not len(probe):
+    samples = np.arange(min(probe, units.samples), dtype=np.int64)
+    if not len(samples):
         return 0
-    encoded, good = pipeline.encoded_size(units, probe)
+    encoded, good = pipeline.encoded_size(units, samples)
     if not good:
         return bytes_in
     if len(units) == units.samples:  # one file a sample: sizes differ, what is added does not
-        index, _ = units.locate(probe)
+        index, _ = units.locate(samples)
         read = sum(int(row["size"]) for row in units.rows(index, ["size"]))
         return max(1, bytes_in + (encoded - read) * units.samples // good)
     return encoded * units.samples // good

@@ -169,6 +169,12 @@ def _members(split: Split, ranges: Ranges, interval: HashInterval | None, units:
     return plan.model_copy(update={"block_counts": counts, "records": sum(counts), **expected})
 
 
+def counted_by_size(spec: DataPrepJobSpec) -> bool:
+    """Whether the number of shards follows from the size of the records."""
+    wanted = spec.output.shards
+    return wanted.target_size is not None or (wanted.count is None and wanted.records is None and spec.output.granularity != "Minibatch")
+
+
 def _shard_count(spec: DataPrepJobSpec, records: int, bytes_per_record: float) -> int:
     wanted = spec.output.shards
     batches = -(-records // spec.output.batch)
@@ -176,7 +182,7 @@ def _shard_count(spec: DataPrepJobSpec, records: int, bytes_per_record: float) -
         return min(wanted.count, batches)
     if wanted.records is not None:
         return -(-batches // (wanted.records // spec.output.batch))
-    if wanted.target_size is None and spec.output.granularity == "Minibatch":
+    if not counted_by_size(spec):
         return batches
     target = quantity.to_bytes(wanted.target_size) if wanted.target_size is not None else DEFAULT_SHARD_BYTES
     return min(batches, max(1, -(-int(records * bytes_per_record) // target)))

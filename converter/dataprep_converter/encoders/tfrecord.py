@@ -210,7 +210,7 @@ class TfrecordEncoder(SingleFile):
             return []
         parts = _parts(self._sections, batch)
         fixed = [part for section in parts for part in section if isinstance(part, Fixed)]
-        if len(fixed) == sum(map(len, parts)):
+        if len(fixed) == sum(map(len, parts)) and all(part.width < _LARGE_VALUE for part in fixed):
             return [self._matrix(fixed, batch.num_rows)]
         return self._joined(parts, batch.num_rows)
 

@@ -30,7 +30,8 @@ from dataprep_converter.units import Unit, Units
 UNIT_BYTES: Final = 4 << 20
 UNIT_RECORDS: Final = 8192
 _FILE_BYTES: Final = 1 << 30
-_READ_RECORDS: Final = 4096
+_READ_BYTES: Final = 4 << 20
+_READ_RECORDS: Final = 65_536
 _MOST_BAD: Final = 100_000
 """Bad rows of the tables, each of which is a unit."""
 _SHOWN: Final = 64
@@ -88,7 +89,7 @@ def _join(source: Source) -> JoinSource:
     return source.join
 
 
-def _pin(data: bytes) -> str:
+def _pin(data: bytes | memoryview) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
@@ -156,7 +157,9 @@ class _Planner:
     def _fill(self, join: Join, table: _Table) -> None:
         """Gives every row to the join but those that are bad or have no key."""
         samples = np.arange(table.units.samples, dtype=np.int64)
-        parts = (samples[first : first + _READ_RECORDS] for first in range(0, len(samples), _READ_RECORDS))
+        each = max(1, table.units.size // max(1, table.units.samples))
+        step = max(1, min(_READ_RECORDS, _READ_BYTES // each))
+        parts = (samples[first : first + step] for first in range(0, len(samples), step))
         for batch in table.reader.read(table.units, parts):
             for bad in batch.bad:
                 self._is_bad(table, bad.sample, bad.reason)
@@ -335,7 +338,7 @@ class _Writer:
             self._file.write(self._schema.serialize())
             self._files += 1
         offset = self._file.tell()
-        data = records.serialize().to_pybytes()
+        data = memoryview(records.serialize())
         self._file.write(data)
         first = self._records
         self._records += records.num_rows

@@ -11,7 +11,7 @@ the memory goes there. Every order is written out, so that threads and spilling 
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -28,8 +28,14 @@ from dataprep_converter.tensors import Array, is_tensor
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-PIECE_RECORDS: Final = 256
+PIECE_RECORDS: Final = 2048
+"""Joined records that are put together at once, at most: as many as DuckDB gives. Of large ones fewer, about _PIECE_BYTES."""
+_FIRST_RECORDS: Final = 256
+_PIECE_BYTES: Final = 1 << 20
 _PIECE_ROWS: Final = 65_536
+_INCOMING_ROWS: Final = 65_536
+_INCOMING_BYTES: Final = 16 << 20
+"""Rows are given to DuckDB when there are so many: each time costs it as much as thousands of rows."""
 _KEPT_FREE: Final = 256 << 20
 """Memory for all but DuckDB: the interpreter, the readers of the tables, the rows that are written."""
 _LEAST: Final = 96 << 20
@@ -70,6 +76,7 @@ class Join:
     def __init__(self, tables: Sequence[Columns]) -> None:
         self._tables = tables
         self._keys = [f"k{number}" for number in range(len(tables[0].keys))]
+        self._incoming: list[list[pa.RecordBatch]] = [[] for _ in tables]
         self._folder = tempfile.mkdtemp(prefix="dataprep-join-")
         try:
             with _translated():
@@ -90,14 +97,24 @@ class Join:
     def add(self, table: int, rows: Array, keys: Sequence[Array], others: Sequence[Array]) -> None:
         """Some rows of a table; `rows` numbers them in the order of the source."""
         columns = [rows, *(plain(column) for column in (*keys, *others))]
-        batch = pa.RecordBatch.from_arrays(columns, names=self._names(self._tables[table]))
-        with _translated():
-            self._database.register("incoming", batch)
-            self._database.execute(f"INSERT INTO t{table} SELECT * FROM incoming")
-            self._database.unregister("incoming")
+        waiting = self._incoming[table]
+        waiting.append(pa.RecordBatch.from_arrays(columns, names=self._names(self._tables[table])))
+        if sum(batch.num_rows for batch in waiting) >= _INCOMING_ROWS or sum(batch.nbytes for batch in waiting) >= _INCOMING_BYTES:
+            self._insert(table)
+
+    def _insert(self, table: int) -> None:
+        """What waits to become rows of the table."""
+        waiting, self._incoming[table] = self._incoming[table], []
+        if waiting:
+            with _translated():
+                self._database.register("incoming", pa.Table.from_batches(waiting))
+                self._database.execute(f"INSERT INTO t{table} SELECT * FROM incoming")
+                self._database.unregister("incoming")
 
     def match(self) -> None:
         """Finds the places of each key, once all tables are full."""
+        for table in range(len(self._tables)):
+            self._insert(table)
         keys = ", ".join(self._keys)
         each = ", ".join(
             f"count(*) FILTER (t = {t}) AS n{t}, min(row) FILTER (t = {t}) AS first{t}, max(row) FILTER (t = {t}) AS last{t}"
@@ -129,42 +146,54 @@ class Join:
 
     def joined(self) -> Iterator[pa.RecordBatch]:
         """The records in the order of the keys: columns `keys`, then those of each table, lists where it has sequences. In small pieces."""
-        order = ", ".join(self._keys)
+        keys = ", ".join(f"p.{key}" for key in self._keys)
         sequences = [number for number, table in enumerate(self._tables) if table.order_by is not None]
-        counts = "".join(f", n{number}" for number in sequences)
+        singles = [number for number, table in enumerate(self._tables) if table.order_by is None]
+        counts = "".join(f", p.n{number}" for number in sequences)
+        columns = "".join(f", t{number}.c{place}" for number in singles for place in range(len(self._tables[number].others)))
+        rows = "".join(
+            f" JOIN t{number} ON t{number}.row = p.{'last' if self._tables[number].last else 'first'}{number}" for number in singles
+        )
         with _translated():
-            keys = self._stream(f"SELECT {order}{counts} FROM places WHERE {self._everywhere()} ORDER BY {order}")
-            tables = [self._stream(self._rows_of(number, table)) for number, table in enumerate(self._tables)]
-            while (found := keys.upto(PIECE_RECORDS)).num_rows:
-                yield from self._pieces(found, sequences, tables)
+            # Whoever has one row for a key comes with the keys: they are put in order once.
+            found = self._stream(f"SELECT {keys}{counts}{columns} FROM places AS p{rows} WHERE {self._everywhere()} ORDER BY {keys}")
+            steps = {number: self._stream(self._steps_of(number, self._tables[number])) for number in sequences}
+            wanted = min(PIECE_RECORDS, _FIRST_RECORDS)
+            while (some := found.upto(wanted)).num_rows:
+                size = 0
+                for piece in self._pieces(some, steps):
+                    size += piece.nbytes
+                    yield piece
+                wanted = max(1, min(PIECE_RECORDS, _PIECE_BYTES * some.num_rows // max(1, size)))
 
-    def _pieces(self, found: pa.Table, sequences: Sequence[int], tables: "Sequence[_Stream]") -> Iterator[pa.RecordBatch]:
+    def _pieces(self, found: pa.Table, streams: "Mapping[int, _Stream]") -> Iterator[pa.RecordBatch]:
         """The records of some keys, cut so that no piece has very many steps."""
         width = len(self._keys)
-        lengths = {number: found.column(width + place).to_numpy() for place, number in enumerate(sequences)}
-        steps = np.cumsum(sum(lengths.values(), np.zeros(found.num_rows, np.int64)))
+        lengths = {number: found.column(width + place).to_numpy() for place, number in enumerate(streams)}
+        ends = np.cumsum(sum(lengths.values(), np.zeros(found.num_rows, np.int64)))
         first = 0
         while first < found.num_rows:
-            before = int(steps[first - 1]) if first else 0
-            stop = max(first + 1, int(np.searchsorted(steps, before + _PIECE_ROWS, side="right")))
-            columns = [one(found.column(place).slice(first, stop - first)) for place in range(width)]
-            columns = [restored(column, kind) for column, kind in zip(columns, self._tables[0].keys.types, strict=True)]
-            for number, (table, stream) in enumerate(zip(self._tables, tables, strict=True)):
-                sizes = lengths[number][first:stop] if number in lengths else None
-                rows = stream.upto(int(sizes.sum()) if sizes is not None else stop - first)
-                columns += [_grouped(restored(one(rows.column(place)), kind), sizes) for place, kind in enumerate(table.others.types)]
+            before = int(ends[first - 1]) if first else 0
+            stop = max(first + 1, int(np.searchsorted(ends, before + _PIECE_ROWS, side="right")))
+            here = iter(found.slice(first, stop - first).columns)
+            columns = [restored(one(next(here)), kind) for kind in self._tables[0].keys.types]
+            for _ in streams:
+                next(here)
+            for number, table in enumerate(self._tables):
+                if number in streams:
+                    sizes = lengths[number][first:stop]
+                    rows = streams[number].upto(int(sizes.sum()))
+                    columns += [_grouped(restored(one(rows.column(place)), kind), sizes) for place, kind in enumerate(table.others.types)]
+                else:
+                    columns += [restored(one(next(here)), kind) for kind in table.others.types]
             yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
             first = stop
 
-    def _rows_of(self, number: int, table: Columns) -> str:
-        """The rows of the kept keys, in order."""
+    def _steps_of(self, number: int, table: Columns) -> str:
+        """The rows of a table of sequences, in the order of the kept keys and in their own."""
         columns = ", ".join(f"t.c{place}" for place in range(len(table.others))) or "NULL"
-        order = ", ".join(f"p.{key}" for key in self._keys)
-        if table.order_by is None:
-            on = f"t.row = p.{'last' if table.last else 'first'}{number}"
-        else:
-            on = " AND ".join(f"t.{key} = p.{key}" for key in self._keys)
-            order += "".join(f", t.c{place}" for place in table.order_by) + ", t.row"
+        on = " AND ".join(f"t.{key} = p.{key}" for key in self._keys)
+        order = ", ".join([*(f"p.{key}" for key in self._keys), *(f"t.c{place}" for place in table.order_by or ()), "t.row"])
         return f"SELECT {columns} FROM t{number} AS t JOIN places AS p ON {on} WHERE {self._everywhere()} ORDER BY {order}"
 
     def _everywhere(self) -> str:
@@ -184,7 +213,7 @@ class Join:
 
     def _stream(self, query: str) -> "_Stream":
         # A cursor of its own: another statement on a connection ends the stream before.
-        return _Stream(self._database.cursor().sql(query).to_arrow_reader(2048))
+        return _Stream(self._database.cursor().sql(query).to_arrow_reader(PIECE_RECORDS))
 
     def _create(self, number: int, table: Columns) -> None:
         types = [pa.int64(), *(plain_type(kind) for kind in (*table.keys.types, *table.others.types))]
@@ -253,10 +282,8 @@ def one(column: Any) -> Array:
     return found
 
 
-def _grouped(column: Array, sizes: npt.NDArray[np.int64] | None) -> Array:
-    """The values as lists of these lengths; as they are without lengths."""
-    if sizes is None:
-        return column
+def _grouped(column: Array, sizes: npt.NDArray[np.int64]) -> Array:
+    """The values as lists of these lengths."""
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     lists: Array = _arrow.LargeListArray.from_arrays(_arrow.array(offsets), column)
     return lists
