@@ -3,17 +3,16 @@
 import os
 import tempfile
 import weakref
-import zlib
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from dataprep_converter.access import Entry, Input, Store
 from dataprep_converter.errors import BadData, BadSpec, InputChanged, NotFound
+from dataprep_converter.readers import inflating
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
 _PIECE = 1 << 20
-_GZIP = 31
 
 
 class BrokenGzip(ValueError):
@@ -22,37 +21,41 @@ class BrokenGzip(ValueError):
 
 def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """The contents of a gzip stream of one or more members, in pieces of at most 1 MiB. Raises BrokenGzip."""
-    inflater = zlib.decompressobj(_GZIP)
+    member = inflating.member()
     begun = False
     any_member = False
+    head = b""
     for piece in pieces:
-        data = piece
+        data, head = head + piece, b""
         while data:
             if not begun and any_member and not data.strip(b"\0"):
                 # Some tools fill the last block of a tape or a disk with zeros.
                 break
+            if not begun and len(data) < _PIECE and not inflating.header_is_whole(data):
+                head = data
+                break
             begun = any_member = True
             try:
-                out = inflater.decompress(data, _PIECE)
-            except zlib.error as exc:
+                out = member.decompress(data, _PIECE)
+            except inflating.ERRORS as exc:
                 raise BrokenGzip(f"not valid gzip: {exc}") from exc
-            data = inflater.unconsumed_tail
-            if inflater.eof:
-                data = inflater.unused_data
-                inflater = zlib.decompressobj(_GZIP)
+            data = member.unconsumed_tail
+            if member.eof:
+                data = member.unused_data
+                member = inflating.member()
                 begun = False
             if out:
                 yield out
-    while begun and (out := _more(inflater)):
+    while begun and (out := _more(member)):
         yield out
-    if begun:
+    if begun or head:
         raise BrokenGzip("the gzip stream ends early")
 
 
-def _more(inflater: "zlib._Decompress") -> bytes:
+def _more(member: Any) -> bytes:
     try:
-        return inflater.decompress(b"", _PIECE) if not inflater.eof else b""
-    except zlib.error as exc:
+        return bytes(member.decompress(b"", _PIECE)) if not member.eof else b""
+    except inflating.ERRORS as exc:
         raise BrokenGzip(f"not valid gzip: {exc}") from exc
 
 
