@@ -47,33 +47,53 @@ def blocks(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[Ch
     wanted = HEADER
     sizes: dict[bytes, int] = {}
     for piece in _gunzipped(pieces) if compression == "gzip" else pieces:
-        waiting.append(piece)
-        size += len(piece)
-        if size < wanted:
+        at = 0
+        # A record that began in a piece before: first its header, then all of it. What follows stays where it is.
+        while size and at < len(piece):
+            waiting.append(piece[at : at + wanted - size])
+            at += len(waiting[-1])
+            size += len(waiting[-1])
+            if size < wanted:
+                break
+            data = b"".join(waiting)
+            if size == HEADER:
+                waiting, wanted = [data], sizes.get(data) or _whole(data, sizes)
+                if not wanted:
+                    raise BrokenRecord("bad length CRC", offset=offset)
+                continue
+            yield _all_good(_checked(data, offset, np.array([0, size], np.int64)), 1, offset)
+            offset += size
+            size, waiting, wanted = 0, [], HEADER
+        if size or at == len(piece):
             continue
-        data = b"".join(waiting)
-        bounds, fault = _bounds(data, sizes)
-        block = _checked(data, offset, bounds)
+        bounds, fault = _bounds(piece, at, sizes)
+        block = _checked(piece, offset - at, bounds)
         if len(block):
             yield block
-        if len(block) < len(bounds) - 1:
-            raise BrokenRecord("bad data CRC", offset=offset + int(bounds[len(block)]))
-        at = int(bounds[-1])
+        _all_good(block, len(bounds) - 1, offset + int(bounds[len(block)]) - at)
+        end = int(bounds[-1])
+        offset += end - at
         if fault:
-            raise BrokenRecord(fault, offset=offset + at)
-        wanted = sizes[data[at : at + HEADER]] if size - at >= HEADER else HEADER
-        offset += at
-        waiting = [data[at:]]
-        size -= at
+            raise BrokenRecord(fault, offset=offset)
+        waiting, size = [piece[end:]], len(piece) - end
+        wanted = sizes[piece[end : end + HEADER]] if size >= HEADER else HEADER
     if size >= HEADER:
         raise BrokenRecord(f"truncated data ({size - HEADER:,} of {wanted - HEADER:,} bytes)", offset=offset)
     if size:
         raise BrokenRecord(f"truncated length ({size} of {HEADER} bytes)", offset=offset)
 
 
-def _bounds(data: bytes, sizes: dict[bytes, int]) -> tuple[Places, str]:
-    """Where each whole record begins and the last one ends; and the fault that stands there, if any. `sizes` has the headers seen so far."""
-    alike = _alike(data, sizes)
+def _all_good(block: Checked, records: int, offset: int) -> Checked:
+    """The block, which has all these records. Raises BrokenRecord with the offset of the first one that it lacks."""
+    if len(block) < records:
+        raise BrokenRecord("bad data CRC", offset=offset)
+    return block
+
+
+def _bounds(data: bytes, start: int, sizes: dict[bytes, int]) -> tuple[Places, str]:
+    """Where each whole record begins, from `start` on, and the last one ends; and the fault that stands there, if any. `sizes` has the
+    headers seen so far."""
+    alike = _alike(data, start, sizes)
     begins = list(alike)
     at = alike.stop
     last = len(data) - HEADER
@@ -103,16 +123,17 @@ def _whole(head: bytes, sizes: dict[bytes, int]) -> int:
     return sizes[head]
 
 
-def _alike(data: bytes, sizes: dict[bytes, int]) -> range:
+def _alike(data: bytes, start: int, sizes: dict[bytes, int]) -> range:
     """Where the first records begin, as long as all have one header; its `stop` is where they end. Empty for a few only."""
-    whole = sizes.get(data[:HEADER]) or _whole(data[:HEADER], sizes)
-    count = len(data) // whole if whole else 0
+    head = data[start : start + HEADER]
+    whole = (sizes.get(head) or _whole(head, sizes)) if len(head) == HEADER else 0
+    count = (len(data) - start) // whole if whole else 0
     if count <= _ALIKE:
-        return range(0)
-    headers = np.frombuffer(data, np.uint8, count * whole).reshape(count, whole)[:, :HEADER]
+        return range(start, start)
+    headers = np.frombuffer(data, np.uint8, count * whole, start).reshape(count, whole)[:, :HEADER]
     same = (headers == headers[0]).all(axis=1)
     run = count if same.all() else int(same.argmin())
-    return range(0, run * whole, whole)
+    return range(start, start + run * whole, whole)
 
 
 def _checked(data: bytes, offset: int, bounds: Places) -> Checked:
