@@ -156,10 +156,10 @@ def make(
     return report
 
 
-def samples(shard: Shard, *, plan: Plan, pipeline: Pipeline) -> Iterator[Samples]:
-    """The samples of a shard in its order, in arrays of a batch each."""
+def samples(shard: Shard, *, plan: Plan, most_records: int) -> Iterator[Samples]:
+    """The samples of a shard in its order, in arrays of a batch each: `most_records` at most, as the pipeline has it."""
     selection = Selection(plan.head.splits[shard.part], plan.units, shuffle_seed=plan.head.shuffle_seed, codes=plan.codes)
-    return selection.chunks(shard.first, shard.records, size=min(pipeline.most_records, _chunk_records(plan)))
+    return selection.chunks(shard.first, shard.records, size=min(most_records, _chunk_records(plan)))
 
 
 def _put(folder: OutputFolder, shard: Shard, name: str, data: bytes, pipeline: Pipeline) -> Companion:
@@ -191,7 +191,7 @@ def _write(
     digest = hashlib.sha256()
     raw_digest = digest if isinstance(compress, Plain) else hashlib.sha256()
     seconds = tally.seconds
-    chunks = samples(shard, plan=plan, pipeline=pipeline)
+    chunks = samples(shard, plan=plan, most_records=pipeline.most_records)
     room = memoryview(bytearray(_PIECE_BYTES))
     sending: list[Future[float]] = []
     with (

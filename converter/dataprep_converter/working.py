@@ -90,9 +90,11 @@ def _made(
     """The first of these shards. The others come later, which a reader may want to know."""
     one = coming[0]
     folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
+    most = pipeline.most_records
 
     def foreseen() -> Iterator[Iterator[Samples]]:
-        return (shard.samples(each, plan=plan, pipeline=pipeline) for each in coming if each is one or folder.report(each.number) is None)
+        # The reader keeps this. It must not lead back to the pipeline: what the reader has kept would only go with the next garbage collection.
+        return (shard.samples(each, plan=plan, most_records=most) for each in coming if each is one or folder.report(each.number) is None)
 
     def seen(counts: Counts) -> None:
         progress.watch(counts)

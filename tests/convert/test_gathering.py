@@ -1,8 +1,10 @@
 """Gathering: a scattered order gives the same batches, and decodes each unit once a window."""
 
 import errno
+import gc
 import gzip
 import os
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,14 @@ import pytest
 from tests.convert.reader_contract import batches, faults, plan, rows
 from tests.convert.test_reader_dataset import convert
 
+from dataprep_api.job import DataPrepJob
 from dataprep_api.spec import Source
 from dataprep_converter import planning, shard
 from dataprep_converter.access import Access
+from dataprep_converter.display import Display
 from dataprep_converter.readers import Batch, blocks, gathering, stretches
 from dataprep_converter.readers.delimited import CsvReader
+from dataprep_converter.run import run
 
 COLUMNS = [{"name": "x", "type": "Int64"}, {"name": "s", "type": "String"}]
 ROWS = 400
@@ -204,3 +209,28 @@ def test_a_whole_job_makes_the_bytes_that_it_makes_in_memory(
 
     assert made("kept") == gathered
     assert len(gathered) == 10
+
+
+def test_what_a_task_has_read_goes_when_the_task_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_source(tmp_path)
+    made: list[weakref.ref[Any]] = []
+    begin = CsvReader.__init__
+
+    def noted(self: CsvReader, *given: Any, **more: Any) -> None:
+        begin(self, *given, **more)
+        made.append(weakref.ref(self))
+
+    monkeypatch.setattr(CsvReader, "__init__", noted)
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        spec = {"source": {"csv": {"uris": [str(tmp_path / "a.csv")], "columns": COLUMNS}}, "onBadRecord": {"policy": "Skip"}}
+        output = {"uri": str(tmp_path / "out"), "shards": {"count": 4}}
+        job = DataPrepJob.parse({"metadata": {"name": "job"}, "spec": {**spec, "output": output, "workers": {"parallelism": 2}}})
+        run(job, access=Access(), workers=1, display=Display(quiet=True))
+        left = [reader() for reader in made]
+    finally:
+        if was_on:
+            gc.enable()
+    assert len(made) >= 3
+    assert left == [None] * len(made)
