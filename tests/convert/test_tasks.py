@@ -8,6 +8,7 @@ import pytest
 from dataprep_api.job import DataPrepJob
 from dataprep_converter import planning
 from dataprep_converter.access import Access
+from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.plugins import CODE_VARIABLE
 
 ROW_BYTES = 940
@@ -67,3 +68,28 @@ def test_tasks_that_pass_over_all_of_the_input_are_those_of_the_workers(
     (tmp_path / "rows.jsonl").write_text(f'{{"text": "{"x" * 890}"}}\n' * 60)
     source = {"jsonl": {"uris": [str(tmp_path / "rows.jsonl")]}}
     assert tasks(tmp_path, rows=60, source=source, shuffle={"seed": 1}, workers={"parallelism": 2}) == expected
+
+
+@pytest.mark.parametrize(
+    ("output", "probed"),
+    [
+        pytest.param({"shards": {"count": 7}}, 4, id="a number"),
+        pytest.param({"shards": {"records": 10}}, 4, id="records of a shard"),
+        pytest.param({"granularity": "Minibatch", "minibatchSize": 5}, 4, id="a file for each batch"),
+        pytest.param({"shards": {"targetSize": "64Ki"}}, 64, id="size of a shard"),
+        pytest.param({}, 64, id="nothing"),
+    ],
+)
+def test_records_are_made_beforehand_where_their_size_decides_on_the_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: dict[str, Any], probed: int
+) -> None:
+    seen: list[int] = []
+    measure = Pipeline.encoded_size
+
+    def noted(self: Pipeline, units: Any, samples: Any) -> tuple[int, int]:
+        seen.append(len(samples))
+        return measure(self, units, samples)
+
+    monkeypatch.setattr(Pipeline, "encoded_size", noted)
+    tasks(tmp_path, rows=100, output={"uri": str(tmp_path / "out"), **output})
+    assert seen == [probed]

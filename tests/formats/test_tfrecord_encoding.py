@@ -340,6 +340,20 @@ def test_a_large_value_is_written_from_where_it_is() -> None:
     assert [np.shares_memory(np.frombuffer(piece, np.uint8), held) for piece in pieces] == [False, True, False] * 2
 
 
+def test_large_tensors_of_one_size_are_written_from_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(8)
+    pixels = random.integers(0, 256, (5, 90, 80, 3), np.uint8)
+    batch = pa.record_batch({"id": random.integers(0, 9, 5), "image": to_arrow(pixels), "weight": random.random(5)})
+    features = [a_feature("id", "int64"), a_feature("image", "bytes", raw=True), a_feature("weight", "float")]
+    encoder = TfrecordEncoder(OUTPUT, features)
+    pieces = encoder.pieces(batch)
+    sizes = encoder.sizes().tolist()
+    assert sum(np.shares_memory(np.frombuffer(piece, np.uint8), pixels) for piece in pieces) == 5
+    monkeypatch.setattr(tfrecord, "_LARGE_VALUE", 1 << 40)
+    assert b"".join(pieces) == bytes(encoder.encode(batch))
+    assert sizes == encoder.sizes().tolist()
+
+
 def test_a_numeric_table_is_not_encoded_row_by_row() -> None:
     rows = 20_000
     columns = {f"f{n}": np.random.default_rng(n).random(rows) for n in range(22)}

@@ -31,7 +31,9 @@ UNIT_BYTES: Final = 4 << 20
 UNIT_RECORDS: Final = 8192
 _FILE_BYTES: Final = 1 << 30
 _READ_BYTES: Final = 4 << 20
-_READ_RECORDS: Final = 65_536
+_READ_RECORDS: Final = 16_384
+_ROW_BYTES: Final = 1024
+"""Of a row of a table whose size nobody knows."""
 _MOST_BAD: Final = 100_000
 """Bad rows of the tables, each of which is a unit."""
 _SHOWN: Final = 64
@@ -157,7 +159,7 @@ class _Planner:
     def _fill(self, join: Join, table: _Table) -> None:
         """Gives every row to the join but those that are bad or have no key."""
         samples = np.arange(table.units.samples, dtype=np.int64)
-        each = max(1, table.units.size // max(1, table.units.samples))
+        each = table.units.size // max(1, len(samples)) or _ROW_BYTES
         step = max(1, min(_READ_RECORDS, _READ_BYTES // each))
         parts = (samples[first : first + step] for first in range(0, len(samples), step))
         for batch in table.reader.read(table.units, parts):
