@@ -11,7 +11,7 @@ the memory goes there. Every order is written out, so that threads and spilling 
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -146,54 +146,48 @@ class Join:
 
     def joined(self) -> Iterator[pa.RecordBatch]:
         """The records in the order of the keys: columns `keys`, then those of each table, lists where it has sequences. In small pieces."""
-        keys = ", ".join(f"p.{key}" for key in self._keys)
+        order = ", ".join(self._keys)
         sequences = [number for number, table in enumerate(self._tables) if table.order_by is not None]
-        singles = [number for number, table in enumerate(self._tables) if table.order_by is None]
-        counts = "".join(f", p.n{number}" for number in sequences)
-        columns = "".join(f", t{number}.c{place}" for number in singles for place in range(len(self._tables[number].others)))
-        rows = "".join(
-            f" JOIN t{number} ON t{number}.row = p.{'last' if self._tables[number].last else 'first'}{number}" for number in singles
-        )
+        counts = "".join(f", n{number}" for number in sequences)
         with _translated():
-            # Whoever has one row for a key comes with the keys: they are put in order once.
-            found = self._stream(f"SELECT {keys}{counts}{columns} FROM places AS p{rows} WHERE {self._everywhere()} ORDER BY {keys}")
-            steps = {number: self._stream(self._steps_of(number, self._tables[number])) for number in sequences}
+            # A statement for each table, one after another: a single one that joins and orders all of them needs the memory of all at once.
+            keys = self._stream(f"SELECT {order}{counts} FROM places WHERE {self._everywhere()} ORDER BY {order}")
+            tables = [self._stream(self._rows_of(number, table)) for number, table in enumerate(self._tables)]
             wanted = min(PIECE_RECORDS, _FIRST_RECORDS)
-            while (some := found.upto(wanted)).num_rows:
+            while (found := keys.upto(wanted)).num_rows:
                 size = 0
-                for piece in self._pieces(some, steps):
+                for piece in self._pieces(found, sequences, tables):
                     size += piece.nbytes
                     yield piece
-                wanted = max(1, min(PIECE_RECORDS, _PIECE_BYTES * some.num_rows // max(1, size)))
+                wanted = max(1, min(PIECE_RECORDS, _PIECE_BYTES * found.num_rows // max(1, size)))
 
-    def _pieces(self, found: pa.Table, streams: "Mapping[int, _Stream]") -> Iterator[pa.RecordBatch]:
+    def _pieces(self, found: pa.Table, sequences: Sequence[int], tables: "Sequence[_Stream]") -> Iterator[pa.RecordBatch]:
         """The records of some keys, cut so that no piece has very many steps."""
         width = len(self._keys)
-        lengths = {number: found.column(width + place).to_numpy() for place, number in enumerate(streams)}
-        ends = np.cumsum(sum(lengths.values(), np.zeros(found.num_rows, np.int64)))
+        lengths = {number: found.column(width + place).to_numpy() for place, number in enumerate(sequences)}
+        steps = np.cumsum(sum(lengths.values(), np.zeros(found.num_rows, np.int64)))
         first = 0
         while first < found.num_rows:
-            before = int(ends[first - 1]) if first else 0
-            stop = max(first + 1, int(np.searchsorted(ends, before + _PIECE_ROWS, side="right")))
-            here = iter(found.slice(first, stop - first).columns)
-            columns = [restored(one(next(here)), kind) for kind in self._tables[0].keys.types]
-            for _ in streams:
-                next(here)
-            for number, table in enumerate(self._tables):
-                if number in streams:
-                    sizes = lengths[number][first:stop]
-                    rows = streams[number].upto(int(sizes.sum()))
-                    columns += [_grouped(restored(one(rows.column(place)), kind), sizes) for place, kind in enumerate(table.others.types)]
-                else:
-                    columns += [restored(one(next(here)), kind) for kind in table.others.types]
+            before = int(steps[first - 1]) if first else 0
+            stop = max(first + 1, int(np.searchsorted(steps, before + _PIECE_ROWS, side="right")))
+            columns = [one(found.column(place).slice(first, stop - first)) for place in range(width)]
+            columns = [restored(column, kind) for column, kind in zip(columns, self._tables[0].keys.types, strict=True)]
+            for number, (table, stream) in enumerate(zip(self._tables, tables, strict=True)):
+                sizes = lengths[number][first:stop] if number in lengths else None
+                rows = stream.upto(int(sizes.sum()) if sizes is not None else stop - first)
+                columns += [_grouped(restored(one(rows.column(place)), kind), sizes) for place, kind in enumerate(table.others.types)]
             yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
             first = stop
 
-    def _steps_of(self, number: int, table: Columns) -> str:
-        """The rows of a table of sequences, in the order of the kept keys and in their own."""
+    def _rows_of(self, number: int, table: Columns) -> str:
+        """The rows of the kept keys, in order."""
         columns = ", ".join(f"t.c{place}" for place in range(len(table.others))) or "NULL"
-        on = " AND ".join(f"t.{key} = p.{key}" for key in self._keys)
-        order = ", ".join([*(f"p.{key}" for key in self._keys), *(f"t.c{place}" for place in table.order_by or ()), "t.row"])
+        order = ", ".join(f"p.{key}" for key in self._keys)
+        if table.order_by is None:
+            on = f"t.row = p.{'last' if table.last else 'first'}{number}"
+        else:
+            on = " AND ".join(f"t.{key} = p.{key}" for key in self._keys)
+            order += "".join(f", t.c{place}" for place in table.order_by) + ", t.row"
         return f"SELECT {columns} FROM t{number} AS t JOIN places AS p ON {on} WHERE {self._everywhere()} ORDER BY {order}"
 
     def _everywhere(self) -> str:
@@ -282,8 +276,10 @@ def one(column: Any) -> Array:
     return found
 
 
-def _grouped(column: Array, sizes: npt.NDArray[np.int64]) -> Array:
-    """The values as lists of these lengths."""
+def _grouped(column: Array, sizes: npt.NDArray[np.int64] | None) -> Array:
+    """The values as lists of these lengths; as they are without lengths."""
+    if sizes is None:
+        return column
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     lists: Array = _arrow.LargeListArray.from_arrays(_arrow.array(offsets), column)
     return lists
