@@ -1,5 +1,6 @@
 """Opening inputs: what every reader needs between a pinned URI and bytes. What the bytes mean is the readers' own business."""
 
+import io
 import os
 import tempfile
 import weakref
@@ -13,6 +14,7 @@ from dataprep_converter.readers import inflating
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
 _PIECE = 1 << 20
+_SLICE = 256 << 10
 
 
 class BrokenGzip(ValueError):
@@ -25,7 +27,7 @@ def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
     begun = False
     any_member = False
     head = b""
-    for piece in pieces:
+    for piece in _slices(pieces):
         data, head = head + piece, b""
         while data:
             if not begun and any_member and not data.strip(b"\0"):
@@ -50,6 +52,13 @@ def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield out
     if begun or head:
         raise BrokenGzip("the gzip stream ends early")
+
+
+def _slices(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same in small pieces: what a call of the inflater leaves of its piece is copied."""
+    for piece in pieces:
+        for start in range(0, len(piece), _SLICE):
+            yield piece[start : start + _SLICE]
 
 
 def _more(member: Any) -> bytes:
@@ -109,14 +118,16 @@ class Forward:
 
     def read(self, length: int) -> bytes:
         """The next `length` bytes, fewer only at the end. Raises BadData naming the file when it is no whole gzip stream."""
-        parts: list[memoryview] = []
+        found = io.BytesIO()
         missing = length
         while missing and self._fill():
-            parts.append(self._piece[:missing])
-            self._piece = self._piece[len(parts[-1]) :]
-            missing -= len(parts[-1])
+            part = self._piece[:missing]
+            found.write(part)
+            self._piece = self._piece[len(part) :]
+            missing -= len(part)
         self.position += length - missing
-        return b"".join(parts)
+        # Not joined from parts: those and the whole would be in memory at the same time.
+        return found.getvalue()
 
     def skip_to(self, position: int) -> None:
         """Moves ahead to `position`, or to the end."""
