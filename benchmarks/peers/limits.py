@@ -7,12 +7,11 @@ import hashlib
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import computing
-import numpy as np
 from clocked import clocked
 
 _PIECE = 1 << 20
@@ -65,9 +64,7 @@ def digest(size: int, output: Path, records: int) -> int:
 
 def sha256(contents: list[bytes], records: int) -> int:
     """SHA-256 of each file in memory, by two threads; records are as many as that is for others."""
-    with ThreadPoolExecutor(2) as threads:
-        for _ in threads.map(lambda content: hashlib.sha256(content).digest(), contents):
-            pass
+    _by_two_threads(lambda content: hashlib.sha256(content).digest(), contents)
     return records
 
 
@@ -80,18 +77,17 @@ def crc(contents: list[bytes], records: int) -> int:
     return records
 
 
-def decode(contents: list[bytes]) -> int:
+def decode(contents: list[bytes], records: int) -> int:
     """Each JPEG in memory to pixels, by two threads."""
     import simplejpeg
 
-    with ThreadPoolExecutor(2) as threads:
-        for _ in threads.map(lambda content: simplejpeg.decode_jpeg(content).shape, contents):
-            pass
-    return len(contents)
+    _by_two_threads(lambda content: simplejpeg.decode_jpeg(content).shape, contents)
+    return records
 
 
-def recode(contents: list[bytes]) -> int:
+def recode(contents: list[bytes], records: int) -> int:
     """Each JPEG in memory to pixels, its shortest side to 256, and back, by two threads: the libraries that ours calls."""
+    import numpy as np
     import simplejpeg
     from PIL import Image
 
@@ -101,10 +97,18 @@ def recode(contents: list[bytes]) -> int:
         resized = picture.resize((int(picture.width * scale), int(picture.height * scale)), Image.Resampling.BILINEAR)
         return len(simplejpeg.encode_jpeg(np.asarray(resized), quality=95, colorsubsampling="420"))
 
+    _by_two_threads(one, contents)
+    return records
+
+
+def _by_two_threads(work: Callable[[bytes], object], contents: list[bytes]) -> None:
     with ThreadPoolExecutor(2) as threads:
-        for _ in threads.map(one, contents):
+        for _ in threads.map(work, contents):
             pass
-    return len(contents)
+
+
+IN_MEMORY = {"sha256": sha256, "crc": crc, "decode": decode, "recode": recode}
+"""Those that find the files of the input in memory when their clock begins."""
 
 
 def inflate(found: list[Path], records: int) -> int:
@@ -128,9 +132,6 @@ def main(kind: str, source: Path, output: Path, records: int, record_bytes: int 
     found = files(source)
     size = sum(path.stat().st_size for path in found) if record_bytes is None else records * record_bytes
 
-    def contents() -> Iterator[bytes]:
-        return (path.read_bytes() for path in found)
-
     if kind == "cat":
         clocked(lambda: cat(found, output))
     elif kind == "read":
@@ -141,18 +142,9 @@ def main(kind: str, source: Path, output: Path, records: int, record_bytes: int 
         clocked(lambda: digest(size, output, records))
     elif kind == "inflate":
         clocked(lambda: inflate(found, records))
-    elif kind == "sha256":
-        held = list(contents())
-        clocked(lambda: sha256(held, records))
-    elif kind == "crc":
-        held = list(contents())
-        clocked(lambda: crc(held, records))
-    elif kind == "decode":
-        held = list(contents())
-        clocked(lambda: decode(held))
-    elif kind == "recode":
-        held = list(contents())
-        clocked(lambda: recode(held))
+    elif kind in IN_MEMORY:
+        held = [path.read_bytes() for path in found]
+        clocked(lambda: IN_MEMORY[kind](held, records))
     elif kind == "compute":
         clocked(lambda: compute(records))
     else:

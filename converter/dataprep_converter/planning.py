@@ -25,7 +25,7 @@ from dataprep_converter.readers.blocks import KEPT_BYTES
 from dataprep_converter.selection import Samples, Selection
 from dataprep_converter.splitting import counted_by_size, divide, missed, rules_of
 from dataprep_converter.tensors import kernels, to_numpy
-from dataprep_converter.units import Units
+from dataprep_converter.units import Units, samples_of_a_batch
 from dataprep_converter.units_file import UnitsFile
 
 TASK_BYTES = 256 * 2**20
@@ -38,7 +38,6 @@ _FEW_RECORDS = 4
 """Where the number of shards is given: then the size of the records only decides on the number of tasks."""
 _LOOKED_AT_RECORDS = 8192
 _LEARNED_RECORDS = 4096
-_LOOKED_AT_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True)
@@ -190,8 +189,7 @@ def _split(splits: Sequence[SplitPlan], name: str, *, of: str) -> SplitPlan:
 
 def _columns(reader: Reader, units: Units, columns: Sequence[str], *, bytes_in: int) -> Iterator[tuple[Samples, pa.RecordBatch, Samples]]:
     """These columns of every sample, in order: (numbers asked for, the good ones' records, the good ones' numbers)."""
-    each = max(1, bytes_in // max(1, units.samples))
-    size = max(1, min(_LOOKED_AT_RECORDS, _LOOKED_AT_BYTES // each))
+    size = samples_of_a_batch(bytes_in, units.samples, most=_LOOKED_AT_RECORDS)
 
     def chunks() -> Iterator[Samples]:
         for start in range(0, units.samples, size):

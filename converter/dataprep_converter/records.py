@@ -61,16 +61,13 @@ def blocks(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[Ch
                 if not wanted:
                     raise BrokenRecord("bad length CRC", offset=offset)
                 continue
-            yield _all_good(_checked(data, offset, np.array([0, size], np.int64)), 1, offset)
+            yield from _good(data, offset, np.array([0, size], np.int64))
             offset += size
             size, waiting, wanted = 0, [], HEADER
         if size or at == len(piece):
             continue
         bounds, fault = _bounds(piece, at, sizes)
-        block = _checked(piece, offset - at, bounds)
-        if len(block):
-            yield block
-        _all_good(block, len(bounds) - 1, offset + int(bounds[len(block)]) - at)
+        yield from _good(piece, offset - at, bounds)
         end = int(bounds[-1])
         offset += end - at
         if fault:
@@ -83,11 +80,13 @@ def blocks(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[Ch
         raise BrokenRecord(f"truncated length ({size} of {HEADER} bytes)", offset=offset)
 
 
-def _all_good(block: Checked, records: int, offset: int) -> Checked:
-    """The block, which has all these records. Raises BrokenRecord with the offset of the first one that it lacks."""
-    if len(block) < records:
-        raise BrokenRecord("bad data CRC", offset=offset)
-    return block
+def _good(data: bytes, offset: int, bounds: Places) -> Iterator[Checked]:
+    """The records between the bounds. Raises BrokenRecord at the first whose data is not whole, after those before it."""
+    block = _checked(data, offset, bounds)
+    if len(block):
+        yield block
+    if len(block) < len(bounds) - 1:
+        raise BrokenRecord("bad data CRC", offset=offset + int(bounds[len(block)]))
 
 
 def _bounds(data: bytes, start: int, sizes: dict[bytes, int]) -> tuple[Places, str]:

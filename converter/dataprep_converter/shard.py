@@ -35,8 +35,8 @@ from dataprep_converter.readers import Batch
 from dataprep_converter.redacting import redacted
 from dataprep_converter.selection import Samples, Selection
 from dataprep_converter.statistics import ShardStatistics
+from dataprep_converter.units import samples_of_a_batch
 
-BATCH_BYTES = 4 * 2**20
 MOST_RECORDS = 8192
 _PIECE_BYTES = 256 << 10
 """What stays in a core's cache between its digest and the copy that a disk's `write` makes of it. Out of memory that copy takes three times as long."""
@@ -159,7 +159,9 @@ def make(
 def samples(shard: Shard, *, plan: Plan, most_records: int) -> Iterator[Samples]:
     """The samples of a shard in its order, in arrays of a batch each: `most_records` at most, as the pipeline has it."""
     selection = Selection(plan.head.splits[shard.part], plan.units, shuffle_seed=plan.head.shuffle_seed, codes=plan.codes)
-    return selection.chunks(shard.first, shard.records, size=min(most_records, _chunk_records(plan)))
+    # The bytes of the shard don't depend on the size of the batches.
+    size = samples_of_a_batch(plan.head.bytes_in, plan.head.samples, most=min(most_records, MOST_RECORDS))
+    return selection.chunks(shard.first, shard.records, size=size)
 
 
 def _put(folder: OutputFolder, shard: Shard, name: str, data: bytes, pipeline: Pipeline) -> Companion:
@@ -275,12 +277,6 @@ def _done(seconds: float) -> Future[float]:
     done: Future[float] = Future()
     done.set_result(seconds)
     return done
-
-
-def _chunk_records(plan: Plan) -> int:
-    """Samples of a batch: about BATCH_BYTES of input. The bytes of the shard don't depend on it."""
-    each = max(1, plan.head.bytes_in // max(1, plan.head.samples))
-    return max(1, min(MOST_RECORDS, BATCH_BYTES // each))
 
 
 def _account(batch: Batch, *, plan: Plan, policy: BadRecords, tally: _Tally) -> None:

@@ -72,6 +72,8 @@ SCHEMA: pa.Schema = pa.schema(_COLUMNS)
 
 BLOCK: Final = 65_536
 """Units of a batch: so many are Python objects at the same time, and lie in one row group of `units.parquet`."""
+BATCH_BYTES: Final = 4 << 20
+"""Of the input, in a batch of samples."""
 
 
 def _keys(roots: list[int], paths: list[str]) -> npt.NDArray[np.uint64]:
@@ -241,3 +243,8 @@ class Units:
         index, within = self.locate(np.array([sample], dtype=np.int64))
         unit = self.unit(int(index[0]))
         return unit.uri, unit.row + int(within[0])
+
+
+def samples_of_a_batch(bytes_in: int, samples: int, *, most: int) -> int:
+    """How many samples are read at once: about BATCH_BYTES of the input, and `most` at most."""
+    return max(1, min(most, BATCH_BYTES // max(1, bytes_in // max(1, samples))))

@@ -1,11 +1,19 @@
-"""The MaxCompute fake, for tables that are read and tables that are written."""
+"""A few digits, and the MaxCompute fake for tables that are read and tables that are written."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from dataprep_converter.readers import table
 from storeservers.odps import FakeMaxCompute
+from workbench import mnist
+
+
+@pytest.fixture(scope="session")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 1,000 and 200 images of the synthetic MNIST."""
+    return mnist.write(tmp_path_factory.mktemp("few"), train=1000, test=200)
 
 
 @pytest.fixture(scope="module")

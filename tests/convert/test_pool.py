@@ -14,7 +14,6 @@ from dataprep_converter import plugins, pool, working
 from dataprep_converter.access import Access
 from dataprep_converter.errors import BadData
 from dataprep_converter.verifying import verify
-from workbench import mnist
 
 CODE = """
 import multiprocessing, os, pathlib, signal
@@ -46,12 +45,6 @@ def several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "code/another_process.py").write_text(CODE)
     monkeypatch.setenv(plugins.CODE_VARIABLE, str(tmp_path / "code"))
     monkeypatch.setattr(pool, "INLINE_BYTES", 0)
-
-
-@pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """1,000 records to train with and 200 to test, gzipped."""
-    return mnist.write(tmp_path_factory.mktemp("few"), train=1000, test=200)
 
 
 @pytest.fixture

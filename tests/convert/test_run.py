@@ -25,12 +25,6 @@ from dataprep_converter.verifying import verify
 from workbench import mnist
 
 
-@pytest.fixture(scope="session")
-def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first 1,000 and 200 images of the synthetic MNIST."""
-    return mnist.write(tmp_path_factory.mktemp("few"), train=1000, test=200)
-
-
 def a_job(source: Path, folder: Path, *, validation: int = 100, **spec: Any) -> DataPrepJob:
     document = mnist_job(source=str(source), output=str(folder), validation=validation, suffix=".gz").model_dump(
         by_alias=True, exclude_none=True

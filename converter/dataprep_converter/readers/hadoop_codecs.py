@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dataprep_converter.errors import BadSpec
+from dataprep_converter.readers.inflating import GZIP
 
 Unpack = Callable[[bytes, int], bytes]
 """(compressed, the most bytes that the contents may have) → contents. Raises ValueError saying what is wrong with them."""
@@ -20,8 +21,6 @@ Unpack = Callable[[bytes, int], bytes]
 _arrow: Any = pa  # the stubs don't know a codec's arguments
 _PACKAGE: Final = "org.apache.hadoop.io.compress."
 _INT: Final = struct.Struct(">I")
-_GZIP: Final = 31
-"""zlib's word for gzip's header and checksum."""
 
 
 def unpacker(java: str, uri: str) -> Unpack:
@@ -107,7 +106,7 @@ _deflate: Final = partial(_streams, zlib.decompressobj, zlib.error)
 CODECS: Final[Mapping[str, Unpack]] = {
     f"{_PACKAGE}DefaultCodec": _deflate,
     f"{_PACKAGE}DeflateCodec": _deflate,
-    f"{_PACKAGE}GzipCodec": partial(_streams, partial(zlib.decompressobj, _GZIP), zlib.error),
+    f"{_PACKAGE}GzipCodec": partial(_streams, partial(zlib.decompressobj, GZIP), zlib.error),
     f"{_PACKAGE}BZip2Codec": partial(_streams, bz2.BZ2Decompressor, OSError),
     f"{_PACKAGE}SnappyCodec": _snappy,
     f"{_PACKAGE}ZStandardCodec": _zstandard,

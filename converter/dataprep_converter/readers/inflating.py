@@ -3,7 +3,7 @@
 import zlib
 from typing import Any, Final
 
-_GZIP = 31
+GZIP: Final = 31
 """zlib's word for gzip's header and checksum."""
 _BEGINS = b"\x1f\x8b\x08"
 _FIXED = 10
@@ -26,7 +26,7 @@ def member() -> Any:
     """Of one member of a gzip stream, as zlib's `decompressobj`. Its first piece of data must hold the whole header (`header_is_whole`):
     ISA-L takes the rest of one that comes in two for data.
     """
-    return _Inflater(_GZIP)
+    return _Inflater(GZIP)
 
 
 def header_is_whole(data: bytes) -> bool:

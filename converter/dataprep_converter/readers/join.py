@@ -25,12 +25,11 @@ from dataprep_converter.readers import SAMPLE, Discovery, Reader, reader_class
 from dataprep_converter.readers.blocks import Block, BlockReader, Counted
 from dataprep_converter.readers.joining import Columns, Count, Join
 from dataprep_converter.readers.schemas import frozen, thawed
-from dataprep_converter.units import Unit, Units
+from dataprep_converter.units import Unit, Units, samples_of_a_batch
 
 UNIT_BYTES: Final = 4 << 20
 UNIT_RECORDS: Final = 8192
 _FILE_BYTES: Final = 1 << 30
-_READ_BYTES: Final = 4 << 20
 _READ_RECORDS: Final = 16_384
 _ROW_BYTES: Final = 1024
 """Of a row of a table whose size nobody knows."""
@@ -159,8 +158,8 @@ class _Planner:
     def _fill(self, join: Join, table: _Table) -> None:
         """Gives every row to the join but those that are bad or have no key."""
         samples = np.arange(table.units.samples, dtype=np.int64)
-        each = table.units.size // max(1, len(samples)) or _ROW_BYTES
-        step = max(1, min(_READ_RECORDS, _READ_BYTES // each))
+        size = table.units.size
+        step = samples_of_a_batch(size if size >= len(samples) else len(samples) * _ROW_BYTES, len(samples), most=_READ_RECORDS)
         parts = (samples[first : first + step] for first in range(0, len(samples), step))
         for batch in table.reader.read(table.units, parts):
             for bad in batch.bad:

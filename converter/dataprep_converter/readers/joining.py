@@ -107,9 +107,7 @@ class Join:
         waiting, self._incoming[table] = self._incoming[table], []
         if waiting:
             with _translated():
-                self._database.register("incoming", pa.Table.from_batches(waiting))
-                self._database.execute(f"INSERT INTO t{table} SELECT * FROM incoming")
-                self._database.unregister("incoming")
+                self._execute(f"INSERT INTO t{table} SELECT * FROM incoming", pa.Table.from_batches(waiting))
 
     def match(self) -> None:
         """Finds the places of each key, once all tables are full."""
@@ -212,8 +210,11 @@ class Join:
     def _create(self, number: int, table: Columns) -> None:
         types = [pa.int64(), *(plain_type(kind) for kind in (*table.keys.types, *table.others.types))]
         empty = pa.RecordBatch.from_arrays([_arrow.array([], kind) for kind in types], names=self._names(table))
-        self._database.register("incoming", empty)
-        self._database.execute(f"CREATE TABLE t{number} AS SELECT * FROM incoming")
+        self._execute(f"CREATE TABLE t{number} AS SELECT * FROM incoming", empty)
+
+    def _execute(self, statement: str, incoming: pa.Table | pa.RecordBatch) -> None:
+        self._database.register("incoming", incoming)
+        self._database.execute(statement)
         self._database.unregister("incoming")
 
     def _names(self, table: Columns) -> list[str]:
