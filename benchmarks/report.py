@@ -28,7 +28,8 @@ _LEGEND: Final = {"peer": "beside a peer", "limit": "beside a limit", "ours": "b
 _HEAD: Final = """# Benchmarks
 
 Made by `make bench` from [benchmarks.json](benchmarks.json); don't edit. Each workload's contenders took turns in one run on the same data, each run a
-process of its own; its clock begins when libraries are imported. *Ours beside it* is our speed, in records a second, as a multiple of the
+process of its own; its clock begins when libraries are imported, and when as much memory as it writes has been touched: a virtual machine takes that
+back from its guests, and whoever came first would pay for all. *Ours beside it* is our speed, in records a second, as a multiple of the
 contender's: for a peer above 1 is quicker than it, for a limit 1 is what can be reached. Read ratios, not seconds: the machines that run this are
 shared. Outputs were read back by libraries that are not ours, and were equal record for record; peers that would take minutes got the first part of
 the data, as the number of records says. Memory is what was resident in all processes of a run at its peak, libraries included, and what they share

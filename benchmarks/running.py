@@ -1,5 +1,6 @@
 """One workload: its data is made, its contenders take turns, and what they wrote is read back and compared."""
 
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,9 @@ from benchmarks.workload import Workload
 _CLOSE = 0.15
 """How far the decoded and standardized pixels of two decoders may be apart, on average."""
 
+_AT_HAND = 1 << 30
+"""Most bytes that a contender touches before its clock begins (`peers/clocked.py`): more than all outputs but those of decoded images."""
+
 
 def run(workload: Workload, folder: Path, *, records: int, rounds: int, seed: int, peers: set[str] | None) -> dict[str, Any]:
     """The results of a workload, as JSON has them; `peers` are those that take part, None for all. What failed is in `faults`."""
@@ -24,6 +28,7 @@ def run(workload: Workload, folder: Path, *, records: int, rounds: int, seed: in
         prepared = folder / "prepared"
         workload.prepare.run(source, prepared, records)
         source = prepared
+    os.environ["BENCH_BYTES_AT_HAND"] = str(min(_AT_HAND, 4 * measuring.size_of(source)))
     here = [each for each in workload.contenders if each.role != "peer" or peers is None or each.peer in peers]
     runs = {each.name: Runs() for each in here}
     faults: dict[str, str] = {}

@@ -18,15 +18,14 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from dataprep_converter.decoders import BrokenRecord, Checked, Places
 from dataprep_converter.errors import NotWhole
-from dataprep_converter.framing import FOOTER, HEADER, mask, mask_all
+from dataprep_converter.framing import FOOTER, HEADER, mask
+from dataprep_converter.kernel import masked_crcs
 from dataprep_converter.readers.inputs import BrokenGzip, gunzipped
 
 _LENGTH: Final = struct.Struct("<QI")
 _ALIKE: Final = 8
 """More records than this of one length in a piece, and their headers are compared together."""
 _KNOWN_HEADERS: Final = 1 << 16
-_COPIED_PAYLOAD: Final = 4096
-"""Up to this size, copying a payload out is cheaper than a view of it."""
 
 
 def read(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[tuple[int, bytes]]:
@@ -138,10 +137,9 @@ def _alike(data: bytes, start: int, sizes: dict[bytes, int]) -> range:
 def _checked(data: bytes, offset: int, bounds: Places) -> Checked:
     """The records between the bounds, as far as their data is whole."""
     starts, ends = bounds[:-1] + HEADER, bounds[1:] - FOOTER
-    sliced: Any = data if len(data) <= len(starts) * _COPIED_PAYLOAD else memoryview(data)
-    crcs = np.fromiter(map(crc32c, map(sliced.__getitem__, map(slice, starts.tolist(), ends.tolist()))), np.uint32, len(starts))
-    footers = np.frombuffer(data, np.uint8)[ends[:, None] + np.arange(FOOTER)].view("<u4")[:, 0]
-    wrong = np.flatnonzero(mask_all(crcs) != footers)
+    content = np.frombuffer(data, np.uint8)
+    footers = content[ends[:, None] + np.arange(FOOTER)].view("<u4")[:, 0]
+    wrong = np.flatnonzero(masked_crcs(content, starts, ends) != footers)
     good = int(wrong[0]) if len(wrong) else len(starts)
     return Checked(data, offset, starts[:good], ends[:good], HEADER)
 

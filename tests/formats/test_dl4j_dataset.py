@@ -15,6 +15,8 @@ from dataprep_converter.encoders.nd4j import array
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.tensors import to_arrow
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 _BUFFER = "00104d495845445f444154415f5459504553"
 _SQUARE = (
     f"{_BUFFER}000000000000000800044c4f4e47000000000000000200000000000000020000000000000002"

@@ -19,6 +19,8 @@ from tests.fuzz.damage import damaged
 from dataprep_converter.decoders import BrokenRecord
 from dataprep_converter.errors import BadData
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 WIDE = {"float16", "float32", "matrix", "vectors"}
 """Columns of narrower floats than Python's."""
 

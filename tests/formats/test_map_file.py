@@ -15,6 +15,8 @@ from dataprep_converter.encoders.map_file import MapFileEncoder
 from dataprep_converter.encoders.sequence_file import header, marker
 from dataprep_converter.errors import BadData
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 RECORD = "org.datavec.hadoop.records.reader.mapfile.record.RecordWritable"
 
 

@@ -24,6 +24,8 @@ from dataprep_converter.run import run
 from dataprep_converter.tensors import to_arrow
 from dataprep_converter.verifying import verify
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 # --- bytes ----------------------------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,8 @@ from dataprep_converter.features import resolve
 from dataprep_converter.readers import SAMPLE, Batch
 from dataprep_converter.tensors import to_arrow
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 NO_MANIFEST: Any = None
 """The messages say all that is needed."""
 MAGIC_FLOAT = struct.unpack("<f", bytes.fromhex("0a23d7ce"))[0]

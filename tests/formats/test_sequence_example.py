@@ -18,6 +18,8 @@ from dataprep_converter.encoders.tfrecord import TfrecordEncoder
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.framing import frame
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 OUTPUT = Output(uri="out")
 STEPS = [[1.0, 3.2, 4.5, 1.1, 6.3], [1.6, 2.4, 5.9, 0.2, 2.2], [1.0, 2.0, 3.0, 4.0, 5.0]]
 THREE_STEPS_SHA256 = "7d3e3421db2edefd46af7fe368ab6651fe36e93354f7c4dfde6ced83db2836cf"

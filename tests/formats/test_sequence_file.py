@@ -19,6 +19,8 @@ from dataprep_converter.encoders.writables import vint
 from dataprep_converter.errors import BadData, BadSpec
 from dataprep_converter.tensors import to_arrow
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 MARKER = marker(a_shard(), seed=0)
 IO = "org.apache.hadoop.io."
 COMPRESSIONS = ["None", "Record", "Block"]

@@ -20,6 +20,8 @@ from dataprep_converter.errors import BadSpec
 from dataprep_converter.framing import frame, header
 from dataprep_converter.tensors import to_arrow
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 OUTPUT = Output(uri="out")
 SYNTHETIC = {
     # name: (first image, image after the last, SHA-256), sorted keys, computed from hand-written wire bytes

@@ -15,6 +15,8 @@ from dataprep_converter.decoders import BrokenRecord
 from dataprep_converter.errors import NotWhole
 from dataprep_converter.framing import frame
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 PAYLOADS = [b"first", b"", b"x" * 300, *(bytes([n]) * 40 for n in range(30)), b"last"]
 FILE = b"".join(map(frame, PAYLOADS))
 

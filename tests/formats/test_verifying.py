@@ -21,6 +21,8 @@ from dataprep_converter.repairing import Repaired, repair
 from dataprep_converter.run import run
 from dataprep_converter.verifying import Examined, verify
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 
 def a_job(folder: Path, **more: Any) -> DataPrepJob:
     inputs = [folder / f"{name}.csv" for name in "ab"]

@@ -19,6 +19,8 @@ from dataprep_converter.encoders import FeatureSpec
 from dataprep_converter.encoders.webdataset import WebdatasetEncoder, key_of
 from dataprep_converter.errors import BadData, BadSpec
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 JPEG, PNG = b"\xff\xd8\xff\xe0 a JPEG file", b"\x89PNG\r\n\x1a\n a PNG file"
 COUNT = 40
 

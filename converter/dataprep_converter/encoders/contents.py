@@ -7,6 +7,7 @@ rows have contents of the same length, they are a matrix; else a column of byte 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -14,21 +15,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.errors import BadSpec
+from dataprep_converter.kernel import Bytes, Chosen, Lengths, join, varints
 from dataprep_converter.lists import is_list, is_ragged, item_type
 from dataprep_converter.tensors import NUMPY_NAMES, Array, binary, binary_data, is_tensor, kernels, to_numpy
 
 MISSING: Final = -1
 """Length of a null's content."""
-NOTHING: Final = pa.scalar(b"", pa.large_binary())
-"""The separator that Arrow's join of byte strings asks for."""
 OWN_PIECE: Final = 512
 """From this width on, fixed contents are joined from where they are instead of being copied into a run first."""
+_KEPT: Final = 4096
+"""Codes below which all are kept that were looked up."""
 _FEW_ROWS: Final = 128
 """Up to so many rows, plain Python is faster than the first call of numpy: a batch of images is few rows."""
-_VARINT_LIMITS: Final = [np.uint64(1 << (7 * n)) for n in range(1, 10)]
-
-Bytes: TypeAlias = npt.NDArray[np.uint8]
-Lengths: TypeAlias = npt.NDArray[np.int64]
 
 
 def varint(value: int) -> bytes:
@@ -151,7 +149,7 @@ def _bytes_lists(column: Array) -> Ragged:
     if len(flat) == 0:
         return _ragged(np.empty(0, np.uint8), np.zeros(len(column), np.int64), missing)
     prefixes, _ = look_up(np.diff(binary_data(flat)[1]), _value_prefix)
-    data, offsets = binary_data(kernels.binary_join_element_wise(prefixes, flat, NOTHING))
+    data, offsets = binary_data(join([prefixes, flat], len(flat)))
     ends = np.concatenate(([0], np.cumsum(counts)))
     return _ragged(data, np.diff(offsets[ends]), missing)
 
@@ -170,51 +168,15 @@ def _int_part(matrix: npt.NDArray[Any]) -> Part:
     values = matrix.astype(np.int64, copy=False).view(np.uint64)
     if values.size == 0 or values.max() < 0x80:
         return Fixed(matrix, np.dtype(np.uint8))
-    if values.size == len(values) <= _FEW_ROWS:
-        made = [varint(value) for value in values[:, 0].tolist()]
-        return Ragged(content=pa.array(made, pa.large_binary()), lengths=np.fromiter(map(len, made), np.int64, len(made)))
-    widths = _varint_widths(values)
-    if np.all(widths == widths.flat[0]):
-        return Fixed(_varints(values, int(widths.flat[0])), np.dtype(np.uint8))
-    return _ragged(_packed(values, widths), widths.sum(axis=1, dtype=np.int64), None)
+    data, lengths = varints(values.reshape(-1), even_offsets(*values.shape))
+    if np.all(lengths == lengths[0]):
+        return Fixed(data.reshape(len(values), -1), np.dtype(np.uint8))
+    return _ragged(data, lengths, None)
 
 
 def _int_lists(values: npt.NDArray[Any], counts: Lengths, missing: npt.NDArray[np.bool_] | None) -> Ragged:
-    unsigned = values.astype(np.int64, copy=False).view(np.uint64)
-    widths = _varint_widths(unsigned)
-    ends = np.concatenate(([0], np.cumsum(widths, dtype=np.int64)))[np.concatenate(([0], np.cumsum(counts)))]
-    return _ragged(_packed(unsigned, widths), np.diff(ends), missing)
-
-
-def _varint_widths(values: npt.NDArray[np.uint64]) -> Bytes:
-    widths = np.ones(values.shape, np.uint8)
-    largest = values.max(initial=np.uint64(0))
-    for limit in _VARINT_LIMITS:
-        if largest < limit:
-            break
-        widths += values >= limit
-    return widths
-
-
-def _varints(values: npt.NDArray[np.uint64], width: int) -> Bytes:
-    """The low `width` groups of each value in a new last dimension; all but the last group say that more follows."""
-    out = np.empty((*values.shape, width), np.uint8)
-    for group in range(width):
-        # The cast to uint8 drops what is above the group, but for its highest bit.
-        out[..., group] = values >> np.uint64(7 * group)
-    out[..., : width - 1] |= 0x80
-    out[..., width - 1] &= 0x7F
-    return out
-
-
-def _packed(values: npt.NDArray[np.uint64], widths: Bytes) -> Bytes:
-    """The varints of all values, one after another."""
-    width = int(widths.max(initial=1))
-    groups = np.arange(width, dtype=np.uint8)
-    out = _varints(values, width)
-    out[..., width - 1] |= 0x80
-    out &= np.where(groups == widths[..., None] - 1, np.uint8(0x7F), np.uint8(0xFF))
-    return out[groups < widths[..., None]]
+    data, lengths = varints(values.astype(np.int64, copy=False).view(np.uint64), np.concatenate(([0], np.cumsum(counts))))
+    return _ragged(data, lengths, missing)
 
 
 def _flattened(column: Array) -> tuple[npt.NDArray[Any], Lengths, npt.NDArray[np.bool_] | None]:
@@ -243,15 +205,33 @@ def no_nulls(values: Array) -> Array:
     return values
 
 
-def look_up(codes: Lengths, make: Callable[[int], bytes]) -> tuple[Array, Lengths]:
+def look_up(codes: Lengths, make: Callable[[int], bytes]) -> tuple[Chosen, Lengths]:
     """`make(code)` of each row, and its length. `make` is called once for each code that there is (or for each of a few rows)."""
-    if len(codes) <= _FEW_ROWS:
-        made = [make(code) for code in codes.tolist()]
-        return pa.array(made, pa.large_binary()), np.fromiter(map(len, made), np.int64, len(made))
-    unique, inverse = _unique(codes)
+    unique, places = (codes, np.arange(len(codes))) if len(codes) <= _FEW_ROWS else _unique(codes)
     made = [make(code) for code in unique.tolist()]
-    table: Array = pa.array(made, pa.large_binary())
-    return table.take(inverse), np.fromiter(map(len, made), np.int64, len(made))[inverse]
+    return Chosen(pa.array(made, pa.large_binary()), places), np.fromiter(map(len, made), np.int64, len(made))[places]
+
+
+class LookUp:
+    """The same as `look_up` for one `make`, which takes every number from `first` on; what it made of small ones is kept."""
+
+    def __init__(self, make: Callable[[int], bytes], *, first: int = 0) -> None:
+        self.make = lru_cache(maxsize=1 << 16)(make)
+        self._first = first
+        self._table: Array = pa.array([], pa.large_binary())
+        self._sizes: Lengths = np.empty(0, np.int64)
+
+    def __call__(self, codes: Lengths) -> tuple[Chosen, Lengths]:
+        """`make(code)` of each row, and its length."""
+        needed = int(codes.max()) - self._first + 1
+        if len(codes) <= _FEW_ROWS or needed > _KEPT:
+            return look_up(codes, self.make)
+        if needed > len(self._sizes):
+            made = [self.make(code) for code in range(self._first, self._first + min(2 * needed, _KEPT))]
+            self._table = pa.array(made, pa.large_binary())
+            self._sizes = np.fromiter(map(len, made), np.int64, len(made))
+        places = codes - self._first
+        return Chosen(self._table, places), self._sizes[places]
 
 
 def _unique(codes: Lengths) -> tuple[Lengths, Lengths]:

@@ -17,11 +17,12 @@ import pyarrow as pa
 from dataprep_api.plan import Shard
 from dataprep_api.spec import Output
 from dataprep_converter.encoders import FeatureSpec, Numbers, SingleFile
-from dataprep_converter.encoders.contents import Fixed, Lengths, Part, Ragged
+from dataprep_converter.encoders.contents import Fixed, Part, Ragged
 from dataprep_converter.encoders.sequence_file import Blocks, Frames, frames, header, marker
 from dataprep_converter.encoders.tfrecord import TfrecordEncoder
 from dataprep_converter.encoders.writables import pairs
 from dataprep_converter.errors import BadData
+from dataprep_converter.kernel import Lengths
 from dataprep_converter.tensors import Array, kernels
 
 POSITIONS: Final = "org.apache.hadoop.io.LongWritable"

@@ -26,10 +26,11 @@ from dataprep_api.spec import Output
 from dataprep_api.spec.formats.mds import MdsOptions
 from dataprep_converter.compression import Compressor, GzipMembers, Plain, ZstdFrame
 from dataprep_converter.encoders import FeatureSpec, SingleFile, payloads
-from dataprep_converter.encoders.contents import NOTHING, Fixed, Lengths, Part, Ragged, even_offsets, look_up
+from dataprep_converter.encoders.contents import Fixed, Part, Ragged, even_offsets, look_up
 from dataprep_converter.errors import BadData, BadSpec
+from dataprep_converter.kernel import Lengths, join
 from dataprep_converter.spooling import Spool
-from dataprep_converter.tensors import Array, binary, binary_data, kernels, to_numpy
+from dataprep_converter.tensors import Array, binary, binary_data, to_numpy
 
 LARGEST: Final = (1 << 32) - 1
 HASHES: Final = ["sha256"]
@@ -140,8 +141,7 @@ class MdsEncoder(SingleFile):
             pieces += [*([_run(run, batch.num_rows)] if run else []), part.content]
             run = []
         pieces += [_run(run, batch.num_rows)] if run else []
-        joined = kernels.binary_join_element_wise(*pieces, NOTHING)
-        data, offsets = binary_data(joined)
+        data, offsets = binary_data(join(pieces, batch.num_rows))
         self._sizes.append(np.diff(offsets))
         self._records.write(memoryview(data[offsets[0] : offsets[-1]].data))
         return b""
@@ -178,7 +178,7 @@ def _part(column: Column, values: Array) -> Part:
     else:
         items, counts, step = payloads.list_bytes(values)
         heads, _ = look_up(counts, partial(_shape, step.shape))
-        content = kernels.binary_join_element_wise(heads, items, NOTHING)
+        content = join([heads, items], len(values))
     return Ragged(content=content, lengths=np.diff(binary_data(content)[1]))
 
 

@@ -11,8 +11,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dataprep_converter.encoders.contents import NOTHING, even_offsets, is_bytes, look_up
+from dataprep_converter.encoders.contents import even_offsets, is_bytes, look_up
 from dataprep_converter.errors import BadData
+from dataprep_converter.kernel import join
 from dataprep_converter.lists import is_list, is_ragged, item_type, put_together, taken_apart
 from dataprep_converter.tensors import NUMPY_NAMES, Array, binary, is_tensor, kernels, to_numpy
 
@@ -88,8 +89,7 @@ def npy(column: Array) -> Array:
         return binary(joined, even_offsets(*joined.shape))
     content, counts, step = list_bytes(column)
     heads, _ = look_up(counts, lambda count: _npy_header(step.dtype, (count, *step.shape)))
-    joined_rows: Array = kernels.binary_join_element_wise(heads, content, NOTHING)
-    return joined_rows
+    return join([heads, content], len(counts))
 
 
 def list_bytes(column: Array) -> tuple[Array, Any, Any]:

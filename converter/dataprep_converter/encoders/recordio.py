@@ -26,8 +26,9 @@ from dataprep_api.spec import Output
 from dataprep_api.spec.formats.recordio_protobuf import RecordioProtobufOptions
 from dataprep_converter import provenance
 from dataprep_converter.encoders import FeatureSpec, Numbers, SingleFile
-from dataprep_converter.encoders.contents import NOTHING, Fixed, Lengths, Part, Ragged, contents, delimited, look_up, varint
+from dataprep_converter.encoders.contents import Fixed, Part, Ragged, contents, delimited, look_up, varint
 from dataprep_converter.errors import BadData, BadSpec
+from dataprep_converter.kernel import Lengths, Piece, join
 from dataprep_converter.tensors import NUMPY_NAMES, Array, binary, binary_data, kernels, to_numpy
 
 MAGIC: Final = 0xCED7230A
@@ -39,8 +40,6 @@ _BYTES: Final = b"\x4a"
 _FEATURES: Final = b"\x0a"
 _LABEL: Final = b"\x12"
 _TEXTS: Final = {"uid": b"\x1a", "metadata": b"\x22", "configuration": b"\x2a"}
-_WIDE: Final = 1 << 31
-"""Two lengths in one number: first * _WIDE + second."""
 
 
 @dataclass(frozen=True)
@@ -73,19 +72,20 @@ class _Entry:
         key = delimited(b"\x0a", self.key)
         return self.map_tag + varint(len(key) + len(value) + inner) + key + value + before, between
 
-    def pieces(self, batch: pa.RecordBatch) -> tuple[list[Any], Lengths]:
+    def pieces(self, batch: pa.RecordBatch) -> tuple[list[Piece], Lengths]:
         """The columns that this entry is joined from, and its length in each row."""
         values = _ragged(_numbers(batch.column(self.feature.name), self.feature))
-        tail = pa.scalar(self.tail, pa.large_binary())
         if self.keys is None:
             heads, sizes = look_up(values.lengths, lambda length: self.around(length, 0)[0])
-            return [heads, values.content, tail], sizes + values.lengths + len(self.tail)
+            return [heads, values.content, self.tail], sizes + values.lengths + len(self.tail)
         self._check_sparse(batch, self.keys)
         keys = _ragged(contents(batch.column(self.keys.name), kind="int64", raw=False))
-        both = values.lengths * _WIDE + keys.lengths
-        heads, sizes = look_up(both, lambda code: self.around(code // _WIDE, code % _WIDE)[0])
-        middles, more = look_up(both, lambda code: self.around(code // _WIDE, code % _WIDE)[1])
-        return [heads, values.content, middles, keys.content, tail], sizes + more + values.lengths + keys.lengths + len(self.tail)
+        shortest = int(keys.lengths.min())
+        span = int(keys.lengths.max()) - shortest + 1
+        both = values.lengths * span + (keys.lengths - shortest)
+        heads, sizes = look_up(both, lambda code: self.around(code // span, code % span + shortest)[0])
+        middles, more = look_up(both, lambda code: self.around(code // span, code % span + shortest)[1])
+        return [heads, values.content, middles, keys.content, self.tail], sizes + more + values.lengths + keys.lengths + len(self.tail)
 
     def _check_sparse(self, batch: pa.RecordBatch, of_keys: FeatureSpec) -> None:
         keys: Any = batch.column(of_keys.name)
@@ -131,7 +131,7 @@ class RecordioEncoder(SingleFile):
         if batch.num_rows == 0:
             self._sizes = np.empty(0, np.int64)
             return b""
-        pieces: list[Any] = []
+        pieces: list[Piece] = []
         sizes: Lengths = np.zeros(batch.num_rows, np.int64)
         for entry in self._entries:
             made, lengths = entry.pieces(batch)
@@ -147,8 +147,8 @@ class RecordioEncoder(SingleFile):
         if sizes.max() > LARGEST:
             raise BadData(f"A record has {int(sizes.max()):,} bytes, and recordioProtobuf can hold {LARGEST:,}.")
         headers, _ = look_up(sizes, header)
-        paddings, _ = look_up(sizes, lambda size: bytes(-size % 4))
-        framed, self._sizes = escaped(kernels.binary_join_element_wise(headers, *pieces, paddings, NOTHING))
+        paddings, _ = look_up(-sizes % 4, bytes)
+        framed, self._sizes = escaped(join([headers, *pieces, paddings], batch.num_rows))
         return framed
 
     def sizes(self) -> Lengths:
@@ -253,6 +253,8 @@ def escaped(joined: Array) -> tuple[memoryview, Lengths]:
     view = memoryview(data.data).toreadonly()
     # Every frame is a multiple of 4, so the words of the file are those of the records.
     found = np.flatnonzero(data.view("<u4") == MAGIC) * 4
+    if len(found) == len(sizes):
+        return view, sizes  # nothing but the frames' own
     inside = found[~np.isin(found, starts[:-1])]
     out: list[bytes | memoryview] = []
     copied = 0

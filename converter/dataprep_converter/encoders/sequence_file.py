@@ -24,11 +24,12 @@ import pyarrow as pa
 from dataprep_api.plan import Shard
 from dataprep_api.spec import Output
 from dataprep_converter.encoders import FeatureSpec, Numbers, SingleFile
-from dataprep_converter.encoders.contents import Fixed, Lengths, Part, Ragged, look_up
+from dataprep_converter.encoders.contents import Fixed, Part, Ragged, look_up
 from dataprep_converter.encoders.tfrecord import TfrecordEncoder
 from dataprep_converter.encoders.writables import data_of, joined, pairs, vint
 from dataprep_converter.errors import BadData
-from dataprep_converter.tensors import binary
+from dataprep_converter.kernel import Lengths
+from dataprep_converter.tensors import binary, binary_data
 
 VERSION: Final = b"SEQ\x06"
 CODEC: Final = "org.apache.hadoop.io.compress.DefaultCodec"
@@ -243,7 +244,8 @@ def _lengths(part: Part) -> Lengths:
 
 
 def _vints(lengths: Lengths) -> Any:
-    return data_of(Ragged(content=(found := look_up(lengths, vint))[0], lengths=found[1]))
+    chosen, _ = look_up(lengths, vint)
+    return binary_data(chosen.column())
 
 
 def _compressed(part: Part, level: int) -> Ragged:

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.encoders import FeatureSpec
-from dataprep_converter.encoders.contents import Lengths
 from dataprep_converter.errors import BadData
+from dataprep_converter.kernel import Lengths
 from dataprep_converter.lists import is_list, taken_apart
 from dataprep_converter.tensors import Array, arrow_type, binary_data, is_tensor, kernels, to_arrow, to_numpy
 

@@ -8,10 +8,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dataprep_converter.encoders import FeatureSpec, contents
-from dataprep_converter.encoders.contents import Lengths
+from dataprep_converter import kernel
+from dataprep_converter.encoders import FeatureSpec
 from dataprep_converter.encoders.tables import leaves
 from dataprep_converter.errors import BadData
+from dataprep_converter.kernel import Chosen, Lengths
 from dataprep_converter.tensors import Array, binary, binary_data, kernels, to_arrow
 
 NOTHING: Final = pa.scalar("", pa.large_string())
@@ -80,8 +81,7 @@ def base64(values: Array) -> Array:
     fill = -lengths % 3
     if fill.any():
         fillings: Any = pa.array([b"", b"\0", b"\0\0"], pa.large_binary())
-        column: Array = kernels.binary_join_element_wise(values.cast(pa.large_binary()), fillings.take(pa.array(fill)), contents.NOTHING)
-        data, offsets = binary_data(column)
+        data, offsets = binary_data(kernel.join([values.cast(pa.large_binary()), Chosen(fillings, fill)], len(fill)))
     encoded = np.frombuffer(bytearray(binascii.b2a_base64(data[offsets[0] : offsets[-1]].data, newline=False)), np.uint8)
     ends = (offsets - offsets[0]) // 3 * 4
     for missing in (1, 2):

@@ -19,12 +19,11 @@ A null is written as a Feature without a value (`12 00`), which TensorFlow treat
 and a sequence that is null or empty has no steps.
 """
 
-import struct
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import groupby, pairwise, starmap
+from functools import cached_property
+from itertools import groupby, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -37,10 +36,9 @@ from dataprep_converter.compression import Compressor, GzipMembers, Plain
 from dataprep_converter.encoders import Buffer, FeatureSpec, Numbers, SingleFile
 from dataprep_converter.encoders.contents import (
     MISSING,
-    NOTHING,
     OWN_PIECE,
     Fixed,
-    Lengths,
+    LookUp,
     Part,
     Ragged,
     contents,
@@ -56,17 +54,15 @@ from dataprep_converter.encoders.contents import (
     varint,
 )  # fmt: skip
 from dataprep_converter.errors import BadSpec
-from dataprep_converter.framing import FOOTER, HEADER, header, mask, mask_all
+from dataprep_converter.framing import FOOTER, HEADER, header, mask
+from dataprep_converter.kernel import Bytes, Chosen, Lengths, Piece, framed, join, masked_crcs
 from dataprep_converter.lists import is_list, item_type, taken_apart
-from dataprep_converter.tensors import NUMPY_NAMES, Array, binary, binary_data, kernels
+from dataprep_converter.tensors import NUMPY_NAMES, Array, binary, binary_data
 
 _LIST_TAGS: Final[Mapping[str, bytes]] = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
 _CONTEXT: Final = b"\x0a"
 """Of the features of an Example, and of the context of a SequenceExample."""
 _FEATURE_LISTS: Final = b"\x12"
-_NO_FOOTER: Final = pa.scalar(bytes(FOOTER), pa.large_binary())
-_COPIED_PAYLOAD: Final = 4096
-"""Up to this size, copying a payload out is cheaper than a view of it."""
 _LARGE_VALUE: Final = 16 << 10
 """Columns of values as large as this, on average, are written from where they are."""
 
@@ -80,7 +76,8 @@ class _Field:
         self._tag = _LIST_TAGS[feature.kind]
         self._type: pa.DataType | None = None
         self._holds_list = False
-        self.prefix: Callable[[int], bytes] = lru_cache(maxsize=1 << 16)(self._prefix)
+        self.prefix = LookUp(self._prefix, first=MISSING)
+        """What stands before contents, by their lengths."""
 
     def part(self, column: Array) -> Part:
         """The contents of one batch's column."""
@@ -101,7 +98,7 @@ class _Field:
         if isinstance(part, Fixed):
             return grouped(_run_piece([(self._step(part.width), part)], len(steps)), counts)
         prefixes, _ = look_up(part.lengths, self._step)
-        return grouped(kernels.binary_join_element_wise(prefixes, part.content, NOTHING), counts)
+        return grouped(join([prefixes, part.content], len(steps)), counts)
 
     def _prefix(self, length: int) -> bytes:
         """What stands before a content of this length, from the entry's tag on."""
@@ -137,7 +134,7 @@ class _Field:
             held = f"{'steps of ' if self.feature.sequence else ''}{self.feature.kind}"
             raise BadSpec(f"The feature {self.feature.name!r} is to hold {held}, but its column is {kind}.")
         self._holds_list = is_list(rows) and is_bytes(value) and not self.feature.record
-        self.prefix = lru_cache(maxsize=1 << 16)(self._prefix)
+        self.prefix = LookUp(self._prefix, first=MISSING)
 
 
 @dataclass(frozen=True)
@@ -146,6 +143,11 @@ class _Section:
 
     tag: bytes
     fields: Sequence[_Field]
+
+    @cached_property
+    def heads(self) -> LookUp:
+        """`head` of each row."""
+        return LookUp(self.head)
 
     def head(self, length: int) -> bytes:
         """Tag and length, before so many bytes of fields."""
@@ -181,6 +183,8 @@ class TfrecordEncoder(SingleFile):
         self._sections = _sections(features)
         self._records: deque[_Room] = deque([_Room((), np.empty(0, np.uint8))] * 2)
         """Two, in turn: while one batch is made, the one before is written."""
+        self._joined_records: deque[Bytes] = deque([np.empty(0, np.uint8)] * 2)
+        """The same for records of different layouts."""
         self._sizes: Lengths = np.empty(0, np.int64)
 
     @staticmethod
@@ -238,11 +242,8 @@ class TfrecordEncoder(SingleFile):
         data = memoryview(records.view(np.uint8).data)
         size = records.dtype.itemsize
         self._sizes = np.full(rows, size, np.int64)
-        if size <= _COPIED_PAYLOAD:
-            crcs: Iterator[int] = starmap(crc32c, struct.iter_unpack(f"{HEADER}x{size - HEADER - FOOTER}s{FOOTER}x", data))
-        else:
-            crcs = (crc32c(data[start + HEADER : start + size - FOOTER]) for start in range(0, len(data), size))
-        records["footer"] = mask_all(np.fromiter(crcs, np.uint32, rows))
+        starts = even_offsets(rows, size)
+        records["footer"] = masked_crcs(records.view(np.uint8), starts[:-1] + HEADER, starts[1:] - FOOTER)
         return data.toreadonly()
 
     def _template(self, parts: Sequence[Fixed], rows: int) -> npt.NDArray[Any]:
@@ -250,7 +251,7 @@ class TfrecordEncoder(SingleFile):
         prefixes: list[bytes] = []
         for section in self._sections:
             here = parts[len(prefixes) : len(prefixes) + len(section.fields)]
-            own = [field.prefix(part.width) for field, part in zip(section.fields, here, strict=True)]
+            own = [field.prefix.make(part.width) for field, part in zip(section.fields, here, strict=True)]
             own[0] = section.head(sum(map(len, own)) + sum(part.width for part in here)) + own[0]
             prefixes += own
         size = sum(map(len, prefixes)) + sum(part.width for part in parts)
@@ -260,13 +261,13 @@ class TfrecordEncoder(SingleFile):
     def _joined(self, parts: Sequence[Sequence[Part]], rows: int) -> Sequence[Buffer]:
         """Records of different layouts, joined piece by piece but for large values."""
         pieces, sizes = _record_pieces(self._sections, parts, rows)
-        headers, _ = look_up(sizes, header)
         self._sizes = sizes + (HEADER + FOOTER)
-        columns = [headers, *pieces]
-        runs = [list(run) for _, run in groupby(columns, key=_has_large_values)]
-        if len(runs) > 1:
-            return _side_by_side([_joined(run) for run in runs])
-        return [_with_footers(kernels.binary_join_element_wise(*columns, _NO_FOOTER, NOTHING))]
+        if any(map(_has_large_values, pieces)):
+            headers, _ = look_up(sizes, header)
+            return _side_by_side([_joined(list(run), rows) for _, run in groupby([headers, *pieces], key=_has_large_values)])
+        made = framed(pieces, sizes, self._joined_records.popleft())
+        self._joined_records.append(made if made.base is None else made.base)
+        return [memoryview(made.data).toreadonly()]
 
 
 class Messages:
@@ -278,7 +279,7 @@ class Messages:
     def column(self, batch: pa.RecordBatch) -> Ragged:
         """One message for each row."""
         pieces, sizes = _record_pieces(self._sections, _parts(self._sections, batch), batch.num_rows)
-        return Ragged(content=kernels.binary_join_element_wise(*pieces, NOTHING), lengths=sizes)
+        return Ragged(content=join(pieces, batch.num_rows), lengths=sizes)
 
 
 # --- pieces -------------------------------------------------------------------------------------------------------
@@ -288,33 +289,33 @@ def _parts(sections: Sequence[_Section], batch: pa.RecordBatch) -> list[list[Par
     return [[field.part(batch.column(field.feature.name)) for field in section.fields] for section in sections]
 
 
-def _record_pieces(sections: Sequence[_Section], parts: Sequence[Sequence[Part]], rows: int) -> tuple[list[Any], Lengths]:
+def _record_pieces(sections: Sequence[_Section], parts: Sequence[Sequence[Part]], rows: int) -> tuple[list[Piece], Lengths]:
     """The columns that the messages are joined from, and the length of each."""
-    pieces: list[Any] = []
+    pieces: list[Piece] = []
     sizes: Lengths = np.zeros(rows, np.int64)
     for section, contents_of in zip(sections, parts, strict=True):
         made, lengths = _section_pieces(section.fields, contents_of, rows)
-        head, head_lengths = look_up(lengths, section.head)
+        head, head_lengths = section.heads(lengths)
         pieces += [head, *made]
         sizes += lengths + head_lengths
     return pieces, sizes
 
 
-def _section_pieces(fields: Sequence[_Field], parts: Sequence[Part], rows: int) -> tuple[list[Array], Lengths]:
+def _section_pieces(fields: Sequence[_Field], parts: Sequence[Part], rows: int) -> tuple[list[Piece], Lengths]:
     """The columns that a section is joined from, and its length in each row."""
-    pieces: list[Array] = []
+    pieces: list[Piece] = []
     lengths: Lengths = np.zeros(rows, np.int64)
     run: list[tuple[bytes, Fixed]] = []
     for field, part in zip(fields, parts, strict=True):
         if isinstance(part, Fixed) and part.width < OWN_PIECE:
-            run.append((field.prefix(part.width), part))
+            run.append((field.prefix.make(part.width), part))
             lengths += len(run[-1][0]) + part.width
             continue
         if run:
             pieces.append(_run_piece(run, rows))
             run = []
         ragged = part if isinstance(part, Ragged) else part.as_ragged()
-        prefix, prefix_lengths = look_up(ragged.lengths, field.prefix)
+        prefix, prefix_lengths = field.prefix(ragged.lengths)
         lengths += prefix_lengths
         lengths += np.maximum(ragged.lengths, 0)
         pieces += [prefix, ragged.content]
@@ -351,14 +352,16 @@ def _run_piece(run: Sequence[tuple[bytes, Fixed]], rows: int) -> Array:
     return binary(records.view(np.uint8), even_offsets(rows, records.itemsize))
 
 
-def _has_large_values(column: Array) -> bool:
-    _, offsets = binary_data(column)
-    return bool(offsets[-1] - offsets[0] >= _LARGE_VALUE * len(column))
+def _has_large_values(piece: Piece) -> bool:
+    if isinstance(piece, Chosen | bytes):
+        return False
+    _, offsets = binary_data(piece)
+    return bool(offsets[-1] - offsets[0] >= _LARGE_VALUE * len(piece))
 
 
-def _joined(columns: Sequence[Array]) -> Array:
-    joined: Array = columns[0] if len(columns) == 1 else kernels.binary_join_element_wise(*columns, NOTHING)
-    return joined
+def _joined(run: Sequence[Piece], rows: int) -> Array:
+    first = run[0]
+    return first if len(run) == 1 and not isinstance(first, Chosen | bytes) else join(run, rows)
 
 
 def _side_by_side(columns: Sequence[Array]) -> list[Buffer]:
@@ -377,17 +380,3 @@ def _cut(column: Array) -> list[memoryview]:
     data, offsets = binary_data(column)
     view = memoryview(data.data).toreadonly()
     return [view[start:end] for start, end in pairwise(offsets.tolist())]
-
-
-def _with_footers(joined: Array) -> memoryview:
-    """The joined records with the CRC of each in its last four bytes."""
-    data, offsets = binary_data(joined)
-    data = data[: offsets[-1]]
-    if not data.flags.writeable:
-        data = data.copy()
-    view = memoryview(data.data)
-    crcs = [crc32c(view[start + HEADER : end - FOOTER]) for start, end in pairwise(offsets.tolist())]
-    footers = mask_all(np.array(crcs, "<u4"))
-    places = (offsets[1:] - FOOTER)[:, None] + np.arange(FOOTER)
-    data[places] = footers.view(np.uint8).reshape(-1, FOOTER)
-    return view.toreadonly()

@@ -24,8 +24,9 @@ from dataprep_api.plan import Shard
 from dataprep_api.spec import Output
 from dataprep_api.spec.formats.webdataset import WebdatasetOptions
 from dataprep_converter.encoders import FeatureSpec, SingleFile, payloads
-from dataprep_converter.encoders.contents import NOTHING, Bytes, even_offsets, look_up
+from dataprep_converter.encoders.contents import even_offsets, look_up
 from dataprep_converter.errors import BadData, BadSpec
+from dataprep_converter.kernel import Bytes, Piece, join
 from dataprep_converter.tensors import Array, binary, binary_data, kernels
 
 BLOCK: Final = 512
@@ -218,7 +219,7 @@ class WebdatasetEncoder(SingleFile):
     def _samples(self, batch: pa.RecordBatch, keys: Array, kinds: npt.NDArray[np.int64]) -> Array:
         """One byte string a row: its members, all with these extensions."""
         present = [(member.extension_of(kind), member) for member, kind in zip(self._members, kinds.tolist(), strict=True) if kind >= 0]
-        pieces: list[Array] = []
+        pieces: list[Piece] = []
         for extension, member in sorted(present, key=lambda each: each[0].encode()):
             content = member.payload(batch.column(member.feature.name))
             _, offsets = binary_data(content)
@@ -227,8 +228,7 @@ class WebdatasetEncoder(SingleFile):
             pieces += [_headers(keys, extension.encode(), sizes), content, padding]
         if not pieces:
             raise BadData("A record has no value at all, and a sample of webdataset needs one.")
-        joined: Array = kernels.binary_join_element_wise(*pieces, NOTHING)
-        return joined
+        return join(pieces, len(keys))
 
 
 _EXTENSIONS: Final = ("", *dict.fromkeys(MAGICS.values()), _UNKNOWN)
@@ -260,7 +260,7 @@ def key_of(value: bytes) -> bytes:
 def _headers(keys: Array, extension: bytes, sizes: npt.NDArray[np.int64]) -> Array:
     """The header of each member `<key>.<extension>`."""
     headers = np.tile(_TEMPLATE, (len(sizes), 1))
-    names: Any = kernels.binary_join_element_wise(keys, pa.scalar(b"." + extension, pa.large_binary()), NOTHING)
+    names: Any = join([keys, b"." + extension], len(keys))
     if np.diff(binary_data(names)[1]).max() > _NAME:
         cut = [_cut(name) for name in names.to_pylist()]
         _put(headers[:, _PREFIX_AT : _PREFIX_AT + _PREFIX], pa.array([prefix for prefix, _ in cut], pa.large_binary()))

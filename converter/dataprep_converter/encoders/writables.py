@@ -21,9 +21,10 @@ import pyarrow as pa
 from dataprep_api.spec.formats.map_file import MapFileOptions
 from dataprep_api.spec.formats.sequence_file import SequenceFileOptions
 from dataprep_converter.encoders import FeatureSpec
-from dataprep_converter.encoders.contents import MISSING, NOTHING, Fixed, Lengths, Part, Ragged, contents, grouped, look_up
+from dataprep_converter.encoders.contents import MISSING, Fixed, Part, Ragged, contents, grouped, look_up
 from dataprep_converter.encoders.tfrecord import Messages
 from dataprep_converter.errors import BadData, BadSpec
+from dataprep_converter.kernel import Lengths, Piece, join
 from dataprep_converter.lists import is_list, taken_apart
 from dataprep_converter.tensors import Array, binary, binary_data, kernels, to_numpy
 
@@ -211,9 +212,9 @@ class RecordWritable:
         width = _int32(self.width)
         heads, sizes = look_up(counts, lambda steps: _int32(steps) + (width if steps else b""))
         if not counts.any():
-            return Ragged(content=heads, lengths=sizes)
+            return Ragged(content=heads.column(), lengths=sizes)
         steps = _ragged(grouped(_ragged(joined(values, len(place))).content, counts))
-        return Ragged(content=kernels.binary_join_element_wise(heads, steps.content, NOTHING), lengths=sizes + steps.lengths)
+        return Ragged(content=join([heads, steps.content], rows), lengths=sizes + steps.lengths)
 
 
 # --- parts --------------------------------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ def vint(value: int) -> bytes:
 def joined(parts: Sequence[Part | bytes], rows: int) -> Part:
     """Each row's parts one after another; bytes are the same in every row."""
     run: list[Fixed | bytes] = []
-    pieces: list[Any] = []
+    pieces: list[Piece] = []
     lengths: Lengths = np.zeros(rows, np.int64)
     for part in parts:
         if not isinstance(part, Ragged):
@@ -249,7 +250,7 @@ def joined(parts: Sequence[Part | bytes], rows: int) -> Part:
         matrix = _matrix(run, rows)
         pieces.append(matrix.as_ragged().content)
         lengths += matrix.width
-    return Ragged(content=kernels.binary_join_element_wise(*pieces, NOTHING), lengths=lengths)
+    return Ragged(content=join(pieces, rows), lengths=lengths)
 
 
 def _matrix(run: Sequence[Fixed | bytes], rows: int) -> Fixed:
@@ -305,7 +306,7 @@ def _measured(part: Part, head: Callable[[int], bytes]) -> Part:
     if isinstance(part, Fixed):
         return joined([head(part.width), part], len(part.values))
     heads, sizes = look_up(part.lengths, lambda length: struct.pack(">h", NULL) if length == MISSING else head(length))
-    return Ragged(content=kernels.binary_join_element_wise(heads, part.content, NOTHING), lengths=sizes + np.maximum(part.lengths, 0))
+    return Ragged(content=join([heads, part.content], len(part.lengths)), lengths=sizes + np.maximum(part.lengths, 0))
 
 
 def _numbers(column: Array, stored: np.dtype[Any]) -> Part:

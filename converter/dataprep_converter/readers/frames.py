@@ -6,7 +6,7 @@ Only a length whose own CRC is right is believed, and a payload only when its CR
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,11 @@ from crc32c import crc32c
 
 from dataprep_converter.access import Entry
 from dataprep_converter.errors import BadData
-from dataprep_converter.framing import FOOTER, HEADER, mask, mask_all
+from dataprep_converter.framing import FOOTER, HEADER, mask
+from dataprep_converter.kernel import masked_crcs
 from dataprep_converter.units import Unit
 
 _LENGTH: Final = struct.Struct("<QI")
-_COPIED_PAYLOAD: Final = 4096
-"""Up to this size, copying a payload out is cheaper than a view of it."""
 _KNOWN_HEADERS: Final = 1 << 16
 
 Places = npt.NDArray[np.int64]
@@ -120,11 +119,9 @@ def payloads(data: bytes, uri: str, offset: int) -> tuple[Places, Places]:
     Raises BadData naming file and offset.
     """
     starts, ends = _places(data, uri, offset)
-    sliced: Any = data if len(data) <= len(starts) * _COPIED_PAYLOAD else memoryview(data)
-    crcs = np.fromiter(map(crc32c, map(sliced.__getitem__, map(slice, starts.tolist(), ends.tolist()))), np.uint32, len(starts))
-    bytes_ = np.frombuffer(data, np.uint8)
-    written = bytes_[ends[:, None] + np.arange(FOOTER)].view("<u4")[:, 0]
-    wrong = np.flatnonzero(mask_all(crcs) != written)
+    content = np.frombuffer(data, np.uint8)
+    written = content[ends[:, None] + np.arange(FOOTER)].view("<u4")[:, 0]
+    wrong = np.flatnonzero(masked_crcs(content, starts, ends) != written)
     if len(wrong):
         raise _broken("bad data CRC", offset + int(starts[wrong[0]]) - HEADER, uri)
     return starts, ends

@@ -1,0 +1,208 @@
+"""The loops over records and values that neither numpy nor Arrow has a call for, in C; where the library isn't there, in Python.
+
+`kernel.c` is built by `build_kernel.py` when the package is installed, if there is a C compiler, and makes the same bytes as what is here.
+"""
+
+import ctypes
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from crc32c import crc32c
+
+from dataprep_converter.framing import FOOTER, HEADER, header, mask_all
+from dataprep_converter.tensors import Array, binary, binary_data, kernels
+
+_SOURCE: Final = Path(__file__).with_name("kernel.c")
+_NOTHING: Final = pa.scalar(b"", pa.large_binary())
+"""The separator that Arrow's join of byte strings asks for."""
+_BLOCK: Final = 16
+"""Bytes of room that kernel.c wants behind what it joins."""
+_COPIED: Final = 4096
+"""Up to this size, copying a record out is cheaper than a view of it."""
+_VARINT_LIMITS: Final = [np.uint64(1 << (7 * n)) for n in range(1, 10)]
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Lengths: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A column of byte strings of which there are few different ones: each row takes that of its place (an int64) in the table."""
+
+    table: Array
+    places: Lengths
+
+    def column(self) -> Array:
+        """The byte string of each row."""
+        return self.table.take(self.places)
+
+
+Piece: TypeAlias = "Array | Chosen | bytes"
+"""What each row gets: its own of a large_binary column without nulls, or the same bytes as every other."""
+
+
+def is_there() -> bool:
+    """Whether kernel.c was built, and runs on this processor."""
+    return _library() is not None
+
+
+def masked_crcs(data: Bytes, starts: Lengths, ends: Lengths) -> npt.NDArray[np.uint32]:
+    """The masked CRC-32C of `data[start:end]` for each, as TFRecord has it."""
+    library = _library()
+    starts, ends = np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(ends, np.int64)
+    if library is None:
+        sliced: Any = data.tobytes() if len(data) <= len(starts) * _COPIED else memoryview(data.data)
+        found = map(crc32c, map(sliced.__getitem__, map(slice, starts.tolist(), ends.tolist())))
+        return mask_all(np.fromiter(found, np.uint32, len(starts)))
+    crcs = np.empty(len(starts), np.uint32)
+    library.masked_crcs(_address(data), _address(starts), _address(ends), len(starts), _address(crcs))
+    return crcs
+
+
+def varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengths]:
+    """All values in base 128, low groups first, and how many bytes each row has: row n are the values from `ends[n]` up to `ends[n + 1]`."""
+    library = _library()
+    values, ends = np.ascontiguousarray(values), np.ascontiguousarray(ends, np.int64)
+    if library is None:
+        return _varints(values, ends)
+    lengths = np.empty(len(ends) - 1, np.int64)
+    data = np.empty(library.varint_lengths(_address(values), _address(ends), len(lengths), _address(lengths)), np.uint8)
+    library.varints(_address(values), len(values), _address(data))
+    return data, lengths
+
+
+def join(pieces: Sequence[Piece], rows: int) -> Array:
+    """Each row's pieces, of which one at least is a column, one after another: a large_binary column."""
+    library = _library()
+    if library is None:
+        joined: Array = kernels.binary_join_element_wise(*map(_for_arrow, pieces), _NOTHING)
+        return joined
+    given = _given(pieces, rows)
+    ends = np.empty(rows + 1, np.int64)
+    library.row_ends(given, len(pieces), rows, 0, _address(ends))
+    data = np.empty(ends[-1] + _BLOCK, np.uint8)
+    library.join(given, len(pieces), rows, 0, _address(ends), _address(data))
+    return binary(data, ends)
+
+
+def framed(pieces: Sequence[Piece], sizes: Lengths, room: Bytes) -> Bytes:
+    """The same as TFRecord's records, framed; `sizes` are those of their data. They are in the room, if it is large enough."""
+    library = _library()
+    if library is None:
+        return _framed(pieces, sizes)
+    ends = np.empty(len(sizes) + 1, np.int64)
+    given = _given(pieces, len(sizes))
+    library.row_ends(given, len(pieces), len(sizes), HEADER + FOOTER, _address(ends))
+    if ends[-1] + _BLOCK > len(room):
+        room = np.empty(ends[-1] + _BLOCK, np.uint8)
+    library.join(given, len(pieces), len(sizes), 1, _address(ends), _address(room))
+    return room[: ends[-1]]
+
+
+# --- the library --------------------------------------------------------------------------------------------------
+
+
+class _Piece(ctypes.Structure):
+    """`piece` of kernel.c."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("offsets", ctypes.c_void_p),
+        ("places", ctypes.c_void_p),
+        ("width", ctypes.c_int64),
+        ("size", ctypes.c_int64),
+        ("is_constant", ctypes.c_int64),
+    )
+
+
+@cache
+def _library() -> Any:
+    """The same library always."""
+    return _load()
+
+
+def _load() -> Any:
+    """kernel.c, or None where it was not built as it is, or can't run."""
+    try:
+        digest = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()
+        library = ctypes.CDLL(str(_SOURCE.with_name(f"libkernel-{digest[:12]}.so")))
+    except OSError:
+        return None
+    library.is_usable.restype = library.varint_lengths.restype = ctypes.c_int64
+    address, count = ctypes.c_void_p, ctypes.c_int64
+    library.masked_crcs.argtypes = (address, address, address, count, address)
+    library.varint_lengths.argtypes = (address, address, count, address)
+    library.varints.argtypes = (address, count, address)
+    library.row_ends.argtypes = (ctypes.POINTER(_Piece), count, count, count, address)
+    library.join.argtypes = (ctypes.POINTER(_Piece), count, count, count, address, address)
+    return library if library.is_usable() else None
+
+
+def _given(pieces: Sequence[Piece], rows: int) -> "ctypes.Array[_Piece]":
+    """The pieces for kernel.c, which must not outlive them. Raises ValueError for what it would read beyond."""
+    return (_Piece * len(pieces))(*(_piece(piece, rows) for piece in pieces))
+
+
+def _piece(piece: Piece, rows: int) -> _Piece:
+    if isinstance(piece, bytes):
+        return _Piece(ctypes.cast(ctypes.c_char_p(piece), ctypes.c_void_p), None, None, len(piece), len(piece), 1)
+    column, places = (piece.table, piece.places) if isinstance(piece, Chosen) else (piece, None)
+    if len(column if places is None else places) != rows or not pa.types.is_large_binary(column.type):
+        raise ValueError(f"expected {rows} rows of large_binary, found {piece}")
+    _, ends, data = column.buffers()
+    offsets = ends.address + 8 * column.offset if ends else None
+    content, size = (data.address, data.size) if data else (None, 0)
+    return _Piece(content, offsets, None if places is None else _address(places, np.int64), 0, size, 0)
+
+
+def _address(array: npt.NDArray[Any], dtype: Any = None) -> int:
+    if not array.flags.c_contiguous or (dtype is not None and array.dtype != dtype):
+        raise ValueError(
+            f"expected neighbouring numbers of type {dtype or array.dtype}, found {array.dtype} at every {array.strides} bytes"
+        )
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+# --- without it ---------------------------------------------------------------------------------------------------
+
+
+def _for_arrow(piece: Piece) -> Any:
+    if isinstance(piece, bytes):
+        return pa.scalar(piece, pa.large_binary())
+    return piece.column() if isinstance(piece, Chosen) else piece
+
+
+def _framed(pieces: Sequence[Piece], sizes: Lengths) -> Bytes:
+    unique, places = np.unique(sizes, return_inverse=True)
+    headers = Chosen(pa.array([header(size) for size in unique.tolist()], pa.large_binary()), places)
+    data, offsets = binary_data(join([headers, *pieces, bytes(FOOTER)], len(sizes)))
+    data = data[: offsets[-1]].copy()
+    footers = masked_crcs(data, offsets[:-1] + HEADER, offsets[1:] - FOOTER)
+    data[(offsets[1:] - FOOTER)[:, None] + np.arange(FOOTER)] = footers.astype("<u4").view(np.uint8).reshape(-1, FOOTER)
+    return data
+
+
+def _varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengths]:
+    widths = np.ones(len(values), np.uint8)
+    largest = values.max(initial=np.uint64(0))
+    for limit in _VARINT_LIMITS:
+        if largest < limit:
+            break
+        widths += values >= limit
+    width = int(widths.max(initial=1))
+    out = np.empty((len(values), width), np.uint8)
+    for group in range(width):
+        # The cast to uint8 drops what is above the group, but for its highest bit.
+        out[:, group] = values >> np.uint64(7 * group)
+    groups = np.arange(width, dtype=np.uint8)
+    out |= 0x80
+    out &= np.where(groups == widths[:, None] - 1, np.uint8(0x7F), np.uint8(0xFF))
+    return out[groups < widths[:, None]], np.diff(np.concatenate(([0], np.cumsum(widths, dtype=np.int64)))[ends])

@@ -1,0 +1,181 @@
+"""kernel.c and what does its work without it, each against code that is not ours; and how it is built."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from shutil import copy, which
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+import pytest
+from google.protobuf.internal import encoder  # type: ignore[import-untyped]
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep_converter import kernel
+from dataprep_converter.framing import FOOTER, HEADER, frame
+from dataprep_converter.kernel import Chosen, Piece
+from dataprep_converter.tensors import Array, binary_data
+
+ROOT = Path(__file__).parents[2]
+BUILD = ROOT / "converter" / "build_kernel.py"
+
+
+@pytest.fixture(scope="module", params=["kernel.c", "python"], autouse=True)
+def each(request: pytest.FixtureRequest) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            patch.setattr(kernel, "_library", lambda: None)
+        yield request.param
+
+
+def column(values: Sequence[bytes]) -> Array:
+    return pa.array(values, pa.large_binary())
+
+
+def rows_of(column: Array) -> list[bytes]:
+    data, offsets = binary_data(column)
+    return [data[begin:end].tobytes() for begin, end in pairwise(offsets.tolist())]
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[list[Piece], list[bytes]]:
+    """Pieces of every kind, and the rows that they make."""
+    rows = draw(st.integers(1, 20))
+    kinds = draw(st.lists(st.sampled_from(["own", "slice", "chosen", "constant"]), max_size=5))
+    values = st.one_of(st.binary(max_size=9), st.binary(min_size=7, max_size=140))
+    pieces: list[Piece] = []
+    wanted = [b""] * rows
+    for kind in draw(st.permutations(["own", *kinds])):
+        here = draw(st.lists(values, min_size=rows, max_size=rows))
+        match kind:
+            case "own":
+                pieces.append(column(here))
+            case "slice":
+                pieces.append(column([b"before", *here, b"behind"])[1:-1])
+            case "chosen":
+                places = draw(st.lists(st.integers(0, rows - 1), min_size=rows, max_size=rows))
+                pieces.append(Chosen(column(here), np.array(places, np.int64)))
+                here = [here[place] for place in places]
+            case _:
+                pieces.append(here[0])
+                here = here[:1] * rows
+        wanted = [before + value for before, value in zip(wanted, here, strict=True)]
+    return pieces, wanted
+
+
+@given(tables())
+def test_rows_are_joined_from_pieces_of_every_kind(table: tuple[list[Piece], list[bytes]]) -> None:
+    pieces, wanted = table
+    assert rows_of(kernel.join(pieces, len(wanted))) == wanted
+
+
+@given(tables(), st.sampled_from([0, 100, 10_000]))
+def test_records_are_framed_as_one_by_one(table: tuple[list[Piece], list[bytes]], room: int) -> None:
+    pieces, wanted = table
+    made = kernel.framed(pieces, np.array(list(map(len, wanted)), np.int64), np.empty(room, np.uint8))
+    assert made.tobytes() == b"".join(map(frame, wanted))
+
+
+def test_records_stand_in_the_room_that_is_there(each: str) -> None:
+    room = np.empty(100, np.uint8)
+    made = kernel.framed([b"abc"], np.array([3, 3]), room)
+    assert len(made) == 2 * (HEADER + 3 + FOOTER)
+    assert np.shares_memory(made, room) == (each == "kernel.c")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [column([b"a"]), Chosen(column([b"a"]), np.zeros(1, np.int64)), pa.array(["a", "b"]), Chosen(column([b"a"]), np.zeros(2, np.int32))],
+)
+def test_the_library_is_given_nothing_that_it_would_read_beyond(piece: Piece, each: str) -> None:
+    if each == "kernel.c":
+        with pytest.raises(ValueError, match="expected"):
+            kernel.join([column([b"a", b"b"]), piece], 2)
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(0, 300), max_size=30), st.data())
+def test_varints_are_those_of_protobuf(numbers: list[int], data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(numbers)), max_size=5)))
+    ends = [0, *cuts, len(numbers)]
+    wanted = []
+    for begin, end in pairwise(ends):
+        parts: list[bytes] = []
+        for number in numbers[begin:end]:
+            encoder._EncodeSignedVarint(parts.append, number, None)
+        wanted.append(b"".join(parts))
+    made, lengths = kernel.varints(np.array(numbers, np.int64).view(np.uint64), np.array(ends, np.int64))
+    assert made.tobytes() == b"".join(wanted)
+    assert lengths.tolist() == list(map(len, wanted))
+
+
+@given(st.lists(st.binary(max_size=70), min_size=1, max_size=20))
+def test_crcs_are_those_of_another_library(records: list[bytes]) -> None:
+    ends = np.cumsum([0, *map(len, records)])
+    made = kernel.masked_crcs(np.frombuffer(b"".join(records) or b"\0", np.uint8), ends[:-1], ends[1:])
+    crcs = [google_crc32c.value(record) for record in records]
+    assert made.tolist() == [((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF for crc in crcs]
+
+
+# --- how it is built ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler, and does without kernel.c")
+def test_it_is_built_where_there_is_a_compiler(each: str) -> None:
+    assert (kernel._library() is not None) == (each == "kernel.c")
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A copy of what is needed to build it; the library's folder."""
+    folder = tmp_path / "dataprep_converter"
+    folder.mkdir()
+    copy(BUILD, tmp_path)
+    copy(ROOT / "converter" / "dataprep_converter" / "kernel.c", folder)
+    return folder
+
+
+def build(sources: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(sources.parent / BUILD.name)]
+    return subprocess.run(command, env={"PATH": "/usr/local/bin:/usr/bin:/bin", **environment}, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler")
+def test_a_library_of_another_source_goes(sources: Path) -> None:
+    stale = sources / "libkernel-0123456789ab.so"
+    stale.write_bytes(b"of another version")
+    assert build(sources).returncode == 0
+    [made] = sources.glob("libkernel-*.so")
+    assert made != stale
+
+
+def test_without_a_compiler_it_says_what_that_costs(sources: Path) -> None:
+    ended = build(sources, CC="/nowhere/cc")
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "kernel.c was not built, and Python will do its work several times slower: [Errno 2] No such file or directory: '/nowhere/cc'\n"
+    )
+    assert not list(sources.glob("libkernel-*"))
+
+
+def test_a_processor_without_the_instruction_is_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda _: OldProcessor())
+    assert kernel._load() is None
+
+
+class OldProcessor:
+    """A library on a processor that can't run it, as far as is asked."""
+
+    def __getattr__(self, name: str) -> Any:
+        class Function:
+            restype: Any = None
+            argtypes: Any = None
+
+            def __call__(self) -> int:
+                return 0
+
+        return Function()
