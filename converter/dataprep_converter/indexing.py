@@ -19,6 +19,7 @@ from dataprep_api.spec import HdfsOptions, Output
 from dataprep_converter.access import Store
 from dataprep_converter.compression import Plain
 from dataprep_converter.encoders import encoder_class
+from dataprep_converter.kernel import number_lines
 from dataprep_converter.publishing import publish
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -88,48 +89,6 @@ class RecordIndex:
         }
         if len(sizes):
             first, between, second = self._line
-            self._file.write(_lines(columns[first], between, columns[second]))
+            self._file.write(number_lines(columns[first], between, columns[second]))
         self._records += len(sizes)
         self._offset += int(sizes.sum())
-
-
-def _lines(first: Numbers, between: str, second: Numbers) -> bytes:
-    """The lines of two columns of numbers: digits side by side, less the leading zeros."""
-    parts = [
-        (_digits(first), _kept(first)),
-        (_marks(between, len(first)), None),
-        (_digits(second), _kept(second)),
-        (_marks("\n", len(first)), None),
-    ]
-    matrix = np.concatenate([digits for digits, _ in parts], axis=1)
-    if all(kept is None for _, kept in parts):
-        return matrix.tobytes()
-    masks = [np.ones(digits.shape, np.bool_) if kept is None else kept for digits, kept in parts]
-    characters: npt.NDArray[np.uint8] = matrix[np.concatenate(masks, axis=1)]
-    return characters.tobytes()
-
-
-def _digits(values: Numbers) -> npt.NDArray[np.uint8]:
-    """A row of characters for each number, all as wide as the largest."""
-    largest = int(values.max())
-    digits = np.empty((len(values), len(str(largest))), np.uint8)
-    rest: npt.NDArray[np.unsignedinteger] = values.astype(np.uint32 if largest < 1 << 32 else np.uint64)
-    for place in reversed(range(digits.shape[1])):
-        higher = rest // 10
-        np.subtract(rest, higher * 10, out=digits[:, place], casting="unsafe")
-        rest = higher
-    return digits + np.uint8(ord("0"))
-
-
-def _kept(values: Numbers) -> npt.NDArray[np.bool_] | None:
-    """Which characters of `_digits` are no leading zeros; None when none is."""
-    width = len(str(int(values.max())))
-    if len(str(int(values.min()))) == width:
-        return None
-    kept: npt.NDArray[np.bool_] = values[:, None] >= 10 ** np.arange(width - 1, -1, -1)
-    kept[:, -1] = True
-    return kept
-
-
-def _marks(character: str, count: int) -> npt.NDArray[np.uint8]:
-    return np.full((count, 1), ord(character), np.uint8)

@@ -109,6 +109,33 @@ void varints(const uint64_t *values, int64_t count, uint8_t *out)
     }
 }
 
+/* --- decimals ----------------------------------------------------------------------------------------------------- */
+
+static inline uint8_t *decimal(uint8_t *to, uint64_t value)
+{
+    uint8_t digits[20], *at = digits + sizeof digits;
+    do {
+        *--at = (uint8_t)('0' + value % 10);
+        value /= 10;
+    } while (value);
+    int64_t length = digits + sizeof digits - at;
+    memcpy(to, at, (size_t)length);
+    return to + length;
+}
+
+/* `first`, `between`, `second` and \n for each row; `out` has room for 42 bytes a row. Returns the bytes of all. */
+int64_t number_lines(const uint64_t *first, int64_t between, const uint64_t *second, int64_t rows, uint8_t *out)
+{
+    uint8_t *to = out;
+    for (int64_t row = 0; row < rows; row++) {
+        to = decimal(to, first[row]);
+        *to++ = (uint8_t)between;
+        to = decimal(to, second[row]);
+        *to++ = '\n';
+    }
+    return to - out;
+}
+
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
 static inline int64_t place_of(const piece *from, int64_t row)

@@ -24,6 +24,8 @@ _NOTHING: Final = pa.scalar(b"", pa.large_binary())
 """The separator that Arrow's join of byte strings asks for."""
 _BLOCK: Final = 16
 """Bytes of room that kernel.c wants behind what it joins."""
+_LINE: Final = 42
+"""Bytes of two numbers of 20 digits, what is between them, and the end of their line."""
 _COPIED: Final = 4096
 """Up to this size, copying a record out is cheaper than a view of it."""
 _VARINT_LIMITS: Final = [np.uint64(1 << (7 * n)) for n in range(1, 10)]
@@ -76,6 +78,17 @@ def varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengt
     data = np.empty(library.varint_lengths(_address(values), _address(ends), len(lengths), _address(lengths)), np.uint8)
     library.varints(_address(values), len(values), _address(data))
     return data, lengths
+
+
+def number_lines(first: Lengths, between: str, second: Lengths) -> bytes:
+    """A line for each row: two numbers that are not negative, in decimal, and the character between them."""
+    library = _library()
+    first, second = np.ascontiguousarray(first, np.int64), np.ascontiguousarray(second, np.int64)
+    if library is None:
+        return b"".join(b"%d%b%d\n" % (one, between.encode(), other) for one, other in zip(first.tolist(), second.tolist(), strict=True))
+    room = np.empty(len(first) * _LINE, np.uint8)
+    size = library.number_lines(_address(first), ord(between), _address(second), len(first), _address(room))
+    return room[:size].tobytes()
 
 
 def join(pieces: Sequence[Piece], rows: int) -> Array:
@@ -135,11 +148,12 @@ def _load() -> Any:
         library = ctypes.CDLL(str(_SOURCE.with_name(f"libkernel-{digest[:12]}.so")))
     except OSError:
         return None
-    library.is_usable.restype = library.varint_lengths.restype = ctypes.c_int64
+    library.is_usable.restype = library.varint_lengths.restype = library.number_lines.restype = ctypes.c_int64
     address, count = ctypes.c_void_p, ctypes.c_int64
     library.masked_crcs.argtypes = (address, address, address, count, address)
     library.varint_lengths.argtypes = (address, address, count, address)
     library.varints.argtypes = (address, count, address)
+    library.number_lines.argtypes = (address, count, address, count, address)
     library.row_ends.argtypes = (ctypes.POINTER(_Piece), count, count, count, address)
     library.join.argtypes = (ctypes.POINTER(_Piece), count, count, count, address, address)
     return library if library.is_usable() else None

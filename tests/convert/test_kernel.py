@@ -121,6 +121,12 @@ def test_crcs_are_those_of_another_library(records: list[bytes]) -> None:
     assert made.tolist() == [((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF for crc in crcs]
 
 
+@given(st.lists(st.tuples(st.integers(0, (1 << 63) - 1) | st.integers(0, 20), st.integers(0, 1 << 40)), max_size=20))
+def test_lines_of_numbers(rows: list[tuple[int, int]]) -> None:
+    first, second = (np.array([row[place] for row in rows], np.int64) for place in (0, 1))
+    assert kernel.number_lines(first, "\t", second).decode() == "".join(f"{one}\t{other}\n" for one, other in rows)
+
+
 # --- how it is built ----------------------------------------------------------------------------------------------
 
 

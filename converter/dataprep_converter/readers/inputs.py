@@ -116,9 +116,10 @@ class Forward:
         self.position = offset
         """Of the next byte, in the contents."""
 
-    def read(self, length: int) -> bytes:
-        """The next `length` bytes, fewer only at the end. Raises BadData naming the file when it is no whole gzip stream."""
+    def read(self, length: int, *, after: bytes = b"") -> bytes:
+        """`after` and the next `length` bytes, fewer only at the end. Raises BadData naming the file when it is no whole gzip stream."""
         found = io.BytesIO()
+        found.write(after)
         missing = length
         while missing and self._fill():
             part = self._piece[:missing]

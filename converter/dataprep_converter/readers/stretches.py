@@ -67,7 +67,7 @@ def is_zipped(source: Input) -> bool:
 
 
 def cut(forward: Forward, begun: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> Iterator[tuple[Stretch, bytes]]:
-    """The rest of a file, from line `line` on, as stretches; its bytes `begun` have been read already.
+    """The rest of a file, from line `line` on, as stretches, each with bytes that begin with it; its bytes `begun` have been read already.
 
     Raises BadData for a record of more than LONGEST_RECORD, which `limit` explains: "a row of more than {} MiB".
     """
@@ -75,7 +75,7 @@ def cut(forward: Forward, begun: bytes, *, line: int, scan: Scan, uri: str, limi
     first = 0
     wanted = UNIT_BYTES
     while True:
-        data += forward.read(max(0, wanted - len(data)))
+        data = forward.read(max(0, wanted - len(data)), after=data)
         at_end = len(data) < wanted
         found = scan(data, at_end)
         if found.size == 0 and not at_end:
@@ -84,7 +84,7 @@ def cut(forward: Forward, begun: bytes, *, line: int, scan: Scan, uri: str, limi
             wanted *= 2
             continue
         if len(found):
-            yield Stretch(forward.position - len(data), found.size, first, len(found), line), data[: found.size]
+            yield Stretch(forward.position - len(data), found.size, first, len(found), line), data
         first += len(found)
         line += found.lines_before(found.size)
         data = data[found.size :]
@@ -227,8 +227,9 @@ class _Zipped:
         return self._spool.read_at(stretch.offset, stretch.size)
 
     def _next(self) -> Stretch:
-        self._latest = next(self._ahead, None)
-        if self._latest is None:
+        stretch, data = next(self._ahead, (None, b""))
+        if stretch is None:
             raise InputChanged(f"{self._uri} has fewer records than were planned.", uri=self._uri)
-        self._found.append(self._latest[0])
-        return self._latest[0]
+        self._latest = stretch, data[: stretch.size]
+        self._found.append(stretch)
+        return stretch
