@@ -3,14 +3,17 @@
 import gzip
 import zlib
 from itertools import product
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from isal import isal_zlib
 
-from dataprep_converter.readers import inflating
-from dataprep_converter.readers.inputs import BrokenGzip, gunzipped
+from dataprep_converter.readers import inflating, inputs
+from dataprep_converter.readers.inputs import BrokenGzip, Forward, Spool, gunzipped
+from dataprep_converter.stores.files import FileInput
 
 CONTENT = b"".join(b"%d,%d\n" % (number, number * number % 977) for number in range(400))
 HEADER_PARTS = tuple(product((b"", b"extra bytes"), (b"", b"name.csv"), (b"", b"a comment"), (False, True)))
@@ -98,3 +101,19 @@ def test_a_name_without_an_end_is_not_waited_for() -> None:
     endless = b"\x1f\x8b\x08\x08" + bytes(4) + b"\0\xff" + b"n" * (3 << 20)
     with pytest.raises(BrokenGzip):
         contents(endless, 1 << 16)
+
+
+@pytest.mark.parametrize("maps", [True, False])
+def test_scattered_pieces_of_a_spool_are_those_that_lie_there(maps: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def no_mapping(*_: object) -> None:
+        raise OSError("not here")
+
+    if not maps:
+        monkeypatch.setattr(inputs, "Scattered", no_mapping)
+    contents = np.random.default_rng(1).bytes(3 << 20)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(contents, 1))
+    with FileInput(str(tmp_path / "a.gz")) as source:
+        spool = Spool(Forward(source, "a.gz", zipped=True))
+    offsets = np.array([2 << 20, 0, 17, (3 << 20) - 100], np.int64)
+    assert spool.size == len(contents)
+    assert spool.read_each(offsets, 100) == b"".join(contents[offset : offset + 100] for offset in offsets.tolist())

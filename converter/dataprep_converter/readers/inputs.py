@@ -5,11 +5,18 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
 from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
 
 from dataprep_converter.access import Entry, Input, Store
 from dataprep_converter.errors import BadData, BadSpec, InputChanged, NotFound
+from dataprep_converter.prefetching import prefetched
 from dataprep_converter.readers import inflating
+from dataprep_converter.stores import SMALL_PIECE, one_by_one
+from dataprep_converter.stores.scattered import Scattered
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
@@ -174,13 +181,26 @@ class Spool:
         # Without a name, nothing is left behind however the process ends.
         os.unlink(path)  # noqa: PTH108 - mkstemp gives a string
         weakref.finalize(self, os.close, self._descriptor)
+        self._scattered: Scattered | None = None
         self.size = 0
-        for piece in forward.pieces():
-            view = memoryview(piece)
-            while view:
-                view = view[os.write(self._descriptor, view) :]
-            self.size += len(piece)
+        # Inflating takes longer than writing, and neither keeps the other from its core.
+        with closing(prefetched(forward.pieces())) as pieces:
+            for piece in pieces:
+                view = memoryview(piece)
+                while view:
+                    view = view[os.write(self._descriptor, view) :]
+                self.size += len(piece)
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Bytes from `offset`, fewer than `length` only at the end."""
         return os.pread(self._descriptor, length, offset)
+
+    def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
+        """See `ReadsEach`."""
+        if length <= SMALL_PIECE:
+            with suppress(OSError):
+                self._scattered = self._scattered or Scattered(self._descriptor, self.size)
+                data = self._scattered.read_each(offsets, length)
+                if len(data) == len(offsets) * length:
+                    return data
+        return one_by_one(self, offsets, length)

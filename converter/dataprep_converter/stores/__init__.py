@@ -150,6 +150,10 @@ class Input(Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
+SMALL_PIECE: Final = 16 << 10
+"""A larger piece of a file is worth a call of its own."""
+
+
 class ReadsAt(Protocol):
     """What can be read at any place."""
 

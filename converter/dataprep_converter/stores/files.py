@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, Self, TypeAlias, T
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.errors import AlreadyExists, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
 from dataprep_converter.retrying import retrying
-from dataprep_converter.stores import Details, Entry, FolderFiles, StoreSettings, one_by_one
+from dataprep_converter.stores import SMALL_PIECE, Details, Entry, FolderFiles, StoreSettings, one_by_one
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,8 +41,6 @@ _BLOCK = 4 << 20
 _WRITE_BACK_BYTES = 32 << 20
 """So much is written before the disk is asked to begin with it."""
 _MOST_FILES = 256
-_SMALL_PIECE = 16 << 10
-"""A larger piece of a file is worth a call of its own."""
 _STALE_ATTEMPTS = 4
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -246,7 +244,7 @@ class FileInput:
         return b"".join(pieces)
 
     def read_each(self, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
-        if self._descriptor is not None and length <= _SMALL_PIECE and self._size and not self._one_by_one:
+        if self._descriptor is not None and length <= SMALL_PIECE and self._size and not self._one_by_one:
             # Here, because numpy takes long to import and most commands need none.
             from dataprep_converter.stores.scattered import Scattered
 
