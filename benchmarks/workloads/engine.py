@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from benchmarks.contenders import Contender, limit, ours
+from benchmarks.contenders import Contender, digest, limit, ours
 from benchmarks.measuring import ROOT
 from benchmarks.workload import IDX, IMAGES, PARQUET, Workload, command, job
 
@@ -16,6 +16,8 @@ _JOINED: Final[Mapping[str, Any]] = {
     }
 }
 _GZIP: Final[Mapping[str, Any]] = {"idx": {"subsets": [{"name": "all", "images": "INPUT/images.idx.gz", "labels": "INPUT/labels.idx.gz"}]}}
+_JOINED_BYTES: Final = 175
+"""Of a record of eight floats."""
 _PLANNED: Final[Mapping[str, Any]] = {"source": {"images": {"uris": ["/simulated"]}}, "output": {"uri": "/nowhere"}}
 _SHUFFLED: Final[Mapping[str, Any]] = {"shuffle": {"seed": 1}}
 _CSV: Final[Mapping[str, Any]] = {"source": {"csv": {"uris": ["INPUT/table.csv"], "header": True}}}
@@ -66,6 +68,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             job(_JOINED, is_bounded=False),
             job(_JOINED, name="ours, 512 MiB", memory_bytes=512 << 20),
             Contender("DuckDB to Parquet", "peer", "duckdb_join.py", "join", peer="duckdb"),
+            digest(_JOINED_BYTES),
         ),
         goals={"DuckDB to Parquet": 0.7},
     ),

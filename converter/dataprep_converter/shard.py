@@ -8,6 +8,7 @@ is encoded.
 
 import hashlib
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -195,28 +196,30 @@ def _write(
     seconds = tally.seconds
     chunks = samples(shard, plan=plan, most_records=pipeline.most_records)
     room = memoryview(bytearray(_PIECE_BYTES))
-    sending: list[Future[float]] = []
+    sending: deque[list[Future[float]]] = deque()
     with (
-        ThreadPoolExecutor(2, thread_name_prefix="sink") as threads,
+        # One thread each, so that batches keep their order.
+        ThreadPoolExecutor(1, thread_name_prefix="sink") as sink,
+        ThreadPoolExecutor(1, thread_name_prefix="digest") as digesting,
         closing(prefetched(pipeline.batches(plan.units, chunks, seconds, tally.refused))) as batches,
     ):
 
-        def settle() -> None:
-            if sending:
-                seconds["sink"] = seconds.get("sink", 0.0) + max([sent.result() for sent in sending])
-                sending.clear()
+        def settle(left: int = 0) -> None:
+            """Waits until only so many batches are left to write."""
+            while len(sending) > left:
+                seconds["sink"] = seconds.get("sink", 0.0) + max([sent.result() for sent in sending.popleft()], default=0.0)
 
         def send(raw: Sequence[Buffer], packed: Sequence[Buffer]) -> None:
-            """Begins to write and to digest, when all that came before is done."""
-            settle()
-            if raw_digest is not digest:
-                sending.append(threads.submit(_timed, raw_digest.update, raw))
+            """Sees to it that they are written and digested, behind one other batch at most."""
+            settle(left=1)
+            begun = [digesting.submit(_timed, raw_digest.update, raw)] if raw_digest is not digest else []
             size = sum(map(len, packed))
             if size and upload.blocks:
-                sending.append(threads.submit(_timed, write_digested, _in_cache(packed, room)))
+                begun.append(sink.submit(_timed, write_digested, _in_cache(packed, room)))
             elif size:
-                sending.append(threads.submit(_timed, digest.update, packed))
-                sending.append(_done(_timed(upload.write, packed)))
+                begun.append(sink.submit(_timed, digest.update, packed))
+                begun.append(_done(_timed(upload.write, packed)))
+            sending.append(begun)
             tally.counts.bytes_out += size
 
         def write_digested(piece: Buffer) -> None:

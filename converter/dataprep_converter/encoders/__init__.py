@@ -93,7 +93,7 @@ class Encoder(Protocol):
         ...
 
     def encode(self, batch: pa.RecordBatch) -> Buffer:
-        """The framed records of the batch, one after another, before compression. The buffer is valid until the call after the next one."""
+        """The framed records of the batch, one after another, before compression. The buffer is valid until the third call after this one."""
         ...
 
     def pieces(self, batch: pa.RecordBatch) -> Sequence[Buffer]:

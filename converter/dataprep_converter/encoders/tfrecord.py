@@ -181,9 +181,9 @@ class TfrecordEncoder(SingleFile):
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self.output = output
         self._sections = _sections(features)
-        self._records: deque[_Room] = deque([_Room((), np.empty(0, np.uint8))] * 2)
-        """Two, in turn: while one batch is made, the one before is written."""
-        self._joined_records: deque[Bytes] = deque([np.empty(0, np.uint8)] * 2)
+        self._records: deque[_Room] = deque([_Room((), np.empty(0, np.uint8))] * 3)
+        """Three, in turn: while one batch is made, the one before waits, and the one before that is written."""
+        self._joined_records: deque[Bytes] = deque([np.empty(0, np.uint8)] * 3)
         """The same for records of different layouts."""
         self._sizes: Lengths = np.empty(0, np.int64)
 
@@ -203,7 +203,7 @@ class TfrecordEncoder(SingleFile):
         return GzipMembers(output.tfrecord.compression_level) if output.tfrecord.compression == "Gzip" else Plain()
 
     def encode(self, batch: pa.RecordBatch) -> Buffer:
-        """The framed records of the batch; columns that are no features are left out. Valid until the call after the next."""
+        """The framed records of the batch; columns that are no features are left out. Valid until the third call after this one."""
         pieces = self.pieces(batch)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
