@@ -201,7 +201,7 @@ def _write(
         # One thread each, so that batches keep their order.
         ThreadPoolExecutor(1, thread_name_prefix="sink") as sink,
         ThreadPoolExecutor(1, thread_name_prefix="digest") as digesting,
-        closing(prefetched(pipeline.batches(plan.units, chunks, seconds, tally.refused))) as batches,
+        closing(prefetched(pipeline.batches(plan.units, chunks, seconds, tally.refused), depth=1)) as batches,
     ):
 
         def settle(left: int = 0) -> None:
