@@ -20,7 +20,7 @@ from clocked import clocked, tell
 from dataprep_api.job import DataPrepJob
 from dataprep_api.plan import Shard
 from dataprep_api.spec import LabelFeature, Output
-from dataprep_converter import limits, planning, shard, verifying
+from dataprep_converter import kernel, limits, planning, shard, verifying
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.display import Display
 from dataprep_converter.encoders import encoder_class
@@ -49,6 +49,7 @@ def a_job(spec: dict[str, Any], source: Path, output: Path) -> DataPrepJob:
 def load(job: DataPrepJob) -> None:
     """Imports what the job imports when it first needs it: the clock of peers begins behind their imports too."""
     spec = job.spec
+    kernel.is_there()
     reader_class(spec.data.kind)
     encoder_class(spec.output.format)
     for transform in spec.transforms or []:
@@ -201,7 +202,10 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
     elif kind == "encode":
         table = pa.ipc.open_file(str(source / "table.arrow")).read_all()
         form = Output.model_validate({"uri": str(output), **options["output"]})
-        place = Path(options["place"]) if "place" in options else output / f"data.{encoder_class(form.format).extension(form)}"
+        # Loads the encoder, and what it is made of.
+        extension = encoder_class(form.format).extension(form)
+        kernel.is_there()
+        place = Path(options["place"]) if "place" in options else output / f"data.{extension}"
         labels = [LabelFeature(name=name) for name in options.get("labels", [])]
         clocked(lambda: encode(table, form, labels, place))
     elif kind == "verify":

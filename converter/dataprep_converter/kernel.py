@@ -68,6 +68,17 @@ def masked_crcs(data: Bytes, starts: Lengths, ends: Lengths) -> npt.NDArray[np.u
     return crcs
 
 
+def row_crcs(pieces: Sequence[Piece], rows: int) -> npt.NDArray[np.uint32]:
+    """The masked CRC-32C of each row that `join` would make of the pieces, without joining them."""
+    library = _library()
+    if library is None:
+        data, ends = binary_data(join(pieces, rows))
+        return masked_crcs(data, ends[:-1], ends[1:])
+    crcs = np.empty(rows, np.uint32)
+    library.row_crcs(_given(pieces, rows), len(pieces), rows, _address(crcs))
+    return crcs
+
+
 def varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengths]:
     """All values in base 128, low groups first, and how many bytes each row has: row n are the values from `ends[n]` up to `ends[n + 1]`."""
     library = _library()
@@ -148,15 +159,16 @@ def _load() -> Any:
         library = ctypes.CDLL(str(_SOURCE.with_name(f"libkernel-{digest[:12]}.so")))
     except OSError:
         return None
-    library.is_usable.restype = library.varint_lengths.restype = library.number_lines.restype = ctypes.c_int64
+    library.begin.restype = library.varint_lengths.restype = library.number_lines.restype = ctypes.c_int64
     address, count = ctypes.c_void_p, ctypes.c_int64
     library.masked_crcs.argtypes = (address, address, address, count, address)
     library.varint_lengths.argtypes = (address, address, count, address)
     library.varints.argtypes = (address, count, address)
     library.number_lines.argtypes = (address, count, address, count, address)
     library.row_ends.argtypes = (ctypes.POINTER(_Piece), count, count, count, address)
+    library.row_crcs.argtypes = (ctypes.POINTER(_Piece), count, count, address)
     library.join.argtypes = (ctypes.POINTER(_Piece), count, count, count, address, address)
-    return library if library.is_usable() else None
+    return library if library.begin() else None
 
 
 def _given(pieces: Sequence[Piece], rows: int) -> "ctypes.Array[_Piece]":

@@ -37,6 +37,10 @@ def column(values: Sequence[bytes]) -> Array:
     return pa.array(values, pa.large_binary())
 
 
+def masked(crc: int) -> int:
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
 def rows_of(column: Array) -> list[bytes]:
     data, offsets = binary_data(column)
     return [data[begin:end].tobytes() for begin, end in pairwise(offsets.tolist())]
@@ -72,6 +76,12 @@ def tables(draw: st.DrawFn) -> tuple[list[Piece], list[bytes]]:
 def test_rows_are_joined_from_pieces_of_every_kind(table: tuple[list[Piece], list[bytes]]) -> None:
     pieces, wanted = table
     assert rows_of(kernel.join(pieces, len(wanted))) == wanted
+
+
+@given(tables())
+def test_crcs_of_rows_are_those_of_the_joined(table: tuple[list[Piece], list[bytes]]) -> None:
+    pieces, wanted = table
+    assert kernel.row_crcs(pieces, len(wanted)).tolist() == [masked(google_crc32c.value(row)) for row in wanted]
 
 
 @given(tables(), st.sampled_from([0, 100, 10_000]))
@@ -117,8 +127,16 @@ def test_varints_are_those_of_protobuf(numbers: list[int], data: st.DataObject) 
 def test_crcs_are_those_of_another_library(records: list[bytes]) -> None:
     ends = np.cumsum([0, *map(len, records)])
     made = kernel.masked_crcs(np.frombuffer(b"".join(records) or b"\0", np.uint8), ends[:-1], ends[1:])
-    crcs = [google_crc32c.value(record) for record in records]
-    assert made.tolist() == [((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF for crc in crcs]
+    assert made.tolist() == [masked(google_crc32c.value(record)) for record in records]
+
+
+def test_crcs_of_any_length() -> None:
+    data = np.random.default_rng(1).integers(0, 256, 1 << 17, np.uint8)
+    lengths = [*range(1600), *range(12_200, 12_400), *range(24_500, 24_600), 100_000]
+    starts = np.arange(len(lengths)) % 17
+    made = kernel.masked_crcs(data, starts, starts + lengths)
+    wanted = [data[start : start + length].tobytes() for start, length in zip(starts.tolist(), lengths, strict=True)]
+    assert made.tolist() == [masked(google_crc32c.value(each)) for each in wanted]
 
 
 @given(st.lists(st.tuples(st.integers(0, (1 << 63) - 1) | st.integers(0, 20), st.integers(0, 1 << 40)), max_size=20))

@@ -29,7 +29,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from crc32c import crc32c
 
 from dataprep_api.spec import Output
 from dataprep_converter.compression import Compressor, GzipMembers, Plain
@@ -54,8 +53,8 @@ from dataprep_converter.encoders.contents import (
     varint,
 )  # fmt: skip
 from dataprep_converter.errors import BadSpec
-from dataprep_converter.framing import FOOTER, HEADER, header, mask
-from dataprep_converter.kernel import Bytes, Chosen, Lengths, Piece, framed, join, masked_crcs
+from dataprep_converter.framing import FOOTER, HEADER, header
+from dataprep_converter.kernel import Bytes, Chosen, Lengths, Piece, framed, join, masked_crcs, row_crcs
 from dataprep_converter.lists import is_list, item_type, taken_apart
 from dataprep_converter.tensors import NUMPY_NAMES, Array, binary, binary_data
 
@@ -264,7 +263,9 @@ class TfrecordEncoder(SingleFile):
         self._sizes = sizes + (HEADER + FOOTER)
         if any(map(_has_large_values, pieces)):
             headers, _ = look_up(sizes, header)
-            return _side_by_side([_joined(list(run), rows) for _, run in groupby([headers, *pieces], key=_has_large_values)])
+            columns = [_joined(list(run), rows) for _, run in groupby([headers, *pieces], key=_has_large_values)]
+            footers = memoryview(row_crcs(pieces, rows).astype("<u4").tobytes())
+            return [piece for record in zip(*map(_cut, columns), _cut_evenly(footers, FOOTER), strict=True) for piece in record]
         made = framed(pieces, sizes, self._joined_records.popleft())
         self._joined_records.append(made if made.base is None else made.base)
         return [memoryview(made.data).toreadonly()]
@@ -364,19 +365,12 @@ def _joined(run: Sequence[Piece], rows: int) -> Array:
     return first if len(run) == 1 and not isinstance(first, Chosen | bytes) else join(run, rows)
 
 
-def _side_by_side(columns: Sequence[Array]) -> list[Buffer]:
-    """The records whose parts these are, the first with the header; no value is copied."""
-    pieces: list[Buffer] = []
-    for first, *others in zip(*map(_cut, columns), strict=True):
-        crc = crc32c(first[HEADER:])
-        for piece in others:
-            crc = crc32c(piece, crc)
-        pieces += (first, *others, mask(crc).to_bytes(FOOTER, "little"))
-    return pieces
-
-
 def _cut(column: Array) -> list[memoryview]:
     """The values of a column."""
     data, offsets = binary_data(column)
     view = memoryview(data.data).toreadonly()
     return [view[start:end] for start, end in pairwise(offsets.tolist())]
+
+
+def _cut_evenly(data: memoryview, size: int) -> list[memoryview]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
