@@ -22,6 +22,8 @@ from dataprep_converter.tensors import Array, binary, binary_data, kernels
 _SOURCE: Final = Path(__file__).with_name("kernel.c")
 _NOTHING: Final = pa.scalar(b"", pa.large_binary())
 """The separator that Arrow's join of byte strings asks for."""
+_NO_BYTES: Final = ctypes.create_string_buffer(1)
+"""Where a column without any bytes begins."""
 _BLOCK: Final = 16
 """Bytes of room that kernel.c wants behind what it joins."""
 _LINE: Final = 42
@@ -184,7 +186,7 @@ def _piece(piece: Piece, rows: int) -> _Piece:
         raise ValueError(f"expected {rows} rows of large_binary, found {piece}")
     _, ends, data = column.buffers()
     offsets = ends.address + 8 * column.offset if ends else None
-    content, size = (data.address, data.size) if data else (None, 0)
+    content, size = (data.address, data.size) if data else (ctypes.addressof(_NO_BYTES), 0)
     return _Piece(content, offsets, None if places is None else _address(places, np.int64), 0, size, 0)
 
 
