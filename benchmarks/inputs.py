@@ -105,10 +105,15 @@ def parquet_table(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def two_tables(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """Two Parquet files with the same keys, each in an order of its own: four floats in each row."""
+    """Two Parquet files with the same keys, each in an order of its own: four floats in each row. And what a join makes of them, less the keys."""
+    joined: dict[str, Any] = {}
     for name in ("left", "right"):
-        columns = {"id": rng.permutation(records)} | {f"{name}{place}": rng.random(records, np.float32) for place in range(4)}
-        pq.write_table(arrow.table(columns), folder / f"{name}.parquet", row_group_size=_ROWS, compression="snappy")
+        keys = rng.permutation(records)
+        columns = {f"{name}{place}": rng.random(records, np.float32) for place in range(4)}
+        pq.write_table(arrow.table({"id": keys} | columns), folder / f"{name}.parquet", row_group_size=_ROWS, compression="snappy")
+        order = np.argsort(keys)
+        joined |= {column: values[order] for column, values in columns.items()}
+    pq.write_table(arrow.table(joined), folder / "joined.parquet", row_group_size=_ROWS, compression="snappy")
 
 
 def ragged(folder: Path, records: int, rng: np.random.Generator) -> None:

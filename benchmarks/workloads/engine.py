@@ -68,6 +68,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             job(_JOINED, is_bounded=False),
             job(_JOINED, name="ours, 512 MiB", memory_bytes=512 << 20),
             Contender("DuckDB to Parquet", "peer", "duckdb_join.py", "join", peer="duckdb"),
+            job({"source": {"parquet": {"uris": ["INPUT/joined.parquet"]}}}, name="ours, of rows that are joined"),
             digest(_JOINED_BYTES),
         ),
         goals={"DuckDB to Parquet": 0.7},
