@@ -30,11 +30,9 @@ enum { HEADER = 12, FOOTER = 4, BLOCK = 16 };
 /* What a column brings to each row. */
 typedef struct {
     const uint8_t *data;
-    const int64_t *offsets; /* where each of its values begins, and the last one ends; NULL: all have `width` bytes, one after another */
+    const int64_t *offsets; /* where each of its values begins, and the last one ends; NULL: every row takes all data */
     const int64_t *places;  /* which value each row takes; NULL: the one of its own number */
-    int64_t width;
-    int64_t size; /* of all data */
-    int64_t is_constant; /* every row takes the first value */
+    int64_t size;           /* of all data */
 } piece;
 
 /* --- CRC-32C ------------------------------------------------------------------------------------------------------ */
@@ -188,14 +186,16 @@ int64_t number_lines(const uint64_t *first, int64_t between, const uint64_t *sec
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
-static inline int64_t place_of(const piece *from, int64_t row)
+/* What a row takes of a piece, and how many bytes that are. */
+static inline const uint8_t *value_of(const piece *from, int64_t row, int64_t *length)
 {
-    return from->is_constant ? 0 : from->places ? from->places[row] : row;
-}
-
-static inline int64_t length_of(const piece *from, int64_t place)
-{
-    return from->offsets ? from->offsets[place + 1] - from->offsets[place] : from->width;
+    if (!from->offsets) {
+        *length = from->size;
+        return from->data;
+    }
+    int64_t place = from->places ? from->places[row] : row;
+    *length = from->offsets[place + 1] - from->offsets[place];
+    return from->data + from->offsets[place];
 }
 
 /* Short copies in whole blocks, as there is room behind `out`, and up to `readable` behind the source: lengths are anyone's guess, branches cost. */
@@ -212,15 +212,17 @@ static inline uint8_t *put(uint8_t *to, const uint8_t *from, int64_t size, const
 /* Where each row of the pieces begins when so many bytes stand around it, and the last one ends. */
 void row_ends(const piece *pieces, int64_t count, int64_t rows, int64_t around, int64_t *ends)
 {
-    int64_t fixed = around;
+    int64_t fixed = around, length;
     memset(ends, 0, (size_t)(rows + 1) * sizeof(int64_t));
     for (int64_t number = 0; number < count; number++) {
         const piece *from = pieces + number;
-        if (from->is_constant || !from->offsets)
-            fixed += length_of(from, 0);
+        if (!from->offsets)
+            fixed += from->size;
         else
-            for (int64_t row = 0; row < rows; row++)
-                ends[row + 1] += length_of(from, place_of(from, row));
+            for (int64_t row = 0; row < rows; row++) {
+                value_of(from, row, &length);
+                ends[row + 1] += length;
+            }
     }
     for (int64_t row = 0; row < rows; row++)
         ends[row + 1] += ends[row] + fixed;
@@ -232,9 +234,9 @@ WITH_CRC void join(const piece *pieces, int64_t count, int64_t rows, int64_t is_
     for (int64_t row = 0; row < rows; row++) {
         uint8_t *begin = out + ends[row] + (is_framed ? HEADER : 0), *to = begin;
         for (int64_t number = 0; number < count; number++) {
-            const piece *from = pieces + number;
-            int64_t place = place_of(from, row), length = length_of(from, place);
-            to = put(to, from->data + (from->offsets ? from->offsets[place] : place * length), length, from->data + from->size);
+            int64_t length;
+            const uint8_t *value = value_of(pieces + number, row, &length);
+            to = put(to, value, length, pieces[number].data + pieces[number].size);
         }
         if (is_framed) {
             uint64_t length = (uint64_t)(to - begin);
@@ -253,9 +255,9 @@ WITH_CRC void row_crcs(const piece *pieces, int64_t count, int64_t rows, uint32_
     for (int64_t row = 0; row < rows; row++) {
         uint32_t crc = 0xFFFFFFFF;
         for (int64_t number = 0; number < count; number++) {
-            const piece *from = pieces + number;
-            int64_t place = place_of(from, row), length = length_of(from, place);
-            crc = crc_more(crc, from->data + (from->offsets ? from->offsets[place] : place * length), length);
+            int64_t length;
+            const uint8_t *value = value_of(pieces + number, row, &length);
+            crc = crc_more(crc, value, length);
         }
         crcs[row] = masked(~crc);
     }

@@ -70,6 +70,12 @@ def masked_crcs(data: Bytes, starts: Lengths, ends: Lengths) -> npt.NDArray[np.u
     return crcs
 
 
+def broken(data: Bytes, starts: Lengths, ends: Lengths) -> npt.NDArray[np.int64]:
+    """Which of TFRecord's records have, behind their data `data[start:end]`, another CRC than that of the data."""
+    footers = data[ends[:, None] + np.arange(FOOTER)].view("<u4")[:, 0]
+    return np.flatnonzero(masked_crcs(data, starts, ends) != footers)
+
+
 def row_crcs(pieces: Sequence[Piece], rows: int) -> npt.NDArray[np.uint32]:
     """The masked CRC-32C of each row that `join` would make of the pieces, without joining them."""
     library = _library()
@@ -142,9 +148,7 @@ class _Piece(ctypes.Structure):
         ("data", ctypes.c_void_p),
         ("offsets", ctypes.c_void_p),
         ("places", ctypes.c_void_p),
-        ("width", ctypes.c_int64),
         ("size", ctypes.c_int64),
-        ("is_constant", ctypes.c_int64),
     )
 
 
@@ -180,14 +184,14 @@ def _given(pieces: Sequence[Piece], rows: int) -> "ctypes.Array[_Piece]":
 
 def _piece(piece: Piece, rows: int) -> _Piece:
     if isinstance(piece, bytes):
-        return _Piece(ctypes.cast(ctypes.c_char_p(piece), ctypes.c_void_p), None, None, len(piece), len(piece), 1)
+        return _Piece(ctypes.cast(ctypes.c_char_p(piece), ctypes.c_void_p), None, None, len(piece))
     column, places = (piece.table, piece.places) if isinstance(piece, Chosen) else (piece, None)
     if len(column if places is None else places) != rows or not pa.types.is_large_binary(column.type):
         raise ValueError(f"expected {rows} rows of large_binary, found {piece}")
     _, ends, data = column.buffers()
     offsets = ends.address + 8 * column.offset if ends else None
     content, size = (data.address, data.size) if data else (ctypes.addressof(_NO_BYTES), 0)
-    return _Piece(content, offsets, None if places is None else _address(places, np.int64), 0, size, 0)
+    return _Piece(content, offsets, None if places is None else _address(places, np.int64), size)
 
 
 def _address(array: npt.NDArray[Any], dtype: Any = None) -> int:

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from dataprep_converter.decoders import BrokenRecord, Checked, Places
 from dataprep_converter.errors import NotWhole
 from dataprep_converter.framing import FOOTER, HEADER, mask
-from dataprep_converter.kernel import masked_crcs
+from dataprep_converter.kernel import broken
 from dataprep_converter.readers.inputs import BrokenGzip, gunzipped
 
 _LENGTH: Final = struct.Struct("<QI")
@@ -137,9 +137,7 @@ def _alike(data: bytes, start: int, sizes: dict[bytes, int]) -> range:
 def _checked(data: bytes, offset: int, bounds: Places) -> Checked:
     """The records between the bounds, as far as their data is whole."""
     starts, ends = bounds[:-1] + HEADER, bounds[1:] - FOOTER
-    content = np.frombuffer(data, np.uint8)
-    footers = content[ends[:, None] + np.arange(FOOTER)].view("<u4")[:, 0]
-    wrong = np.flatnonzero(masked_crcs(content, starts, ends) != footers)
+    wrong = broken(np.frombuffer(data, np.uint8), starts, ends)
     good = int(wrong[0]) if len(wrong) else len(starts)
     return Checked(data, offset, starts[:good], ends[:good], HEADER)
 

@@ -264,8 +264,8 @@ class TfrecordEncoder(SingleFile):
         if any(map(_has_large_values, pieces)):
             headers, _ = look_up(sizes, header)
             columns = [_joined(list(run), rows) for _, run in groupby([headers, *pieces], key=_has_large_values)]
-            footers = memoryview(row_crcs(pieces, rows).astype("<u4").tobytes())
-            return [piece for record in zip(*map(_cut, columns), _cut_evenly(footers, FOOTER), strict=True) for piece in record]
+            columns.append(binary(row_crcs(pieces, rows).astype("<u4").view(np.uint8), even_offsets(rows, FOOTER)))
+            return [piece for record in zip(*map(_cut, columns), strict=True) for piece in record]
         made = framed(pieces, sizes, self._joined_records.popleft())
         self._joined_records.append(made if made.base is None else made.base)
         return [memoryview(made.data).toreadonly()]
@@ -370,7 +370,3 @@ def _cut(column: Array) -> list[memoryview]:
     data, offsets = binary_data(column)
     view = memoryview(data.data).toreadonly()
     return [view[start:end] for start, end in pairwise(offsets.tolist())]
-
-
-def _cut_evenly(data: memoryview, size: int) -> list[memoryview]:
-    return [data[start : start + size] for start in range(0, len(data), size)]

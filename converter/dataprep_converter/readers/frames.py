@@ -15,7 +15,7 @@ from crc32c import crc32c
 from dataprep_converter.access import Entry
 from dataprep_converter.errors import BadData
 from dataprep_converter.framing import FOOTER, HEADER, mask
-from dataprep_converter.kernel import masked_crcs
+from dataprep_converter.kernel import broken
 from dataprep_converter.units import Unit
 
 _LENGTH: Final = struct.Struct("<QI")
@@ -119,9 +119,7 @@ def payloads(data: bytes, uri: str, offset: int) -> tuple[Places, Places]:
     Raises BadData naming file and offset.
     """
     starts, ends = _places(data, uri, offset)
-    content = np.frombuffer(data, np.uint8)
-    written = content[ends[:, None] + np.arange(FOOTER)].view("<u4")[:, 0]
-    wrong = np.flatnonzero(masked_crcs(content, starts, ends) != written)
+    wrong = broken(np.frombuffer(data, np.uint8), starts, ends)
     if len(wrong):
         raise _broken("bad data CRC", offset + int(starts[wrong[0]]) - HEADER, uri)
     return starts, ends
