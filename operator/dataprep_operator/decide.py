@@ -23,6 +23,9 @@ from dataprep_operator.steps import Held, Queued, Through
 
 # A pass removes this many pods and comes back, so that one job can't hold a worker for minutes.
 MOST_DELETIONS: Final = 200
+# A child of the same name at once would get no pods for minutes: the Job controller counts the pods that it expects by a Job's name, and
+# forgets what it expected of a deleted one only if it finds none of that name (deleteJob, syncJob in Kubernetes' pkg/controller/job).
+MADE_AGAIN_AFTER_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -109,12 +112,18 @@ def actions(seen: Observed, status: DataPrepJobStatus, *, now: datetime, default
     strays = _stops(seen, keep=current)
     if seen.spec is None or status.start_time is None:
         return [*lost, *strays]
-    return [*lost, *strays, *_kept(seen, status, current, now=now), *_for_step(seen, seen.spec, status, current, defaults=defaults)]
+    return [
+        *lost,
+        *strays,
+        *_kept(seen, status, current, now=now),
+        *_for_step(seen, seen.spec, status, current, now=now, defaults=defaults),
+    ]
 
 
 def wake_after_seconds(seen: Observed, status: DataPrepJobStatus, *, now: datetime) -> float | None:
     """When the job must be looked at again although nothing will have happened by then; None for never."""
     due = [moment for own in seen.pods.values() for pod in own if (moment := _pod_due(pod, now)) is not None]
+    due += [missed + timedelta(seconds=MADE_AGAIN_AFTER_SECONDS) for missed in seen.missed.values()]
     if seen.deleting and seen.guarded:
         due.append(now + timedelta(seconds=removal.LOOK_AGAIN_SECONDS))
     if status.phase in TERMINAL_PHASES:
@@ -129,10 +138,12 @@ def wake_after_seconds(seen: Observed, status: DataPrepJobStatus, *, now: dateti
 
 
 def _for_step(
-    seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, current: Child | None, *, defaults: PodDefaults
+    seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, current: Child | None, *, now: datetime, defaults: PodDefaults
 ) -> list[Action]:
     if current is None:
-        return [] if spec.suspend else [CreateJob(_body(seen, spec, status, defaults=defaults), children.spec_map(seen, status.from_job))]
+        if spec.suspend or _just_gone(seen, (status.step or "Plan").lower(), status.attempt, now=now):
+            return []
+        return [CreateJob(_body(seen, spec, status, defaults=defaults), children.spec_map(seen, status.from_job))]
     if _ran_for_nothing(seen, spec, status):
         return [DeleteJob(current)]
     if current.finished or current.deleting:
@@ -141,6 +152,11 @@ def _for_step(
         # A queue starts and stops its Jobs itself; a suspended DataPrepJob has none.
         return [DeleteJob(current)] if spec.suspend else []
     return _adjustments(spec, current)
+
+
+def _just_gone(seen: Observed, step: str, attempt: int, *, now: datetime) -> bool:
+    missed = seen.missed.get((step, attempt))
+    return missed is not None and now < missed + timedelta(seconds=MADE_AGAIN_AFTER_SECONDS)
 
 
 def _kept(seen: Observed, status: DataPrepJobStatus, current: Child | None, *, now: datetime) -> list[Action]:
@@ -245,7 +261,7 @@ def _removal(seen: Observed, *, now: datetime, defaults: PodDefaults) -> list[Ac
     lost: list[Action] = [FailPod(pod) for pod in seen.pods_left if pod.stuck_terminating(now)]
     cleanup = seen.child(CLEANUP, 1)
     strays = _stops(seen, keep=cleanup)
-    if isinstance(judgement, removal.Remove) and seen.spec is not None and not strays:
+    if isinstance(judgement, removal.Remove) and seen.spec is not None and not strays and not _just_gone(seen, CLEANUP, 1, now=now):
         body = children.cleanup_job(seen, seen.spec, runs=judgement.runs, defaults=defaults)
         return [*lost, CreateJob(body, children.spec_map(seen, seen.status.from_job))]
     if isinstance(judgement, removal.Wait) and judgement.again_at is not None and judgement.again_at <= now and cleanup is not None:

@@ -148,6 +148,8 @@ class Observed:
     admission: Admission | None = None
     """What the queue says; None when it wasn't asked."""
     children: tuple[Child, ...] = ()
+    missed: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
+    """When a child that was there, by its step and attempt, was first found gone."""
     pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
     """By the uid of their Job."""
     rival: str | None = None

@@ -60,6 +60,8 @@ class Observer:
         self._parsed: dict[str, _Parsed] = {}
         self._refusals: dict[str, Blockage] = {}
         self._met: set[str] = set()
+        self._children: dict[str, dict[tuple[str, int], datetime | None]] = {}
+        """Of each job the children that were ever there, by step and attempt, and when one that is gone was first missed."""
         self._uids: dict[Key, str] = {}
         """Of the jobs that were looked at and are still there."""
 
@@ -74,6 +76,7 @@ class Observer:
         status = _status(raw)
         seen = await self._with_spec(raw, _bare(key, raw, status))
         own = self._cache.children_of(seen.uid)
+        seen = replace(seen, missed=self._missed(seen.uid, own, now=now))
         if seen.deleting and seen.guarded:
             return await self._leaving(seen, own, now=now)
         rival = await self._rival(key) if not seen.finished or seen.retry_wanted else None
@@ -149,7 +152,7 @@ class Observer:
 
     def forget(self, uid: str) -> None:
         """Drop what is remembered about a job that is gone or has ended."""
-        for memory in (self._frozen, self._parsed, self._refusals):
+        for memory in (self._frozen, self._parsed, self._refusals, self._children):
             memory.pop(uid, None)
         self._board.forget(uid)
 
@@ -213,6 +216,13 @@ class Observer:
             return None
         spec = chaining.resolved(self._with_profile(seen.key.namespace, live)[0], seen.status.from_job)
         return spec if canonical.sha256(spec) in told else None
+
+    def _missed(self, uid: str, own: tuple[Child, ...], *, now: datetime) -> Mapping[tuple[str, int], datetime]:
+        there = {(child.step, child.attempt): None for child in own}
+        gone = {which: since or now for which, since in self._children.get(uid, {}).items() if which not in there}
+        if own or gone:
+            self._children[uid] = {**there, **gone}
+        return gone
 
     def _awaited(self, seen: Observed) -> tuple[Awaited, ...]:
         """The jobs that this one waits for. Who has begun waits no more."""

@@ -185,6 +185,8 @@ def test_a_step_whose_message_was_lost_runs_again(world: World) -> None:
     world.complete("plan")
 
     assert world.settle() == "Planning"
+    assert world.jobs() == []
+    assert world.later(6) == "Planning"
     assert world.job("plan")["metadata"]["uid"] != first
     world.planned()
     assert world.settle() == "Running"

@@ -215,4 +215,5 @@ def test_suspending_a_queued_job_takes_its_convert_job_away(world: World) -> Non
     assert world.settle() == "Suspended"
     assert world.jobs() == ["plan"]
     world.edit(suspend=False)
-    assert world.settle() == "Queued"
+    world.settle()
+    assert world.later(6) == "Queued"

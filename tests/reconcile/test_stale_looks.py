@@ -263,8 +263,37 @@ def test_an_answer_that_comes_after_the_news_of_the_end_brings_nothing_back(worl
     world.look()
     world.cluster.patch = patch  # type: ignore[method-assign]  # as before
     world.settle()
+    world.later(6)
 
     assert world.job("convert-1")["metadata"]["uid"] != before["uid"]
+
+
+def test_a_child_that_somebody_deleted_is_made_again_when_the_job_controller_has_forgotten_it(world: World) -> None:
+    """It counts the pods that it waits for by a Job's name: one that follows at once inherits them, and gets none for five minutes."""
+    world.running()
+    before = world.job("convert-1")["metadata"]
+    world.cluster.remove("jobs", NAMESPACE, before["name"])
+
+    assert world.settle() == "Running"
+    assert world.jobs() == ["plan"]
+    assert world.wait == pytest.approx(5.5)
+    assert world.later(4.9) == "Running"
+    assert world.jobs() == ["plan"]
+    assert world.wait == pytest.approx(0.6)
+    assert world.later(0.1) == "Running"
+    assert world.job("convert-1")["metadata"]["uid"] != before["uid"]
+    world.cluster.remove("jobs", NAMESPACE, before["name"])
+    world.settle()
+    assert world.jobs() == ["plan"], "the second time as the first"
+
+
+def test_an_operator_that_takes_over_makes_a_missing_child_at_once(world: World) -> None:
+    world.running()
+    world.cluster.remove("jobs", NAMESPACE, world.job("convert-1")["metadata"]["name"])
+    world.restart()
+
+    assert world.settle() == "Running"
+    assert world.jobs() == ["convert-1", "plan"]
 
 
 def test_a_late_answer_about_a_predecessor_does_not_replace_its_successor() -> None:
