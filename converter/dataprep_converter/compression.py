@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Final, Protocol
 
 import pyarrow as pa
 
+from dataprep_converter.crc32 import crc32
+
 MEMBER_BYTES: Final = 4 * 2**20
 _arrow: Any = pa  # the stubs don't know a codec's levels
 _HEADER: Final = bytes.fromhex("1f8b08000000000000 03")
@@ -73,7 +75,7 @@ class GzipMembers:
         self._written = True
         deflate = zlib.compressobj(self._level, zlib.DEFLATED, -15)
         body = deflate.compress(raw) + deflate.flush()
-        return b"".join((_HEADER, body, struct.pack("<II", zlib.crc32(raw), len(raw))))
+        return b"".join((_HEADER, body, struct.pack("<II", crc32(raw), len(raw))))
 
 
 class ZstdFrame:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from dataprep_converter.crc32 import crc32
 from dataprep_converter.decoders import BrokenRecord
 from dataprep_converter.encoders.zipped import DEFLATED, HEAD, LOCAL, STORED, Member, ending
 
@@ -64,7 +65,7 @@ def _content(packed: bytes, member: Member) -> bytes:
             raise BrokenRecord(f"damaged content of {member.name.decode()}", offset=member.offset) from exc
         if not inflate.eof or inflate.unused_data:
             raise BrokenRecord(f"damaged content of {member.name.decode()}", offset=member.offset)
-    if len(content) != member.size or zlib.crc32(content) != member.crc:
+    if len(content) != member.size or crc32(content) != member.crc:
         raise BrokenRecord(f"bad CRC of {member.name.decode()}", offset=member.offset)
     return content
 

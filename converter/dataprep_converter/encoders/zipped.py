@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dataprep_converter.crc32 import crc32
 from dataprep_converter.errors import BadData
 
 LOCAL: Final = b"PK\x03\x04"
@@ -76,7 +77,7 @@ class Zip:
         """
         crc = size = 0
         for content in contents:
-            crc = zlib.crc32(content, crc)
+            crc = crc32(content, crc)
             size += len(content)
         packed = _deflated(contents) if self._deflated else contents
         member = Member(

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from dataprep_converter.access import Input
+from dataprep_converter.crc32 import crc32
 from dataprep_converter.errors import BadData
 from dataprep_converter.readers.ranged import Ranged
 from dataprep_converter.readers.streamed import Streamed
@@ -130,7 +131,7 @@ class Stored:
         left = max(0, self.size - offset)
         summed = crc = 0
         for piece in self._source.stream(self._begin + offset, left if length is None else min(length, left)):
-            summed, crc = summed + len(piece), zlib.crc32(piece, crc)
+            summed, crc = summed + len(piece), crc32(piece, crc)
             if offset == 0 and summed == self.size:
                 self._check(crc)
             yield piece
@@ -148,7 +149,7 @@ class Stored:
     def _add(self, data: bytes) -> None:
         """What follows what was summed so far."""
         self._summed += len(data)
-        self._crc = zlib.crc32(data, self._crc)
+        self._crc = crc32(data, self._crc)
         if data and self._summed == self.size:
             self._check(self._crc)
 
@@ -164,7 +165,7 @@ def _inflate(source: Input, member: Member, uri: str) -> Iterator[bytes]:
             size += len(piece)
             if size > member.size:
                 raise BadData(f"{uri}: the member {member.name!r} has more than the {member.size:,} bytes that it should have.", uri=uri)
-            crc = zlib.crc32(piece, crc)
+            crc = crc32(piece, crc)
             yield piece
     except zlib.error as exc:
         raise BadData(f"{uri}: the member {member.name!r} is not valid Deflate: {exc}.", uri=uri) from exc
