@@ -7,7 +7,6 @@ A compressed shard has none: nobody can begin within it.
 """
 
 import hashlib
-import tempfile
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
@@ -29,8 +28,6 @@ _LINES: Final[Mapping[str, tuple[str, str, str]]] = {
     "recordioProtobuf": ("number", "\t", "offset"),
 }
 """Format → what stands in a line."""
-_IN_MEMORY: Final = 1 << 20
-_PIECE: Final = 4 << 20
 _TOGETHER: Final = 4096
 """Records whose lines are written at once, at least."""
 
@@ -41,14 +38,20 @@ def has_index(output: Output) -> bool:
 
 
 class RecordIndex:
-    """The lines of one shard: in memory while they are few, then in a temporary file without a name."""
+    """The lines of one shard, written as its records are."""
 
-    def __init__(self, format_: str) -> None:
+    def __init__(self, format_: str, store: Store, uri: str, *, hdfs: HdfsOptions) -> None:
+        """Nothing is visible at `uri` before `publish`."""
         self._line = _LINES[format_]
-        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, prefix="dataprep-")  # noqa: SIM115 - closed by `close`
+        self._store = store
+        self._uri = uri
+        self._upload = store.create(uri, hdfs=hdfs)
+        self._digest = hashlib.sha256()
+        self._size = 0
         self._records = 0
         self._offset = 0
         self._waiting: list[Numbers] = []
+        self._is_published = False
 
     def add(self, sizes: Numbers) -> None:
         """The next records, which have these sizes in the file."""
@@ -56,27 +59,18 @@ class RecordIndex:
         if sum(map(len, self._waiting)) >= _TOGETHER:
             self._write()
 
-    def put(self, store: Store, uri: str, *, file: str, hdfs: HdfsOptions) -> IndexFile:
-        """Writes the lines to `uri`, streaming, or finds that another attempt has."""
-        upload = store.create(uri, hdfs=hdfs)
-        digest = hashlib.sha256()
-        size = 0
-        try:
-            self._write()
-            self._file.seek(0)
-            while piece := self._file.read(_PIECE):
-                upload.write(piece)
-                digest.update(piece)
-                size += len(piece)
-            entry = publish(upload, store, uri, size=size, sha256=digest.hexdigest())
-        except BaseException:
-            upload.abort()
-            raise
-        return IndexFile(file=file, size=size, sha256=digest.hexdigest(), pin=entry.pin)
+    def publish(self, file: str) -> IndexFile:
+        """Makes the lines visible, or finds that another attempt has. `file` is their name in the output."""
+        self._write()
+        sha256 = self._digest.hexdigest()
+        entry = publish(self._upload, self._store, self._uri, size=self._size, sha256=sha256)
+        self._is_published = True
+        return IndexFile(file=file, size=self._size, sha256=sha256, pin=entry.pin)
 
-    def close(self) -> None:
-        """Drops the lines."""
-        self._file.close()
+    def abort(self) -> None:
+        """Drops the lines, unless they are published."""
+        if not self._is_published:
+            self._upload.abort()
 
     def _write(self) -> None:
         """The lines of the records that wait: batches of few large ones are written together."""
@@ -87,8 +81,11 @@ class RecordIndex:
             "offset": self._offset + np.cumsum(sizes) - sizes,
             "size": sizes,
         }
-        if len(sizes):
-            first, between, second = self._line
-            self._file.write(number_lines(columns[first], between, columns[second]))
         self._records += len(sizes)
         self._offset += int(sizes.sum())
+        first, between, second = self._line
+        lines = number_lines(columns[first], between, columns[second])
+        self._size += len(lines)
+        self._digest.update(lines)
+        if lines:
+            self._upload.write(lines)

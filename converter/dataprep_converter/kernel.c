@@ -159,16 +159,31 @@ void varints(const uint64_t *values, int64_t count, uint8_t *out)
 
 /* --- decimals ----------------------------------------------------------------------------------------------------- */
 
+static const char pairs[] =
+    "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
+    "5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
+static const uint64_t powers[] = {
+    0, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000, 10000000000, 100000000000, 1000000000000, 10000000000000,
+    100000000000000, 1000000000000000, 10000000000000000, 100000000000000000, 1000000000000000000, 10000000000000000000u,
+};
+
+/* 1233 / 4096 is about log10(2). */
+static inline int64_t digits_of(uint64_t value)
+{
+    int64_t about = (64 - __builtin_clzll(value | 1)) * 1233 >> 12;
+    return about + (value >= powers[about]);
+}
+
 static inline uint8_t *decimal(uint8_t *to, uint64_t value)
 {
-    uint8_t digits[20], *at = digits + sizeof digits;
-    do {
-        *--at = (uint8_t)('0' + value % 10);
-        value /= 10;
-    } while (value);
-    int64_t length = digits + sizeof digits - at;
-    memcpy(to, at, (size_t)length);
-    return to + length;
+    uint8_t *end = to + digits_of(value), *at = end;
+    for (; value >= 100; value /= 100)
+        memcpy(at -= 2, pairs + value % 100 * 2, 2);
+    if (value >= 10)
+        memcpy(at - 2, pairs + value * 2, 2);
+    else
+        at[-1] = (uint8_t)('0' + value);
+    return end;
 }
 
 /* `first`, `between`, `second` and \n for each row; `out` has room for 42 bytes a row. Returns the bytes of all. */

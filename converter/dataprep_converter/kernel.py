@@ -99,7 +99,7 @@ def varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengt
     return data, lengths
 
 
-def number_lines(first: Lengths, between: str, second: Lengths) -> bytes:
+def number_lines(first: Lengths, between: str, second: Lengths) -> "bytes | memoryview":
     """A line for each row: two numbers that are not negative, in decimal, and the character between them."""
     library = _library()
     first, second = np.ascontiguousarray(first, np.int64), np.ascontiguousarray(second, np.int64)
@@ -107,7 +107,7 @@ def number_lines(first: Lengths, between: str, second: Lengths) -> bytes:
         return b"".join(b"%d%b%d\n" % (one, between.encode(), other) for one, other in zip(first.tolist(), second.tolist(), strict=True))
     room = np.empty(len(first) * _LINE, np.uint8)
     size = library.number_lines(_address(first), ord(between), _address(second), len(first), _address(room))
-    return room[:size].tobytes()
+    return memoryview(room[:size].data)
 
 
 def join(pieces: Sequence[Piece], rows: int) -> Array:

@@ -19,9 +19,9 @@ from time import perf_counter
 from dataprep_api import names
 from dataprep_api.messages import BadRecord
 from dataprep_api.plan import Shard
-from dataprep_api.report import MAX_BAD_EXAMPLES, Companion, IndexFile, ShardReport
+from dataprep_api.report import MAX_BAD_EXAMPLES, Companion, ShardReport
 from dataprep_api.spec import BadRecords
-from dataprep_converter.access import Access, Store, Upload
+from dataprep_converter.access import Access, Upload
 from dataprep_converter.compression import Plain
 from dataprep_converter.encoders import Buffer, Encoder
 from dataprep_converter.errors import BadData
@@ -71,9 +71,8 @@ class _Tally:
 
     def close(self) -> None:
         """Drops what was kept in temporary files."""
-        for kept in (self.quarantine, self.index):
-            if kept is not None:
-                kept.close()
+        if self.quarantine is not None:
+            self.quarantine.close()
 
 
 Watch = Callable[[Counts], None]
@@ -99,7 +98,6 @@ def make(
             pipeline.features, extent=pipeline.spec.output.statistics, records=shard.records, shards=plan.head.shards
         ),
         quarantine=Quarantine() if pipeline.spec.on_bad_record.policy == "Quarantine" else None,
-        index=RecordIndex(pipeline.spec.output.format) if has_index(pipeline.spec.output) else None,
     )
     quarantine: str | None = None
     quarantine_sha256: str | None = None
@@ -108,12 +106,15 @@ def make(
     except BaseException:
         tally.close()
         raise
+    index_file = names.index_file(shard.file)
     try:
+        if has_index(pipeline.spec.output):
+            tally.index = RecordIndex(pipeline.spec.output.format, store, folder.at(index_file), hdfs=pipeline.spec.output.hdfs)
         encoder = pipeline.encoder()
         encoder.begin(shard, seed=plan.head.shuffle_seed or 0)
         sha256, raw_sha256 = _write(upload, shard, plan=plan, pipeline=pipeline, encoder=encoder, tally=tally, watch=watch)
         folder.check_owner()
-        index = _put_index(tally.index, store, folder, shard, pipeline)
+        index = tally.index.publish(index_file) if tally.index is not None else None
         if tally.quarantine is not None and tally.quarantine.size:
             quarantine = names.quarantine_file(plan.head.run_id, shard.split, shard.index)
             quarantine_sha256 = tally.quarantine.put(store, folder.at(quarantine), hdfs=pipeline.spec.output.hdfs)
@@ -121,6 +122,8 @@ def make(
         entry = publish(upload, store, uri, size=tally.counts.bytes_out, sha256=sha256)
     except BaseException:
         upload.abort()
+        if tally.index is not None:
+            tally.index.abort()
         raise
     finally:
         tally.close()
@@ -170,13 +173,6 @@ def _put(folder: OutputFolder, shard: Shard, name: str, data: bytes, pipeline: P
     file = names.join(shard.file.rpartition("/")[0], name) if "/" in shard.file else name
     folder.put_visible(file, data, hdfs=pipeline.spec.output.hdfs)
     return Companion(file=file, size=len(data), sha256=hashlib.sha256(data).hexdigest())
-
-
-def _put_index(index: RecordIndex | None, store: Store, folder: OutputFolder, shard: Shard, pipeline: Pipeline) -> IndexFile | None:
-    if index is None:
-        return None
-    file = names.index_file(shard.file)
-    return index.put(store, folder.at(file), file=file, hdfs=pipeline.spec.output.hdfs)
 
 
 def _write(

@@ -92,24 +92,32 @@ def test_a_shard_whose_index_is_not_as_it_was_written_is_made_again(tmp_path: Pa
 
 
 def test_a_long_index_is_written_as_it_comes(tmp_path: Path) -> None:
-    index = RecordIndex("tfrecord")
+    uri = str(tmp_path / "long.idx")
+    index = RecordIndex("tfrecord", Access().store(uri), uri, hdfs=HdfsOptions())
     for _ in range(30):
         index.add(np.full(10_000, 33))
-    uri = str(tmp_path / "long.idx")
-    written = index.put(Access().store(uri), uri, file="long.idx", hdfs=HdfsOptions())
-    index.close()
+    assert not Path(uri).exists()
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) > 1 << 20
+    written = index.publish("long.idx")
     lines = Path(uri).read_text().splitlines()
     assert (len(lines), lines[0], lines[-1]) == (300_000, "0 33", f"{33 * 299_999} 33")
     assert written.size == Path(uri).stat().st_size > 1 << 20
 
 
 def test_offsets_may_be_beyond_32_bits(tmp_path: Path) -> None:
-    index = RecordIndex("tfrecord")
+    uri = str(tmp_path / "large.idx")
+    index = RecordIndex("tfrecord", Access().store(uri), uri, hdfs=HdfsOptions())
     sizes = [1 << 32, 9, 10, 1 << 40, 99, 100]
     index.add(np.array(sizes[:1]))
     index.add(np.array(sizes[1:]))
-    uri = str(tmp_path / "large.idx")
-    index.put(Access().store(uri), uri, file="large.idx", hdfs=HdfsOptions())
-    index.close()
+    index.publish("large.idx")
     expected = [f"{sum(sizes[:number])} {size}\n" for number, size in enumerate(sizes)]
     assert Path(uri).read_text() == "".join(expected)
+
+
+def test_nothing_is_left_of_an_index_that_was_dropped(tmp_path: Path) -> None:
+    uri = str(tmp_path / "dropped.idx")
+    index = RecordIndex("tfrecord", Access().store(uri), uri, hdfs=HdfsOptions())
+    index.add(np.full(100_000, 33))
+    index.abort()
+    assert list(tmp_path.iterdir()) == []

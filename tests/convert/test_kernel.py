@@ -142,7 +142,7 @@ def test_crcs_of_any_length() -> None:
 @given(st.lists(st.tuples(st.integers(0, (1 << 63) - 1) | st.integers(0, 20), st.integers(0, 1 << 40)), max_size=20))
 def test_lines_of_numbers(rows: list[tuple[int, int]]) -> None:
     first, second = (np.array([row[place] for row in rows], np.int64) for place in (0, 1))
-    assert kernel.number_lines(first, "\t", second).decode() == "".join(f"{one}\t{other}\n" for one, other in rows)
+    assert bytes(kernel.number_lines(first, "\t", second)).decode() == "".join(f"{one}\t{other}\n" for one, other in rows)
 
 
 # --- how it is built ----------------------------------------------------------------------------------------------
