@@ -79,7 +79,11 @@ class Histogram:
 
     def buckets(self) -> list[tuple[float, float, int]]:
         """(low, high, count) of every bucket that holds a value; low belongs to it, or high where both are negative."""
-        return [(*bounds(key, self.shift), count) for key, count in zip(self.keys.tolist(), self.counts.tolist(), strict=True)]
+        below = self.keys < 0
+        magnitudes = np.where(below, ~self.keys, self.keys)
+        nearer, farther = _numbers(magnitudes, self.shift), _numbers(magnitudes + 1, self.shift)
+        lows, highs = np.where(below, -farther, nearer), np.where(below, -nearer, farther)
+        return list(zip(lows.tolist(), highs.tolist(), self.counts.tolist(), strict=True))
 
     def quantile(self, share: float) -> float | None:
         """The value that this share of all values don't exceed, found within its bucket by a straight line; None of an empty histogram."""
@@ -88,11 +92,11 @@ class Histogram:
         ends = np.cumsum(self.counts)
         rank = share * int(ends[-1])
         place = min(int(np.searchsorted(ends, rank)), len(ends) - 1)
-        low, high = bounds(int(self.keys[place]), self.shift)
+        low, high, count = self.buckets()[place]
         if low == 0 or high == 0:
             # The bucket of zero reaches to the smallest of all floats.
             return 0.0
-        within = (rank - float(ends[place] - self.counts[place])) / float(self.counts[place])
+        within = (rank - float(ends[place] - count)) / count
         return low + (high - low) * within
 
     def to_json(self) -> list[Any]:
@@ -121,18 +125,10 @@ class Histogram:
         self.keys, self.counts = _grouped(self.keys >> bits, self.counts)
 
 
-def bounds(key: int, shift: int) -> tuple[float, float]:
-    """The numbers between which a bucket lies."""
-    if key < 0:
-        low, high = bounds(~key, shift)
-        return -high, -low
-    return _number(key << shift), _number((key + 1) << shift)
-
-
-def _number(bits: int) -> float:
-    """The float64 of these bits; the largest one stands for all beyond it."""
-    largest = np.finfo(np.float64).max
-    return float(min(np.int64(min(bits, int(_MAGNITUDE))).view(np.float64), largest)) if bits < 0x7FF << 52 else float(largest)
+def _numbers(magnitudes: Integers, shift: int) -> Floats:
+    """Where these buckets of positive numbers begin; the largest float stands for all beyond it."""
+    infinity = -(-(0x7FF << 52) >> shift)
+    return np.where(magnitudes < infinity, (np.minimum(magnitudes, infinity) << shift).view(np.float64), np.finfo(np.float64).max)
 
 
 def _keys(values: Floats, shift: int) -> Integers:

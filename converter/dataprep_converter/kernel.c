@@ -199,6 +199,33 @@ int64_t number_lines(const uint64_t *first, int64_t between, const uint64_t *sec
     return to - out;
 }
 
+/* --- bytes -------------------------------------------------------------------------------------------------------- */
+
+/* The sum of bytes, and of their squares. */
+void byte_sums(const uint8_t *bytes, int64_t count, uint64_t *sums)
+{
+    sums[0] = sums[1] = 0;
+    while (count > 0) {
+        int64_t some = count < 1 << 15 ? count : 1 << 15; /* so many squares fit into 32 bits */
+        uint32_t first = 0, second = 0;
+        for (int64_t at = 0; at < some; at++) {
+            first += bytes[at];
+            second += (uint32_t)bytes[at] * bytes[at];
+        }
+        sums[0] += first;
+        sums[1] += second;
+        bytes += some;
+        count -= some;
+    }
+}
+
+/* What a table of 256 values of 2 bytes has for each byte. */
+void look_up(const uint16_t *table, const uint8_t *bytes, int64_t count, uint16_t *out)
+{
+    for (int64_t at = 0; at < count; at++)
+        out[at] = table[bytes[at]];
+}
+
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
 /* What a row takes of a piece, and how many bytes that are. */

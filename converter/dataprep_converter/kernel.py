@@ -17,7 +17,7 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from dataprep_converter.framing import FOOTER, HEADER, header, mask_all
-from dataprep_converter.tensors import Array, binary, binary_data, kernels
+from dataprep_converter.tensors import Array, binary, binary_data, kernels, to_arrow
 
 _SOURCE: Final = Path(__file__).with_name("kernel.c")
 _NOTHING: Final = pa.scalar(b"", pa.large_binary())
@@ -30,6 +30,8 @@ _LINE: Final = 42
 """Bytes of two numbers of 20 digits, what is between them, and the end of their line."""
 _COPIED: Final = 4096
 """Up to this size, copying a record out is cheaper than a view of it."""
+_LOOKED_UP: Final = 2
+"""Bytes of an entry of the tables that kernel.c looks up in."""
 _VARINT_LIMITS: Final = [np.uint64(1 << (7 * n)) for n in range(1, 10)]
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -110,6 +112,26 @@ def number_lines(first: Lengths, between: str, second: Lengths) -> "bytes | memo
     return memoryview(room[:size].data)
 
 
+def byte_sums(values: Bytes) -> tuple[int, int]:
+    """The sum of the values, and of their squares."""
+    library = _library()
+    if library is None:
+        return int(values.sum(dtype=np.uint64)), int(np.square(values, dtype=np.uint16).sum(dtype=np.uint64))
+    sums = np.empty(2, np.uint64)
+    library.byte_sums(_address(values, np.uint8), values.size, _address(sums))
+    return int(sums[0]), int(sums[1])
+
+
+def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any]) -> None:
+    """Writes to `out`, of the shape of the values, what the table, which has 256 entries, has for each."""
+    library = _library()
+    if library is not None and table.dtype.itemsize == _LOOKED_UP:
+        library.look_up(_address(table), _address(values, np.uint8), values.size, _address(out, table.dtype))
+    else:
+        # Arrow takes bytes as they are for indices, numpy makes eight bytes of each first.
+        out[...] = kernels.take(to_arrow(table), to_arrow(values.reshape(-1)), boundscheck=False).to_numpy().reshape(values.shape)
+
+
 def join(pieces: Sequence[Piece], rows: int) -> Array:
     """Each row's pieces, of which one at least is a column, one after another: a large_binary column."""
     library = _library()
@@ -171,6 +193,8 @@ def _load() -> Any:
     library.varint_lengths.argtypes = (address, address, count, address)
     library.varints.argtypes = (address, count, address)
     library.number_lines.argtypes = (address, count, address, count, address)
+    library.byte_sums.argtypes = (address, count, address)
+    library.look_up.argtypes = (address, address, count, address)
     library.row_ends.argtypes = (ctypes.POINTER(_Piece), count, count, count, address)
     library.row_crcs.argtypes = (ctypes.POINTER(_Piece), count, count, address)
     library.join.argtypes = (ctypes.POINTER(_Piece), count, count, count, address, address)

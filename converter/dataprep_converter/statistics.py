@@ -23,6 +23,8 @@ Extent: TypeAlias = Literal["Sampled", "All", "ClassCounts"]
 """`spec.output.statistics`."""
 
 _FEWEST_BUCKETS: Final = 8
+_LEVEL: Final = 1
+"""zlib's: a fifth of the time for a sixth more bytes."""
 _BUCKETS_OF_A_REPORT: Final = 2**15
 _BUCKETS_OF_A_JOB: Final = 2**22
 
@@ -62,7 +64,7 @@ class ShardStatistics:
             "features": {name: each.finished().to_json(self._room) for name, each in self._summarisers.items()},
             "classes": {name: counts.to_json() for name, (_, counts) in self._labels.items()},
         }
-        return base64.b85encode(zlib.compress(canonical.dumps(found))).decode()
+        return base64.b85encode(zlib.compress(canonical.dumps(found), _LEVEL)).decode()
 
 
 def room(*, features: int, shards: int) -> int:

@@ -100,7 +100,8 @@ class Numbers:
         # Numbers of which even the squares are too large have no deviation.
         with np.errstate(over="ignore", invalid="ignore"):
             wide -= mean
-            self.moments.add(wide.size, mean, float(np.dot(wide, wide)))
+            # No np.dot: of large arrays its library makes another sum on other processors, and its threads then wait for more on all cores.
+            self.moments.add(wide.size, mean, float(np.square(wide, out=wide).sum()))
 
     def add_counted(self, low: int, counts: npt.NDArray[np.int64]) -> None:
         """Integers low, low + 1, … so many times each: exact."""

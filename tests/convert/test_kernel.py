@@ -145,6 +145,24 @@ def test_lines_of_numbers(rows: list[tuple[int, int]]) -> None:
     assert bytes(kernel.number_lines(first, "\t", second)).decode() == "".join(f"{one}\t{other}\n" for one, other in rows)
 
 
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 255, 32_767, 32_768, 32_769, 100_001])
+def test_sums_of_bytes(size: int) -> None:
+    values = np.random.default_rng(size).integers(0, 256, size, np.uint8)
+    assert kernel.byte_sums(values) == (sum(values.tolist()), sum(value * value for value in values.tolist()))
+    assert kernel.byte_sums(np.full(size, 255, np.uint8)) == (255 * size, 65_025 * size)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int16"])
+def test_bytes_are_looked_up(dtype: str) -> None:
+    table = np.arange(256)[::-1].astype(dtype)
+    values = np.random.default_rng(3).integers(0, 256, (2, 7, 5, 3), np.uint8)
+    out = np.zeros((4, 7, 5, 3), dtype)
+    kernel.look_up(table, values, out[1:3])
+    assert (out[1:3] == 255 - values.astype(np.int64)).all()
+    assert not out[0].any()
+    assert not out[3].any()
+
+
 # --- how it is built ----------------------------------------------------------------------------------------------
 
 

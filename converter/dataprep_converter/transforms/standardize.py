@@ -14,8 +14,9 @@ import pyarrow as pa
 from dataprep_api.spec import Transform
 from dataprep_converter.errors import BadData, BadSpec
 from dataprep_converter.features import find_columns, numbers
+from dataprep_converter.kernel import byte_sums, look_up
 from dataprep_converter.readers import Batch
-from dataprep_converter.tensors import NUMPY_NAMES, arrow_type, is_tensor, kernels, shape_of, to_arrow, value_type
+from dataprep_converter.tensors import NUMPY_NAMES, arrow_type, is_tensor, shape_of, to_arrow, value_type
 from dataprep_converter.transforms.pixels import replaced, with_columns
 
 _OF = "The transform standardize"
@@ -94,14 +95,13 @@ class StandardizeStep:
 
     def _by_itself(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         made = np.empty(values.shape, self._dtype)
-        for row, tensor in enumerate(values):
+        for row in range(len(values)):
+            tensor = np.ascontiguousarray(values[row : row + 1])
             if values.dtype == np.uint8:
-                table, levels = to_arrow(_table(tensor).astype(self._dtype)), to_arrow(tensor.reshape(-1))
-                # Arrow takes bytes as they are for indices, numpy makes eight bytes of each first.
-                made[row] = kernels.take(table, levels, boundscheck=False).to_numpy().reshape(tensor.shape)
+                look_up(_table(tensor).astype(self._dtype), tensor, made[row : row + 1])
             else:
                 wide = tensor.astype(np.float64)
-                made[row] = (wide - wide.mean()) / max(wide.std(), 1 / math.sqrt(wide.size))
+                made[row : row + 1] = (wide - wide.mean()) / max(wide.std(), 1 / math.sqrt(wide.size))
         return made
 
     def _by_given(self, values: npt.NDArray[Any], means: Wide, deviations: Wide) -> npt.NDArray[Any]:
@@ -143,7 +143,6 @@ class _Moments:
 def _table(tensor: npt.NDArray[np.uint8]) -> Wide:
     """What each of the 256 values becomes. Sums are whole numbers, so nothing is lost whatever the size."""
     total = tensor.size
-    first = int(tensor.sum(dtype=np.uint64))
-    second = int(np.square(tensor, dtype=np.uint16).sum(dtype=np.uint64))
+    first, second = byte_sums(tensor)
     deviation = math.sqrt((total * second - first * first) / (total * total))
     return np.asarray((_LEVELS - first / total) / max(deviation, 1 / math.sqrt(total)), np.float64)
