@@ -72,7 +72,7 @@ SCHEMA: pa.Schema = pa.schema(_COLUMNS)
 
 BLOCK: Final = 65_536
 """Units of a batch: so many are Python objects at the same time, and lie in one row group of `units.parquet`."""
-BATCH_BYTES: Final = 4 << 20
+BATCH_BYTES: Final = 8 << 20
 """Of the input, in a batch of samples."""
 
 
