@@ -2,7 +2,7 @@
 
 try:
     from isal.isal_zlib import crc32
-except ImportError:  # processors for which there is no wheel
+except ModuleNotFoundError:  # processors for which there is no wheel
     from zlib import crc32
 
 __all__ = ["crc32"]

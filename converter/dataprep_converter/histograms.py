@@ -79,11 +79,7 @@ class Histogram:
 
     def buckets(self) -> list[tuple[float, float, int]]:
         """(low, high, count) of every bucket that holds a value; low belongs to it, or high where both are negative."""
-        below = self.keys < 0
-        magnitudes = np.where(below, ~self.keys, self.keys)
-        nearer, farther = _numbers(magnitudes, self.shift), _numbers(magnitudes + 1, self.shift)
-        lows, highs = np.where(below, -farther, nearer), np.where(below, -nearer, farther)
-        return list(zip(lows.tolist(), highs.tolist(), self.counts.tolist(), strict=True))
+        return list(zip(*_bounds(self.keys, self.shift), self.counts.tolist(), strict=True))
 
     def quantile(self, share: float) -> float | None:
         """The value that this share of all values don't exceed, found within its bucket by a straight line; None of an empty histogram."""
@@ -92,11 +88,11 @@ class Histogram:
         ends = np.cumsum(self.counts)
         rank = share * int(ends[-1])
         place = min(int(np.searchsorted(ends, rank)), len(ends) - 1)
-        low, high, count = self.buckets()[place]
+        [low], [high] = _bounds(self.keys[place : place + 1], self.shift)
         if low == 0 or high == 0:
             # The bucket of zero reaches to the smallest of all floats.
             return 0.0
-        within = (rank - float(ends[place] - count)) / count
+        within = (rank - float(ends[place] - self.counts[place])) / float(self.counts[place])
         return low + (high - low) * within
 
     def to_json(self) -> list[Any]:
@@ -123,6 +119,14 @@ class Histogram:
     def _widen(self, bits: int) -> None:
         self.shift += bits
         self.keys, self.counts = _grouped(self.keys >> bits, self.counts)
+
+
+def _bounds(keys: Integers, shift: int) -> tuple[list[float], list[float]]:
+    """The numbers between which each bucket lies: the low ones, and the high ones."""
+    below = keys < 0
+    magnitudes = np.where(below, ~keys, keys)
+    nearer, farther = _numbers(magnitudes, shift), _numbers(magnitudes + 1, shift)
+    return np.where(below, -farther, nearer).tolist(), np.where(below, -nearer, farther).tolist()
 
 
 def _numbers(magnitudes: Integers, shift: int) -> Floats:

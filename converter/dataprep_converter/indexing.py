@@ -51,7 +51,6 @@ class RecordIndex:
         self._records = 0
         self._offset = 0
         self._waiting: list[Numbers] = []
-        self._is_published = False
 
     def add(self, sizes: Numbers) -> None:
         """The next records, which have these sizes in the file."""
@@ -64,13 +63,11 @@ class RecordIndex:
         self._write()
         sha256 = self._digest.hexdigest()
         entry = publish(self._upload, self._store, self._uri, size=self._size, sha256=sha256)
-        self._is_published = True
         return IndexFile(file=file, size=self._size, sha256=sha256, pin=entry.pin)
 
     def abort(self) -> None:
         """Drops the lines, unless they are published."""
-        if not self._is_published:
-            self._upload.abort()
+        self._upload.abort()
 
     def _write(self) -> None:
         """The lines of the records that wait: batches of few large ones are written together."""

@@ -123,7 +123,9 @@ def byte_sums(values: Bytes) -> tuple[int, int]:
 
 
 def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any]) -> None:
-    """Writes to `out`, of the shape of the values, what the table, which has 256 entries, has for each."""
+    """Writes to `out`, of the shape of the values, what the table, which has 256 entries, has for each. Raises ValueError for other shapes."""
+    if table.shape != (256,) or out.shape != values.shape:
+        raise ValueError(f"expected a table of 256 entries and room of shape {values.shape}, found {table.shape} and {out.shape}")
     library = _library()
     if library is not None and table.dtype.itemsize == _LOOKED_UP:
         library.look_up(_address(table), _address(values, np.uint8), values.size, _address(out, table.dtype))

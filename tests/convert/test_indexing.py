@@ -99,6 +99,7 @@ def test_a_long_index_is_written_as_it_comes(tmp_path: Path) -> None:
     assert not Path(uri).exists()
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) > 1 << 20
     written = index.publish("long.idx")
+    index.abort()
     lines = Path(uri).read_text().splitlines()
     assert (len(lines), lines[0], lines[-1]) == (300_000, "0 33", f"{33 * 299_999} 33")
     assert written.size == Path(uri).stat().st_size > 1 << 20

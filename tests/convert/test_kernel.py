@@ -163,6 +163,13 @@ def test_bytes_are_looked_up(dtype: str) -> None:
     assert not out[3].any()
 
 
+def test_what_is_looked_up_has_its_size() -> None:
+    table, values = np.arange(256, dtype=np.float16), np.zeros(7, np.uint8)
+    for some, room in ((table[:255], np.empty(7, np.float16)), (table, np.empty(6, np.float16))):
+        with pytest.raises(ValueError, match="expected a table of 256 entries and room of shape"):
+            kernel.look_up(some, values, room)
+
+
 # --- how it is built ----------------------------------------------------------------------------------------------
 
 
