@@ -225,6 +225,7 @@ def _plan(arguments: argparse.Namespace) -> Exit:
 
 
 def _work(arguments: argparse.Namespace) -> Exit:
+    from dataprep_api.plan import task as shards_of_task
     from dataprep_converter import working
     from dataprep_converter.errors import BadSpec
     from dataprep_converter.reporting import Reporter
@@ -239,7 +240,8 @@ def _work(arguments: argparse.Namespace) -> Exit:
         if task >= plan.head.tasks:
             raise BadSpec(f"The plan has the tasks 0 to {plan.head.tasks - 1}, got {task}.")
         attempt = f"{os.environ.get('POD_NAME', 'local')}/{arguments.attempt}"
-        done = working.work(job.spec, plan=plan, index=task, access=access, attempt=attempt, watch=reporter.watch)
+        shards = shards_of_task(plan.head, task)
+        done = working.work(job.spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=reporter.watch).result(task)
         tell(shards=done.shards_done, records=done.records.out)
     _leave(done)
     return Exit.DONE

@@ -14,8 +14,8 @@ from threading import Event
 from typing import Final
 
 from dataprep_api import names
-from dataprep_api.messages import CommitResult, WorkResult
-from dataprep_api.plan import task
+from dataprep_api.messages import CommitResult
+from dataprep_api.plan import Shard
 from dataprep_api.report import Manifest, ShardReport, Success
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter import accounts, committing
@@ -82,17 +82,15 @@ def put_plan(spec: DataPrepJobSpec, found: Original, folder: OutputFolder, acces
 
 
 def work(
-    spec: DataPrepJobSpec, *, plan: Plan, index: int, access: Access, attempt: str, watch: Callable[[TaskProgress], None]
-) -> WorkResult:
-    """Copies the missing files of task `index`, several at a time."""
+    spec: DataPrepJobSpec, *, plan: Plan, shards: Sequence[Shard], access: Access, attempt: str, watch: Callable[[TaskProgress], None]
+) -> TaskProgress:
+    """Copies what is missing of these files, several at a time."""
     progress = TaskProgress()
-    skipped = 0
-    with _files(spec, plan, access, [shard.number for shard in task(plan.head, index)], attempt=attempt) as done:
+    with _files(spec, plan, access, [shard.number for shard in shards], attempt=attempt) as done:
         for report, is_new in done:
-            skipped += not is_new
-            progress.finish(report)
+            progress.finish(report, is_new=is_new)
             watch(progress)
-    return progress.result(index, skipped=skipped)
+    return progress
 
 
 def finish(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:

@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
 
 from dataprep_api.job import DataPrepJob
-from dataprep_api.messages import WorkResult
+from dataprep_api.plan import task
 from dataprep_converter import copying, working
 from dataprep_converter.access import Access
 from dataprep_converter.errors import ConvertError
@@ -43,27 +43,25 @@ class StoppedError(ConvertError):
     """Another task failed, or the user interrupted: this one ends without publishing anything."""
 
 
-def convert(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> list[WorkResult]:
+def convert(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
     """Runs every task, `workers` at a time. Raises the first task's error after the others have stopped."""
     tasks = plan.head.tasks
     may_hang = scheme_of(job.spec.output.uri) == "hdfs"
     if not may_hang and (workers <= 1 or tasks <= 1 or plan.head.bytes_in < INLINE_BYTES):
-        return [
-            working.work(job.spec, plan=plan, index=index, access=access, attempt="local", watch=lambda p, i=index: watch(i, p))  # type: ignore[misc]  # mypy can't type a lambda's default
-            for index in range(tasks)
-        ]
-    results: dict[int, WorkResult] = {}
+        shards = [shard for index in range(tasks) for shard in task(plan.head, index)]
+        working.work(job.spec, plan=plan, shards=shards, access=access, attempt="local", watch=lambda progress: watch(0, progress))
+        return
+    done: set[int] = set()
     restarts = 0
-    while len(results) < tasks:
-        left = [index for index in range(tasks) if index not in results]
+    while len(done) < tasks:
+        left = [index for index in range(tasks) if index not in done]
         try:
-            _run_pool(job, plan, access, left, workers=workers, works_here=not (may_hang or restarts), watch=watch, results=results)
+            _run_pool(job, plan, access, left, workers=workers, works_here=not (may_hang or restarts), watch=watch, done=done)
         except BrokenProcessPool:
             restarts += 1
             if restarts > _MOST_RESTARTS:
                 raise ConvertError(f"Worker processes were killed {restarts} times; was there enough memory?") from None
             logger.warning("a worker process was killed; its task is tried again (%d of %d)", restarts, _MOST_RESTARTS)
-    return [results[index] for index in range(tasks)]
 
 
 @dataclass(frozen=True)
@@ -86,15 +84,16 @@ class _Process:
     reports: "Queue[tuple[int, TaskProgress] | None]"
     stop: Event
 
-    def work(self, index: int) -> WorkResult:
+    def work(self, index: int) -> None:
         """Does a task. Raises StoppedError when another one has failed."""
 
         def watch(progress: TaskProgress) -> None:
             if self.stop.is_set():
                 raise StoppedError("stopped")
-            self.reports.put((index, replace(progress)))
+            self.reports.put((index, progress.now()))
 
-        return working.work(self.job.spec, plan=self.plan, index=index, access=self.access, attempt=f"local-{index}", watch=watch)
+        shards = task(self.plan.head, index)
+        working.work(self.job.spec, plan=self.plan, shards=shards, access=self.access, attempt=f"local-{index}", watch=watch)
 
 
 _process: _Process | None = None
@@ -109,7 +108,7 @@ def _run_pool(
     workers: int,
     works_here: bool,
     watch: Watch,
-    results: dict[int, WorkResult],
+    done: set[int],
 ) -> None:
     context = multiprocessing.get_context("spawn")
     here = _Process(job=job, plan=plan, access=access, reports=context.Queue(), stop=context.Event())
@@ -118,7 +117,7 @@ def _run_pool(
     setting = _Setting(job=job, run_id=plan.head.run_id, plan_sha256=plan.sha256, settings=access.settings)
     others = max(1, min(workers, len(indexes)) - works_here)
     executor = ProcessPoolExecutor(others, mp_context=context, initializer=_start, initargs=(setting, here.reports, here.stop))
-    tasks = _Tasks(deque(indexes), results, here.stop)
+    tasks = _Tasks(deque(indexes), done, here.stop)
     # A Ctrl-C in the terminal goes to the processes too, and one that is only starting would answer with a traceback. They inherit
     # that the signal waits, from the threads that start them; here it comes right after.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -148,16 +147,17 @@ class _Tasks:
     """The tasks that nobody has begun, for the threads that do or await one each at a time."""
 
     left: deque[int]
-    results: dict[int, WorkResult]
+    done: set[int]
     stopped: Event
     errors: list[Exception] = field(default_factory=list)
     """In the order in which they came: the first is the one that the others have stopped for."""
 
-    def do(self, work: Callable[[int], WorkResult]) -> None:
+    def do(self, work: Callable[[int], None]) -> None:
         """One after another, until none is left or one has failed. A process that was killed stops nobody in the middle of a task."""
         try:
             for index in iter(self._next, None):
-                self.results[index] = work(index)
+                work(index)
+                self.done.add(index)
         except BrokenProcessPool as exc:
             self.errors.append(exc)
             self.left.clear()
@@ -195,7 +195,7 @@ def _start(setting: _Setting, reports: "Queue[tuple[int, TaskProgress] | None]",
     _process = _Process(job=setting.job, plan=plan, access=access, reports=reports, stop=stop)
 
 
-def _work(index: int) -> WorkResult:
+def _work(index: int) -> None:
     if _process is None:
         raise RuntimeError("the process was not initialised")
-    return _process.work(index)
+    _process.work(index)

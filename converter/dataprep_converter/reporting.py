@@ -9,7 +9,6 @@ import os
 import socket
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -43,7 +42,7 @@ class Reporter:
 
     def watch(self, progress: TaskProgress) -> None:
         """Takes the latest counts; cheap."""
-        self._latest = replace(progress)
+        self._latest = progress.now()
 
     def __enter__(self) -> Self:
         if self._url:

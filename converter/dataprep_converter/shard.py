@@ -8,22 +8,20 @@ is encoded.
 
 import hashlib
 import itertools
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter
+from types import TracebackType
 
 from dataprep_api import names
 from dataprep_api.messages import BadRecord
 from dataprep_api.plan import Shard
 from dataprep_api.report import MAX_BAD_EXAMPLES, Companion, ShardReport
 from dataprep_api.spec import BadRecords
-from dataprep_converter.access import Access, Upload
-from dataprep_converter.compression import Plain
-from dataprep_converter.encoders import Buffer, Encoder
+from dataprep_converter.access import Access, Store, Upload
+from dataprep_converter.encoders import Encoder
 from dataprep_converter.errors import BadData
 from dataprep_converter.indexing import RecordIndex, has_index
 from dataprep_converter.output_folder import OutputFolder
@@ -35,12 +33,11 @@ from dataprep_converter.quarantine import Quarantine
 from dataprep_converter.readers import Batch
 from dataprep_converter.redacting import redacted
 from dataprep_converter.selection import Samples, Selection
+from dataprep_converter.shard_sink import ShardSink
 from dataprep_converter.statistics import ShardStatistics
 from dataprep_converter.units import samples_of_a_batch
 
 MOST_RECORDS = 8192
-_PIECE_BYTES = 256 << 10
-"""What stays in a core's cache between its digest and the copy that a disk's `write` makes of it. Out of memory that copy takes three times as long."""
 
 
 @dataclass
@@ -62,7 +59,6 @@ class _Tally:
 
     statistics: ShardStatistics
     counts: Counts = field(default_factory=Counts)
-    raw_size: int = 0
     bad_examples: list[BadRecord] = field(default_factory=list)
     quarantine: Quarantine | None = None
     index: RecordIndex | None = None
@@ -79,7 +75,7 @@ Watch = Callable[[Counts], None]
 """Called after every batch with the shard's counts so far."""
 
 
-def make(
+def begin(
     shard: Shard,
     *,
     plan: Plan,
@@ -88,76 +84,76 @@ def make(
     access: Access,
     attempt: str,
     watch: Watch,
-) -> ShardReport:
-    """Makes one shard and its report. Nothing is visible before the file is whole, and the report is written last."""
+) -> Callable[[], ShardReport]:
+    """Reads and encodes a shard. What it returns waits until all is written and publishes it, which another thread may do while the next shard is read.
+
+    Nothing is visible before the file is whole, and the report is written last. What is returned has to be called, once.
+    """
     begun = perf_counter()
     uri = names.join(folder.uri, shard.file)
     store = access.store(uri)
-    tally = _Tally(
-        statistics=ShardStatistics(
-            pipeline.features, extent=pipeline.spec.output.statistics, records=shard.records, shards=plan.head.shards
-        ),
-        quarantine=Quarantine() if pipeline.spec.on_bad_record.policy == "Quarantine" else None,
-    )
-    quarantine: str | None = None
-    quarantine_sha256: str | None = None
-    try:
-        upload = store.create(uri, hdfs=pipeline.spec.output.hdfs)
-    except BaseException:
-        tally.close()
-        raise
     index_file = names.index_file(shard.file)
-    try:
+    with ExitStack() as held:
+        tally = _Tally(
+            statistics=ShardStatistics(
+                pipeline.features, extent=pipeline.spec.output.statistics, records=shard.records, shards=plan.head.shards
+            ),
+            quarantine=Quarantine() if pipeline.spec.on_bad_record.policy == "Quarantine" else None,
+        )
+        held.callback(tally.close)
+        upload = store.create(uri, hdfs=pipeline.spec.output.hdfs)
+        held.push(_aborting(upload))
         if has_index(pipeline.spec.output):
             tally.index = RecordIndex(pipeline.spec.output.format, store, folder.at(index_file), hdfs=pipeline.spec.output.hdfs)
+            held.push(_aborting(tally.index))
         encoder = pipeline.encoder()
         encoder.begin(shard, seed=plan.head.shuffle_seed or 0)
-        sha256, raw_sha256 = _write(upload, shard, plan=plan, pipeline=pipeline, encoder=encoder, tally=tally, watch=watch)
-        folder.check_owner()
-        index = tally.index.publish(index_file) if tally.index is not None else None
-        if tally.quarantine is not None and tally.quarantine.size:
-            quarantine = names.quarantine_file(plan.head.run_id, shard.split, shard.index)
-            quarantine_sha256 = tally.quarantine.put(store, folder.at(quarantine), hdfs=pipeline.spec.output.hdfs)
-        companions = [_put(folder, shard, name, data, pipeline) for name, data in sorted(encoder.companions().items())]
-        entry = publish(upload, store, uri, size=tally.counts.bytes_out, sha256=sha256)
-    except BaseException:
-        upload.abort()
-        if tally.index is not None:
-            tally.index.abort()
-        raise
-    finally:
-        tally.close()
-    report = ShardReport(
-        run_id=plan.head.run_id,
-        plan_sha256=plan.sha256,
-        number=shard.number,
-        split=shard.split,
-        file=shard.file,
-        records_in=tally.counts.records_in,
-        records_out=tally.counts.records_out,
-        bad=tally.counts.bad,
-        filtered=tally.counts.filtered,
-        added=tally.counts.added,
-        size=tally.counts.bytes_out,
-        raw_size=tally.raw_size,
-        sha256=sha256,
-        raw_sha256=raw_sha256,
-        pin=entry.pin,
-        companions=companions,
-        index=index,
-        statistics=tally.statistics.packed(),
-        bad_examples=tally.bad_examples,
-        bad_reasons=tally.refused,
-        quarantine=quarantine,
-        quarantine_sha256=quarantine_sha256,
-        bytes_in=tally.counts.bytes_in,
-        attempt=attempt,
-        seconds={stage: round(value, 3) for stage, value in tally.seconds.items()},
-        took_seconds=round(perf_counter() - begun, 3),
-        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-    folder.put_report(report)
-    return report
+        sink = held.enter_context(ShardSink(upload, encoder.compressor(pipeline.spec.output), tally.seconds))
+        _fill(sink, shard, plan=plan, pipeline=pipeline, encoder=encoder, tally=tally, watch=watch)
+        beside = sorted(encoder.companions().items())
+        kept = held.pop_all()
+
+    def end() -> ShardReport:
+        with kept:
+            sha256, raw_sha256 = sink.finish()
+            folder.check_owner()
+            index = tally.index.publish(index_file) if tally.index is not None else None
+            quarantine, quarantine_sha256 = _put_quarantined(tally.quarantine, folder, store, shard, plan, pipeline)
+            companions = [_put(folder, shard, name, data, pipeline) for name, data in beside]
+            entry = publish(upload, store, uri, size=sink.size, sha256=sha256)
+        report = ShardReport(
+            run_id=plan.head.run_id,
+            plan_sha256=plan.sha256,
+            number=shard.number,
+            split=shard.split,
+            file=shard.file,
+            records_in=tally.counts.records_in,
+            records_out=tally.counts.records_out,
+            bad=tally.counts.bad,
+            filtered=tally.counts.filtered,
+            added=tally.counts.added,
+            size=sink.size,
+            raw_size=sink.raw_size,
+            sha256=sha256,
+            raw_sha256=raw_sha256,
+            pin=entry.pin,
+            companions=companions,
+            index=index,
+            statistics=tally.statistics.packed(),
+            bad_examples=tally.bad_examples,
+            bad_reasons=tally.refused,
+            quarantine=quarantine,
+            quarantine_sha256=quarantine_sha256,
+            bytes_in=tally.counts.bytes_in,
+            attempt=attempt,
+            seconds={stage: round(value, 3) for stage, value in tally.seconds.items()},
+            took_seconds=round(perf_counter() - begun, 3),
+            finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        folder.put_report(report)
+        return report
+
+    return end
 
 
 def samples(shard: Shard, *, plan: Plan, most_records: int) -> Iterator[Samples]:
@@ -168,6 +164,16 @@ def samples(shard: Shard, *, plan: Plan, most_records: int) -> Iterator[Samples]
     return selection.chunks(shard.first, shard.records, size=size)
 
 
+def _put_quarantined(
+    quarantine: Quarantine | None, folder: OutputFolder, store: Store, shard: Shard, plan: Plan, pipeline: Pipeline
+) -> tuple[str | None, str | None]:
+    """Path and digest of the file of bad records, when there are some."""
+    if quarantine is None or not quarantine.size:
+        return None, None
+    path = names.quarantine_file(plan.head.run_id, shard.split, shard.index)
+    return path, quarantine.put(store, folder.at(path), hdfs=pipeline.spec.output.hdfs)
+
+
 def _put(folder: OutputFolder, shard: Shard, name: str, data: bytes, pipeline: Pipeline) -> Companion:
     """Writes a companion beside its shard, in one piece. Equal bytes at any attempt, so an existing one is replaced."""
     file = names.join(shard.file.rpartition("/")[0], name) if "/" in shard.file else name
@@ -175,8 +181,8 @@ def _put(folder: OutputFolder, shard: Shard, name: str, data: bytes, pipeline: P
     return Companion(file=file, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
-def _write(
-    upload: Upload,
+def _fill(
+    sink: ShardSink,
     shard: Shard,
     *,
     plan: Plan,
@@ -184,98 +190,35 @@ def _write(
     encoder: Encoder,
     tally: _Tally,
     watch: Watch,
-) -> tuple[str, str]:
-    """Writes the shard's bytes to the upload. Returns the digests of the file and of the uncompressed records."""
-    compress = encoder.compressor(pipeline.spec.output)
-    digest = hashlib.sha256()
-    raw_digest = digest if isinstance(compress, Plain) else hashlib.sha256()
+) -> None:
+    """Sends all records of the shard to the sink."""
     seconds = tally.seconds
     chunks = samples(shard, plan=plan, most_records=pipeline.most_records)
-    room = memoryview(bytearray(_PIECE_BYTES))
-    sending: deque[list[Future[float]]] = deque()
-    with (
-        # One thread each, so that batches keep their order.
-        ThreadPoolExecutor(1, thread_name_prefix="sink") as sink,
-        ThreadPoolExecutor(1, thread_name_prefix="digest") as digesting,
-        closing(prefetched(pipeline.batches(plan.units, chunks, seconds, tally.refused), depth=1)) as batches,
-    ):
-
-        def settle(left: int = 0) -> None:
-            """Waits until only so many batches are left to write."""
-            while len(sending) > left:
-                seconds["sink"] = seconds.get("sink", 0.0) + max([sent.result() for sent in sending.popleft()], default=0.0)
-
-        def send(raw: Sequence[Buffer], packed: Sequence[Buffer]) -> None:
-            """Sees to it that they are written and digested, behind one other batch at most."""
-            settle(left=1)
-            begun = [digesting.submit(_timed, raw_digest.update, raw)] if raw_digest is not digest else []
-            size = sum(map(len, packed))
-            if size and upload.blocks:
-                begun.append(sink.submit(_timed, write_digested, _in_cache(packed, room)))
-            elif size:
-                begun.append(sink.submit(_timed, digest.update, packed))
-                begun.append(_done(_timed(upload.write, packed)))
-            sending.append(begun)
-            tally.counts.bytes_out += size
-
-        def write_digested(piece: Buffer) -> None:
-            digest.update(piece)
-            upload.write(piece)
-
+    with closing(prefetched(pipeline.batches(plan.units, chunks, seconds, tally.refused), depth=1)) as batches:
         for batch in batches:
             _account(batch, plan=plan, policy=pipeline.spec.on_bad_record, tally=tally)
             started = perf_counter()
-            raw = encoder.pieces(batch.records) if raw_digest is digest else [encoder.encode(batch.records)]
-            packed = raw if raw_digest is digest else [compress.compress(*raw)]
+            pieces = encoder.pieces(batch.records) if sink.is_plain else [encoder.encode(batch.records)]
+            packed = sink.compressed(pieces)
             seconds["encode"] = seconds.get("encode", 0.0) + perf_counter() - started
-            tally.raw_size += sum(map(len, raw))
-            send(raw, packed)
+            sink.send(pieces, packed)
+            tally.counts.bytes_out = sink.size
             started = perf_counter()
             if tally.index is not None and (sizes := encoder.sizes()) is not None:
                 tally.index.add(sizes)
             tally.statistics.add(batch.records)
             seconds["statistics"] = seconds.get("statistics", 0.0) + perf_counter() - started
             watch(tally.counts)
-        for last in itertools.chain((encoder.close(),), encoder.rest()):
-            tally.raw_size += len(last)
-            send([last], [compress.compress(last)])
+    for last in itertools.chain((encoder.close(),), encoder.rest()):
+        if last:
+            sink.send([last], sink.compressed([last]))
             # Of what an encoder gives here, nothing is promised beyond the next piece.
-            settle()
-        send([], [compress.finish()])
-        settle()
-    return digest.hexdigest(), raw_digest.hexdigest()
+            sink.settle()
 
 
-def _timed(take: Callable[[Buffer], object], pieces: Iterable[Buffer]) -> float:
-    """How many seconds it took to take the pieces."""
-    started = perf_counter()
-    for piece in pieces:
-        take(piece)
-    return perf_counter() - started
-
-
-def _in_cache(pieces: Iterable[Buffer], room: memoryview) -> Iterator[memoryview]:
-    """The same bytes in pieces as large as the room at most. Small ones are gathered in it, so the one before is gone then."""
-    filled = 0
-    for each in pieces:
-        piece = memoryview(each)
-        if filled and filled + len(piece) > len(room):
-            yield room[:filled]
-            filled = 0
-        if len(piece) < len(room):
-            room[filled : filled + len(piece)] = piece
-            filled += len(piece)
-        else:
-            for start in range(0, len(piece), len(room)):
-                yield piece[start : start + len(room)]
-    if filled:
-        yield room[:filled]
-
-
-def _done(seconds: float) -> Future[float]:
-    done: Future[float] = Future()
-    done.set_result(seconds)
-    return done
+def _aborting(upload: Upload | RecordIndex) -> Callable[[type[BaseException] | None, BaseException | None, TracebackType | None], None]:
+    """What drops the upload when an error leaves the context."""
+    return lambda kind, _error, _trace: upload.abort() if kind is not None else None
 
 
 def _account(batch: Batch, *, plan: Plan, policy: BadRecords, tally: _Tally) -> None:

@@ -10,22 +10,26 @@ from dataprep_converter.shard import Counts
 
 @dataclass
 class TaskProgress(Counts):
-    """Absolute counts of one task, for the progress reports: its finished shards and the one in work."""
+    """Absolute counts of one task, for the progress reports: its finished shards and those in work."""
 
     shards_done: int = 0
+    """Now or before."""
+    shards_skipped: int = 0
+    """Those done before."""
     shards_active: int = 0
     _base: Counts = field(default_factory=Counts, repr=False)
+    _active: dict[int, Counts] = field(default_factory=dict, repr=False)
 
-    def watch(self, counts: Counts) -> None:
-        """Takes the counts of the shard in work."""
-        for each in fields(Counts):
-            setattr(self, each.name, getattr(self._base, each.name) + getattr(counts, each.name))
+    def watch(self, shard: int, counts: Counts) -> None:
+        """Takes the counts of a shard in work."""
+        self._active[shard] = counts
+        self._sum()
 
     def records(self) -> RecordProgress:
         """Records by fate."""
         return RecordProgress(in_=self.records_in, out=self.records_out, bad=self.bad, filtered=self.filtered, added=self.added)
 
-    def finish(self, report: ShardReport) -> None:
+    def finish(self, report: ShardReport, *, is_new: bool) -> None:
         """Takes a finished shard, made now or before."""
         base = self._base
         base.records_in += report.records_in
@@ -35,12 +39,27 @@ class TaskProgress(Counts):
         base.added += report.added
         base.bytes_in += report.bytes_in
         base.bytes_out += report.size
-        self.watch(Counts())
+        self._active.pop(report.number, None)
         self.shards_done += 1
-        self.shards_active = 0
+        self.shards_skipped += not is_new
+        self._sum()
 
-    def result(self, index: int, *, skipped: int) -> WorkResult:
-        """Of the task, once all its shards are finished; `skipped` of them had been before."""
+    def now(self) -> "TaskProgress":
+        """The counts as they are, which another thread or process may have."""
+        counts = {each.name: getattr(self, each.name) for each in fields(self) if each.repr}
+        return TaskProgress(**counts)
+
+    def result(self, index: int) -> WorkResult:
+        """Of the task, once all its shards are finished."""
         return WorkResult(
-            index=index, shards_done=self.shards_done, shards_skipped=skipped, records=self.records(), bytes_out=self.bytes_out
+            index=index,
+            shards_done=self.shards_done,
+            shards_skipped=self.shards_skipped,
+            records=self.records(),
+            bytes_out=self.bytes_out,
         )
+
+    def _sum(self) -> None:
+        for each in fields(Counts):
+            setattr(self, each.name, sum([getattr(counts, each.name) for counts in (self._base, *self._active.values())]))
+        self.shards_active = len(self._active)

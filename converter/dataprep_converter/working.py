@@ -1,10 +1,11 @@
-"""The work step: the shards of one task, less those that are done."""
+"""The work step: the shards of one task, less those that are done. One is written to its end and published while the next is read."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
-from dataprep_api.messages import WorkResult
-from dataprep_api.plan import Shard, task
+from dataprep_api.plan import Shard
 from dataprep_api.report import ShardReport
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter import copying, plugins, shard, table_output
@@ -45,72 +46,105 @@ def work(
     spec: DataPrepJobSpec,
     *,
     plan: Plan,
-    index: int,
+    shards: Sequence[Shard],
     access: Access,
     attempt: str,
     watch: Callable[[TaskProgress], None],
-) -> WorkResult:
-    """Makes the missing shards of task `index`, or copies them. Each is tried again when its store fails; what is done stays done."""
+) -> TaskProgress:
+    """Makes what is missing of these shards, or copies it. Each is tried again when its store fails; what is done stays done."""
     if spec.output.format == copying.FORMAT:
-        return copying.work(spec, plan=plan, index=index, access=access, attempt=attempt, watch=watch)
+        return copying.work(spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=watch)
     folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
     pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
     rows = table_output.opened(spec, folder, access)
     progress = TaskProgress()
-    skipped = 0
-    shards = task(plan.head, index)
-    for position, one in enumerate(shards):
-        report = folder.report(one.number)
-        is_done = report is not None and folder.is_done(report, plan)
-        if report is not None and is_done:
-            skipped += 1
-        else:
-            progress.shards_active = 1
+    with ThreadPoolExecutor(1, thread_name_prefix="publish") as publishing:
+        maker = _Maker(plan, pipeline, folder, access, attempt, publishing, progress, watch)
+        for report, is_new in maker.reports(shards):
+            if is_new:
+                logger.info("shard %s: %d records, %d bytes", report.file, report.records_out, report.size)
+            if rows is not None:
+                rows.send(report, is_new=is_new)
+            progress.finish(report, is_new=is_new)
+            watch(progress)
+    return progress
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """What all shards of a task are made with."""
+
+    plan: Plan
+    pipeline: Pipeline
+    folder: OutputFolder
+    access: Access
+    attempt: str
+    publishing: Executor
+    progress: TaskProgress
+    watch: Callable[[TaskProgress], None]
+
+    def reports(self, shards: Sequence[Shard]) -> Iterator[tuple[ShardReport, bool]]:
+        """Each shard's report, in order, and whether it was made now. While one is written to its end and published, the next is read."""
+        before: tuple[Sequence[Shard], Future[ShardReport]] | None = None
+        for position, one in enumerate(shards):
             coming = shards[position:]
-            report = _made(coming, spec=spec, plan=plan, pipeline=pipeline, access=access, attempt=attempt, progress=progress, watch=watch)
-            logger.info("shard %s: %d records, %d bytes", report.file, report.records_out, report.size)
-        if rows is not None:
-            rows.send(report, is_new=not is_done)
-        progress.finish(report)
-        watch(progress)
-    return progress.result(index, skipped=skipped)
+            report = self._done(one)
+            begun = self._begun(coming) if report is None else None
+            if before is not None:
+                yield self._ended(*before), True
+                before = None
+            if report is not None:
+                yield report, False
+            elif begun is not None and begun.done():
+                # It may have failed.
+                yield self._ended(coming, begun), True
+            elif begun is not None:
+                before = coming, begun
+        if before is not None:
+            yield self._ended(*before), True
 
+    def _done(self, one: Shard) -> ShardReport | None:
+        """The report of a shard that needn't be made."""
+        report = self.folder.report(one.number)
+        return report if report is not None and self.folder.is_done(report, self.plan) else None
 
-def _made(
-    coming: Sequence[Shard],
-    *,
-    spec: DataPrepJobSpec,
-    plan: Plan,
-    pipeline: Pipeline,
-    access: Access,
-    attempt: str,
-    progress: TaskProgress,
-    watch: Callable[[TaskProgress], None],
-) -> ShardReport:
-    """The first of these shards. The others come later, which a reader may want to know."""
-    one = coming[0]
-    folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
-    most = pipeline.most_records
+    def _begun(self, coming: Sequence[Shard]) -> "Future[ShardReport]":
+        """An attempt at the first of these shards: it has been read, or has failed. The others come later, which a reader may want to know."""
+        one, plan, folder, most = coming[0], self.plan, self.folder, self.pipeline.most_records
 
-    def foreseen() -> Iterator[Iterator[Samples]]:
-        # The reader keeps this. It must not lead back to the pipeline: what the reader has kept would only go with the next garbage collection.
-        return (shard.samples(each, plan=plan, most_records=most) for each in coming if each is one or folder.report(each.number) is None)
+        def foreseen() -> Iterator[Iterator[Samples]]:
+            # The reader keeps this. It must not lead back to the pipeline: what the reader has kept would only go with the next garbage collection.
+            return (
+                shard.samples(each, plan=plan, most_records=most) for each in coming if each is one or folder.report(each.number) is None
+            )
 
-    def seen(counts: Counts) -> None:
-        progress.watch(counts)
-        watch(progress)
+        def seen(counts: Counts) -> None:
+            self.progress.watch(one.number, counts)
+            self.watch(self.progress)
 
-    is_first = True
+        try:
+            if isinstance(self.pipeline.reader, Foresees):
+                self.pipeline.reader.foresee(foreseen)
+            end = shard.begin(one, plan=plan, pipeline=self.pipeline, folder=folder, access=self.access, attempt=self.attempt, watch=seen)
+        except Exception as exc:  # raised by `_ended`, after what came before
+            failed: Future[ShardReport] = Future()
+            failed.set_exception(exc)
+            return failed
+        return self.publishing.submit(end)
 
-    def once() -> ShardReport:
-        nonlocal is_first
-        # What failed may have failed because another worker has done it, and the commit has swept ours away.
-        report = None if is_first else folder.report(one.number)
-        is_first = False
-        if report is not None and folder.is_done(report, plan):
-            return report
-        if isinstance(pipeline.reader, Foresees):
-            pipeline.reader.foresee(foreseen)
-        return shard.make(one, plan=plan, pipeline=pipeline, folder=folder, access=access, attempt=attempt, watch=seen)
+    def _ended(self, coming: Sequence[Shard], begun: "Future[ShardReport]") -> ShardReport:
+        """The report of that attempt, or of another one when its store failed."""
+        one = coming[0]
+        attempts = iter([begun])
 
-    return retrying(once, what=f"shard {one.file}", patience=_SHARD_PATIENCE)
+        def once() -> ShardReport:
+            attempt = next(attempts, None)
+            if attempt is None:
+                # What failed may have failed because another worker has done it, and the commit has swept ours away.
+                report = self._done(one)
+                if report is not None:
+                    return report
+                attempt = self._begun(coming)
+            return attempt.result()
+
+        return retrying(once, what=f"shard {one.file}", patience=_SHARD_PATIENCE)

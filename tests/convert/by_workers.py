@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from dataprep_api.job import DataPrepJob
+from dataprep_api.plan import task
 from dataprep_converter import committing, preparing, working
 from dataprep_converter.access import Access
 
@@ -12,7 +13,7 @@ def run_by_workers(job: DataPrepJob) -> int:
     plan = preparing.prepare(job, Access()).plan
 
     def work(index: int) -> None:
-        working.work(job.spec, plan=plan, index=index, access=Access(), attempt=f"worker-{index}", watch=lambda _: None)
+        working.work(job.spec, plan=plan, shards=task(plan.head, index), access=Access(), attempt=f"worker-{index}", watch=lambda _: None)
 
     with ThreadPoolExecutor(plan.head.tasks) as workers:
         list(workers.map(work, range(plan.head.tasks)))

@@ -2,17 +2,18 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.convert.test_run import EIGHT, a_job, made, sha256s
 
-from dataprep_api.messages import WorkResult
+from dataprep_api.plan import Shard
 from dataprep_converter import plugins, pool, working
 from dataprep_converter.access import Access
 from dataprep_converter.errors import BadData
+from dataprep_converter.task_progress import TaskProgress
 from dataprep_converter.verifying import verify
 
 CODE = """
@@ -49,22 +50,22 @@ def several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def done_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Fills with the tasks that this process does."""
+    """Fills with the first shards of the tasks that this process does."""
     done: list[int] = []
     work = working.work
 
-    def noted(spec: Any, *, index: int, **more: Any) -> WorkResult:
-        done.append(index)
-        return work(spec, index=index, **more)
+    def noted(spec: Any, *, shards: Sequence[Shard], **more: Any) -> TaskProgress:
+        done.append(shards[0].number)
+        return work(spec, shards=shards, **more)
 
     monkeypatch.setattr(working, "work", noted)
     return done
 
 
-def after(marker: Path, work: Callable[..., WorkResult]) -> Callable[..., WorkResult]:
+def after(marker: Path, work: Callable[..., TaskProgress]) -> Callable[..., TaskProgress]:
     """`work`, which begins when another process has left its mark."""
 
-    def late(*args: Any, **more: Any) -> WorkResult:
+    def late(*args: Any, **more: Any) -> TaskProgress:
         deadline = time.monotonic() + 60
         while not marker.exists():
             assert time.monotonic() < deadline, "no other process has begun"

@@ -13,7 +13,7 @@ import pytest
 from dataprep_api import names
 from dataprep_api.job import DataPrepJob
 from dataprep_api.messages import CommitResult
-from dataprep_converter import publishing, shard
+from dataprep_converter import publishing, shard, shard_sink
 from dataprep_converter.access import Access
 from dataprep_converter.convert_to_records import mnist_job
 from dataprep_converter.display import Display
@@ -60,7 +60,7 @@ def test_mnist_has_the_golden_sizes_and_hashes(digits: Path, tmp_path: Path) -> 
 
 def test_a_file_is_digested_and_written_in_pieces(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(a_job(few, tmp_path / "whole"))
-    monkeypatch.setattr(shard, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(shard_sink, "_PIECE_BYTES", 1000)
     made(a_job(few, tmp_path / "pieces"))
     assert sha256s(tmp_path / "pieces") == sha256s(tmp_path / "whole")
     assert verify(str(tmp_path / "pieces"), Access()).records_out == 1200
@@ -69,7 +69,7 @@ def test_a_file_is_digested_and_written_in_pieces(few: Path, tmp_path: Path, mon
 @pytest.mark.parametrize("sizes", [[], [0], [9], [10], [11, 3], [3, 3, 3, 3], [4, 25, 4, 6, 1, 10]], ids=str)
 def test_small_pieces_are_gathered_and_large_ones_cut(sizes: list[int]) -> None:
     pieces = [bytes([number]) * size for number, size in enumerate(sizes)]
-    found = [bytes(piece) for piece in shard._in_cache(pieces, memoryview(bytearray(10)))]
+    found = [bytes(piece) for piece in shard_sink._in_cache(pieces, memoryview(bytearray(10)))]
     assert b"".join(found) == b"".join(pieces)
     assert all(0 < len(piece) <= 10 for piece in found)
 
@@ -205,25 +205,25 @@ class Stop(BaseException):
 
 
 def test_a_run_that_died_goes_on_where_it_was(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = shard.make
+    begin = shard.begin
     done: list[str] = []
 
     def dies_at_the_fifth(one: Any, **arguments: Any) -> Any:
         if len(done) == 5:
             raise Stop
         done.append(one.file)
-        return make(one, **arguments)
+        return begin(one, **arguments)
 
-    monkeypatch.setattr(shard, "make", dies_at_the_fifth)
+    monkeypatch.setattr(shard, "begin", dies_at_the_fifth)
     with pytest.raises(Stop):
         made(a_job(few, tmp_path, output=EIGHT))
     assert visible(tmp_path) == sorted(done)
 
     def counted(one: Any, **arguments: Any) -> Any:
         done.append(one.file)
-        return make(one, **arguments)
+        return begin(one, **arguments)
 
-    monkeypatch.setattr(shard, "make", counted)
+    monkeypatch.setattr(shard, "begin", counted)
     made(a_job(few, tmp_path, output=EIGHT))
     assert len(done) == len(set(done)) == 24
     verify(str(tmp_path), Access())

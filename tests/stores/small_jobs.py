@@ -7,6 +7,7 @@ import pytest
 from tests.stores.places import Place
 
 from dataprep_api.job import DataPrepJob
+from dataprep_api.plan import task
 from dataprep_api.report import Manifest, Success
 from dataprep_converter import finishing, preparing, working
 from dataprep_converter.access import Access
@@ -119,7 +120,7 @@ def work(job: DataPrepJob, access: Access, planned: preparing.Prepared) -> None:
     folder = OutputFolder(job.spec.output.uri, access, planned.result.run_id)
     for index in range(planned.result.tasks):
         loaded = working.load_plan(folder, planned.result.plan_sha256)
-        working.work(job.spec, plan=loaded, index=index, access=access, attempt=str(index), watch=lambda _: None)
+        working.work(job.spec, plan=loaded, shards=task(loaded.head, index), access=access, attempt=str(index), watch=lambda _: None)
 
 
 def commit(job: DataPrepJob, access: Access, planned: preparing.Prepared) -> None:

@@ -1,0 +1,113 @@
+"""A shard's sink: what is encoded is digested and written by threads of their own, in order, while the next batch is encoded."""
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
+from types import TracebackType
+from typing import Final, Self
+
+from dataprep_converter.access import Upload
+from dataprep_converter.compression import Compressor, Plain
+from dataprep_converter.encoders import Buffer
+
+_PIECE_BYTES: Final = 1 << 20
+"""What stays in a core's cache between its digest and the copy that a disk's `write` makes of it. Out of memory that copy takes three times as long,
+and of smaller pieces there are more after which a thread has to wait for Python's lock."""
+
+
+class ShardSink:
+    """Of one upload. Leaving the context waits for the threads; aborting the upload is the caller's."""
+
+    def __init__(self, upload: Upload, compressor: Compressor, seconds: dict[str, float]) -> None:
+        """`seconds` collects the time of the stage `sink`."""
+        self.size = 0
+        """Bytes of the file so far."""
+        self.raw_size = 0
+        """The same before they were compressed."""
+        self._upload = upload
+        self._compressor = compressor
+        self.is_plain = isinstance(compressor, Plain)
+        """Whether the file's bytes are those that are encoded."""
+        self._digest = hashlib.sha256()
+        self._raw_digest = self._digest if self.is_plain else hashlib.sha256()
+        self._seconds = seconds
+        self._room = memoryview(bytearray(_PIECE_BYTES))
+        self._sending: deque[list[Future[float]]] = deque()
+        # One thread each, so that batches keep their order.
+        self._sink = ThreadPoolExecutor(1, thread_name_prefix="sink")
+        self._digesting = ThreadPoolExecutor(1, thread_name_prefix="digest")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._sink.shutdown()
+        self._digesting.shutdown()
+
+    def compressed(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
+        """What the file gets for them: for a plain one, themselves."""
+        return pieces if self.is_plain else [self._compressor.compress(piece) for piece in pieces]
+
+    def send(self, raw: Sequence[Buffer], packed: Sequence[Buffer]) -> None:
+        """Sees to it that they are written and digested, behind one other batch at most. They must stay as they are until the one after the next is sent."""
+        self.settle(left=1)
+        begun = [self._digesting.submit(_timed, self._raw_digest.update, raw)] if not self.is_plain else []
+        size = sum(map(len, packed))
+        if size and self._upload.blocks:
+            begun.append(self._sink.submit(_timed, self._write_digested, _in_cache(packed, self._room)))
+        elif size:
+            begun.append(self._sink.submit(_timed, self._digest.update, packed))
+            begun.append(_done(_timed(self._upload.write, packed)))
+        self._sending.append(begun)
+        self.size += size
+        self.raw_size += sum(map(len, raw))
+
+    def settle(self, left: int = 0) -> None:
+        """Waits until only so many batches are left to write."""
+        while len(self._sending) > left:
+            spent = max([sent.result() for sent in self._sending.popleft()], default=0.0)
+            self._seconds["sink"] = self._seconds.get("sink", 0.0) + spent
+
+    def finish(self) -> tuple[str, str]:
+        """Waits until all is written. Returns the digests of the file and of the uncompressed records."""
+        self.send([], [self._compressor.finish()])
+        self.settle()
+        return self._digest.hexdigest(), self._raw_digest.hexdigest()
+
+    def _write_digested(self, piece: Buffer) -> None:
+        self._digest.update(piece)
+        self._upload.write(piece)
+
+
+def _timed(take: Callable[[Buffer], object], pieces: Iterable[Buffer]) -> float:
+    """How many seconds it took to take the pieces."""
+    started = perf_counter()
+    for piece in pieces:
+        take(piece)
+    return perf_counter() - started
+
+
+def _in_cache(pieces: Iterable[Buffer], room: memoryview) -> Iterator[memoryview]:
+    """The same bytes in pieces as large as the room at most. Small ones are gathered in it, so the one before is gone then."""
+    filled = 0
+    for each in pieces:
+        piece = memoryview(each)
+        if filled and filled + len(piece) > len(room):
+            yield room[:filled]
+            filled = 0
+        if len(piece) < len(room):
+            room[filled : filled + len(piece)] = piece
+            filled += len(piece)
+        else:
+            for start in range(0, len(piece), len(room)):
+                yield piece[start : start + len(room)]
+    if filled:
+        yield room[:filled]
+
+
+def _done(seconds: float) -> Future[float]:
+    done: Future[float] = Future()
+    done.set_result(seconds)
+    return done
