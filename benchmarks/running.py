@@ -29,6 +29,9 @@ def run(workload: Workload, folder: Path, *, records: int, rounds: int, seed: in
         workload.prepare.run(source, prepared, records)
         source = prepared
     os.environ["BENCH_BYTES_AT_HAND"] = str(min(_AT_HAND, 4 * measuring.size_of(source)))
+    os.environ.pop("BENCH_TWICE", None)
+    if workload.twice:
+        os.environ["BENCH_TWICE"] = "1"
     here = [each for each in workload.contenders if each.role != "peer" or peers is None or each.peer in peers]
     runs = {each.name: Runs() for each in here}
     faults: dict[str, str] = {}
@@ -59,6 +62,7 @@ def run(workload: Workload, folder: Path, *, records: int, rounds: int, seed: in
         "bytes_in": measuring.size_of(source),
         "rounds": rounds,
         "check": workload.check,
+        "twice": workload.twice,
         "goals": dict(workload.goals),
         "bounds": {name: list(bound) for name, bound in workload.bounds.items()},
         "contenders": {each.name: _told(each, runs[each.name]) for each in here if each.name not in faults},

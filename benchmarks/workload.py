@@ -31,6 +31,8 @@ class Workload:
     """What a contender of ours must reach by itself: at most so many seconds, or at least so much a second."""
     check: str = ""
     """How the outputs are read back; empty where nothing is written, or where nothing but ours could read it."""
+    twice: bool = False
+    """Whether a run does the work once before its clock begins: what comes from memory and is done in a tenth of a second is measured with memory at hand."""
     prepare: Contender | None = None
     """What makes the input of the data, when that is not the data itself."""
     server: str = ""

@@ -73,7 +73,7 @@ def main(kind: str, source: Path, output: Path, records: int) -> None:
         store(rows, features, output / "made")
         return records
 
-    clocked(work)
+    clocked(work, again=False)
     for number, part in enumerate(sorted((output / "made").rglob("*.tfrecord*"))):
         part.rename(output / f"{number:05d}.tfrecords")
 

@@ -68,6 +68,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         make="pictures",
         records=2000,
         quick=300,
+        twice=True,
         contenders=(encode(place="/dev/null"), tensorflow("pictures", writes=False)),
         goals={"TensorFlow": 4.5},
     ),

@@ -33,6 +33,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         make="table",
         records=1_000_000,
         quick=40_000,
+        twice=True,
         contenders=(encode(), tensorflow("table", 0.05), vahidk("table", 0.05), tfds("table", 0.02)),
         goals={"TensorFlow": 80},
         check="tfrecord",
@@ -43,6 +44,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         make="table",
         records=300_000,
         quick=40_000,
+        twice=True,
         contenders=(
             encode({"format": "arrayRecord"}),
             Contender("TensorFlow and array_record", "peer", "array_records.py", "table", peer="array_record", share=0.1),
@@ -87,6 +89,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         make="ragged",
         records=500_000,
         quick=20_000,
+        twice=True,
         contenders=(encode(), tensorflow("ragged", 0.1)),
         goals={"TensorFlow": 40},
         check="tfrecord",
@@ -97,6 +100,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         make="sequences",
         records=60_000,
         quick=4_000,
+        twice=True,
         contenders=(encode(), tensorflow("sequences", 0.15)),
         goals={"TensorFlow": 18},
         check="sequences",
@@ -107,6 +111,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         make="dense",
         records=100_000,
         quick=10_000,
+        twice=True,
         contenders=(
             encode({"format": "recordioProtobuf"}, labels=["label"]),
             sagemaker("dense", 0.1),
@@ -121,6 +126,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         make="sparse",
         records=200_000,
         quick=10_000,
+        twice=True,
         contenders=(
             encode(
                 {"format": "recordioProtobuf", "recordioProtobuf": {"sparse": [{"name": "values", "keys": "keys", "values": "values", "shape": [10_000]}]}},
@@ -138,6 +144,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         make="dense",
         records=50_000,
         quick=10_000,
+        twice=True,
         contenders=(
             encode({"format": "npz"}),
             Contender("numpy.savez", "peer", "numpy_npz.py", "savez", peer="numpy"),

@@ -28,6 +28,8 @@ _BLOCK: Final = 16
 """Bytes of room that kernel.c wants behind what it joins."""
 _LINE: Final = 42
 """Bytes of two numbers of 20 digits, what is between them, and the end of their line."""
+_VARINT: Final = 10
+"""Bytes of one at most."""
 _COPIED: Final = 4096
 """Up to this size, copying a record out is cheaper than a view of it."""
 _LOOKED_UP: Final = 2
@@ -78,17 +80,6 @@ def broken(data: Bytes, starts: Lengths, ends: Lengths) -> npt.NDArray[np.int64]
     return np.flatnonzero(masked_crcs(data, starts, ends) != footers)
 
 
-def row_crcs(pieces: Sequence[Piece], rows: int) -> npt.NDArray[np.uint32]:
-    """The masked CRC-32C of each row that `join` would make of the pieces, without joining them."""
-    library = _library()
-    if library is None:
-        data, ends = binary_data(join(pieces, rows))
-        return masked_crcs(data, ends[:-1], ends[1:])
-    crcs = np.empty(rows, np.uint32)
-    library.row_crcs(_given(pieces, rows), len(pieces), rows, _address(crcs))
-    return crcs
-
-
 def varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengths]:
     """All values in base 128, low groups first, and how many bytes each row has: row n are the values from `ends[n]` up to `ends[n + 1]`."""
     library = _library()
@@ -96,9 +87,8 @@ def varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengt
     if library is None:
         return _varints(values, ends)
     lengths = np.empty(len(ends) - 1, np.int64)
-    data = np.empty(library.varint_lengths(_address(values), _address(ends), len(lengths), _address(lengths)), np.uint8)
-    library.varints(_address(values), len(values), _address(data))
-    return data, lengths
+    room = np.empty(_VARINT * len(values), np.uint8)
+    return room[: library.varints(_address(values), _address(ends), len(lengths), _address(lengths), _address(room))], lengths
 
 
 def number_lines(first: Lengths, between: str, second: Lengths) -> "bytes | memoryview":
@@ -162,6 +152,19 @@ def framed(pieces: Sequence[Piece], sizes: Lengths, room: Bytes) -> Bytes:
     return room[: ends[-1]]
 
 
+def framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool]) -> tuple[Bytes, Lengths]:
+    """The same without the values of those pieces that are apart, columns all, and where each of them is missing: row by row, in the order of the pieces."""
+    library = _library()
+    rows, large = len(sizes), [piece for piece, is_apart in zip(pieces, apart, strict=True) if is_apart]
+    if library is None:
+        return _framed_apart(pieces, sizes, apart)
+    lengths = sum(int(ends[-1] - ends[0]) for _, ends in map(binary_data, large))  # type: ignore[arg-type]  # they are columns
+    room = np.empty(int(sizes.sum()) - lengths + rows * (HEADER + FOOTER) + _BLOCK, np.uint8)
+    cuts = np.empty(rows * len(large), np.int64)
+    library.frame_apart(_given(pieces, rows), len(pieces), rows, bytes(apart), _address(sizes, np.int64), _address(room), _address(cuts))
+    return room[:-_BLOCK], cuts
+
+
 # --- the library --------------------------------------------------------------------------------------------------
 
 
@@ -189,16 +192,15 @@ def _load() -> Any:
         library = ctypes.CDLL(str(_SOURCE.with_name(f"libkernel-{digest[:12]}.so")))
     except OSError:
         return None
-    library.begin.restype = library.varint_lengths.restype = library.number_lines.restype = ctypes.c_int64
+    library.begin.restype = library.varints.restype = library.number_lines.restype = ctypes.c_int64
     address, count = ctypes.c_void_p, ctypes.c_int64
     library.masked_crcs.argtypes = (address, address, address, count, address)
-    library.varint_lengths.argtypes = (address, address, count, address)
-    library.varints.argtypes = (address, count, address)
+    library.varints.argtypes = (address, address, count, address, address)
     library.number_lines.argtypes = (address, count, address, count, address)
     library.byte_sums.argtypes = (address, count, address)
     library.look_up.argtypes = (address, address, count, address)
     library.row_ends.argtypes = (ctypes.POINTER(_Piece), count, count, count, address)
-    library.row_crcs.argtypes = (ctypes.POINTER(_Piece), count, count, address)
+    library.frame_apart.argtypes = (ctypes.POINTER(_Piece), count, count, ctypes.c_char_p, address, address, address)
     library.join.argtypes = (ctypes.POINTER(_Piece), count, count, count, address, address)
     return library if library.begin() else None
 
@@ -246,6 +248,25 @@ def _framed(pieces: Sequence[Piece], sizes: Lengths) -> Bytes:
     footers = masked_crcs(data, offsets[:-1] + HEADER, offsets[1:] - FOOTER)
     data[(offsets[1:] - FOOTER)[:, None] + np.arange(FOOTER)] = footers.astype("<u4").view(np.uint8).reshape(-1, FOOTER)
     return data
+
+
+def _framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool]) -> tuple[Bytes, Lengths]:
+    records = _framed(pieces, sizes)
+    lengths = np.stack([_lengths(piece, len(sizes)) for piece in pieces], axis=1)
+    starts = np.cumsum(sizes + (HEADER + FOOTER)) - sizes - FOOTER
+    is_apart = np.array(apart, np.bool_)
+    ends = (starts[:, None] + np.cumsum(lengths, axis=1))[:, is_apart].reshape(-1)
+    begins = ends - lengths[:, is_apart].reshape(-1)
+    kept = [records[start:end] for start, end in zip([0, *ends.tolist()], [*begins.tolist(), len(records)], strict=True)]
+    return np.concatenate(kept), np.cumsum([len(each) for each in kept])[:-1]
+
+
+def _lengths(piece: Piece, rows: int) -> Lengths:
+    if isinstance(piece, bytes):
+        return np.full(rows, len(piece), np.int64)
+    column, places = (piece.table, piece.places) if isinstance(piece, Chosen) else (piece, slice(None))
+    lengths: Lengths = np.diff(binary_data(column)[1])[places]
+    return lengths
 
 
 def _varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengths]:

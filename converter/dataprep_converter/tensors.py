@@ -105,5 +105,14 @@ def binary_data(column: Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.in
     return _view(data, np.dtype(np.uint8)), offsets
 
 
+def widened(column: Array) -> Array:
+    """A column of strings or binaries without nulls as large_binary. Its bytes aren't copied."""
+    if not len(column):
+        return pa.array([], pa.large_binary())
+    _, ends, data = column.buffers()
+    offsets = _view(ends, np.dtype(np.int32))[column.offset : column.offset + len(column) + 1]
+    return binary(_view(data, np.dtype(np.uint8)), offsets.astype(np.int64))
+
+
 def _view(buffer: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return np.frombuffer(buffer, dtype) if buffer is not None and buffer.size else np.empty(0, dtype)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.kernel import Bytes, Chosen, Lengths, join, varints
 from dataprep_converter.lists import is_list, is_ragged, item_type
-from dataprep_converter.tensors import NUMPY_NAMES, Array, binary, binary_data, is_tensor, kernels, to_numpy
+from dataprep_converter.tensors import NUMPY_NAMES, Array, binary, binary_data, is_tensor, kernels, to_numpy, widened
 
 MISSING: Final = -1
 """Length of a null's content."""
@@ -258,4 +258,9 @@ def even_offsets(rows: int, width: int) -> Lengths:
 def _large_binary(column: Array) -> Array:
     if column.null_count:
         column = kernels.fill_null(column, b"" if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type) else "")
+    if pa.types.is_large_binary(column.type):
+        return column
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        # In a tenth of the time that a call of Arrow's cast takes for a few rows.
+        return widened(column)
     return column.cast(pa.large_binary())

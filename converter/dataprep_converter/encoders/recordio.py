@@ -94,9 +94,10 @@ class _Entry:
         if kernels.any(kernels.not_equal(counts, kernels.list_value_length(batch.column(self.feature.name)))).as_py():
             raise BadData(f"The sparse feature {name!r} has a record with another number of keys than of values.")
         flat = to_numpy(keys.flatten())
-        outside = (flat < 0) | (flat >= math.prod(self.shape))
-        if outside.any():
-            raise BadData(f"The sparse feature {name!r} has the key {flat[outside][0]}, which is outside its shape {list(self.shape)}.")
+        size = math.prod(self.shape)
+        if flat.min(initial=0) < 0 or flat.max(initial=0) >= size:
+            first = flat[(flat < 0) | (flat >= size)][0]
+            raise BadData(f"The sparse feature {name!r} has the key {first}, which is outside its shape {list(self.shape)}.")
 
 
 class RecordioEncoder(SingleFile):

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -54,7 +54,7 @@ from dataprep_converter.encoders.contents import (
 )  # fmt: skip
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.framing import FOOTER, HEADER, header
-from dataprep_converter.kernel import Bytes, Chosen, Lengths, Piece, framed, join, masked_crcs, row_crcs
+from dataprep_converter.kernel import Bytes, Chosen, Lengths, Piece, framed, framed_apart, join, masked_crcs
 from dataprep_converter.lists import is_list, item_type, taken_apart
 from dataprep_converter.tensors import NUMPY_NAMES, Array, binary, binary_data
 
@@ -261,11 +261,13 @@ class TfrecordEncoder(SingleFile):
         """Records of different layouts, joined piece by piece but for large values."""
         pieces, sizes = _record_pieces(self._sections, parts, rows)
         self._sizes = sizes + (HEADER + FOOTER)
-        if any(map(_has_large_values, pieces)):
-            headers, _ = look_up(sizes, header)
-            columns = [_joined(list(run), rows) for _, run in groupby([headers, *pieces], key=_has_large_values)]
-            columns.append(binary(row_crcs(pieces, rows).astype("<u4").view(np.uint8), even_offsets(rows, FOOTER)))
-            return [piece for record in zip(*map(_cut, columns), strict=True) for piece in record]
+        apart = [_has_large_values(piece) for piece in pieces]
+        if any(apart):
+            between, cuts = framed_apart(pieces, sizes, apart)
+            large = [
+                _cut(piece) for piece, is_apart in zip(pieces, apart, strict=True) if is_apart and not isinstance(piece, Chosen | bytes)
+            ]
+            return _interleaved(_slices(between, cuts), [value for row in zip(*large, strict=True) for value in row])
         made = framed(pieces, sizes, self._joined_records.popleft())
         self._joined_records.append(made if made.base is None else made.base)
         return [memoryview(made.data).toreadonly()]
@@ -360,13 +362,21 @@ def _has_large_values(piece: Piece) -> bool:
     return bool(offsets[-1] - offsets[0] >= _LARGE_VALUE * len(piece))
 
 
-def _joined(run: Sequence[Piece], rows: int) -> Array:
-    first = run[0]
-    return first if len(run) == 1 and not isinstance(first, Chosen | bytes) else join(run, rows)
-
-
 def _cut(column: Array) -> list[memoryview]:
     """The values of a column."""
     data, offsets = binary_data(column)
     view = memoryview(data.data).toreadonly()
     return [view[start:end] for start, end in pairwise(offsets.tolist())]
+
+
+def _slices(data: Bytes, cuts: Lengths) -> list[memoryview]:
+    """What is before the first cut, between each two, and behind the last."""
+    view = memoryview(data.data).toreadonly()
+    return [view[start:end] for start, end in pairwise([0, *cuts.tolist(), len(data)])]
+
+
+def _interleaved(outer: Sequence[memoryview], inner: Sequence[memoryview]) -> list[memoryview]:
+    """The two in turn, an outer one first and last."""
+    both = [outer[0]] * (len(outer) + len(inner))
+    both[::2], both[1::2] = outer, inner
+    return both
