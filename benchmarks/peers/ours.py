@@ -32,7 +32,7 @@ from dataprep_converter.shard import MOST_RECORDS
 from dataprep_converter.stores import FolderFiles, StoreSettings
 from dataprep_converter.stores.files import FileInput, FileStore
 from dataprep_converter.transforms import step_class
-from dataprep_converter.units import BATCH_BYTES
+from dataprep_converter.units import samples_of_a_batch
 
 _FILE_BYTES = 110_000
 _PIN = "1-110000"
@@ -96,7 +96,7 @@ def encode(table: pa.Table, output: Output, labels: list[LabelFeature], place: P
     projector = resolve(None, labels, schema=table.schema, default_label="", output=output)
     encoder = encoder_class(output.format)(output, projector.features)
     encoder.begin(Shard(number=0, split="all", index=0, file=place.name, first=0, records=len(table)), seed=0)
-    rows = max(1, min(MOST_RECORDS, BATCH_BYTES * len(table) // max(1, table.nbytes)))
+    rows = samples_of_a_batch(table.nbytes, len(table), most=MOST_RECORDS)
     with place.open("wb", buffering=0) as out:
         for records in table.to_batches(max_chunksize=rows):
             for piece in encoder.pieces(projector.project(Batch(records=records, bad=[], bytes_in=0)).records):

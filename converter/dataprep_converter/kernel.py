@@ -158,7 +158,7 @@ def framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool])
     rows, large = len(sizes), [piece for piece, is_apart in zip(pieces, apart, strict=True) if is_apart]
     if library is None:
         return _framed_apart(pieces, sizes, apart)
-    lengths = sum(int(ends[-1] - ends[0]) for _, ends in map(binary_data, large))  # type: ignore[arg-type]  # they are columns
+    lengths = sum(int(ends[-1] - ends[0]) for _, ends in map(binary_data, large))  # type: ignore[arg-type, misc]  # they are columns
     room = np.empty(int(sizes.sum()) - lengths + rows * (HEADER + FOOTER) + _BLOCK, np.uint8)
     cuts = np.empty(rows * len(large), np.int64)
     library.frame_apart(_given(pieces, rows), len(pieces), rows, bytes(apart), _address(sizes, np.int64), _address(room), _address(cuts))

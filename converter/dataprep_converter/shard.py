@@ -37,7 +37,7 @@ from dataprep_converter.shard_sink import ShardSink
 from dataprep_converter.statistics import ShardStatistics
 from dataprep_converter.units import samples_of_a_batch
 
-MOST_RECORDS = 8192
+MOST_RECORDS = 16384
 
 
 @dataclass

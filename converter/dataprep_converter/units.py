@@ -74,6 +74,7 @@ BLOCK: Final = 65_536
 """Units of a batch: so many are Python objects at the same time, and lie in one row group of `units.parquet`."""
 BATCH_BYTES: Final = 8 << 20
 """Of the input, in a batch of samples."""
+_MANY: Final = 1024
 
 
 def _keys(roots: list[int], paths: list[str]) -> npt.NDArray[np.uint64]:
@@ -246,5 +247,9 @@ class Units:
 
 
 def samples_of_a_batch(bytes_in: int, samples: int, *, most: int) -> int:
-    """How many samples are read at once: about BATCH_BYTES of the input, and `most` at most."""
-    return max(1, min(most, BATCH_BYTES // max(1, bytes_in // max(1, samples))))
+    """How many samples are read at once: about BATCH_BYTES of the input, and `most` at most.
+
+    Many are a power of two, so that statistics, which describe runs of 65,536, needn't cut them.
+    """
+    size = max(1, min(most, BATCH_BYTES // max(1, bytes_in // max(1, samples))))
+    return size if size < _MANY else 1 << (size.bit_length() - 1)
