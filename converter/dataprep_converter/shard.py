@@ -3,7 +3,7 @@
     select ─▶ read ─▶ transform ─▶ encode ─▶ compress ─▶ sink + digests ─▶ rename or complete ─▶ report
 
 Reading is one thread ahead. A batch is digested and written by a thread of its own, while the statistics look at the same batch and the next one
-is encoded.
+is encoded. A shard whose batches are all encoded can be left to another thread, which waits for the sink and publishes it.
 """
 
 import hashlib
@@ -38,6 +38,7 @@ from dataprep_converter.statistics import ShardStatistics
 from dataprep_converter.units import samples_of_a_batch
 
 MOST_RECORDS = 16384
+"""Of a batch."""
 
 
 @dataclass
