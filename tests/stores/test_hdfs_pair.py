@@ -16,7 +16,7 @@ from tests.stores.small_jobs import SmallJob, Whole, assert_whole
 from dataprep_converter.access import Access
 from dataprep_converter.errors import Unreachable
 from dataprep_converter.stores import StoreSettings, preflight
-from dataprep_converter.stores.hdfs import HdfsStore, HdfsUpload
+from dataprep_converter.stores.hdfs import HdfsStore
 from storeservers import ServerFailed
 from storeservers.cache import BuildFailed
 from storeservers.hdfs_pair import NAME_SERVICE, HdfsPair
@@ -62,12 +62,6 @@ def done(place: Place) -> Done:
     job, operations = small_jobs.of_rows(place), Operations()
     small_jobs.live(job.to("whole"), CrashingAccess((place.settings,), operations))
     return Done(job, operations.names, small_jobs.whole(place, "whole"))
-
-
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The events start programs, which only the main thread may: it writes as well."""
-    monkeypatch.setattr(HdfsUpload, "blocks", False)
 
 
 def live_with(done: Done, place: Place, output: str, *, before: str, event: Callable[[], object]) -> None:

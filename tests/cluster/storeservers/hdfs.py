@@ -299,6 +299,7 @@ class HdfsCluster(Server):
             log=self.run_dir / "logs" / f"{name}.log",
             environment={"HADOOP_USER_NAME": self.user},
             lifetime=Lifetime.WITH_STARTER,
+            awaited=True,
         )
         wait_until(lambda: not process.running, seconds=_READY_SECONDS, what=f"the end of {' '.join(command)}")
         return process.last_words()

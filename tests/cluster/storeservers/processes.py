@@ -93,12 +93,13 @@ class ServerProcess:
         log: Path,
         environment: Mapping[str, str],
         lifetime: Lifetime,
+        awaited: bool = False,
     ) -> ServerProcess:
-        """Start a command whose output goes to the end of the log."""
+        """Start a command whose output goes to the end of the log. When the thread that starts it also waits for its end, it is `awaited`."""
         prefix: list[str] = []
         if lifetime is Lifetime.WITH_STARTER:
             # The kernel watches the thread that started the server, not its process.
-            if threading.current_thread() is not threading.main_thread():
+            if not awaited and threading.current_thread() is not threading.main_thread():
                 raise ServerFailed(f"{name} must be started by the main thread, or it dies with the thread.")
             # A starter that dies before the kernel is asked to watch it would not be missed: hence the look at the parent afterwards.
             watched = f'[ "$PPID" = {os.getpid()} ] && exec "$@"'
