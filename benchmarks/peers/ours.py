@@ -20,7 +20,7 @@ from clocked import clocked, tell
 from dataprep_api.job import DataPrepJob
 from dataprep_api.plan import Shard
 from dataprep_api.spec import LabelFeature, Output
-from dataprep_converter import kernel, limits, planning, shard, verifying
+from dataprep_converter import kernel, limits, planning, shard_sink, verifying
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.display import Display
 from dataprep_converter.encoders import encoder_class
@@ -37,6 +37,7 @@ from dataprep_converter.units import samples_of_a_batch
 _FILE_BYTES = 110_000
 _PIN = "1-110000"
 _FILES = 256
+_NO_DIGEST = "0" * 64
 _LATENCY = 0.002
 
 
@@ -81,9 +82,9 @@ def pretend_digests() -> None:
             del data
 
         def hexdigest(self) -> str:
-            return "0" * 64
+            return _NO_DIGEST
 
-    shard.hashlib = SimpleNamespace(sha256=Nothing)  # type: ignore[assignment, attr-defined]
+    shard_sink.hashlib = SimpleNamespace(sha256=Nothing)  # type: ignore[assignment, attr-defined]
 
 
 def on_cores(count: int) -> None:
@@ -196,6 +197,8 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
         if "digests" in options:
             pretend_digests()
         clocked(lambda: convert(job, workers=options.get("workers", 1)))
+        if "digests" in options and _NO_DIGEST not in next(output.glob("_dataprep/*/manifest.json")).read_text():
+            sys.exit("This job was to take no digests, and took them.")
     elif kind == "overlap":
         records = overlap(a_job(options["spec"], source, output))
         tell(records, computing.span(records), None)

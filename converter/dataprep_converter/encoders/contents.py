@@ -5,7 +5,7 @@ rows have contents of the same length, they are a matrix; else a column of byte 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -207,9 +207,16 @@ def no_nulls(values: Array) -> Array:
 
 def look_up(codes: Lengths, make: Callable[[int], bytes]) -> tuple[Chosen, Lengths]:
     """`make(code)` of each row, and its length. `make` is called once for each code that there is (or for each of a few rows)."""
+    (found,) = look_ups(codes, make)
+    return found
+
+
+def look_ups(codes: Lengths, *makes: Callable[[int], bytes]) -> Iterator[tuple[Chosen, Lengths]]:
+    """The same of several, for which the codes are told apart once."""
     unique, places = (codes, np.arange(len(codes))) if len(codes) <= _FEW_ROWS else _unique(codes)
-    made = [make(code) for code in unique.tolist()]
-    return Chosen(pa.array(made, pa.large_binary()), places), np.fromiter(map(len, made), np.int64, len(made))[places]
+    for make in makes:
+        made = [make(code) for code in unique.tolist()]
+        yield Chosen(pa.array(made, pa.large_binary()), places), np.fromiter(map(len, made), np.int64, len(made))[places]
 
 
 class LookUp:

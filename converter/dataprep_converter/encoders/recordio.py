@@ -26,7 +26,7 @@ from dataprep_api.spec import Output
 from dataprep_api.spec.formats.recordio_protobuf import RecordioProtobufOptions
 from dataprep_converter import provenance
 from dataprep_converter.encoders import FeatureSpec, Numbers, SingleFile
-from dataprep_converter.encoders.contents import Fixed, Part, Ragged, contents, delimited, look_up, varint
+from dataprep_converter.encoders.contents import Fixed, Part, Ragged, contents, delimited, look_up, look_ups, varint
 from dataprep_converter.errors import BadData, BadSpec
 from dataprep_converter.kernel import Lengths, Piece, join
 from dataprep_converter.tensors import NUMPY_NAMES, Array, binary, binary_data, kernels, to_numpy
@@ -83,8 +83,11 @@ class _Entry:
         shortest = int(keys.lengths.min())
         span = int(keys.lengths.max()) - shortest + 1
         both = values.lengths * span + (keys.lengths - shortest)
-        heads, sizes = look_up(both, lambda code: self.around(code // span, code % span + shortest)[0])
-        middles, more = look_up(both, lambda code: self.around(code // span, code % span + shortest)[1])
+        (heads, sizes), (middles, more) = look_ups(
+            both,
+            lambda code: self.around(code // span, code % span + shortest)[0],
+            lambda code: self.around(code // span, code % span + shortest)[1],
+        )
         return [heads, values.content, middles, keys.content, self.tail], sizes + more + values.lengths + keys.lengths + len(self.tail)
 
     def _check_sparse(self, batch: pa.RecordBatch, of_keys: FeatureSpec) -> None:
@@ -147,8 +150,7 @@ class RecordioEncoder(SingleFile):
             sizes += lengths + part.lengths
         if sizes.max() > LARGEST:
             raise BadData(f"A record has {int(sizes.max()):,} bytes, and recordioProtobuf can hold {LARGEST:,}.")
-        headers, _ = look_up(sizes, header)
-        paddings, _ = look_up(-sizes % 4, bytes)
+        (headers, _), (paddings, _) = look_ups(sizes, header, lambda size: bytes(-size % 4))
         framed, self._sizes = escaped(join([headers, *pieces, paddings], batch.num_rows))
         return framed
 
