@@ -29,7 +29,7 @@ _BLOCK: Final = 16
 _LINE: Final = 42
 """Bytes of two numbers of 20 digits, what is between them, and the end of their line."""
 _VARINT: Final = 10
-"""Bytes of one at most."""
+"""Bytes of a varint at most."""
 _COPIED: Final = 4096
 """Up to this size, copying a record out is cheaper than a view of it."""
 _LOOKED_UP: Final = 2
@@ -158,10 +158,13 @@ def framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool])
     rows, large = len(sizes), [piece for piece, is_apart in zip(pieces, apart, strict=True) if is_apart]
     if library is None:
         return _framed_apart(pieces, sizes, apart)
-    lengths = sum(int(ends[-1] - ends[0]) for _, ends in map(binary_data, large))  # type: ignore[arg-type, misc]  # they are columns
-    room = np.empty(int(sizes.sum()) - lengths + rows * (HEADER + FOOTER) + _BLOCK, np.uint8)
-    cuts = np.empty(rows * len(large), np.int64)
-    library.frame_apart(_given(pieces, rows), len(pieces), rows, bytes(apart), _address(sizes, np.int64), _address(room), _address(cuts))
+    given = _given(pieces, rows)
+    ends = np.empty(rows + 1, np.int64)
+    library.row_ends(given, len(pieces), rows, 0, _address(ends))
+    left_out = sum(int(offsets[-1] - offsets[0]) for _, offsets in map(binary_data, large))  # type: ignore[arg-type, misc]  # they are columns
+    room = np.empty(int(ends[-1]) - left_out + rows * (HEADER + FOOTER) + _BLOCK, np.uint8)
+    lengths, cuts = np.diff(ends), np.empty(rows * len(large), np.int64)
+    library.frame_apart(given, len(pieces), rows, bytes(apart), _address(lengths), _address(room), _address(cuts))
     return room[:-_BLOCK], cuts
 
 
