@@ -288,6 +288,14 @@ void row_ends(const piece *pieces, int64_t count, int64_t rows, int64_t around, 
         ends[row + 1] += ends[row] + fixed;
 }
 
+/* What TFRecord has before data of this length. */
+WITH_CRC static inline void put_header(uint8_t *to, int64_t length)
+{
+    uint32_t crc = masked(crc32c((const uint8_t *)&length, 8));
+    memcpy(to, &length, 8);
+    memcpy(to + 8, &crc, 4);
+}
+
 /* The pieces of each row one after another. `is_framed`: as TFRecord, with header and footer. `out` has BLOCK bytes more than they need. */
 WITH_CRC void join(const piece *pieces, int64_t count, int64_t rows, int64_t is_framed, const int64_t *ends, uint8_t *out)
 {
@@ -299,28 +307,23 @@ WITH_CRC void join(const piece *pieces, int64_t count, int64_t rows, int64_t is_
             to = put(to, value, length, pieces[number].data + pieces[number].size);
         }
         if (is_framed) {
-            uint64_t length = (uint64_t)(to - begin);
-            uint32_t crc = masked(crc32c((const uint8_t *)&length, 8));
-            memcpy(begin - HEADER, &length, 8);
-            memcpy(begin - 4, &crc, 4);
-            crc = masked(crc32c(begin, (int64_t)length));
+            uint32_t crc = masked(crc32c(begin, to - begin));
+            put_header(begin - HEADER, to - begin);
             memcpy(to, &crc, FOOTER);
         }
     }
 }
 
-/* The same framed, without the values of some pieces, `apart`: `cuts` gets where in `out` each of them is missing, row by row. `out` has room for
+/* The same framed, without the values of some pieces, `apart`; `ends` are those of the data alone. `cuts` gets where in `out` each of them is missing, row by row. `out` has room for
  * the rest and BLOCK bytes more. */
 WITH_CRC void frame_apart(
-    const piece *pieces, int64_t count, int64_t rows, const uint8_t *apart, const int64_t *sizes, uint8_t *out, int64_t *cuts)
+    const piece *pieces, int64_t count, int64_t rows, const uint8_t *apart, const int64_t *ends, uint8_t *out, int64_t *cuts)
 {
     uint8_t *to = out;
     for (int64_t row = 0; row < rows; row++) {
-        uint32_t crc = masked(crc32c((const uint8_t *)&sizes[row], 8));
-        memcpy(to, &sizes[row], 8);
-        memcpy(to + 8, &crc, 4);
+        uint32_t crc = 0xFFFFFFFF;
+        put_header(to, ends[row + 1] - ends[row]);
         to += HEADER;
-        crc = 0xFFFFFFFF;
         for (int64_t number = 0; number < count; number++) {
             int64_t length;
             const uint8_t *value = value_of(pieces + number, row, &length);

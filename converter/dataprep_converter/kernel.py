@@ -163,8 +163,8 @@ def framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool])
     library.row_ends(given, len(pieces), rows, 0, _address(ends))
     left_out = sum(int(offsets[-1] - offsets[0]) for _, offsets in map(binary_data, large))  # type: ignore[arg-type, misc]  # they are columns
     room = np.empty(int(ends[-1]) - left_out + rows * (HEADER + FOOTER) + _BLOCK, np.uint8)
-    lengths, cuts = np.diff(ends), np.empty(rows * len(large), np.int64)
-    library.frame_apart(given, len(pieces), rows, bytes(apart), _address(lengths), _address(room), _address(cuts))
+    cuts = np.empty(rows * len(large), np.int64)
+    library.frame_apart(given, len(pieces), rows, bytes(apart), _address(ends), _address(room), _address(cuts))
     return room[:-_BLOCK], cuts
 
 

@@ -19,7 +19,7 @@ from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
 
 from dataprep_api.job import DataPrepJob
-from dataprep_api.plan import task
+from dataprep_api.plan import shards, task
 from dataprep_converter import copying, working
 from dataprep_converter.access import Access
 from dataprep_converter.errors import ConvertError
@@ -48,8 +48,9 @@ def convert(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch
     tasks = plan.head.tasks
     may_hang = scheme_of(job.spec.output.uri) == "hdfs"
     if not may_hang and (workers <= 1 or tasks <= 1 or plan.head.bytes_in < INLINE_BYTES):
-        shards = [shard for index in range(tasks) for shard in task(plan.head, index)]
-        working.work(job.spec, plan=plan, shards=shards, access=access, attempt="local", watch=lambda progress: watch(0, progress))
+        working.work(
+            job.spec, plan=plan, shards=list(shards(plan.head)), access=access, attempt="local", watch=lambda progress: watch(0, progress)
+        )
         return
     done: set[int] = set()
     restarts = 0
@@ -92,8 +93,9 @@ class _Process:
                 raise StoppedError("stopped")
             self.reports.put((index, progress.now()))
 
-        shards = task(self.plan.head, index)
-        working.work(self.job.spec, plan=self.plan, shards=shards, access=self.access, attempt=f"local-{index}", watch=watch)
+        working.work(
+            self.job.spec, plan=self.plan, shards=task(self.plan.head, index), access=self.access, attempt=f"local-{index}", watch=watch
+        )
 
 
 _process: _Process | None = None

@@ -1,6 +1,6 @@
 """Progress of one task: what a worker has done so far, made or copied."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from dataprep_api.messages import WorkResult
 from dataprep_api.report import ShardReport
@@ -46,8 +46,7 @@ class TaskProgress(Counts):
 
     def now(self) -> "TaskProgress":
         """The counts as they are, which another thread or process may have."""
-        counts = {each.name: getattr(self, each.name) for each in fields(self) if each.repr}
-        return TaskProgress(**counts)
+        return replace(self, _base=Counts(), _active={})
 
     def result(self, index: int) -> WorkResult:
         """Of the task, once all its shards are finished."""

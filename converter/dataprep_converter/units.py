@@ -75,6 +75,7 @@ BLOCK: Final = 65_536
 BATCH_BYTES: Final = 8 << 20
 """Of the input, in a batch of samples."""
 _MANY: Final = 1024
+"""Samples: of batches of fewer, rounding would cost more than it saves."""
 
 
 def _keys(roots: list[int], paths: list[str]) -> npt.NDArray[np.uint64]:

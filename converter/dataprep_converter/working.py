@@ -1,6 +1,7 @@
 """The work step: the shards of one task, less those that are done. One is written to its end and published while the next is read."""
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -85,23 +86,22 @@ class _Maker:
 
     def reports(self, shards: Sequence[Shard]) -> Iterator[tuple[ShardReport, bool]]:
         """Each shard's report, in order, and whether it was made now. While one is written to its end and published, the next is read."""
-        before: tuple[Sequence[Shard], Future[ShardReport]] | None = None
+        begun: deque[tuple[Sequence[Shard], Future[ShardReport]]] = deque()
         for position, one in enumerate(shards):
             coming = shards[position:]
             report = self._done(one)
-            begun = self._begun(coming) if report is None else None
-            if before is not None:
-                yield self._ended(*before), True
-                before = None
+            if report is None:
+                begun.append((coming, self._begun(coming)))
+            # What has failed already is told before another is read.
+            yield from self._ends(begun, left=int(report is None and not begun[-1][1].done()))
             if report is not None:
                 yield report, False
-            elif begun is not None and begun.done():
-                # It may have failed.
-                yield self._ended(coming, begun), True
-            elif begun is not None:
-                before = coming, begun
-        if before is not None:
-            yield self._ended(*before), True
+        yield from self._ends(begun, left=0)
+
+    def _ends(self, begun: "deque[tuple[Sequence[Shard], Future[ShardReport]]]", *, left: int) -> Iterator[tuple[ShardReport, bool]]:
+        """Those of the attempts that are to end, all but so many."""
+        while len(begun) > left:
+            yield self._ended(*begun.popleft()), True
 
     def _done(self, one: Shard) -> ShardReport | None:
         """The report of a shard that needn't be made."""

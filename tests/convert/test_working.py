@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.convert.test_run import EIGHT, a_job, made, sha256s, visible
 
-from dataprep_api.plan import task
+from dataprep_api.plan import shards
 from dataprep_converter import preparing, publishing, retrying, shard, working
 from dataprep_converter.access import Access
 from dataprep_converter.errors import BadData, ConvertError, StoreFull, Unreachable
@@ -137,9 +137,13 @@ def test_counts_never_fall(few: Path, tmp_path: Path) -> None:
     seen: list[TaskProgress] = []
 
     def work() -> TaskProgress:
-        shards = [one for index in range(plan.head.tasks) for one in task(plan.head, index)]
         return working.work(
-            job.spec, plan=plan, shards=shards, access=Access(), attempt="0", watch=lambda progress: seen.append(progress.now())
+            job.spec,
+            plan=plan,
+            shards=list(shards(plan.head)),
+            access=Access(),
+            attempt="0",
+            watch=lambda progress: seen.append(progress.now()),
         )
 
     done = work()

@@ -20,7 +20,7 @@ and a sequence that is null or empty has no steps.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -264,10 +264,11 @@ class TfrecordEncoder(SingleFile):
         apart = [_has_large_values(piece) for piece in pieces]
         if any(apart):
             between, cuts = framed_apart(pieces, sizes, apart)
-            large = [
-                _cut(piece) for piece, is_apart in zip(pieces, apart, strict=True) if is_apart and not isinstance(piece, Chosen | bytes)
-            ]
-            return _interleaved(_slices(between, cuts), [value for row in zip(*large, strict=True) for value in row])
+            columns = [piece for piece, is_apart in zip(pieces, apart, strict=True) if is_apart and not isinstance(piece, Chosen | bytes)]
+            large = [_cut(data, offsets.tolist()) for data, offsets in map(binary_data, columns)]
+            return _interleaved(
+                _cut(between, [0, *cuts.tolist(), len(between)]), [value for row in zip(*large, strict=True) for value in row]
+            )
         made = framed(pieces, sizes, self._joined_records.popleft())
         self._joined_records.append(made if made.base is None else made.base)
         return [memoryview(made.data).toreadonly()]
@@ -362,17 +363,10 @@ def _has_large_values(piece: Piece) -> bool:
     return bool(offsets[-1] - offsets[0] >= _LARGE_VALUE * len(piece))
 
 
-def _cut(column: Array) -> list[memoryview]:
-    """The values of a column."""
-    data, offsets = binary_data(column)
+def _cut(data: Bytes, ends: Iterable[int]) -> list[memoryview]:
+    """What is between each two of the ends."""
     view = memoryview(data.data).toreadonly()
-    return [view[start:end] for start, end in pairwise(offsets.tolist())]
-
-
-def _slices(data: Bytes, cuts: Lengths) -> list[memoryview]:
-    """What is before the first cut, between each two, and behind the last."""
-    view = memoryview(data.data).toreadonly()
-    return [view[start:end] for start, end in pairwise([0, *cuts.tolist(), len(data)])]
+    return [view[start:end] for start, end in pairwise(ends)]
 
 
 def _interleaved(outer: Sequence[memoryview], inner: Sequence[memoryview]) -> list[memoryview]:
