@@ -1,10 +1,12 @@
 /* The loops over records and values that neither numpy nor Arrow has a call for. `kernel.py` says what each does, has the same in Python, and
- * is the only caller: it owns all memory, and has checked every length. Nothing here allocates, fails or keeps anything.
+ * is the only caller: it owns all memory, and has checked every length. Nothing here allocates or keeps anything, and only writing can fail.
  *
  * Built by `build_kernel.py`, called by ctypes, so that other threads of Python run meanwhile. Little-endian machines with a CRC-32C instruction. */
 
+#include <errno.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
@@ -337,4 +339,51 @@ WITH_CRC void frame_apart(
         memcpy(to, &crc, FOOTER);
         to += FOOTER;
     }
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+/* Adds bytes to a digest, as OpenSSL's EVP_DigestUpdate does. Returns whether it could. */
+typedef int update(void *digest, const void *data, size_t size);
+
+static int64_t digest_and_write(update *add, void *digest, int descriptor, const uint8_t *data, int64_t size)
+{
+    if (add && !add(digest, data, (size_t)size))
+        return EINVAL;
+    while (size > 0) {
+        ssize_t written = write(descriptor, data, (size_t)size);
+        if (written < 0 && errno != EINTR)
+            return errno;
+        if (written > 0) {
+            data += written;
+            size -= written;
+        }
+    }
+    return 0;
+}
+
+/* Digests the pieces one after another and writes them. So much as `room` has is digested and written at once, while the cache holds it: smaller
+ * pieces are gathered there. Returns 0, or what is wrong (errno); then some of it may be written. */
+int64_t put_out(
+    update *add, void *digest, int64_t descriptor, const uint8_t *const *pieces, const int64_t *sizes, int64_t count, uint8_t *room, int64_t space)
+{
+    int64_t filled = 0, wrong = 0;
+    for (int64_t number = 0; number < count && !wrong; number++) {
+        const uint8_t *data = pieces[number];
+        int64_t left = sizes[number];
+        if (filled && filled + left > space) {
+            wrong = digest_and_write(add, digest, (int)descriptor, room, filled);
+            filled = 0;
+        }
+        if (left <= space - filled) {
+            memcpy(room + filled, data, (size_t)left);
+            filled += left;
+            continue;
+        }
+        for (int64_t some; left > 0 && !wrong; data += some, left -= some) {
+            some = left < space ? left : space;
+            wrong = digest_and_write(add, digest, (int)descriptor, data, some);
+        }
+    }
+    return wrong || !filled ? wrong : digest_and_write(add, digest, (int)descriptor, room, filled);
 }

@@ -5,6 +5,7 @@
 
 import ctypes
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -168,6 +169,28 @@ def framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool])
     return room[:-_BLOCK], cuts
 
 
+def place_of(data: "bytes | bytearray | memoryview") -> tuple[int, int]:
+    """(address, bytes) of a buffer, which must outlive them."""
+    whole = np.frombuffer(data, np.uint8)
+    return _address(whole), len(whole)
+
+
+def put_out(
+    update: int | None, digest: int | None, descriptor: int, pieces: "Sequence[bytes | bytearray | memoryview]", room: memoryview
+) -> int:
+    """Digests the pieces with the C function at the address `update`, if there is one, and writes them. Only where `is_there`.
+
+    So much as `room` has is digested and written at once; smaller pieces are gathered there. Returns the bytes of all. Raises OSError; then some of
+    it may be written.
+    """
+    places = np.array([place_of(piece) for piece in pieces], np.int64).reshape(len(pieces), 2)
+    addresses, sizes = np.ascontiguousarray(places[:, 0]), np.ascontiguousarray(places[:, 1])
+    wrong = _library().put_out(update, digest, descriptor, _address(addresses), _address(sizes), len(pieces), *place_of(room))
+    if wrong:
+        raise OSError(wrong, os.strerror(wrong))
+    return int(sizes.sum())
+
+
 # --- the library --------------------------------------------------------------------------------------------------
 
 
@@ -195,13 +218,14 @@ def _load() -> Any:
         library = ctypes.CDLL(str(_SOURCE.with_name(f"libkernel-{digest[:12]}.so")))
     except OSError:
         return None
-    library.begin.restype = library.varints.restype = library.number_lines.restype = ctypes.c_int64
+    library.begin.restype = library.varints.restype = library.number_lines.restype = library.put_out.restype = ctypes.c_int64
     address, count = ctypes.c_void_p, ctypes.c_int64
     library.masked_crcs.argtypes = (address, address, address, count, address)
     library.varints.argtypes = (address, address, count, address, address)
     library.number_lines.argtypes = (address, count, address, count, address)
     library.byte_sums.argtypes = (address, count, address)
     library.look_up.argtypes = (address, address, count, address)
+    library.put_out.argtypes = (address, address, count, address, address, count, address, count)
     library.row_ends.argtypes = (ctypes.POINTER(_Piece), count, count, count, address)
     library.frame_apart.argtypes = (ctypes.POINTER(_Piece), count, count, ctypes.c_char_p, address, address, address)
     library.join.argtypes = (ctypes.POINTER(_Piece), count, count, count, address, address)

@@ -4,17 +4,21 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from time import perf_counter
 from types import TracebackType
 from typing import Final, Self
 
+from dataprep_converter import sha256
 from dataprep_converter.access import Upload
 from dataprep_converter.compression import Compressor, Plain
 from dataprep_converter.encoders import Buffer
+from dataprep_converter.sha256 import Sha256
+from dataprep_converter.stores import OnDisk
 
 _PIECE_BYTES: Final = 1 << 20
 """What stays in a core's cache between its digest and the copy that a disk's `write` makes of it. Out of memory that copy takes three times as long,
-and of smaller pieces there are more after which a thread has to wait for Python's lock."""
+and of smaller pieces there are more after which a thread of Python has to wait for its lock."""
 
 
 class ShardSink:
@@ -30,7 +34,7 @@ class ShardSink:
         self._compressor = compressor
         self.is_plain = isinstance(compressor, Plain)
         """Whether the file's bytes are those that are encoded."""
-        self._digest = hashlib.sha256()
+        self._digest = Sha256() if isinstance(upload, OnDisk) and sha256.is_there() else hashlib.sha256()
         self._raw_digest = self._digest if self.is_plain else hashlib.sha256()
         self._seconds = seconds
         self._room = memoryview(bytearray(_PIECE_BYTES))
@@ -56,7 +60,7 @@ class ShardSink:
         begun = [self._digesting.submit(_timed, self._raw_digest.update, raw)] if not self.is_plain else []
         size = sum(map(len, packed))
         if size and self._upload.blocks:
-            begun.append(self._sink.submit(_timed, self._write_digested, _in_cache(packed, self._room)))
+            begun.append(self._sink.submit(self._write_digested, packed))
         elif size:
             begun.append(self._sink.submit(_timed, self._digest.update, packed))
             begun.append(_done(_timed(self._upload.write, packed)))
@@ -76,9 +80,16 @@ class ShardSink:
         self.settle()
         return self._digest.hexdigest(), self._raw_digest.hexdigest()
 
-    def _write_digested(self, piece: Buffer) -> None:
-        self._digest.update(piece)
-        self._upload.write(piece)
+    def _write_digested(self, pieces: Sequence[Buffer]) -> float:
+        """How many seconds it took to digest and write them, so much at once as a cache holds."""
+        started = perf_counter()
+        if isinstance(self._digest, Sha256) and isinstance(self._upload, OnDisk):
+            self._upload.write_with(partial(self._digest.write, pieces=pieces, room=self._room))
+        else:
+            for piece in _in_cache(pieces, self._room):
+                self._digest.update(piece)
+                self._upload.write(piece)
+        return perf_counter() - started
 
 
 def _timed(take: Callable[[Buffer], object], pieces: Iterable[Buffer]) -> float:

@@ -13,7 +13,7 @@ import pytest
 from dataprep_api import names
 from dataprep_api.job import DataPrepJob
 from dataprep_api.messages import CommitResult
-from dataprep_converter import publishing, shard, shard_sink
+from dataprep_converter import publishing, sha256, shard, shard_sink
 from dataprep_converter.access import Access
 from dataprep_converter.convert_to_records import mnist_job
 from dataprep_converter.display import Display
@@ -58,9 +58,12 @@ def test_mnist_has_the_golden_sizes_and_hashes(digits: Path, tmp_path: Path) -> 
     assert verify(str(tmp_path / "out"), Access()).records_out == 70_000
 
 
-def test_a_file_is_digested_and_written_in_pieces(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by_c", [False, True])
+def test_a_file_is_digested_and_written_in_pieces(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_c: bool) -> None:
     made(a_job(few, tmp_path / "whole"))
     monkeypatch.setattr(shard_sink, "_PIECE_BYTES", 1000)
+    if not by_c:
+        monkeypatch.setattr(sha256, "is_there", lambda: False)
     made(a_job(few, tmp_path / "pieces"))
     assert sha256s(tmp_path / "pieces") == sha256s(tmp_path / "whole")
     assert verify(str(tmp_path / "pieces"), Access()).records_out == 1200

@@ -15,6 +15,7 @@ from typing import Literal, NoReturn, Self, TypeVar
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.access import Access, Entry, Store, Upload
 from dataprep_converter.stores import Opened, StoreSettings
+from dataprep_converter.stores.files import FileUpload
 
 T = TypeVar("T")
 
@@ -126,7 +127,7 @@ class CrashingStore:
 
     def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> Upload:
         made = self._operations.do(f"create {uri}", lambda: self._store.create(uri, size_hint=size_hint, hdfs=hdfs))
-        return CrashingUpload(made, self._operations, uri)
+        return (CrashingFileUpload if isinstance(made, FileUpload) else CrashingUpload)(made, self._operations, uri)
 
     def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:
         return self._operations.do(f"put {uri}", lambda: self._store.put(uri, data, replace=replace, hdfs=hdfs))
@@ -155,6 +156,15 @@ class CrashingUpload:
 
     def abort(self) -> None:
         self._operations.do(f"abort {self._uri}", self._upload.abort)
+
+
+class CrashingFileUpload(CrashingUpload):
+    """One of a file, to which others can write."""
+
+    _upload: FileUpload
+
+    def write_with(self, put: Callable[[int], int]) -> None:
+        self._operations.do(f"write {self._uri}", lambda: self._upload.write_with(put))
 
 
 class CrashingInput:

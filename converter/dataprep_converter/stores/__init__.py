@@ -4,7 +4,7 @@ Every foreign error is translated at this border (see `errors.py`). Nothing writ
 `Upload.commit` returns, and `abort` leaves nothing. Objects are addressed by URI.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import groupby, islice
@@ -122,6 +122,15 @@ class Upload(Protocol):
 
     def abort(self) -> None:
         """Drops what was written. Never raises; where a signal ends it in the middle, who is on the way out calls it again, so it ends last."""
+        ...
+
+
+@runtime_checkable
+class OnDisk(Protocol):
+    """An Upload to which others can write."""
+
+    def write_with(self, put: Callable[[int], int]) -> None:
+        """Adds the bytes that `put` writes to a file: it gets the descriptor and returns how many there are. An OSError of it is judged like one of `write`."""
         ...
 
 

@@ -151,14 +151,21 @@ class FileUpload:
             raise
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data).cast("B")
+
+        def put(descriptor: int) -> int:
+            left = view
+            while left:
+                left = left[os.write(descriptor, left) :]
+            return len(view)
+
+        self.write_with(put)
+
+    def write_with(self, put: Callable[[int], int]) -> None:
         if self._descriptor is None:
             raise ValueError(f"{self.uri}: the upload has ended.")
-        view = memoryview(data).cast("B")
         try:
-            while view:
-                written = os.write(self._descriptor, view)
-                view = view[written:]
-                self._size += written
+            self._size += put(self._descriptor)
         except OSError as exc:
             _translate(exc, self._path)
         if self._size - self._on_its_way >= _WRITE_BACK_BYTES:

@@ -1,0 +1,83 @@
+"""Digests that are taken while a file is written, against hashlib, and what a write that fails leaves."""
+
+import errno
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep_converter import kernel, sha256
+from dataprep_converter.compression import Plain
+from dataprep_converter.encoders import Buffer
+from dataprep_converter.errors import StoreFull
+from dataprep_converter.sha256 import Sha256
+from dataprep_converter.shard_sink import ShardSink
+from dataprep_converter.stores import StoreSettings
+from dataprep_converter.stores.files import FileStore, FileUpload
+
+pytestmark = pytest.mark.skipif(not sha256.is_there(), reason="neither a C compiler nor OpenSSL's library")
+
+FULL = "/dev/full"
+"""Takes no byte: the disk that is always full."""
+
+
+@given(st.lists(st.one_of(st.binary(max_size=12), st.binary(min_size=60, max_size=300)), max_size=8), st.integers(1, 100))
+def test_pieces_are_written_and_digested_in_order(pieces: list[bytes], space: int) -> None:
+    digest = Sha256()
+    reading, writing = os.pipe()
+    try:
+        assert digest.write(writing, pieces, memoryview(bytearray(space))) == sum(map(len, pieces))
+        digest.update(b"more")
+        os.write(writing, b".")
+        assert os.read(reading, 1 << 16) == b"".join(pieces) + b"."
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert digest.hexdigest() == digest.hexdigest() == hashlib.sha256(b"".join(pieces) + b"more").hexdigest()
+
+
+def test_buffers_of_every_kind_are_taken(tmp_path: Path) -> None:
+    pieces: list[Buffer] = [b"bytes", bytearray(b"bytearray"), memoryview(b"a view of it")[2:6], b"", memoryview(bytearray())]
+    with (tmp_path / "file").open("wb") as file:
+        digest = Sha256()
+        digest.write(file.fileno(), pieces, memoryview(bytearray(7)))
+    assert (tmp_path / "file").read_bytes() == b"".join(pieces)
+    assert digest.hexdigest() == hashlib.sha256(b"".join(pieces)).hexdigest()
+
+
+def test_without_a_function_nothing_is_digested(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("wb") as file:
+        assert kernel.put_out(None, None, file.fileno(), [b"some"], memoryview(bytearray(4))) == 4
+    assert (tmp_path / "file").read_bytes() == b"some"
+
+
+@pytest.mark.parametrize("space", [2, 100], ids=["cut", "gathered"])
+def test_a_full_disk_is_the_errno_of_its_write(space: int) -> None:
+    with open(FULL, "wb", buffering=0) as file, pytest.raises(OSError, match="No space left on device") as caught:  # noqa: PTH123 - a device
+        Sha256().write(file.fileno(), [b"bytes", b"more"], memoryview(bytearray(space)))
+    assert caught.value.errno == errno.ENOSPC
+
+
+def test_a_shard_on_a_full_disk_says_so(tmp_path: Path) -> None:
+    upload = FileStore(StoreSettings(uri_prefix="")).create(f"{tmp_path}/shard")
+    assert isinstance(upload, FileUpload)
+    full = os.open(FULL, os.O_WRONLY)
+    descriptor, upload._descriptor = upload._descriptor, full
+    assert descriptor is not None
+    os.close(descriptor)
+    with ShardSink(upload, Plain(), {}) as sink:
+        sink.send([b"some"], [b"some"])
+        with pytest.raises(StoreFull, match=f"No space or quota left for {tmp_path}/shard"):
+            sink.settle()
+    upload.abort()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_openssl_is_missed_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    sha256._openssl.cache_clear()
+    monkeypatch.setattr(sha256, "_LIBRARY", "libnowhere.so.3")
+    assert not sha256.is_there()
+    sha256._openssl.cache_clear()
