@@ -39,6 +39,8 @@ _PIN = "1-110000"
 _FILES = 256
 _NO_DIGEST = "0" * 64
 _LATENCY = 0.002
+_AT_ONCE = os.sysconf("SC_IOV_MAX")
+"""Pieces that the system takes in one call."""
 
 
 def a_job(spec: dict[str, Any], source: Path, output: Path) -> DataPrepJob:
@@ -100,8 +102,10 @@ def encode(table: pa.Table, output: Output, labels: list[LabelFeature], place: P
     rows = samples_of_a_batch(table.nbytes, len(table), most=MOST_RECORDS)
     with place.open("wb", buffering=0) as out:
         for records in table.to_batches(max_chunksize=rows):
-            for piece in encoder.pieces(projector.project(Batch(records=records, bad=[], bytes_in=0)).records):
-                out.write(piece)
+            pieces = encoder.pieces(projector.project(Batch(records=records, bad=[], bytes_in=0)).records)
+            for some in (pieces[first : first + _AT_ONCE] for first in range(0, len(pieces), _AT_ONCE)):
+                if os.writev(out.fileno(), some) != sum(map(len, some)):
+                    sys.exit(f"{place} took only a part of what was written.")
         out.write(encoder.close())
         for piece in encoder.rest():
             out.write(piece)

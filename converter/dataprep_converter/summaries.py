@@ -27,6 +27,8 @@ MOST_BUCKETS: Final = 256
 
 TOGETHER: Final = 8192
 """Values that are described at once, at least."""
+_FEW: Final = 256
+"""Of so many whole numbers that follow each other, each is counted."""
 _MANY_OCTETS: Final = 2**19
 _OCTETS: Final = ("int8", "uint8", "bool")
 PLAIN: Final = frozenset(kind.id for kind, name in NUMPY_NAMES.items() if name not in _OCTETS)
@@ -232,7 +234,11 @@ class Summariser:
 
     def describe_plain(self, looked_at: npt.NDArray[Any]) -> None:
         """Takes plain numbers for all else."""
-        self.numbers.add(looked_at)
+        least, greatest = extremes(looked_at) if looked_at.dtype.kind == "i" else (0, math.inf)
+        if greatest - least < _FEW:
+            self.numbers.add_counted(least, np.bincount(looked_at - least))
+        else:
+            self.numbers.add(looked_at)
         if self._counts_values and looked_at.dtype.kind in "iu":
             self.summary.top = self.summary.top or TopValues()
             self.summary.top.add(to_arrow(looked_at))
