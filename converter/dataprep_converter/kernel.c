@@ -1,11 +1,14 @@
 /* The loops over records and values that neither numpy nor Arrow has a call for. `kernel.py` says what each does, has the same in Python, and
- * is the only caller: it owns all memory, and has checked every length. Nothing here allocates or keeps anything, and only writing can fail.
+ * is the only caller: it owns all memory, and has checked every length. Nothing here allocates or keeps anything, and only files can fail.
  *
  * Built by `build_kernel.py`, called by ctypes, so that other threads of Python run meanwhile. Little-endian machines with a CRC-32C instruction. */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -341,7 +344,87 @@ WITH_CRC void frame_apart(
     }
 }
 
+/* --- images ------------------------------------------------------------------------------------------------------- */
+
+/* Height and width of a JPEG whose markers are as they should be and whose end is there. Returns whether it is such a one. */
+static int64_t jpeg_size(const uint8_t *data, int64_t size, int64_t *height_and_width)
+{
+    int64_t found = 0, at = 2;
+    if (size < 4 || data[0] != 0xFF || data[1] != 0xD8)
+        return 0;
+    while (at + 9 <= size && data[at] == 0xFF) {
+        uint8_t marker = data[at + 1];
+        if (marker == 0xDA) {
+            for (int64_t end = size - 2; end >= at; end--)
+                if (data[end] == 0xFF && data[end + 1] == 0xD9)
+                    return found;
+            return 0;
+        }
+        /* Fill bytes, markers without a length, and an end that comes too early are rare, and looked at by Python. */
+        if (marker == 0xFF || marker <= 0x01 || (marker >= 0xD0 && marker <= 0xD9))
+            return 0;
+        int is_frame = marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
+        if (is_frame && !found) {
+            height_and_width[0] = (int64_t)data[at + 5] << 8 | data[at + 6];
+            height_and_width[1] = (int64_t)data[at + 7] << 8 | data[at + 8];
+            found = 1;
+        }
+        at += 2 + ((int64_t)data[at + 2] << 8 | data[at + 3]);
+    }
+    return 0;
+}
+
+/* The same of data[ends[n] : ends[n + 1]] for each; 0 where it is something else. Returns how many are such JPEGs. */
+int64_t jpeg_sizes(const uint8_t *data, const int64_t *ends, int64_t count, int64_t *heights_and_widths)
+{
+    int64_t found = 0;
+    memset(heights_and_widths, 0, (size_t)count * 2 * sizeof(int64_t));
+    for (int64_t number = 0; number < count; number++)
+        found += jpeg_size(data + ends[number], ends[number + 1] - ends[number], heights_and_widths + 2 * number);
+    return found;
+}
+
 /* --- files -------------------------------------------------------------------------------------------------------- */
+
+/* Reads so many bytes of a file that has just as many. Returns when it was modified, in nanoseconds; INT64_MIN when something is wrong with it. */
+static int64_t read_whole(const char *path, int64_t size, uint8_t *out)
+{
+    struct stat state;
+    int64_t modified = INT64_MIN;
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return modified;
+    if (!fstat(descriptor, &state) && S_ISREG(state.st_mode) && state.st_size == size) {
+        int64_t done = 0;
+        while (done < size) {
+            ssize_t some = pread(descriptor, out + done, (size_t)(size - done), done);
+            if (some > 0)
+                done += some;
+            else if (some == 0 || errno != EINTR)
+                break;
+        }
+        if (done == size)
+            modified = (int64_t)state.st_mtim.tv_sec * 1000000000 + state.st_mtim.tv_nsec;
+    }
+    close(descriptor);
+    return modified;
+}
+
+/* Reads whole files, whose paths stand one after another with a 0 behind each, one after another. Says of each when it was modified (see
+ * above), and how many nanoseconds it took. */
+void read_files(const char *paths, const int64_t *sizes, int64_t count, uint8_t *out, int64_t *modified, int64_t *nanoseconds)
+{
+    struct timespec before, after;
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    for (int64_t number = 0; number < count; number++) {
+        before = after;
+        modified[number] = read_whole(paths, sizes[number], out);
+        clock_gettime(CLOCK_MONOTONIC, &after);
+        nanoseconds[number] = (int64_t)(after.tv_sec - before.tv_sec) * 1000000000 + after.tv_nsec - before.tv_nsec;
+        paths += strlen(paths) + 1;
+        out += sizes[number];
+    }
+}
 
 /* Adds bytes to a digest, as OpenSSL's EVP_DigestUpdate does. Returns whether it could. */
 typedef int update(void *digest, const void *data, size_t size);

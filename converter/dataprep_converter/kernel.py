@@ -35,6 +35,8 @@ _COPIED: Final = 4096
 """Up to this size, copying a record out is cheaper than a view of it."""
 _LOOKED_UP: Final = 2
 """Bytes of an entry of the tables that kernel.c looks up in."""
+_UNREAD: Final = int(np.iinfo(np.int64).min)
+"""What kernel.c says of a file that it could not read."""
 _VARINT_LIMITS: Final = [np.uint64(1 << (7 * n)) for n in range(1, 10)]
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -169,6 +171,32 @@ def framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool])
     return room[:-_BLOCK], cuts
 
 
+def jpeg_sizes(data: Bytes, ends: Lengths) -> Lengths | None:
+    """int64[n, 2]: height and width of the JPEGs `data[ends[n]:ends[n + 1]]`. None where one of them isn't quite as usual, and without the library."""
+    library = _library()
+    sizes = np.empty((len(ends) - 1, 2), np.int64)
+    if library is None or library.jpeg_sizes(_address(data), _address(ends, np.int64), len(sizes), _address(sizes)) != len(sizes):
+        return None
+    return sizes
+
+
+def read_files(paths: Sequence[bytes], sizes: Sequence[int], room: "Bytes") -> tuple[list[int | None], list[float]] | None:
+    """Reads whole files of these sizes into the room, one after another.
+
+    Returns when each was modified, in nanoseconds, and how many seconds it took; None for one that has another size or can't be read: what is in
+    its part of the room is anything. None without the library.
+    """
+    library = _library()
+    if library is None:
+        return None
+    if sum(sizes) > len(room) or len(sizes) != len(paths):
+        raise ValueError(f"expected room for {sum(sizes):,} bytes of {len(sizes)} files, found {len(room):,} and {len(paths)} paths")
+    modified, nanoseconds = np.empty((2, len(paths)), np.int64)
+    names, lengths = b"\0".join(paths) + b"\0", np.array(sizes, np.int64)
+    library.read_files(names, _address(lengths), len(paths), _address(room), _address(modified), _address(nanoseconds))
+    return [None if at == _UNREAD else at for at in modified.tolist()], (nanoseconds / 1e9).tolist()
+
+
 def place_of(data: "bytes | bytearray | memoryview") -> tuple[int, int]:
     """(address, bytes) of a buffer, which must outlive them."""
     whole = np.frombuffer(data, np.uint8)
@@ -218,13 +246,16 @@ def _load() -> Any:
         library = ctypes.CDLL(str(_SOURCE.with_name(f"libkernel-{digest[:12]}.so")))
     except OSError:
         return None
-    library.begin.restype = library.varints.restype = library.number_lines.restype = library.put_out.restype = ctypes.c_int64
+    for counted in (library.begin, library.varints, library.number_lines, library.put_out, library.jpeg_sizes):
+        counted.restype = ctypes.c_int64
     address, count = ctypes.c_void_p, ctypes.c_int64
     library.masked_crcs.argtypes = (address, address, address, count, address)
     library.varints.argtypes = (address, address, count, address, address)
     library.number_lines.argtypes = (address, count, address, count, address)
     library.byte_sums.argtypes = (address, count, address)
     library.look_up.argtypes = (address, address, count, address)
+    library.jpeg_sizes.argtypes = (address, address, count, address)
+    library.read_files.argtypes = (ctypes.c_char_p, address, count, address, address, address)
     library.put_out.argtypes = (address, address, count, address, address, count, address, count)
     library.row_ends.argtypes = (ctypes.POINTER(_Piece), count, count, count, address)
     library.frame_apart.argtypes = (ctypes.POINTER(_Piece), count, count, ctypes.c_char_p, address, address, address)

@@ -1,6 +1,7 @@
 """Files that come slowly are read several at once, others one after another: the batches are the same."""
 
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from dataprep_api.spec import Source
 from dataprep_converter.errors import InputChanged
 from dataprep_converter.readers import files_ahead
 from dataprep_converter.readers.whole_file import WholeFileReader
+from dataprep_converter.stores.files import FileStore
 
 _FILES = 100
 _TOGETHER = 3
@@ -23,9 +25,14 @@ def source(tmp_path: Path) -> Source:
     return Source.model_validate({"wholeFile": {"uris": [str(tmp_path)]}})
 
 
+def one_by_one(_store: FileStore, uris: Sequence[str], *_: object) -> list[None]:
+    return [None] * len(uris)
+
+
 @pytest.fixture
 def readers(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The threads that have read a file."""
+    monkeypatch.setattr(FileStore, "read_files", one_by_one)
     seen: set[str] = set()
     whole = files_ahead.whole
 
@@ -76,15 +83,36 @@ def test_a_batch_may_be_empty_and_any_size(source: Source, monkeypatch: pytest.M
 
 
 def test_a_file_that_is_gone_is_named_however_it_is_read(source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    after_the_plan(monkeypatch, (tmp_path / "060.dat").unlink)
     monkeypatch.setattr(files_ahead, "_SLOW_SECONDS", -1.0)
-    listed = WholeFileReader.discover
-
-    def then_removed(*args: object) -> object:
-        discovery = listed(*args)  # type: ignore[arg-type]
-        units = list(discovery.units)
-        (tmp_path / "060.dat").unlink()
-        return type(discovery)(units=iter(units), state=discovery.state)
-
-    monkeypatch.setattr(WholeFileReader, "discover", then_removed)
     with pytest.raises(InputChanged, match=r"060\.dat was planned and is gone"):
         batches(WholeFileReader, source, size=30)
+
+
+@pytest.mark.parametrize("content", [b"other", b"of another size"])
+def test_a_file_that_has_changed_is_named_among_many_in_one_call(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    changed = tmp_path / "061.dat"
+    assert changed.stat().st_size == len(b"other")
+    after_the_plan(monkeypatch, lambda: changed.write_bytes(content))
+    with pytest.raises(InputChanged, match=r"061\.dat has changed since it was planned"):
+        batches(WholeFileReader, source, size=30)
+
+
+def test_many_files_in_one_call_are_what_they_are_one_by_one(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = rows(batches(WholeFileReader, source, size=30))
+    monkeypatch.setattr(FileStore, "read_files", one_by_one)
+    assert rows(batches(WholeFileReader, source, size=30)) == together
+
+
+def after_the_plan(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    listed = WholeFileReader.discover
+
+    def then_happens(*args: object) -> object:
+        discovery = listed(*args)  # type: ignore[arg-type]
+        units = list(discovery.units)
+        happens()
+        return type(discovery)(units=iter(units), state=discovery.state)
+
+    monkeypatch.setattr(WholeFileReader, "discover", then_happens)

@@ -1,6 +1,7 @@
 """kernel.c and what does its work without it, each against code that is not ours; and how it is built."""
 
 import itertools
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -243,3 +244,42 @@ class OldProcessor:
                 return 0
 
         return Function()
+
+
+def test_whole_files_are_read_one_after_another(tmp_path: Path, each: str) -> None:
+    contents = [b"first", b"", b"third"]
+    files = [tmp_path / str(number) for number in range(len(contents))]
+    for file, content in zip(files, contents, strict=True):
+        file.write_bytes(content)
+    paths = [os.fsencode(file) for file in files]
+    room = np.zeros(10, np.uint8)
+    found = kernel.read_files(paths, [len(content) for content in contents], room)
+    if each == "python":
+        assert found is None
+        return
+    assert found is not None
+    modified, seconds = found
+    assert room.tobytes() == b"firstthird"
+    assert modified == [file.stat().st_mtime_ns for file in files]
+    assert len(seconds) == len(files)
+    assert all(0 <= spent < 60 for spent in seconds)
+
+
+def test_a_file_of_another_size_and_one_that_is_none_are_told(tmp_path: Path, each: str) -> None:
+    (tmp_path / "longer").write_bytes(b"12345")
+    (tmp_path / "as planned").write_bytes(b"abc")
+    paths = [os.fsencode(tmp_path / name) for name in ("longer", "gone", ".", "as planned")]
+    room = np.zeros(15, np.uint8)
+    found = kernel.read_files(paths, [4, 4, 4, 3], room)
+    if found is not None:
+        assert found[0] == [None, None, None, (tmp_path / "as planned").stat().st_mtime_ns]
+        assert room[12:].tobytes() == b"abc"
+    assert (found is None) == (each == "python")
+
+
+def test_files_get_no_less_room_than_they_need(tmp_path: Path, each: str) -> None:
+    if each == "python":
+        assert kernel.read_files([b"x"], [2], np.zeros(1, np.uint8)) is None
+        return
+    with pytest.raises(ValueError, match="expected room for 2 bytes of 1 files, found 1 and 1 paths"):
+        kernel.read_files([os.fsencode(tmp_path)], [2], np.zeros(1, np.uint8))

@@ -11,11 +11,12 @@ from PIL import Image
 from tests.convert.reader_contract import ReaderContract, batches, faults, opened, plan, rows
 
 from dataprep_api.spec import Output, Source
+from dataprep_converter import kernel
 from dataprep_converter.access import Access
 from dataprep_converter.encoders.tfrecord import TfrecordEncoder
 from dataprep_converter.errors import BadSample, BadSpec, InputChanged, NotFound
 from dataprep_converter.features import resolve
-from dataprep_converter.readers import Reader, image_headers
+from dataprep_converter.readers import Bad, Reader, image_headers
 from dataprep_converter.readers.image_headers import ImageHeader
 from dataprep_converter.readers.images import ImagesReader
 
@@ -377,6 +378,36 @@ def test_a_damaged_image_is_told_by_its_fault(data: bytes, reason: str) -> None:
     with pytest.raises(BadSample) as caught:
         image_headers.parse(data)
     assert reason in str(caught.value)
+
+
+def test_jpegs_that_are_looked_at_together_are_what_they_are_one_by_one() -> None:
+    files = [data for kind, data in MADE.values() if kind == "jpeg"]
+    ends = np.cumsum([0, *map(len, files)])
+    sizes = kernel.jpeg_sizes(np.frombuffer(b"".join(files), np.uint8), ends)
+    assert sizes is not None
+    assert sizes.tolist() == [[10, 20]] * len(files)
+
+
+@pytest.mark.parametrize("data", [*(data for data, _ in DAMAGED.values()), *(data for kind, data in MADE.values() if kind != "jpeg")])
+def test_one_file_that_is_no_usual_jpeg_has_all_looked_at_one_by_one(data: bytes) -> None:
+    files = [an_image(), data, an_image()]
+    assert kernel.jpeg_sizes(np.frombuffer(b"".join(files), np.uint8), np.cumsum([0, *map(len, files)])) is None
+
+
+@pytest.mark.parametrize("odd", [b"", an_image()[:-2], an_image("PNG"), an_image("JPEG", width=4, height=4)])
+def test_what_is_read_does_not_depend_on_whether_files_are_looked_at_together(
+    odd: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        (tmp_path / f"{number:02}.jpg").write_bytes(odd if number == 7 else an_image())
+    source = a_source(tmp_path, labelFrom="None")
+
+    def found() -> list[tuple[list[dict[str, Any]], list[Bad]]]:
+        return [(batch.records.to_pylist(), batch.bad) for batch in batches(ImagesReader, source, size=10)]
+
+    together = found()
+    monkeypatch.setattr(ImagesReader, "lays_out", False)
+    assert found() == together
 
 
 def test_a_bitmap_stored_from_top_to_bottom_has_a_height() -> None:

@@ -17,13 +17,14 @@ from dataprep_api.spec import ImagesSource, Source
 from dataprep_converter.access import Access
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.features import NOT_BY_DEFAULT
+from dataprep_converter.kernel import jpeg_sizes
 from dataprep_converter.readers import SAMPLE, Batch, Discovery, image_headers
-from dataprep_converter.readers.files_ahead import FilesReader, Row, binaries
+from dataprep_converter.readers.files_ahead import FilesReader, Room, Row, binaries
 from dataprep_converter.readers.image_headers import ImageHeader
 from dataprep_converter.readers.image_labels import Classes, checked, named, parent
 from dataprep_converter.readers.image_listing import folders_of_images
 from dataprep_converter.readers.image_lists import images_of
-from dataprep_converter.tensors import Array
+from dataprep_converter.tensors import Array, binary, to_arrow
 from dataprep_converter.units import Files, Units
 
 LABEL: Final = "image/class/label"
@@ -99,6 +100,19 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
         """The image and its class."""
         (content,) = contents
         return Image(row["path"], content, image_headers.parse(content) if self._checked else None), row["extra"]
+
+    lays_out: ClassVar[bool] = True
+
+    def laid_out(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array] | None:
+        """JPEGs that are as usual are looked at together."""
+        columns = {"image/encoded": binary(room, offsets), "image/filename": pa.array([row["path"] for row in rows], pa.string())}
+        if self._checked:
+            sizes = jpeg_sizes(room, offsets)
+            if sizes is None or sizes.prod(axis=1).max(initial=0) > image_headers.MOST_PIXELS or not sizes.all():
+                return None
+            columns["image/format"] = pa.repeat("jpeg", len(rows))
+            columns["image/height"], columns["image/width"] = (to_arrow(sizes[:, place]) for place in (0, 1))
+        return columns | self._labels([row["extra"] for row in rows])
 
     def read_columns(self, units: Units, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
         """What the plan knows already, class and path, is told without reading a file."""

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.spec import Source
@@ -12,9 +14,9 @@ from dataprep_converter.access import Access
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.features import NOT_BY_DEFAULT
 from dataprep_converter.readers import Discovery
-from dataprep_converter.readers.files_ahead import FilesReader, Row, binaries
+from dataprep_converter.readers.files_ahead import FilesReader, Room, Row, binaries
 from dataprep_converter.readers.listing import input_folders
-from dataprep_converter.tensors import Array
+from dataprep_converter.tensors import Array, binary, to_arrow
 from dataprep_converter.units import Files
 
 
@@ -57,6 +59,16 @@ class WholeFileReader(FilesReader[WholeFile]):
         """Any file will do."""
         (content,) = contents
         return WholeFile(row["path"], content)
+
+    lays_out: ClassVar[bool] = True
+
+    def laid_out(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array]:
+        """Those of the schema."""
+        return {
+            "content": binary(room, offsets),
+            "path": pa.array([row["path"] for row in rows], pa.string()),
+            "size": to_arrow(np.diff(offsets)),
+        }
 
     def columns(self, found: Sequence[WholeFile]) -> dict[str, Array]:
         """Those of the schema."""

@@ -274,6 +274,19 @@ def folders_of(store: Store, uri: str, *, recursive: bool = True) -> Iterator[Fo
             yield FolderFiles(folder, names, [entry.size for entry in some], [entry.pin for entry in some])
 
 
+@runtime_checkable
+class ReadsFiles(Protocol):
+    """A store that reads many small files in one call for less than one by one."""
+
+    def read_files(
+        self, uris: Sequence[str], sizes: Sequence[int], pins: Sequence[str], room: "npt.NDArray[np.uint8]"
+    ) -> Sequence[float | None]:
+        """Reads whole files into the room, one after another, and tells how many seconds each took: None for one that is not as it was pinned, or
+        that can't be read. Opened by itself, that says what is wrong, or gets over it; its part of the room is anything.
+        """
+        ...
+
+
 def scheme_of(uri: str) -> str:
     """`hdfs` of `hdfs://nn/x`; the empty string of a path."""
     return urlsplit(uri).scheme.lower() if "://" in uri else ""

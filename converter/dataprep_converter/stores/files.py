@@ -16,7 +16,7 @@ import os
 import pwd
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, islice
@@ -95,6 +95,20 @@ class FileStore:
 
     def open(self, uri: str) -> "FileInput":
         return FileInput(uri)
+
+    def read_files(
+        self, uris: Sequence[str], sizes: Sequence[int], pins: Sequence[str], room: "npt.NDArray[np.uint8]"
+    ) -> Sequence[float | None]:
+        # Here, because numpy takes long to import and most commands need none.
+        from dataprep_converter import kernel
+
+        found = kernel.read_files([os.fsencode(_path(uri)) for uri in uris], sizes, room)
+        if found is None:
+            return [None] * len(uris)
+        return [
+            seconds if modified is not None and _pin(size, modified) == pin else None
+            for modified, seconds, size, pin in zip(*found, sizes, pins, strict=True)
+        ]
 
     def get(self, uri: str) -> bytes:
         with FileInput(uri) as source:
