@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,7 +31,7 @@
 #error "no CRC-32C instruction is known for this processor"
 #endif
 
-enum { HEADER = 12, FOOTER = 4, BLOCK = 16 };
+enum { HEADER = 12, FOOTER = 4, BLOCK = 16, PARTS = 256 };
 
 /* What a column brings to each row. */
 typedef struct {
@@ -429,44 +430,47 @@ void read_files(const char *paths, const int64_t *sizes, int64_t count, uint8_t 
 /* Adds bytes to a digest, as OpenSSL's EVP_DigestUpdate does. Returns whether it could. */
 typedef int update(void *digest, const void *data, size_t size);
 
-static int64_t digest_and_write(update *add, void *digest, int descriptor, const uint8_t *data, int64_t size)
+/* Writes the parts one after another. Returns 0, or what is wrong (errno). */
+static int64_t write_parts(int descriptor, struct iovec *parts, int count)
 {
-    if (add && !add(digest, data, (size_t)size))
-        return EINVAL;
-    while (size > 0) {
-        ssize_t written = write(descriptor, data, (size_t)size);
+    while (count > 0) {
+        ssize_t written = writev(descriptor, parts, count);
         if (written < 0 && errno != EINTR)
             return errno;
-        if (written > 0) {
-            data += written;
-            size -= written;
+        for (; count > 0 && written >= (ssize_t)parts->iov_len; parts++, count--)
+            written -= (ssize_t)parts->iov_len;
+        if (count > 0 && written > 0) {
+            parts->iov_base = (uint8_t *)parts->iov_base + written;
+            parts->iov_len -= (size_t)written;
         }
     }
     return 0;
 }
 
-/* Digests the pieces one after another and writes them. So much as `room` has is digested and written at once, while the cache holds it: smaller
- * pieces are gathered there. Returns 0, or what is wrong (errno); then some of it may be written. */
+/* Digests the pieces one after another and writes them, `at_once` bytes a call: so many as the cache holds from the digest to the copy that the system
+ * makes. Returns 0, or what is wrong (errno); then some of it may be written. */
 int64_t put_out(
-    update *add, void *digest, int64_t descriptor, const uint8_t *const *pieces, const int64_t *sizes, int64_t count, uint8_t *room, int64_t space)
+    update *add, void *digest, int64_t descriptor, const uint8_t *const *pieces, const int64_t *sizes, int64_t count, int64_t at_once)
 {
-    int64_t filled = 0, wrong = 0;
-    for (int64_t number = 0; number < count && !wrong; number++) {
+    struct iovec parts[PARTS];
+    int filled = 0;
+    int64_t held = 0, wrong = 0;
+    for (int64_t number = 0; number < count; number++) {
         const uint8_t *data = pieces[number];
-        int64_t left = sizes[number];
-        if (filled && filled + left > space) {
-            wrong = digest_and_write(add, digest, (int)descriptor, room, filled);
-            filled = 0;
-        }
-        if (left <= space - filled) {
-            memcpy(room + filled, data, (size_t)left);
-            filled += left;
-            continue;
-        }
-        for (int64_t some; left > 0 && !wrong; data += some, left -= some) {
-            some = left < space ? left : space;
-            wrong = digest_and_write(add, digest, (int)descriptor, data, some);
+        for (int64_t some, left = sizes[number]; left > 0; data += some, left -= some) {
+            some = left < at_once - held ? left : at_once - held;
+            if (add && !add(digest, data, (size_t)some))
+                return EINVAL;
+            parts[filled].iov_base = (void *)(uintptr_t)data;
+            parts[filled++].iov_len = (size_t)some;
+            held += some;
+            if (filled == PARTS || held == at_once) {
+                if ((wrong = write_parts((int)descriptor, parts, filled)))
+                    return wrong;
+                filled = 0;
+                held = 0;
+            }
         }
     }
-    return wrong || !filled ? wrong : digest_and_write(add, digest, (int)descriptor, room, filled);
+    return write_parts((int)descriptor, parts, filled);
 }

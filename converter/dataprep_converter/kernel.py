@@ -204,16 +204,15 @@ def place_of(data: "bytes | bytearray | memoryview") -> tuple[int, int]:
 
 
 def put_out(
-    update: int | None, digest: int | None, descriptor: int, pieces: "Sequence[bytes | bytearray | memoryview]", room: memoryview
+    update: int | None, digest: int | None, descriptor: int, pieces: "Sequence[bytes | bytearray | memoryview]", at_once: int
 ) -> int:
     """Digests the pieces with the C function at the address `update`, if there is one, and writes them. Only where `is_there`.
 
-    So much as `room` has is digested and written at once; smaller pieces are gathered there. Returns the bytes of all. Raises OSError; then some of
-    it may be written.
+    So many bytes are digested and written at once, at least one. Returns the bytes of all. Raises OSError; then some of it may be written.
     """
     places = np.array([place_of(piece) for piece in pieces], np.int64).reshape(len(pieces), 2)
     addresses, sizes = np.ascontiguousarray(places[:, 0]), np.ascontiguousarray(places[:, 1])
-    wrong = _library().put_out(update, digest, descriptor, _address(addresses), _address(sizes), len(pieces), *place_of(room))
+    wrong = _library().put_out(update, digest, descriptor, _address(addresses), _address(sizes), len(pieces), max(1, at_once))
     if wrong:
         raise OSError(wrong, os.strerror(wrong))
     return int(sizes.sum())
@@ -256,7 +255,7 @@ def _load() -> Any:
     library.look_up.argtypes = (address, address, count, address)
     library.jpeg_sizes.argtypes = (address, address, count, address)
     library.read_files.argtypes = (ctypes.c_char_p, address, count, address, address, address)
-    library.put_out.argtypes = (address, address, count, address, address, count, address, count)
+    library.put_out.argtypes = (address, address, count, address, address, count, count)
     library.row_ends.argtypes = (ctypes.POINTER(_Piece), count, count, count, address)
     library.frame_apart.argtypes = (ctypes.POINTER(_Piece), count, count, ctypes.c_char_p, address, address, address)
     library.join.argtypes = (ctypes.POINTER(_Piece), count, count, count, address, address)

@@ -30,10 +30,10 @@ class Sha256:
         address, size = kernel.place_of(data)
         self._openssl.EVP_DigestUpdate(self._context, address, size)
 
-    def write(self, descriptor: int, pieces: Sequence[Buffer], room: memoryview) -> int:
-        """Takes the pieces and writes them, in the room where they are small. Returns their bytes. Raises OSError; then some of it may be written."""
+    def write(self, descriptor: int, pieces: Sequence[Buffer], at_once: int) -> int:
+        """Takes the pieces and writes them, so many bytes at once. Returns the bytes of all. Raises OSError; then some of it may be written."""
         update = ctypes.cast(self._openssl.EVP_DigestUpdate, ctypes.c_void_p)
-        return kernel.put_out(update.value, self._context, descriptor, pieces, room)
+        return kernel.put_out(update.value, self._context, descriptor, pieces, at_once)
 
     def hexdigest(self) -> str:
         """Of all so far."""

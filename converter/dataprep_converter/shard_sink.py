@@ -37,7 +37,6 @@ class ShardSink:
         self._digest = Sha256() if isinstance(upload, OnDisk) and sha256.is_there() else hashlib.sha256()
         self._raw_digest = self._digest if self.is_plain else hashlib.sha256()
         self._seconds = seconds
-        self._room = memoryview(bytearray(_PIECE_BYTES))
         self._sending: deque[list[Future[float]]] = deque()
         # One thread each, so that batches keep their order.
         self._sink = ThreadPoolExecutor(1, thread_name_prefix="sink")
@@ -84,9 +83,9 @@ class ShardSink:
         """How many seconds it took to digest and write them, so much at once as a cache holds."""
         started = perf_counter()
         if isinstance(self._digest, Sha256) and isinstance(self._upload, OnDisk):
-            self._upload.write_with(partial(self._digest.write, pieces=pieces, room=self._room))
+            self._upload.write_with(partial(self._digest.write, pieces=pieces, at_once=_PIECE_BYTES))
         else:
-            for piece in _in_cache(pieces, self._room):
+            for piece in _in_cache(pieces):
                 self._digest.update(piece)
                 self._upload.write(piece)
         return perf_counter() - started
@@ -100,8 +99,9 @@ def _timed(take: Callable[[Buffer], object], pieces: Iterable[Buffer]) -> float:
     return perf_counter() - started
 
 
-def _in_cache(pieces: Iterable[Buffer], room: memoryview) -> Iterator[memoryview]:
-    """The same bytes in pieces as large as the room at most. Small ones are gathered in it, so the one before is gone then."""
+def _in_cache(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
+    """The same bytes in pieces of _PIECE_BYTES at most. Small ones are gathered in one place, so the one before is gone then."""
+    room = memoryview(bytearray(_PIECE_BYTES))
     filled = 0
     for each in pieces:
         piece = memoryview(each)

@@ -70,9 +70,10 @@ def test_a_file_is_digested_and_written_in_pieces(few: Path, tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [9], [10], [11, 3], [3, 3, 3, 3], [4, 25, 4, 6, 1, 10]], ids=str)
-def test_small_pieces_are_gathered_and_large_ones_cut(sizes: list[int]) -> None:
+def test_small_pieces_are_gathered_and_large_ones_cut(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_sink, "_PIECE_BYTES", 10)
     pieces = [bytes([number]) * size for number, size in enumerate(sizes)]
-    found = [bytes(piece) for piece in shard_sink._in_cache(pieces, memoryview(bytearray(10)))]
+    found = [bytes(piece) for piece in shard_sink._in_cache(pieces)]
     assert b"".join(found) == b"".join(pieces)
     assert all(0 < len(piece) <= 10 for piece in found)
 
