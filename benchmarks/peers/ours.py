@@ -19,7 +19,7 @@ from clocked import clocked, tell
 from dataprep_api.job import DataPrepJob
 from dataprep_api.plan import Shard
 from dataprep_api.spec import LabelFeature, Output
-from dataprep_converter import kernel, limits, planning, shard_sink, verifying
+from dataprep_converter import heap, kernel, limits, planning, shard_sink, verifying
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.display import Display
 from dataprep_converter.encoders import encoder_class
@@ -212,6 +212,7 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
         # Loads the encoder, and what it is made of.
         extension = encoder_class(form.format).extension(form)
         kernel.is_there()
+        heap.settle()
         place = Path(options["place"]) if "place" in options else output / f"data.{extension}"
         labels = [LabelFeature(name=name) for name in options.get("labels", [])]
         clocked(lambda: encode(table, form, labels, place))

@@ -199,8 +199,8 @@ def read_files(paths: Sequence[bytes], sizes: Sequence[int], room: "Bytes") -> t
 
 def place_of(data: "bytes | bytearray | memoryview") -> tuple[int, int]:
     """(address, bytes) of a buffer, which must outlive them."""
-    whole = np.frombuffer(data, np.uint8)
-    return _address(whole), len(whole)
+    whole: Any = pa.py_buffer(data)  # its stubs don't know addresses
+    return whole.address, whole.size
 
 
 def put_out(

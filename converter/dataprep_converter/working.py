@@ -55,7 +55,7 @@ def work(
     """Makes what is missing of these shards, or copies it. Each is tried again when its store fails; what is done stays done."""
     if spec.output.format == copying.FORMAT:
         return copying.work(spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=watch)
-    heap.keep_pages()
+    heap.settle()
     folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
     pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
     rows = table_output.opened(spec, folder, access)
