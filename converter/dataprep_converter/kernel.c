@@ -15,6 +15,7 @@
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #define WITH_CRC __attribute__((target("sse4.2")))
+#define WITH_WIDE __attribute__((target("avx2")))
 #define CRC_8(crc, word) ((uint32_t)_mm_crc32_u64((crc), (word)))
 #define CRC_4(crc, half) _mm_crc32_u32((crc), (half))
 #define CRC_1(crc, byte) _mm_crc32_u8((crc), (byte))
@@ -24,6 +25,7 @@
 #include <sys/auxv.h>
 #endif
 #define WITH_CRC __attribute__((target("+crc")))
+#define WITH_WIDE
 #define CRC_8(crc, word) __crc32cd((crc), (word))
 #define CRC_4(crc, half) __crc32cw((crc), (half))
 #define CRC_1(crc, byte) __crc32cb((crc), (byte))
@@ -122,6 +124,16 @@ static int64_t has_crc(void)
     return (getauxval(AT_HWCAP) >> 7 & 1) != 0; /* HWCAP_CRC32 */
 #else
     return 1;
+#endif
+}
+
+/* Whether the processor has registers of 32 bytes, for functions that are compiled for them too. */
+static int has_wide(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2");
+#else
+    return 0;
 #endif
 }
 
@@ -248,6 +260,78 @@ void look_up(const uint16_t *table, const uint8_t *bytes, int64_t count, uint16_
 {
     for (int64_t at = 0; at < count; at++)
         out[at] = table[bytes[at]];
+}
+
+/* --- columns ------------------------------------------------------------------------------------------------------ */
+
+/* Floats in the order of their bits as integers: of negative ones all but the sign are flipped. NaN and the infinities are beyond all others. */
+#define SAME(bits, flip) (bits)
+#define FLIPPED(bits, flip) ((bits) ^ (-((bits) < 0) & (flip)))
+
+/* Least and greatest of a column, and every so many of its values from `first` on. */
+#define BOUNDS(name, type, key, flip)                                                                                                       \
+    static inline __attribute__((always_inline)) void name(                                                                                 \
+        const type *values, int64_t rows, int64_t first, int64_t every, type *least, type *greatest, type *looked_at)                       \
+    {                                                                                                                                       \
+        type low = key(values[0], flip), high = low;                                                                                        \
+        for (int64_t at = 0; at < rows; at++) {                                                                                             \
+            type value = key(values[at], flip);                                                                                             \
+            low = value < low ? value : low;                                                                                                \
+            high = value > high ? value : high;                                                                                             \
+        }                                                                                                                                   \
+        *least = key(low, flip);                                                                                                            \
+        *greatest = key(high, flip);                                                                                                        \
+        for (int64_t at = first; at < rows; at += every)                                                                                    \
+            *looked_at++ = values[at];                                                                                                      \
+    }
+
+BOUNDS(of_int16, int16_t, SAME, 0)
+BOUNDS(of_int32, int32_t, SAME, 0)
+BOUNDS(of_int64, int64_t, SAME, 0)
+BOUNDS(of_uint16, uint16_t, SAME, 0)
+BOUNDS(of_uint32, uint32_t, SAME, 0)
+BOUNDS(of_float16, int16_t, FLIPPED, INT16_MAX)
+BOUNDS(of_float32, int32_t, FLIPPED, INT32_MAX)
+BOUNDS(of_float64, int64_t, FLIPPED, INT64_MAX)
+
+#define EACH(number, type, name)                                                                                                            \
+    case number:                                                                                                                            \
+        for (int64_t column = 0; column < count; column++)                                                                                  \
+            name(columns[column], rows, first, every, (type *)least + column, (type *)greatest + column, (type *)looked_at + column * some); \
+        break;
+
+#define ALL_BOUNDS                                                                                                                          \
+    const void *const *columns, int64_t count, int64_t rows, int64_t type, int64_t first, int64_t every, int64_t some, void *least,         \
+        void *greatest, void *looked_at
+
+static inline __attribute__((always_inline)) void all_bounds(ALL_BOUNDS)
+{
+    switch (type) {
+        EACH(0, int16_t, of_int16)
+        EACH(1, int32_t, of_int32)
+        EACH(2, int64_t, of_int64)
+        EACH(3, uint16_t, of_uint16)
+        EACH(4, uint32_t, of_uint32)
+        EACH(5, int16_t, of_float16)
+        EACH(6, int32_t, of_float32)
+        EACH(7, int64_t, of_float64)
+    }
+}
+
+WITH_WIDE static void wide_bounds(ALL_BOUNDS)
+{
+    all_bounds(columns, count, rows, type, first, every, some, least, greatest, looked_at);
+}
+
+static void narrow_bounds(ALL_BOUNDS)
+{
+    all_bounds(columns, count, rows, type, first, every, some, least, greatest, looked_at);
+}
+
+/* The same of each column, all of one type and with a row at least. `some` values of each are looked at. */
+void bounds(ALL_BOUNDS)
+{
+    (has_wide() ? wide_bounds : narrow_bounds)(columns, count, rows, type, first, every, some, least, greatest, looked_at);
 }
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */

@@ -35,6 +35,8 @@ _COPIED: Final = 4096
 """Up to this size, copying a record out is cheaper than a view of it."""
 _LOOKED_UP: Final = 2
 """Bytes of an entry of the tables that kernel.c looks up in."""
+_BOUNDED: Final = ("<i2", "<i4", "<i8", "<u2", "<u4", "<f2", "<f4", "<f8")
+"""Types in the order of kernel.c's."""
 _UNREAD: Final = int(np.iinfo(np.int64).min)
 """What kernel.c says of a file that it could not read."""
 _VARINT_LIMITS: Final = [np.uint64(1 << (7 * n)) for n in range(1, 10)]
@@ -127,6 +129,33 @@ def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any]) -> No
         out[...] = kernels.take(to_arrow(table), to_arrow(values.reshape(-1)), boundscheck=False).to_numpy().reshape(values.shape)
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """What `bounds` finds: an entry for each column."""
+
+    least: npt.NDArray[Any]
+    greatest: npt.NDArray[Any]
+    """Where a column has NaN or an infinity, one of these two at least isn't finite. A zero may be the negative one."""
+    looked_at: npt.NDArray[Any]
+    """[columns, n]."""
+
+
+def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bounds:
+    """Least and greatest value of each column, which have one type and length, not 0, and every so many of their values from `first` on."""
+    library, dtype, rows = _library(), columns[0].dtype, len(columns[0])
+    if any(column.dtype != dtype or column.shape != (rows,) for column in columns) or not rows or first < 0 or every < 1:
+        raise ValueError(f"expected columns of {rows} {dtype}, one at least, found {[(len(each), each.dtype.name) for each in columns]}")
+    if library is None:
+        matrix = np.stack(columns)
+        return Bounds(matrix.min(axis=1), matrix.max(axis=1), matrix[:, first::every].copy())
+    some = len(range(first, rows, every))
+    found = Bounds(np.empty(len(columns), dtype), np.empty(len(columns), dtype), np.empty((len(columns), some), dtype))
+    given = np.array([place_of(column)[0] for column in columns], np.uint64)
+    out = (_address(each) for each in (found.least, found.greatest, found.looked_at))
+    library.bounds(_address(given), len(columns), rows, _BOUNDED.index(dtype.str), first, every, some, *out)
+    return found
+
+
 def join(pieces: Sequence[Piece], rows: int) -> Array:
     """Each row's pieces, of which one at least is a column, one after another: a large_binary column."""
     library = _library()
@@ -197,9 +226,9 @@ def read_files(paths: Sequence[bytes], sizes: Sequence[int], room: "Bytes") -> t
     return [None if at == _UNREAD else at for at in modified.tolist()], (nanoseconds / 1e9).tolist()
 
 
-def place_of(data: "bytes | bytearray | memoryview") -> tuple[int, int]:
+def place_of(data: "bytes | bytearray | memoryview | npt.NDArray[Any]") -> tuple[int, int]:
     """(address, bytes) of a buffer, which must outlive them."""
-    whole: Any = pa.py_buffer(data)  # its stubs don't know addresses
+    whole = pa.py_buffer(data)  # type: ignore[arg-type]  # its stubs know no arrays
     return whole.address, whole.size
 
 
@@ -253,6 +282,7 @@ def _load() -> Any:
     library.number_lines.argtypes = (address, count, address, count, address)
     library.byte_sums.argtypes = (address, count, address)
     library.look_up.argtypes = (address, address, count, address)
+    library.bounds.argtypes = (address, count, count, count, count, count, count, address, address, address)
     library.jpeg_sizes.argtypes = (address, address, count, address)
     library.read_files.argtypes = (ctypes.c_char_p, address, count, address, address, address)
     library.put_out.argtypes = (address, address, count, address, address, count, count)

@@ -4,13 +4,18 @@ A column is plain in a batch when it has one number a record and no null. Those 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from dataprep_converter.kernel import bounds
 from dataprep_converter.summaries import PLAIN, TOGETHER, Summariser
 from dataprep_converter.tensors import Array
+
+_ROWS: Final = 65_536
+_VALUES: Final = 1 << 20
+"""Of all features that are described at once, at most: the more, the fewer calls."""
 
 
 class PlainColumns:
@@ -25,29 +30,27 @@ class PlainColumns:
         limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
         self._least = np.full(len(summarisers), limits.max, dtype)
         self._greatest = np.full(len(summarisers), limits.min, dtype)
-        self._room: npt.NDArray[Any] = np.empty(0, dtype)
+        self._together = max(TOGETHER, min(_ROWS, _VALUES // len(summarisers)))
         self._waiting: list[npt.NDArray[Any]] = []
+        self._held = 0
 
     def add(self, columns: Sequence[Array]) -> None:
         """Takes a batch."""
-        rows = len(columns[0])
-        size = rows * len(columns)
-        if size > len(self._room):
-            self._room = np.empty(size, self._room.dtype)
-        matrix = np.concatenate([column.to_numpy() for column in columns], out=self._room[:size]).reshape(len(columns), rows)
-        least, greatest = matrix.min(axis=1), matrix.max(axis=1)
-        is_finite = np.isfinite(least) & np.isfinite(greatest)
-        if not is_finite.all():
-            for place in np.flatnonzero(~is_finite).tolist():
-                self.summarisers[place].numbers.bound(matrix[place])
-            least, greatest = np.where(is_finite, least, self._least), np.where(is_finite, greatest, self._greatest)
-        np.minimum(self._least, least, out=self._least)
-        np.maximum(self._greatest, greatest, out=self._greatest)
-        first = -(self._before + self._records) % self._every
-        self._records += rows
-        # A copy: the next batch takes the matrix's place.
-        self._waiting.append(matrix[:, first :: self._every].copy())
-        if sum(part.shape[1] for part in self._waiting) >= TOGETHER:
+        values = [column.to_numpy() for column in columns]
+        found = bounds(values, first=-(self._before + self._records) % self._every, every=self._every)
+        is_finite = np.isfinite(found.least) & np.isfinite(found.greatest)
+        for place in np.flatnonzero(~is_finite).tolist():
+            self.summarisers[place].numbers.bound(values[place])
+        if found.least.dtype.kind == "f":
+            # Makes a negative zero positive: which of several zeros was found is chance.
+            np.add(found.least, 0.0, out=found.least)
+            np.add(found.greatest, 0.0, out=found.greatest)
+        np.minimum(self._least, found.least, out=self._least, where=is_finite)
+        np.maximum(self._greatest, found.greatest, out=self._greatest, where=is_finite)
+        self._records += len(values[0])
+        self._waiting.append(found.looked_at)
+        self._held += found.looked_at.shape[1]
+        if self._held >= self._together:
             self._describe()
 
     def end(self) -> None:
@@ -60,7 +63,7 @@ class PlainColumns:
         if not self._waiting:
             return
         whole = np.concatenate(self._waiting, axis=1)
-        self._waiting = []
+        self._waiting, self._held = [], 0
         for summariser, values in zip(self.summarisers, whole, strict=True):
             summariser.describe_plain(values)
 

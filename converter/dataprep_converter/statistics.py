@@ -53,9 +53,10 @@ class ShardStatistics:
 
     def add(self, records: pa.RecordBatch) -> None:
         """Takes a batch of finished features."""
-        self._columns.add((summariser, records.column(name)) for name, summariser in self._summarisers.items())
+        columns = dict(zip(records.schema.names, records.columns, strict=True))
+        self._columns.add((summariser, columns[name]) for name, summariser in self._summarisers.items())
         for name, (feature, counts) in self._labels.items():
-            counts.add(records.column(name), feature)
+            counts.add(columns[name], feature)
 
     def packed(self) -> str:
         """All of it, for the report."""

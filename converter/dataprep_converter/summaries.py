@@ -110,13 +110,13 @@ class Numbers:
         there = np.flatnonzero(counts)
         if not len(there):
             return
-        values = (there + low).tolist()
-        times = counts[there].tolist()
-        total = sum(times)
-        mean = sum(value * count for value, count in zip(values, times, strict=True)) / total
-        squares = math.fsum(count * (value - mean) ** 2 for value, count in zip(values, times, strict=True))
-        self.moments.add(total, mean, squares)
-        self.histogram.add((there + low).astype(np.float64), counts[there])
+        times = counts[there]
+        total = int(times.sum())
+        # Counted from the lowest, so that no product is too large for 64 bits.
+        mean = low + int((there * times).sum()) / total
+        values = (there + low).astype(np.float64)
+        self.moments.add(total, mean, math.fsum((times * np.square(values - mean)).tolist()))
+        self.histogram.add(values, times)
 
     def merge(self, other: "Numbers") -> None:
         """Adds the numbers of another shard."""

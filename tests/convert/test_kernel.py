@@ -283,3 +283,31 @@ def test_files_get_no_less_room_than_they_need(tmp_path: Path, each: str) -> Non
         return
     with pytest.raises(ValueError, match="expected room for 2 bytes of 1 files, found 1 and 1 paths"):
         kernel.read_files([os.fsencode(tmp_path)], [2], np.zeros(1, np.uint8))
+
+
+@given(
+    st.sampled_from(["int16", "int32", "int64", "uint16", "uint32", "float16", "float32", "float64"]),
+    st.integers(1, 100),
+    st.integers(1, 5),
+    st.integers(0, 9),
+    st.integers(1, 9),
+    st.randoms(use_true_random=False),
+)
+def test_bounds_are_those_of_each_column(dtype: str, rows: int, count: int, first: int, every: int, random: Any) -> None:
+    bits = [np.frombuffer(random.randbytes(rows * 8), np.uint8)[: rows * np.dtype(dtype).itemsize] for _ in range(count)]
+    columns = [each.view(dtype) for each in bits]
+    found = kernel.bounds(columns, first=first, every=every)
+    for place, column in enumerate(columns):
+        ends = found.least[place], found.greatest[place]
+        if np.isfinite(column).all():
+            assert ends == (column.min(), column.max())
+        else:
+            assert not np.isfinite(ends).all()
+        assert found.looked_at[place].tobytes() == column[first::every].tobytes()
+
+
+def test_columns_of_different_lengths_have_no_bounds() -> None:
+    with pytest.raises(ValueError, match=r"expected columns of 2 int64, one at least, found \[\(2, 'int64'\), \(1, 'int64'\)\]"):
+        kernel.bounds([np.zeros(2, np.int64), np.zeros(1, np.int64)], first=0, every=1)
+    with pytest.raises(ValueError, match="expected columns of 0 int64"):
+        kernel.bounds([np.zeros(0, np.int64)], first=0, every=1)
