@@ -28,6 +28,7 @@ from dataprep_converter.display import Display
 from dataprep_converter.errors import BadData, BadSpec, StoreFull
 from dataprep_converter.readers import SAMPLE, Reader, join, joining
 from dataprep_converter.readers.join import JoinReader
+from dataprep_converter.readers.joining import out_of_core
 from dataprep_converter.run import run
 from dataprep_converter.verifying import verify
 
@@ -54,6 +55,16 @@ def found(source: Source) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != SAMPLE} for row in rows(batches(JoinReader, source))]
 
 
+@pytest.fixture(params=[joining._MOST, 0], ids=["in memory", "out of core"])
+def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are joined in memory where they fit, or never."""
+    monkeypatch.setattr(joining, "_MOST", request.param)
+
+
+both_ways = pytest.mark.usefixtures("each_way")
+
+
+@both_ways
 class TestContract(ReaderContract):
     reader: ClassVar[type[Reader]] = JoinReader
 
@@ -90,6 +101,7 @@ class TestContract(ReaderContract):
         return file
 
 
+@both_ways
 def test_the_two_keys_of_both_tables_are_joined(tmp_path: Path) -> None:
     assert found(two(tmp_path, missing="Drop")) == [
         {"id": "a", "in1": 1, "in2": 2, "out1": 7, "out2": 8},
@@ -97,6 +109,7 @@ def test_the_two_keys_of_both_tables_are_joined(tmp_path: Path) -> None:
     ]
 
 
+@both_ways
 def test_keys_that_are_left_out_are_counted_and_named(tmp_path: Path) -> None:
     _, state = plan(JoinReader, two(tmp_path, missing="Drop"))
     assert state["ignored"] == 2
@@ -106,6 +119,7 @@ def test_keys_that_are_left_out_are_counted_and_named(tmp_path: Path) -> None:
     ]
 
 
+@both_ways
 def test_a_missing_key_is_refused_with_its_table_and_its_row(tmp_path: Path) -> None:
     source = a_join(a_table(tmp_path, "in", FIRST), a_table(tmp_path, "out", "a,7,8\n"))
     with pytest.raises(BadData) as caught:
@@ -116,6 +130,7 @@ def test_a_missing_key_is_refused_with_its_table_and_its_row(tmp_path: Path) -> 
     )
 
 
+@both_ways
 def test_a_doubled_key_is_refused_with_both_rows(tmp_path: Path) -> None:
     source = a_join(a_table(tmp_path, "in", "a,1\nb,2\na,3\n"), a_table(tmp_path, "out", "a,1\nb,2\n"))
     with pytest.raises(BadData) as caught:
@@ -126,12 +141,14 @@ def test_a_doubled_key_is_refused_with_both_rows(tmp_path: Path) -> None:
     )
 
 
+@both_ways
 @pytest.mark.parametrize(("rule", "expected"), [("First", 1), ("Last", 4)])
 def test_of_doubled_keys_the_first_or_the_last_is_taken(tmp_path: Path, rule: str, expected: int) -> None:
     source = a_join(a_table(tmp_path, "in", "a,1\nb,2\na,3\na,4\n", duplicates=rule), a_table(tmp_path, "out", "b,5\na,6\n"))
     assert found(source) == [{"id": "a", "in1": expected, "out1": 6}, {"id": "b", "in1": 2, "out1": 5}]
 
 
+@both_ways
 def test_several_key_columns_are_compared_together(tmp_path: Path) -> None:
     left = a_table(tmp_path, "left", "site,day,x\ns,2,20\ns,10,100\nr,2,7\n", header=True)
     right = a_table(tmp_path, "right", "day,site,y\n2,r,1\n2,s,2\n10,s,3\n", header=True)
@@ -147,11 +164,13 @@ def test_several_key_columns_are_compared_together(tmp_path: Path) -> None:
         )
 
 
+@both_ways
 def test_three_tables_have_their_columns_in_their_order(tmp_path: Path) -> None:
     tables = [a_table(tmp_path, name, f"id,{name}\n1,{name}1\n2,{name}2\n", header=True) for name in "xyz"]
     assert found(a_join(*tables)) == [{"id": 1, "x": "x1", "y": "y1", "z": "z1"}, {"id": 2, "x": "x2", "y": "y2", "z": "z2"}]
 
 
+@both_ways
 def test_text_is_ordered_by_its_bytes_and_numbers_by_their_value(tmp_path: Path) -> None:
     words = ["é", "z", "Z", "a", "", "ä", "€", "😀"]
     left = a_table(tmp_path, "left", "".join(f'"{word}",1\n' for word in words))
@@ -186,6 +205,7 @@ def test_a_key_without_a_sequence_is_missing(tmp_path: Path) -> None:
         plan(JoinReader, a_join(static, visits))
 
 
+@both_ways
 def test_lists_and_tensors_come_through(tmp_path: Path) -> None:
     tensors: Any = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(12, dtype=np.float32).reshape(2, 2, 3))
     table = pa.table({"id": [7, 5], "list": [[1, 2], [3]], "tensor": tensors, "raw": [b"\xff", b""], "flag": [True, False]})
@@ -203,6 +223,7 @@ def test_lists_and_tensors_come_through(tmp_path: Path) -> None:
     assert units.samples == 2
 
 
+@both_ways
 def test_rows_that_cannot_be_read_are_bad_records_of_the_job(tmp_path: Path) -> None:
     columns = [{"name": "id", "type": "Int64"}, {"name": "x", "type": "Int64"}]
     left = a_table(tmp_path, "left", "id,x\n1,1\n2,wrong\nnone,3\n4,4\n", header=True)
@@ -279,7 +300,8 @@ def test_the_database_reaches_nothing_and_loads_nothing(tmp_path: Path) -> None:
     import duckdb
 
     (tmp_path / "secret.csv").write_text("1,2\n")
-    with joining.Join([joining.Columns(pa.schema([("k", pa.string())]), pa.schema([]))]) as opened:
+    opened = out_of_core.OutOfCore([joining.Columns(pa.schema([("k", pa.string())]), pa.schema([]))], 1 << 30)
+    try:
         for statement in (
             f"SELECT * FROM read_csv('{tmp_path}/secret.csv')",
             f"SELECT * FROM '{tmp_path}/secret.csv'",
@@ -292,6 +314,8 @@ def test_the_database_reaches_nothing_and_loads_nothing(tmp_path: Path) -> None:
         ):
             with pytest.raises(duckdb.Error):
                 opened._database.execute(statement)
+    finally:
+        opened.close()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["secret.csv"]
 
 
@@ -435,6 +459,7 @@ def test_a_file_without_steps_is_an_error(tmp_path: Path) -> None:
         done(a_job(tmp_path, "out", source=source, features=[{"name": "static1"}], labels=None))
 
 
+@both_ways
 def test_several_processes_make_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join, "UNIT_RECORDS", 50)
     text = "".join(f"k{n % 997:03d},{n},{n}\n" for n in range(997))
@@ -458,7 +483,7 @@ def test_a_full_disk_is_told_from_too_little_memory(tmp_path: Path, monkeypatch:
     wide = {f"x{place}": numbers + place for place in range(8)}
     pq.write_table(pa.table({"id": numbers, **wide}), tmp_path / "left.parquet")
     left = {"name": "left", "source": {"parquet": {"uris": [str(tmp_path / "left.parquet")]}}}
-    monkeypatch.setattr(joining, "_LEAST", 16 << 20)
+    monkeypatch.setattr(out_of_core, "_LEAST", 16 << 20)
     monkeypatch.setattr(limits, "memory_bytes", lambda: 0)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 << 20))
     with pytest.raises(StoreFull, match=r"The join needs more room for temporary files than .* has"):

@@ -1,6 +1,6 @@
 """`join`: tables that belong together by key.
 
-Planning reads every table once through its own reader, joins them out of core (`joining.py`) and writes the records, in the order of their
+Planning reads every table once through its own reader, joins them (`joining/`) and writes the records, in the order of their
 keys, to Arrow files that are stored beside the plan. Working reads these: a unit is one record batch of a few MiB, pinned by its content. A
 row of a table that can't be read is a unit of its own, so that it is judged, counted and named like a bad record of any other source.
 """
@@ -23,7 +23,7 @@ from dataprep_converter.features import NOT_BY_DEFAULT, SEQUENCE, find_columns
 from dataprep_converter.made_files import MadeFiles
 from dataprep_converter.readers import SAMPLE, Discovery, Reader, reader_class
 from dataprep_converter.readers.blocks import Block, BlockReader, Counted
-from dataprep_converter.readers.joining import Columns, Count, Join
+from dataprep_converter.readers.joining import Columns, Count, Join, Keys
 from dataprep_converter.readers.schemas import frozen, thawed
 from dataprep_converter.units import Unit, Units, samples_of_a_batch
 
@@ -137,9 +137,9 @@ class _Planner:
         with Join([table.columns for table in tables]) as join:
             for table in tables:
                 self._fill(join, table)
-            join.match()
-            self._refuse_doubled(join, tables)
-            self._judge_missing(join, tables)
+            keys = join.match()
+            self._refuse_doubled(keys, tables)
+            self._judge_missing(keys, tables)
             yield from _written(join.joined(), schema, self._made.folder)
         yield from self._bad
 
@@ -190,11 +190,11 @@ class _Planner:
             )
         )
 
-    def _refuse_doubled(self, join: Join, tables: Sequence[_Table]) -> None:
+    def _refuse_doubled(self, keys: Keys, tables: Sequence[_Table]) -> None:
         for table in tables:
             if table.written.duplicates != "Refuse" or table.columns.order_by is not None:
                 continue
-            found = join.doubled(table.number)
+            found = keys.doubled(table.number)
             if found.keys:
                 first, last = (table.place(row) for row in found.rows)
                 raise BadData(
@@ -202,10 +202,10 @@ class _Planner:
                     "Set duplicates: First or Last to take one of them, or orderBy to make sequences of them."
                 )
 
-    def _judge_missing(self, join: Join, tables: Sequence[_Table]) -> None:
+    def _judge_missing(self, keys: Keys, tables: Sequence[_Table]) -> None:
         missing: list[str] = []
         for table in tables:
-            found = join.missing(table.number)
+            found = keys.missing(table.number)
             if found.keys:
                 there = tables[found.table]
                 place = f"which is in {there.name} ({there.place(found.rows[0])})"
@@ -213,7 +213,7 @@ class _Planner:
         if missing and self._source.missing == "Refuse":
             raise BadData(f"source.join: {'; '.join(missing)}. Set missing: Drop to leave such keys out.")
         self._state["warnings"] = [f"join: left out because {each}" for each in missing]
-        self._state["ignored"] = join.keys_in_any() - join.kept()
+        self._state["ignored"] = keys.keys_in_any() - keys.kept()
 
     def _key(self, found: Count) -> str:
         values = [repr(value)[:_SHOWN] for value in found.example]
