@@ -7,7 +7,8 @@ row of a table that can't be read is a unit of its own, so that it is judged, co
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -21,6 +22,7 @@ from dataprep_converter.access import Access, Input
 from dataprep_converter.errors import BadData, BadSpec, InputChanged
 from dataprep_converter.features import NOT_BY_DEFAULT, SEQUENCE, find_columns
 from dataprep_converter.made_files import MadeFiles
+from dataprep_converter.prefetching import prefetched
 from dataprep_converter.readers import SAMPLE, Discovery, Reader, reader_class
 from dataprep_converter.readers.blocks import Block, BlockReader, Counted
 from dataprep_converter.readers.joining import Columns, Count, Join, Keys
@@ -30,7 +32,7 @@ from dataprep_converter.units import Unit, Units, samples_of_a_batch
 UNIT_BYTES: Final = 4 << 20
 UNIT_RECORDS: Final = 8192
 _FILE_BYTES: Final = 1 << 30
-_READ_RECORDS: Final = 16_384
+_READ_RECORDS: Final = 65_536
 _ROW_BYTES: Final = 1024
 """Of a row of a table whose size nobody knows."""
 _MOST_BAD: Final = 100_000
@@ -301,8 +303,16 @@ def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
 
 
 def _written(pieces: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path) -> Iterator[Unit]:
-    """Writes the records, some MiB or thousands a unit."""
+    """Writes the records. While a unit is written and digested, the next one is put together."""
     writer = _Writer(schema, folder)
+    with closing(prefetched(_cut(pieces, schema))) as units:
+        for records in units:
+            yield writer.write(records)
+    writer.close()
+
+
+def _cut(pieces: Iterator[pa.RecordBatch], schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+    """The records, some MiB or thousands a unit."""
     waiting: list[pa.RecordBatch] = []
     size = records = 0
     for piece in pieces:
@@ -310,12 +320,11 @@ def _written(pieces: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path) 
         size += _arrow.ipc.get_record_batch_size(waiting[-1])
         records += piece.num_rows
         if size >= UNIT_BYTES or records >= UNIT_RECORDS:
-            yield writer.write(_arrow.concat_batches(waiting))
+            yield _arrow.concat_batches(waiting)
             waiting = []
             size = records = 0
     if waiting:
-        yield writer.write(_arrow.concat_batches(waiting))
-    writer.close()
+        yield _arrow.concat_batches(waiting)
 
 
 class _Writer:

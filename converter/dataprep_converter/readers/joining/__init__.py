@@ -17,8 +17,8 @@ from dataprep_converter.readers.joining import out_of_core
 from dataprep_converter.readers.joining.in_memory import InMemory, is_for_memory
 from dataprep_converter.readers.joining.matching import Keys, Matching, Rows
 from dataprep_converter.readers.joining.out_of_core import OutOfCore
-from dataprep_converter.readers.joining.tables import Columns, Count, one, plain, restored
-from dataprep_converter.tensors import Array
+from dataprep_converter.readers.joining.tables import Columns, Count, plain, restored
+from dataprep_converter.tensors import Array, to_numpy
 
 __all__ = ["Columns", "Count", "Join", "Keys"]
 
@@ -79,30 +79,37 @@ class Join:
         """The records in the order of the keys: columns `keys`, then those of each table, lists where it has sequences. In small pieces."""
         keys, tables = self._matching.in_order()
         wanted = min(PIECE_RECORDS, _FIRST_RECORDS)
-        while (found := keys.upto(wanted)).num_rows:
+        while len((found := keys.upto(wanted))[0]):
             size = 0
             for piece in self._pieces(found, tables):
                 size += piece.nbytes
                 yield piece
-            wanted = max(1, min(PIECE_RECORDS, _PIECE_BYTES * found.num_rows // max(1, size)))
+            wanted = max(1, min(PIECE_RECORDS, _PIECE_BYTES * len(found[0]) // max(1, size)))
 
-    def _pieces(self, found: pa.Table, tables: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
+    def _pieces(self, found: Sequence[Array], tables: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
         """The records of some keys, cut so that no piece has very many steps."""
         kinds = self._tables[0].keys.types
         sequences = [number for number, table in enumerate(self._tables) if table.order_by is not None]
-        lengths = {number: found.column(len(kinds) + place).to_numpy() for place, number in enumerate(sequences)}
-        steps = np.cumsum(sum(lengths.values(), np.zeros(found.num_rows, np.int64)))
+        lengths = {number: to_numpy(column) for number, column in zip(sequences, found[len(kinds) :], strict=True)}
+        steps = np.cumsum(sum(lengths.values(), np.zeros(len(found[0]), np.int64)))
         first = 0
-        while first < found.num_rows:
+        while first < len(steps):
             before = int(steps[first - 1]) if first else 0
             stop = max(first + 1, int(np.searchsorted(steps, before + _PIECE_ROWS, side="right")))
-            columns = [restored(one(found.column(place).slice(first, stop - first)), kind) for place, kind in enumerate(kinds)]
+            columns = [restored(_part(column, first, stop), kind) for column, kind in zip(found, kinds, strict=False)]
             for number, (table, stream) in enumerate(zip(self._tables, tables, strict=True)):
                 sizes = lengths[number][first:stop] if number in lengths else None
                 rows = stream.upto(int(sizes.sum()) if sizes is not None else stop - first)
-                columns += [_grouped(restored(one(rows.column(place)), kind), sizes) for place, kind in enumerate(table.others.types)]
+                # DuckDB has a column even where a table has none.
+                columns += [_grouped(restored(column, kind), sizes) for column, kind in zip(rows, table.others.types, strict=False)]
             yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
             first = stop
+
+
+def _part(column: Array, first: int, stop: int) -> Array:
+    """Some rows, as a copy of their own where they aren't all."""
+    found: Array = column if stop - first == len(column) else _arrow.concat_arrays([column.slice(first, stop - first)])
+    return found
 
 
 def _grouped(column: Array, sizes: npt.NDArray[np.int64] | None) -> Array:

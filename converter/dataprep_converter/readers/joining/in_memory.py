@@ -64,6 +64,7 @@ class InMemory:
         self._share = share
         self._waiting: list[deque[pa.RecordBatch]] = [deque() for _ in tables]
         self._bytes = [[0] * len(table.plain()) for table in tables]
+        self._added = 0
         self._rows: list[list[Array]] = []
         self._keys: Keys | None = None
         self._pool = ThreadPoolExecutor(limits.processors(), "join")
@@ -79,13 +80,13 @@ class InMemory:
     def add(self, table: int, rows: pa.RecordBatch) -> None:
         """Some rows of a table."""
         self._waiting[table].append(rows)
+        self._added += rows.num_rows
         for place, column in enumerate(rows.columns):
             self._bytes[table][place] += column.nbytes
 
     def fits(self) -> bool:
         """Whether the rows that are there can be joined in this share of the memory."""
-        rows = sum(batch.num_rows for waiting in self._waiting for batch in waiting)
-        needed = sum(map(sum, self._bytes)) + rows * _MATCHING_BYTES
+        needed = sum(map(sum, self._bytes)) + self._added * _MATCHING_BYTES
         return needed <= self._share and max(map(max, self._bytes)) <= _MOST_OF_A_COLUMN
 
     def given_back(self) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -159,16 +160,16 @@ class _Taken:
         self._span = max(1, min(_SPAN_ROWS, _SPAN_BYTES * rows // max(1, self._records.nbytes)))
         self._next = 0
         self._ahead = self._begun()
-        self._rest = _arrow.Table.from_batches([self._records.slice(0, 0)])
+        self._rest = self._records.slice(0, 0)
 
-    def upto(self, rows: int) -> pa.Table:
-        """The next rows, fewer only at the end."""
+    def upto(self, rows: int) -> list[Array]:
+        """See `Rows`."""
         while self._rest.num_rows < rows and self._ahead is not None:
             taken, self._ahead = self._ahead, self._begun()
-            self._rest = _arrow.concat_tables([self._rest, pa.Table.from_batches([taken.result()])])
-        found: pa.Table = self._rest.slice(0, rows)
+            self._rest = _arrow.concat_batches([self._rest, taken.result()]) if self._rest.num_rows else taken.result()
+        found = self._rest.slice(0, rows)
         self._rest = self._rest.slice(rows)
-        return found
+        return [_arrow.concat_arrays([column]) for column in found.columns]
 
     def _begun(self) -> "Future[pa.RecordBatch] | None":
         """The next span, once it is taken."""

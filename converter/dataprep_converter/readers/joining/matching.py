@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.readers.joining.tables import Count
+from dataprep_converter.tensors import Array
 
 Places = npt.NDArray[np.int64]
 
@@ -43,8 +44,8 @@ class Keys(Protocol):
 class Rows(Protocol):
     """Rows in the order of the keys that all tables have, in the lengths that are asked for."""
 
-    def upto(self, rows: int) -> pa.Table:
-        """The next rows, fewer only at the end."""
+    def upto(self, rows: int) -> list[Array]:
+        """The columns of the next rows, fewer only at the end; each a copy of its own, since what a slice weighs depends on where it is cut."""
         ...
 
 

@@ -22,6 +22,7 @@ from dataprep_converter import limits
 from dataprep_converter.errors import BadSpec, ConvertError, StoreFull
 from dataprep_converter.readers.joining.matching import Places, first_of
 from dataprep_converter.readers.joining.tables import Columns, Count
+from dataprep_converter.tensors import Array
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -177,8 +178,8 @@ class _Stream:
         self._reader = reader
         self._rest: pa.Table = reader.schema.empty_table()
 
-    def upto(self, rows: int) -> pa.Table:
-        """The next rows, fewer only at the end."""
+    def upto(self, rows: int) -> list[Array]:
+        """See `Rows`."""
         parts = [self._rest]
         missing = rows - self._rest.num_rows
         with _translated():
@@ -190,8 +191,13 @@ class _Stream:
                 missing -= batch.num_rows
         found = _arrow.concat_tables(parts)
         self._rest = found.slice(rows)
-        taken: pa.Table = found.slice(0, rows)
-        return taken
+        return [_one(column) for column in found.slice(0, rows).columns]
+
+
+def _one(column: Any) -> Array:
+    """A column of a table in one piece."""
+    found: Array = _arrow.concat_arrays(column.chunks) if column.num_chunks else _arrow.array([], column.type)
+    return found
 
 
 def _connected(folder: str, memory: int) -> "DuckDBPyConnection":

@@ -68,9 +68,3 @@ def restored(column: Array, kind: pa.DataType) -> Array:
         return found
     wanted = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
     return column if column.type.equals(wanted, check_metadata=True) else column.cast(wanted)
-
-
-def one(column: Any) -> Array:
-    """A column of a table in one piece."""
-    found: Array = _arrow.concat_arrays(column.chunks) if column.num_chunks else _arrow.array([], column.type)
-    return found
