@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataprep_api.spec import Source
+from dataprep_converter import limits
 from dataprep_converter.access import Access
 from dataprep_converter.errors import BadData, BadSpec
 from dataprep_converter.readers import join, joining
@@ -243,3 +244,42 @@ def test_a_join_without_duckdb_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(out_of_core, "find_spec", lambda _: None)
     with pytest.raises(BadSpec, match=r"source\.join needs DuckDB: pip install 'dataprep-operator\[join\]'\."):
         joining.Join([columns, columns])
+
+
+def two_csv_tables(folder: Path, left: str, right: str) -> Source:
+    tables = []
+    for name, text in (("left", left), ("right", right)):
+        (folder / f"{name}.csv").write_text(f"id,x\n{text}")
+        columns = [{"name": "id", "type": "Int64"}, {"name": "x", "type": "Int64"}]
+        csv = {"uris": [str(folder / f"{name}.csv")], "header": True, "columns": columns}
+        tables.append({"name": name, "prefix": name, "source": {"csv": csv}})
+    return Source.model_validate({"join": {"keys": ["id"], "tables": tables, "missing": "Drop"}})
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_too_many_bad_rows_are_refused_at_the_first_too_many_in_the_order_of_the_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(join, "_MOST_BAD", 3)
+    monkeypatch.setattr(join, "_READ_RECORDS", 2)
+    monkeypatch.setattr(limits, "processors", lambda: at_once)
+    source = two_csv_tables(tmp_path, "1,1\nnone,2\n3,none\n" + "4,4\n" * 50, "none,1\n" * 3 + "2,2\n" + "none,2\n" * 9)
+    expected = (
+        f"source.join: the tables have more than 3 bad rows; {tmp_path}/right.csv, record 1: line 3: 'none' is not a Int64 (column 'id')"
+    )
+    assert planned(source).refused == expected
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_of_two_broken_tables_the_first_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr(limits, "processors", lambda: at_once)
+    rows = np.arange(200_000)
+    tables = [a_table(tmp_path, name, pa.table({"id": rows, "x": rows[::-1]}), keys=["id"]) for name in ("left", "right")]
+    for name, place in (("left", 0.9), ("right", 0.1)):
+        file = tmp_path / f"{name}.parquet"
+        data = bytearray(file.read_bytes())
+        first = int(len(data) * place / 2)
+        data[first : first + 64] = bytes(64)
+        file.write_bytes(data)
+    source = Source.model_validate({"join": {"keys": ["id"], "tables": tables}})
+    assert str(tmp_path / "left.parquet") in planned(source).refused

@@ -8,9 +8,11 @@ row of a table that can't be read is a unit of its own, so that it is judged, co
 import hashlib
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Lock
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -18,6 +20,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.join import JoinSource, JoinTable
+from dataprep_converter import limits
 from dataprep_converter.access import Access, Input
 from dataprep_converter.errors import BadData, BadSpec, InputChanged
 from dataprep_converter.features import NOT_BY_DEFAULT, SEQUENCE, find_columns
@@ -35,6 +38,8 @@ _FILE_BYTES: Final = 1 << 30
 _READ_RECORDS: Final = 65_536
 _ROW_BYTES: Final = 1024
 """Of a row of a table whose size nobody knows."""
+_READER_BYTES: Final = 512 << 20
+"""Memory for each table that is read at the same time."""
 _MOST_BAD: Final = 100_000
 """Bad rows of the tables, each of which is a unit."""
 _SHOWN: Final = 64
@@ -119,6 +124,40 @@ class _Table:
         return f"{uri}, record {record}"
 
 
+class _Filling:
+    """Reads tables into a join, in threads of which only one at a time gives it rows."""
+
+    def __init__(self, join: Join) -> None:
+        self._join = join
+        self._turn = Lock()
+        self._stopped = Event()
+
+    def stop(self) -> None:
+        """Lets all reading end at its next batch."""
+        self._stopped.set()
+
+    def read(self, table: _Table) -> list[tuple[int, str]]:
+        """Gives the join the rows of a table, and returns those that are bad with the reasons; no more of them than make a refusal."""
+        bad: list[tuple[int, str]] = []
+        samples = np.arange(table.units.samples, dtype=np.int64)
+        size = table.units.size
+        step = samples_of_a_batch(size if size >= len(samples) else len(samples) * _ROW_BYTES, len(samples), most=_READ_RECORDS)
+        parts = (samples[first : first + step] for first in range(0, len(samples), step))
+        for batch in table.reader.read(table.units, parts):
+            bad += [(each.sample, each.reason) for each in batch.bad]
+            if len(bad) > _MOST_BAD or self._stopped.is_set():
+                break
+            if batch.records.num_rows:
+                with self._turn:
+                    self._join.add(
+                        table.number,
+                        batch.records.column(SAMPLE),
+                        [batch.records.column(name) for name in table.keys],
+                        [batch.records.column(name) for name in table.others],
+                    )
+        return bad
+
+
 class _Planner:
     """Reads and joins the tables of a source, and writes the records."""
 
@@ -137,8 +176,7 @@ class _Planner:
         if not any(len(table.units) for table in tables):
             return
         with Join([table.columns for table in tables]) as join:
-            for table in tables:
-                self._fill(join, table)
+            self._fill(join, tables)
             keys = join.match()
             self._refuse_doubled(keys, tables)
             self._judge_missing(keys, tables)
@@ -157,22 +195,19 @@ class _Planner:
             tables.append(_table(number, written, reader, units, self._source))
         return tables
 
-    def _fill(self, join: Join, table: _Table) -> None:
-        """Gives every row to the join but those that are bad or have no key."""
-        samples = np.arange(table.units.samples, dtype=np.int64)
-        size = table.units.size
-        step = samples_of_a_batch(size if size >= len(samples) else len(samples) * _ROW_BYTES, len(samples), most=_READ_RECORDS)
-        parts = (samples[first : first + step] for first in range(0, len(samples), step))
-        for batch in table.reader.read(table.units, parts):
-            for bad in batch.bad:
-                self._is_bad(table, bad.sample, bad.reason)
-            if batch.records.num_rows:
-                join.add(
-                    table.number,
-                    batch.records.column(SAMPLE),
-                    [batch.records.column(name) for name in table.keys],
-                    [batch.records.column(name) for name in table.others],
-                )
+    def _fill(self, join: Join, tables: Sequence[_Table]) -> None:
+        """Gives every row to the join but those that are bad or have no key. Where memory is there for it, several tables are read at once."""
+        at_once = max(1, min(len(tables), limits.processors(), limits.memory_bytes() // _READER_BYTES))
+        filling = _Filling(join)
+        with ThreadPoolExecutor(at_once, "join-table") as pool:
+            reading = [pool.submit(filling.read, table) for table in tables]
+            try:
+                # What is wrong with a table is said before what is wrong with the next one, whichever was found first.
+                for table, found in zip(tables, reading, strict=True):
+                    for row, reason in found.result():
+                        self._is_bad(table, row, reason)
+            finally:
+                filling.stop()
 
     def _is_bad(self, table: _Table, row: int, reason: str) -> None:
         if len(self._bad) >= _MOST_BAD:
