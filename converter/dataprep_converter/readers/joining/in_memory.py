@@ -99,6 +99,8 @@ class InMemory:
     def match(self) -> Keys:
         """Matches the keys."""
         self._rows = list(self._pool.map(_together, self._tables, self._waiting))
+        # What they were put together from would otherwise be held beside what DuckDB takes.
+        _arrow.default_memory_pool().release_unused()
         if are_numbers(self._tables[0].keys):
             self._keys = SortedKeys(self._tables, [rows[0] for rows in self._rows], [rows[1] for rows in self._rows], self._pool)
         else:
@@ -108,7 +110,8 @@ class InMemory:
     def _by_database(self) -> Keys:
         """The keys, matched by DuckDB."""
         tables = [replace(table, others=pa.schema([])) for table in self._tables]
-        database = OutOfCore(tables, self._share)
+        # As much again as the rows have would be more than there is.
+        database = OutOfCore(tables, self._share // 2)
         try:
             for number, (table, rows) in enumerate(zip(tables, self._rows, strict=True)):
                 schema = table.plain()
