@@ -8,6 +8,7 @@ import argparse
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import contenders, report, running
+from benchmarks.running import Conditions
 from benchmarks.workload import Workload
 from benchmarks.workloads import WORKLOADS
 
@@ -33,11 +35,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     results: dict[str, Any] = {}
     # Figures of quick runs aren't kept, so two of them may disturb each other. Servers die with the thread that starts them: processes.
-    with ProcessPoolExecutor(2 if arguments.quick else 1) as at_work:
-        chosen = _chosen(arguments.only)
-        for workload, result in zip(chosen, at_work.map(partial(_found, arguments), chosen), strict=True):
+    chosen = _chosen(arguments.only)
+    with (
+        tempfile.TemporaryDirectory(prefix="dataprep-bench-data-", dir=arguments.folder) as data,
+        ProcessPoolExecutor(2 if arguments.quick else 1) as at_work,
+    ):
+        conditions = _conditions(arguments, Path(data))
+        for workload, result in zip(chosen, at_work.map(partial(_found, arguments, conditions), chosen), strict=True):
             results[workload.name] = result
             print(f"{workload.title}\n\n{report.table(workload.name, result)}", flush=True)
+    conditions.tell(f"{len(chosen)} workloads done")
     if not arguments.quick:
         report.write(_merged(results, machine=contenders.machine()))
     faults = [f"{name}: {fault}" for name, result in results.items() for fault in result["faults"]]
@@ -45,12 +52,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if faults else 0
 
 
-def _found(arguments: argparse.Namespace, workload: Workload) -> dict[str, Any]:
+def _conditions(arguments: argparse.Namespace, data: Path) -> Conditions:
     peers = None if arguments.peers is None else set(filter(None, arguments.peers.split(",")))
-    records = max(1, round((workload.quick if arguments.quick else workload.records) * arguments.size))
     rounds = arguments.rounds or (1 if arguments.quick else 5)
+    return Conditions(rounds=rounds, seed=arguments.seed, peers=peers, data=data, began=time.monotonic())
+
+
+def _found(arguments: argparse.Namespace, conditions: Conditions, workload: Workload) -> dict[str, Any]:
+    records = max(1, round((workload.quick if arguments.quick else workload.records) * arguments.size))
     with tempfile.TemporaryDirectory(prefix="dataprep-bench-", dir=arguments.folder) as folder:
-        result = running.run(workload, Path(folder), records=records, rounds=rounds, seed=arguments.seed, peers=peers)
+        result = running.run(workload, Path(folder), records=records, conditions=conditions)
     if not arguments.quick:
         return result
     # Of so little data a job is mostly its beginning and its end: that says nothing of goals, but of those that are about the beginning.

@@ -1,6 +1,7 @@
 """Who takes part in a workload, and how each is started."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from benchmarks import measuring
-from benchmarks.measuring import Took
+from benchmarks.measuring import RunFailed, Took
 
 import environments
 import javareaders
@@ -40,6 +41,8 @@ class Contender:
     writes: bool = True
     most_bytes: int | None = None
     """Of memory, for all its processes together."""
+    shown_by: "Contender | None" = None
+    """Where nothing stays of what it writes: the same work to a file. One run of it, of which nothing is measured, is what is read back."""
 
     def records(self, of: int) -> int:
         """How many of so many records it gets."""
@@ -49,7 +52,10 @@ class Contender:
         """One run; what it writes is in `output`, an empty folder. Raises RunFailed."""
         arguments: list[str | Path] = [self.kind, source, output, str(self.records(records)), *self.options]
         printed, peak = measuring.python_run(_interpreter(self.environment), self.script, arguments, borrows=self.borrows)
-        return measuring.took(printed, peak, measuring.size_of(output))
+        took = measuring.took(printed, peak, measuring.size_of(output))
+        if took.records != self.records(records):
+            raise RunFailed(f"It says that it did {took.records:,} of {self.records(records):,} records.")
+        return took
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,7 @@ class Command(Contender):
     def run(self, source: Path, output: Path, records: int) -> Took:
         """See `Contender`."""
         del records
+        # It may say nothing, so nothing is asked: what it writes is read back.
         words = [word.replace("INPUT", str(source)).replace("OUTPUT", str(output)) for word in self.options]
         return measuring.timed([sys.executable, *words])
 
@@ -71,14 +78,54 @@ class Checked:
     digests: dict[str, str]
     """By how many of the first records they are over."""
     values: list[list[float]] = field(default_factory=list)
+    order: str = ""
+    """A digest of their order, where the others are the same in any order."""
+    indexes: int = 0
+    """How many indexes told the places that the records have."""
     error: str = ""
     """Why it could not be read to its end."""
 
 
-def read_back(kind: str, outputs: Sequence[Path], counts: Sequence[int]) -> list[Checked]:
-    """Each output, read by a library that is not ours, with a digest over the first so many records for each of `counts`."""
-    environment = "sagemaker" if kind == "recordio" else None
-    arguments = [kind, ",".join(map(str, counts)), *map(str, outputs)]
+READ_BY: Final[Mapping[str, str]] = {
+    "tfrecord": "TensorFlow",
+    "sequences": "TensorFlow",
+    "decoded": "TensorFlow",
+    "shuffled": "TensorFlow",
+    "raw": "TensorFlow",
+    "contents": "TensorFlow",
+    "digits": "TensorFlow",
+    "columns": "TensorFlow, Parquet by pyarrow",
+    "webdataset": "webdataset",
+    "resized": "webdataset and Pillow",
+    "arrayrecord": "array_record and TensorFlow",
+    "recordio": "SageMaker's SDK",
+    "npz": "numpy",
+    "sequencefile": "Hadoop's SequenceFile.Reader",
+    "uploaded": "the server's disk or its REST API",
+}
+"""Whose library reads an output back, by how it is read."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An output that is to be read back."""
+
+    kind: str
+    """How, see `peers/reading_back.py`."""
+    place: Path
+    counts: Sequence[int]
+    """Of how many of the first records there is to be a digest."""
+
+
+def read_back(asked: Sequence[Asked]) -> list[Checked]:
+    """Each output, read by a library that is not ours."""
+    if not asked:
+        return []
+    kinds = {each.kind for each in asked}
+    if "sequencefile" in kinds:
+        os.environ["BENCH_HADOOP_CLASSES"] = hadoop_jars()
+    environment = "sagemaker" if "recordio" in kinds else None
+    arguments = [json.dumps([[each.kind, str(each.place), list(each.counts)] for each in asked])]
     printed, _ = measuring.python_run(_interpreter(environment), "reading_back.py", arguments)
     return [Checked(**found) for found in json.loads(printed.splitlines()[-1])]
 
@@ -88,6 +135,7 @@ def install() -> None:
     for name in ENVIRONMENTS:
         print(f"{name}: {environments.python(name)}")
     print(f"tensorflow-hadoop: {spark_jars()}")
+    print(f"hadoop: {hadoop_jars()}")
 
 
 ENVIRONMENTS = ("tfrecord", "sagemaker", "webdataset", "img2dataset", "spark")
@@ -96,6 +144,11 @@ ENVIRONMENTS = ("tfrecord", "sagemaker", "webdataset", "img2dataset", "spark")
 def spark_jars() -> str:
     """The class path of TensorFlow's output format for Hadoop and Spark."""
     return javareaders.classpath("tensorflowhadoop")
+
+
+def hadoop_jars() -> str:
+    """The class path of Hadoop's reader of SequenceFiles."""
+    return javareaders.classpath("hdfs")
 
 
 def ours(kind: str, options: Mapping[str, Any], *, name: str = "ours", writes: bool = True) -> Contender:
@@ -113,9 +166,9 @@ def digest(record_bytes: int | None = None) -> Contender:
     return limit("SHA-256 and write alone", "digest", options=() if record_bytes is None else (str(record_bytes),))
 
 
-def tensorflow(kind: str, share: float = 1.0, *, name: str = "TensorFlow", writes: bool = True) -> Contender:
+def tensorflow(kind: str, share: float = 1.0, *, name: str = "TensorFlow") -> Contender:
     """TensorFlow's writer."""
-    return Contender(name, "peer", "tensorflow_records.py", kind, peer="tf", share=share, writes=writes)
+    return Contender(name, "peer", "tensorflow_records.py", kind, peer="tf", share=share)
 
 
 def vahidk(kind: str, share: float) -> Contender:

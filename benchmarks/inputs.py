@@ -3,7 +3,9 @@
 import gzip
 import shutil
 import struct
+import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -205,3 +207,17 @@ MAKERS: Mapping[str, Make] = {
     )
 }
 """By name, as the workloads say it."""
+
+
+def kept(folder: Path, name: str, records: int, seed: int) -> Path:
+    """The folder with the data that a maker makes of a seed; in `folder` it stays for the next workload that asks for the same."""
+    place = folder / f"{name}-{records}-{seed}"
+    if not place.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as making:
+            made = Path(making) / "input"
+            made.mkdir()
+            MAKERS[name](made, records, np.random.default_rng(seed))
+            # Two workloads at a time may both have made it: whose is there first stays.
+            with suppress(OSError):
+                made.rename(place)
+    return place

@@ -32,8 +32,8 @@ process of its own; its clock begins when libraries are imported, and when as mu
 back from its guests, and whoever came first would pay for all. What comes from memory takes a tenth of a second, so there each run does its work twice,
 and the second time counts (*timed the second time*). *Ours beside it* is our speed, in records a second, as a multiple of the
 contender's: for a peer above 1 is quicker than it, for a limit 1 is what can be reached. Read ratios, not seconds: the machines that run this are
-shared. Outputs were read back by libraries that are not ours, and were equal record for record; peers that would take minutes got the first part of
-the data, as the number of records says. Memory is what was resident in all processes of a run at its peak, libraries included, and what they share
+shared. Outputs were read back by libraries that are not ours, outside all clocks: what stands below each table. Peers that would take minutes got the first part of
+the data, as the number of records says, and are compared over that part. Memory is what was resident in all processes of a run at its peak, libraries included, and what they share
 counted for each; ✗ beside it is a job of ours above 512 MiB. That inputs of any size stay below is shown by `make memory`, in a control group of 512 MiB.
 CPU time is missing where processes that outlive a run do the work.
 
@@ -61,9 +61,23 @@ def table(name: str, found: Mapping[str, Any]) -> str:
     lines = [f"| {' | '.join(head)} |", f"|---|{'--:|' * (len(head) - 1)}"]
     lines += [f"| {' | '.join([who, *line(found, who)])} |" for who in found["contenders"]]
     where = f", {found['machine']['cores']} cores of {found['machine']['processor']}, {found['at']}" if "machine" in found else ""
-    checked = "; outputs read back and equal" if found["check"] and not found["faults"] else ""
     twice = "; timed the second time" if found.get("twice") else ""
-    return "\n".join([*lines, "", f"`{name}`: {found['records']:,} records, {found['rounds']} rounds{where}{twice}{checked}.", ""])
+    rounds = f"{found['rounds']} round{'s' * (found['rounds'] > 1)}"
+    told = f"`{name}`: {found['records']:,} records, {rounds}{_more_rounds(found)}{where}{twice}."
+    return "\n".join([*lines, "", told, *_checked(found), ""])
+
+
+def _more_rounds(found: Mapping[str, Any]) -> str:
+    """Of which there were more, since their runs scattered."""
+    more = {who: told["runs"] for who, told in found["contenders"].items() if told.get("runs", 0) > found["rounds"]}
+    return f" ({', '.join(f'{runs} of {who}' for who, runs in more.items())}, as runs scattered)" if more else ""
+
+
+def _checked(found: Mapping[str, Any]) -> list[str]:
+    """How the outputs were read back, unless something was wrong with one."""
+    if found["faults"] or "checked" not in found:
+        return []
+    return [f"Verified: {found['checked']}." if found["checked"] else "Nothing is written, so there was nothing to read back."]
 
 
 def _rate(found: Mapping[str, Any], who: str) -> list[str]:

@@ -2,99 +2,188 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from benchmarks import inputs, measuring, servers
-from benchmarks.contenders import Checked, Contender, read_back
+from benchmarks.contenders import READ_BY, Asked, Checked, Contender, read_back
 from benchmarks.measuring import RunFailed, Runs, Took
-from benchmarks.workload import Workload
+from benchmarks.workload import PREPARED, Workload
 
-_CLOSE = 0.15
-"""How far the decoded and standardized pixels of two decoders may be apart, on average."""
-
-_AT_HAND = 1 << 30
+_CLOSE: Final = 0.15
+"""How far the values that two decoders tell of an image may be apart, on average; those of two images are apart by 1 and more."""
+_ALIKE: Final = {
+    "shuffled": "the same records, in another order",
+    "decoded": "values from all over each picture differ by less than a seventh of their standard deviation, as decoders do",
+    "resized": "pictures of the same sizes, the means of whose 64 parts differ by less than 10 levels of 255, as resampling does",
+}
+"""What is shown where outputs aren't just equal."""
+_SCATTERED: Final = 0.25
+"""The spread of runs of which there are as many again."""
+_AT_HAND: Final = 1 << 30
 """Most bytes that a contender touches before its clock begins (`peers/clocked.py`): more than all outputs but those of decoded images."""
 
 
-def run(workload: Workload, folder: Path, *, records: int, rounds: int, seed: int, peers: set[str] | None) -> dict[str, Any]:
-    """The results of a workload, as JSON has them; `peers` are those that take part, None for all. What failed is in `faults`."""
-    source = folder / "input"
-    source.mkdir()
-    inputs.MAKERS[workload.make](source, records, np.random.default_rng(seed))
+@dataclass(frozen=True)
+class Conditions:
+    """What holds for all workloads of one call of the program."""
+
+    rounds: int
+    seed: int
+    peers: set[str] | None
+    """Those that take part, None for all."""
+    data: Path
+    """Where data stays for the next workload."""
+    began: float
+    """By the monotonic clock."""
+
+    def tell(self, text: str) -> None:
+        """What is going on, and since when."""
+        minutes, seconds = divmod(round(time.monotonic() - self.began), 60)
+        print(f"{minutes:3}:{seconds:02}  {text}", file=sys.stderr, flush=True)
+
+
+@dataclass
+class _State:
+    """A workload while it runs."""
+
+    workload: Workload
+    folder: Path
+    given: Path
+    """The data as it was made."""
+    source: Path
+    """What contenders get: the data, or what was prepared of it."""
+    records: int
+    runs: dict[str, Runs]
+    faults: dict[str, str] = field(default_factory=dict)
+    """By contender."""
+    indexes: int = 0
+    """How many indexes told the places of records, and told them right."""
+
+
+def run(workload: Workload, folder: Path, *, records: int, conditions: Conditions) -> dict[str, Any]:
+    """The results of a workload, as JSON has them. What failed is in `faults`."""
+    conditions.tell(f"{workload.name}: {records:,} records")
+    given = source = inputs.kept(conditions.data, workload.make, records, conditions.seed)
     if workload.prepare is not None:
-        prepared = folder / "prepared"
-        workload.prepare.run(source, prepared, records)
-        source = prepared
+        source = folder / "prepared"
+        workload.prepare.run(given, source, records)
+    # What the disk is still to write would be written beside the first runs.
+    os.sync()
     os.environ["BENCH_BYTES_AT_HAND"] = str(min(_AT_HAND, 4 * measuring.size_of(source)))
     os.environ.pop("BENCH_TWICE", None)
     if workload.twice:
         os.environ["BENCH_TWICE"] = "1"
-    here = [each for each in workload.contenders if each.role != "peer" or peers is None or each.peer in peers]
-    runs = {each.name: Runs() for each in here}
-    faults: dict[str, str] = {}
-    written: dict[str, Path] = {}
+    here = [each for each in workload.contenders if each.role != "peer" or conditions.peers is None or each.peer in conditions.peers]
+    state = _State(workload, folder, given, source, records, {each.name: Runs() for each in here})
     with servers.started(workload.server, folder):
-        for turn in range(rounds):
-            left = [each for each in here if each.name not in faults]
-            # The first one finds the caches cold, so it is another one each time.
-            first = turn % max(1, len(left))
-            for number, contender in enumerate(left[first:] + left[:first]):
-                output = folder / f"output-{number}"
-                output.mkdir()
-                try:
-                    runs[contender.name].runs.append(contender.run(source, output, records))
-                except RunFailed as exc:
-                    faults[contender.name] = str(exc)
-                if turn == 0 and contender.writes and workload.check and contender.name not in faults:
-                    written[contender.name] = output
-                else:
-                    shutil.rmtree(output)
-            if turn == 0 and written:
-                faults |= _faults(workload, {each.name: each.records(records) for each in here}, written)
-                for output in written.values():
-                    shutil.rmtree(output)
+        for turn in range(conditions.rounds):
+            conditions.tell(f"{workload.name}: round {turn + 1} of {conditions.rounds}")
+            _turn(state, here, turn)
+            if turn == 0:
+                conditions.tell(f"{workload.name}: outputs read back")
+                _read_back(state, here)
+        if again := _scattered(state, here):
+            conditions.tell(f"{workload.name}: {conditions.rounds} more rounds of {', '.join(each.name for each in again)}")
+            for turn in range(conditions.rounds):
+                _turn(state, again, conditions.rounds + turn)
     return {
         "title": workload.title,
         "records": records,
         "bytes_in": measuring.size_of(source),
-        "rounds": rounds,
-        "check": workload.check,
+        "rounds": conditions.rounds,
+        "checked": _checked(state),
         "twice": workload.twice,
         "goals": dict(workload.goals),
         "bounds": {name: list(bound) for name, bound in workload.bounds.items()},
-        "contenders": {each.name: _told(each, runs[each.name]) for each in here if each.name not in faults},
-        "faults": [f"{name}: {fault}" for name, fault in faults.items()],
+        "contenders": {each.name: _told(each, state.runs[each.name]) for each in here if each.name not in state.faults},
+        "faults": [f"{name}: {fault}" for name, fault in state.faults.items()],
     }
 
 
-def _told(contender: Contender, runs: Runs) -> dict[str, Any]:
-    first: Took = runs.runs[0]
-    cpu = [run.cpu_seconds for run in runs.runs if run.cpu_seconds is not None]
-    return {
-        "role": contender.role,
-        "records": first.records,
-        "per_second": runs.per_second,
-        "spread": runs.spread,
-        "cpu_seconds": sorted(cpu)[len(cpu) // 2] if cpu else None,
-        "seconds": sorted(run.seconds for run in runs.runs)[len(runs.runs) // 2],
-        "written": first.written,
-        "peak_bytes": max(run.peak_bytes for run in runs.runs),
-        "most_bytes": contender.most_bytes,
-    }
+def _turn(state: _State, contenders: Sequence[Contender], turn: int) -> None:
+    """A run of each contender that hasn't failed. Outputs of the first turn stay, in folders that are named after their contenders' places."""
+    left = [(number, each) for number, each in enumerate(contenders) if each.name not in state.faults]
+    # The first one finds the caches cold, so it is another one each time.
+    first = turn % max(1, len(left))
+    for number, contender in left[first:] + left[:first]:
+        output = _output(state, number)
+        output.mkdir()
+        try:
+            state.runs[contender.name].runs.append(contender.run(state.source, output, state.records))
+        except RunFailed as exc:
+            state.faults[contender.name] = str(exc)
+        if turn > 0 or not contender.writes:
+            shutil.rmtree(output)
 
 
-def _faults(workload: Workload, records: Mapping[str, int], written: Mapping[str, Path]) -> dict[str, str]:
-    """What is wrong with outputs, by contender: each is held against the first, over the records that both have."""
-    found = dict(zip(written, read_back(workload.check, list(written.values()), sorted(set(records.values()))), strict=True))
-    name, first = next(iter(found.items()))
+def _output(state: _State, number: int) -> Path:
+    return state.folder / f"output-{number}"
+
+
+def _read_back(state: _State, here: Sequence[Contender]) -> None:
+    """Reads what is there after the first turn, and removes it; what is wrong is a fault of its contender."""
+    workload, against = state.workload, state.workload.against
+    written = _written(state, here)
+    compared = list(written) if workload.check else []
+    records = {each.name: each.records(state.records) for each in here}
+    shared = {who: min(records[who], records[compared[0]]) for who in compared}
+    asked = [Asked(workload.check, written[who], sorted(set(shared.values()))) for who in compared]
+    places = {**written, PREPARED: state.source}
+    if against is not None and against.who in places:
+        asked += [Asked(against.output, places[against.who], [state.records]), Asked(against.input, state.given, [state.records])]
+    # All by one process: importing TensorFlow takes seconds.
+    found = read_back(asked)
+    _compare(state, dict(zip(compared, found, strict=False)), records, shared)
+    if against is not None and len(found) > len(compared):
+        _compare_with_input(state, against.who, *found[len(compared) :])
+    for number in range(len(here)):
+        shutil.rmtree(_output(state, number), ignore_errors=True)
+
+
+def _written(state: _State, here: Sequence[Contender]) -> dict[str, Path]:
+    """The outputs of those that haven't failed, by contender; those of which nothing stayed are made."""
+    written = {}
+    for number, contender in enumerate(here):
+        output = _output(state, number)
+        if contender.shown_by is not None and contender.name not in state.faults:
+            output.mkdir()
+            try:
+                contender.shown_by.run(state.source, output, state.records)
+            except RunFailed as exc:
+                state.faults[contender.name] = str(exc)
+        if output.exists() and contender.name not in state.faults:
+            written[contender.name] = output
+    return written
+
+
+def _compare(state: _State, found: Mapping[str, Checked], records: Mapping[str, int], shared: Mapping[str, int]) -> None:
+    """Each output is held against the first, over the records that both have."""
     wrong = {who: _fault(checked, records[who]) for who, checked in found.items()}
-    for who, checked in found.items():
-        if not wrong[who] and not wrong[name] and not _same(first, checked, str(min(records[who], records[name]))):
+    state.indexes = sum(checked.indexes for checked in found.values())
+    for who, checked in list(found.items())[1:]:
+        name, first = next(iter(found.items()))
+        if wrong[who] or wrong[name]:
+            continue
+        if not _same(first, checked, str(shared[who])):
             wrong[who] = f"it wrote other records than {name}"
-    return {who: fault for who, fault in wrong.items() if fault}
+        elif checked.order and checked.order == first.order:
+            wrong[who] = f"its records have the order of {name}, which is to be another"
+    state.faults |= {who: fault for who, fault in wrong.items() if fault}
+
+
+def _compare_with_input(state: _State, who: str, found: Checked, expected: Checked) -> None:
+    """One output is held against the input."""
+    fault = _fault(found, state.records) or _fault(expected, state.records)
+    if not fault and not _same(found, expected, str(state.records)):
+        fault = "its records are not what the input says"
+    if fault:
+        state.faults.setdefault(who, fault)
 
 
 def _fault(found: Checked, records: int) -> str:
@@ -105,5 +194,45 @@ def _fault(found: Checked, records: int) -> str:
 
 def _same(one: Checked, other: Checked, records: str) -> bool:
     if one.values:
-        return float(np.abs(np.subtract(one.values, other.values)).mean()) < _CLOSE
+        return all(
+            len(values) == len(others) and float(np.abs(np.subtract(values, others)).mean()) < _CLOSE
+            for values, others in zip(one.values, other.values, strict=True)
+        )
     return one.digests[records] == other.digests[records]
+
+
+def _checked(state: _State) -> str:
+    """What the comparisons have shown where nothing was wrong, in words; empty where nothing is written."""
+    workload, against = state.workload, state.workload.against
+    told = []
+    if workload.check:
+        told.append(f"outputs read back by {READ_BY[workload.check]}: {_ALIKE.get(workload.check, 'equal')}")
+    if state.indexes:
+        told.append(f"{state.indexes} indexes tell where TensorFlow found each record")
+    if against is not None:
+        told.append(f"{against.who}, read by {READ_BY[against.output]}: all records are what the input says")
+    return "; ".join(told)
+
+
+def _scattered(state: _State, here: Sequence[Contender]) -> list[Contender]:
+    """Those whose runs are too far apart for their median to be trusted; and the first, which all are compared with."""
+    runs = {name: found for name, found in state.runs.items() if name not in state.faults}
+    scattered = {name for name, found in runs.items() if found.spread > _SCATTERED}
+    return [each for each in here if each.name in scattered or each is here[0]] if scattered else []
+
+
+def _told(contender: Contender, runs: Runs) -> dict[str, Any]:
+    first: Took = runs.runs[0]
+    cpu = [run.cpu_seconds for run in runs.runs if run.cpu_seconds is not None]
+    return {
+        "role": contender.role,
+        "records": first.records,
+        "runs": len(runs.runs),
+        "per_second": runs.per_second,
+        "spread": runs.spread,
+        "cpu_seconds": sorted(cpu)[len(cpu) // 2] if cpu else None,
+        "seconds": sorted(run.seconds for run in runs.runs)[len(runs.runs) // 2],
+        "written": first.written,
+        "peak_bytes": max(run.peak_bytes for run in runs.runs),
+        "most_bytes": contender.most_bytes,
+    }

@@ -1,6 +1,6 @@
 """The store servers that uploads go to: started for one workload, on loopback, on the same cores as who uploads.
 
-What a run needs to know of one is a file beside its input: the peers' interpreters have no library of ours. Each run's object is named as its
+What a run needs to know of one is a file beside its output: the peers' interpreters have no library of ours. Each run's object is named as its
 output folder.
 """
 

@@ -7,10 +7,23 @@ from typing import Any, Final, Literal
 from benchmarks.contenders import Command, Contender, ours
 
 Unit = Literal["s", "records/s", "MB/s"]
+PREPARED: Final = "the data set that it is given"
 ONE_FILE: Final[Mapping[str, Any]] = {"uri": "OUTPUT", "shards": {"count": 1}}
 IDX: Final[Mapping[str, Any]] = {"idx": {"subsets": [{"name": "all", "images": "INPUT/images.idx", "labels": "INPUT/labels.idx"}]}}
 IMAGES: Final[Mapping[str, Any]] = {"images": {"uris": ["INPUT"]}}
 PARQUET: Final[Mapping[str, Any]] = {"parquet": {"uris": ["INPUT/table.parquet"]}}
+
+
+@dataclass(frozen=True)
+class Against:
+    """An output that must be what the input says, read by libraries alone: where no peer writes all of it."""
+
+    output: str
+    """How it is read, see `peers/reading_back.py`."""
+    input: str
+    """How the input is read."""
+    who: str = "ours"
+    """Whose output, or PREPARED."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +43,9 @@ class Workload:
     bounds: Mapping[str, tuple[Unit, float]] = field(default_factory=dict)
     """What a contender of ours must reach by itself: at most so many seconds, or at least so much a second."""
     check: str = ""
-    """How the outputs are read back; empty where nothing is written, or where nothing but ours could read it."""
+    """How the outputs are read back, to be compared with each other; empty where there are no two."""
+    against: Against | None = None
+    """What is compared with the input itself."""
     twice: bool = False
     """Whether a run does the work once before its clock begins: what comes from memory and is done in a tenth of a second is measured with memory at hand."""
     prepare: Contender | None = None
@@ -56,9 +71,11 @@ def job(
 
 def encode(output: Mapping[str, Any] | None = None, **options: Any) -> Contender:
     """Our encoder alone, from columns in memory."""
-    return replace(ours("encode", {"output": output or {}, **options}, writes="place" not in options), most_bytes=None)
+    return replace(ours("encode", {"output": output or {}, **options}), most_bytes=None)
 
 
 def command(name: str, *words: str) -> Command:
     """A whole command of ours, its start included; or an empty Python, which is the limit."""
-    return Command(name, "limit" if name == "an empty Python" else "ours", "", "", options=words, writes=False)
+    return Command(
+        name, "limit" if name == "an empty Python" else "ours", "", "", options=words, writes=any("OUTPUT" in word for word in words)
+    )

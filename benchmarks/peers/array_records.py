@@ -9,11 +9,11 @@ from pathlib import Path
 
 from array_record.python.array_record_module import ArrayRecordWriter
 from clocked import clocked
-from tensorflow_records import table
+from tensorflow_records import held, numbers
 
 
 def main(source: Path, output: Path, records: int) -> None:
-    made = table(source)
+    made = numbers(held(source, records))
 
     def work() -> int:
         out = ArrayRecordWriter(str(output / "data.array_record"), "group_size:1")

@@ -1,15 +1,18 @@
 """What was written, read again by a library that is not ours: the number of records, and a digest of the first so many.
 
-    reading_back.py tfrecord|sequences|decoded|webdataset|resized|recordio|arrayrecord|npz|uploaded COUNT,… OUTPUT…
+    reading_back.py '[[KIND, OUTPUT, [COUNT, …]], …]'
 
-Equal digests mean equal records: keys, types, values and order. Decoders of JPEG differ in the last bits of a pixel, so of decoded images
-some values are told instead.
+Kinds are those of READERS and BATCHES. Equal digests mean equal records: keys, types, values and order; of `shuffled` the order has a digest of
+its own. Decoders of JPEG differ in the last bits of a pixel, so of decoded images some values of each are told instead. Some kinds read what a workload
+was given instead of what was written, by nothing but the libraries: its output must be the same.
 """
 
+import gzip
 import hashlib
 import io
 import json
 import os
+import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,9 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-_TOLD = 8
 _EVERY = 4999
+_BATCH = 512
+_ROWS = 16_384
+_FRAME = 16
+"""Bytes around a record of TFRecord."""
+
+Piece = tuple[int, bytes]
+"""So many records, and bytes that tell them."""
 
 
 def files(output: Path, ending: str) -> list[Path]:
@@ -27,16 +37,16 @@ def files(output: Path, ending: str) -> list[Path]:
     return sorted(path for path in output.glob(f"*.{ending}") if path.name[0] not in "_.")
 
 
-def _tensorflow(message: str) -> Callable[[Path], Iterator[bytes]]:
-    def records(output: Path) -> Iterator[bytes]:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        import tensorflow as tf
+def _tensorflow() -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
 
-        kind = getattr(tf.train, message)
-        for record in tf.data.TFRecordDataset(list(map(str, files(output, "tfrecords")))).prefetch(8192).as_numpy_iterator():
-            yield kind.FromString(record).SerializeToString(deterministic=True)
+    return tf
 
-    return records
+
+def _records(output: Path) -> Iterator[bytes]:
+    tf = _tensorflow()
+    yield from tf.data.TFRecordDataset(list(map(str, files(output, "tfrecords")))).prefetch(8192).as_numpy_iterator()
 
 
 def _webdataset(output: Path) -> Iterator[bytes]:
@@ -52,19 +62,14 @@ def _recordio(output: Path) -> Iterator[bytes]:
 
     for path in files(output, "rec"):
         with path.open("rb") as file:
-            for data in serializer_utils.read_recordio(file):
-                yield serializer_utils.Record.FromString(data).SerializeToString(deterministic=True)
+            yield from serializer_utils.read_recordio(file)
 
 
 def _arrayrecord(output: Path) -> Iterator[bytes]:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow as tf
     from array_record.python.array_record_module import ArrayRecordReader
 
     for path in files(output, "array_record"):
-        reader = ArrayRecordReader(str(path))
-        for record in reader.read_all():
-            yield tf.train.Example.FromString(record).SerializeToString(deterministic=True)
+        yield from ArrayRecordReader(str(path)).read_all()
 
 
 def _npz(output: Path) -> Iterator[bytes]:
@@ -73,6 +78,43 @@ def _npz(output: Path) -> Iterator[bytes]:
         matrices = [held[name].reshape(len(held[name]), -1).view(np.uint8) for name in sorted(held)]
     for rows in zip(*matrices, strict=True):
         yield b"".join(row.tobytes() for row in rows)
+
+
+def _sequencefile(output: Path) -> Iterator[bytes]:
+    """The digests of each key and value, by Hadoop's own reader."""
+    program = Path(__file__).with_name("SequenceFiles.java")
+    command = ["java", "-Xmx512m", "-cp", os.environ["BENCH_HADOOP_CLASSES"], str(program), *map(str, sorted(output.glob("part-*")))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as java:
+        assert java.stdout is not None  # noqa: S101 - it is a pipe
+        for line in java.stdout:
+            yield line.strip()
+    if java.returncode != 0:
+        raise RuntimeError(f"Hadoop's reader ended with {java.returncode}")
+
+
+def _named(source: Path) -> Iterator[bytes]:
+    """What that must be, of the files of a folder: the digests of their names and contents."""
+    for path in _found(source):
+        name = path.relative_to(source).as_posix()
+        yield f"{hashlib.sha256(name.encode()).hexdigest()} {hashlib.sha256(path.read_bytes()).hexdigest()}".encode()
+
+
+def _contents(output: Path) -> Iterator[bytes]:
+    """The file that each Example holds."""
+    example = _tensorflow().train.Example
+    for record in _records(output):
+        feature = example.FromString(record).features.feature
+        yield feature["content" if "content" in feature else "image/encoded"].bytes_list.value[0]
+
+
+def _files(source: Path) -> Iterator[bytes]:
+    """What that must be: the files of a folder."""
+    for path in _found(source):
+        yield path.read_bytes()
+
+
+def _found(source: Path) -> list[Path]:
+    return sorted(path for path in source.rglob("*") if path.is_file())
 
 
 def _uploaded(output: Path) -> Iterator[bytes]:
@@ -89,6 +131,13 @@ def _uploaded(output: Path) -> Iterator[bytes]:
             yield piece
 
 
+def _object(source: Path) -> Iterator[bytes]:
+    """What that must be: the file."""
+    with (source / "object").open("rb") as file:
+        while piece := file.read(1 << 20):
+            yield piece
+
+
 def _oss_file(server: Mapping[str, str], key: str) -> str:
     with urllib.request.urlopen(server["objects"]) as answer:  # noqa: S310 - see above
         (name,) = [each["content"]["name"] for each in json.load(answer) if each["key"] == key]
@@ -96,16 +145,126 @@ def _oss_file(server: Mapping[str, str], key: str) -> str:
 
 
 READERS: Mapping[str, Callable[[Path], Iterable[bytes]]] = {
-    "tfrecord": _tensorflow("Example"),
-    "sequences": _tensorflow("SequenceExample"),
-    "decoded": _tensorflow("Example"),
+    "tfrecord": _records,
+    "sequences": _records,
+    "decoded": _records,
+    "shuffled": _records,
+    "contents": _contents,
+    "files": _files,
     "webdataset": _webdataset,
     "resized": _webdataset,
     "arrayrecord": _arrayrecord,
     "recordio": _recordio,
     "npz": _npz,
+    "sequencefile": _sequencefile,
+    "named": _named,
     "uploaded": _uploaded,
+    "object": _object,
 }
+"""Record by record."""
+
+
+def _message(name: str) -> Callable[[bytes], bytes]:
+    kind = getattr(_tensorflow().train, name)
+    return lambda record: kind.FromString(record).SerializeToString(deterministic=True)  # type: ignore[no-any-return]
+
+
+def _sagemaker_record() -> Callable[[bytes], bytes]:
+    from sagemaker_recordio import serializer_utils
+
+    return lambda record: serializer_utils.Record.FromString(record).SerializeToString(deterministic=True)
+
+
+FORMS: Mapping[str, Callable[[], Callable[[bytes], bytes]]] = {
+    "tfrecord": lambda: _message("Example"),
+    "arrayrecord": lambda: _message("Example"),
+    "sequences": lambda: _message("SequenceExample"),
+    "recordio": _sagemaker_record,
+}
+"""What makes one form of records that libraries write with their keys in any order."""
+
+
+def _raw(output: Path) -> Iterator[Piece]:
+    """The bytes of records that are all ours, file by file. Raises ValueError where an index tells other places than they have."""
+    tf = _tensorflow()
+    for path in files(output, "tfrecords"):
+        sizes = []
+        for batch in tf.data.TFRecordDataset(str(path)).batch(_BATCH).prefetch(2).as_numpy_iterator():
+            sizes.append(np.fromiter(map(len, batch), np.int64, len(batch)))
+            yield len(batch), sizes[-1].tobytes() + b"".join(batch)
+        index = _index(output, path)
+        if index.exists():
+            framed = np.concatenate(sizes) + _FRAME
+            if not np.array_equal(np.loadtxt(index, np.int64, ndmin=2), np.stack([np.cumsum(framed) - framed, framed], axis=1)):
+                raise ValueError(f"{index.name} tells other places than the records have")
+
+
+def _index(output: Path, path: Path) -> Path:
+    return output / "_dataprep" / "index" / f"{path.name}.idx"
+
+
+def _columns(folder: Path) -> Iterator[Piece]:
+    """The values of rows of numbers: of Parquet, CSV or Arrow's own file by Arrow, of TFRecord by TensorFlow. Keys of a join aren't told."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    if (folder / "in any order.parquet").exists():
+        table = pyarrow.parquet.read_table(folder / "in any order.parquet")
+        yield _rows({name: column.to_numpy() for name, column in zip(table.column_names, table.sort_by("id").columns, strict=True)})
+    elif found := files(folder, "parquet"):
+        yield from map(_of_batch, pyarrow.parquet.ParquetFile(found[0]).iter_batches(_ROWS))
+    elif found := files(folder, "csv"):
+        yield from map(_of_batch, pyarrow.csv.open_csv(found[0]))
+    elif found := files(folder, "arrow"):
+        yield from map(_of_batch, pyarrow.ipc.open_file(str(found[0])).read_all().to_batches())
+    else:
+        yield from map(_rows, _parsed(folder))
+
+
+def _of_batch(batch: Any) -> Piece:
+    return _rows({name: batch[name].to_numpy() for name in batch.schema.names})
+
+
+def _parsed(output: Path) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
+    tf = _tensorflow()
+    found = tf.data.TFRecordDataset(list(map(str, files(output, "tfrecords"))))
+    kinds = {"float_list": tf.float32, "int64_list": tf.int64}
+    first = tf.train.Example.FromString(next(found.as_numpy_iterator())).features.feature
+    features = {name: tf.io.FixedLenFeature([], kinds[feature.WhichOneof("kind")]) for name, feature in first.items()}
+    yield from found.batch(_ROWS).map(lambda batch: tf.io.parse_example(batch, features)).prefetch(2).as_numpy_iterator()
+
+
+def _rows(columns: Mapping[str, npt.NDArray[Any]]) -> Piece:
+    names = sorted(name for name in columns if name != "id")
+    rows = np.empty(len(columns[names[0]]), [(name, "<i8" if columns[name].dtype.kind == "i" else "<f4") for name in names])
+    for name in names:
+        rows[name] = columns[name]
+    return len(rows), rows.tobytes()
+
+
+def _digits(output: Path) -> Iterator[Piece]:
+    """The pixels and the label of each Example."""
+    tf = _tensorflow()
+    features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+    found = tf.data.TFRecordDataset(list(map(str, files(output, "tfrecords")))).batch(_ROWS)
+    for batch in found.map(lambda some: tf.io.parse_example(some, features)).prefetch(2).as_numpy_iterator():
+        yield len(batch["label"]), b"".join(image + bytes([label]) for image, label in zip(batch["image"], batch["label"], strict=True))
+
+
+def _idx(source: Path) -> Iterator[Piece]:
+    """What that must be, of IDX files or gzipped ones."""
+    images, labels = (_plain(next(source.glob(f"{name}.idx*"))) for name in ("images", "labels"))
+    rows = np.concatenate([images[16:].reshape(-1, 28 * 28), labels[8:].reshape(-1, 1)], axis=1)
+    yield len(rows), rows.tobytes()
+
+
+def _plain(path: Path) -> npt.NDArray[np.uint8]:
+    content = path.read_bytes()
+    return np.frombuffer(gzip.decompress(content) if path.suffix == ".gz" else content, np.uint8)
+
+
+BATCHES: Mapping[str, Callable[[Path], Iterable[Piece]]] = {"raw": _raw, "columns": _columns, "digits": _digits, "idx": _idx}
+"""Many records at once: millions take seconds. All outputs of such a kind have as many."""
 
 
 def told(record: bytes) -> list[float]:
@@ -115,40 +274,78 @@ def told(record: bytes) -> list[float]:
 
 
 def pictured(record: bytes) -> list[float]:
-    """The size of a JPEG, and the means of 64 parts of it in steps of 64."""
+    """The size of a JPEG, so that one pixel more is too much of a difference, and the means of 64 parts of it in steps of 64."""
     from PIL import Image
 
     with Image.open(io.BytesIO(record[record.index(b"\xff\xd8\xff") :])) as picture:
         small = np.asarray(picture.convert("RGB").resize((8, 8), Image.Resampling.BOX))
-        return [*map(float, picture.size), *(round(float(value) / 64, 2) for value in small.mean(axis=2).reshape(-1))]
+        return [*(100.0 * side for side in picture.size), *(round(float(value) / 64, 2) for value in small.mean(axis=2).reshape(-1))]
 
 
 TELLERS: Mapping[str, Callable[[bytes], list[float]]] = {"decoded": told, "resized": pictured}
 """What decoders of JPEG differ in the last bits of: some values are told instead of digests."""
 
 
+class Found:
+    """What an output turns out to be while it is read."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.digests: dict[int, str] = {}
+        self.values: list[list[float]] = []
+        self.order = ""
+
+    def tell(self, kind: str, output: Path) -> None:
+        """A few values of each."""
+        self.values = [TELLERS[kind](record) for record in READERS[kind](output)]
+        self.records = len(self.values)
+
+    def collect(self, kind: str, output: Path) -> None:
+        """One digest for the set of the records, which is the sum of theirs, and one for their order."""
+        order = hashlib.sha256()
+        total = 0
+        for self.records, record in enumerate(READERS[kind](output), start=1):
+            digest = hashlib.sha256(record).digest()
+            order.update(digest)
+            total += int.from_bytes(digest)
+        self.digests[self.records] = f"{total:x}"
+        self.order = order.hexdigest()
+
+    def digest(self, kind: str, output: Path, counts: list[int]) -> None:
+        """Digests of the first so many. Behind the last of these records are read, and no more."""
+        form = FORMS[kind]() if kind in FORMS else bytes
+        pieces = BATCHES[kind](output) if kind in BATCHES else ((1, record) for record in READERS[kind](output))
+        digest = hashlib.sha256()
+        for records, piece in pieces:
+            self.records += records
+            if kind in BATCHES:
+                digest.update(piece)
+            elif self.records <= counts[-1]:
+                record = form(piece)
+                digest.update(len(record).to_bytes(8, "little") + record)
+            if self.records in counts:
+                self.digests[self.records] = digest.hexdigest()
+
+
 def checked(kind: str, output: Path, counts: list[int]) -> dict[str, Any]:
-    digest = hashlib.sha256()
-    digests: dict[int, str] = {}
-    values: list[list[float]] = []
-    count = 0
+    found = Found()
     error = ""
     try:
-        for count, record in enumerate(READERS[kind](output), start=1):
-            if kind in TELLERS:
-                values += [TELLERS[kind](record)] if count <= _TOLD else []
-                continue
-            digest.update(len(record).to_bytes(8, "little") + record)
-            if count in counts:
-                digests[count] = digest.hexdigest()
+        if kind in TELLERS:
+            found.tell(kind, output)
+        elif kind == "shuffled":
+            found.collect(kind, output)
+        else:
+            found.digest(kind, output, counts)
     except Exception as exc:  # whatever the library raises: the others' outputs are still to be read
         error = f"{type(exc).__name__}: {exc}"
-    return {"records": count, "digests": digests, "values": values, "error": error}
+    indexes = sum(_index(output, path).exists() for path in files(output, "tfrecords")) if kind == "raw" else 0
+    return vars(found) | {"indexes": indexes, "error": error}
 
 
-def main(kind: str, counts: list[int], outputs: list[Path]) -> None:
-    json.dump([checked(kind, output, counts) for output in outputs], sys.stdout)
+def main(asked: list[tuple[str, str, list[int]]]) -> None:
+    json.dump([checked(kind, Path(output), counts) for kind, output, counts in asked], sys.stdout)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], list(map(int, sys.argv[2].split(","))), list(map(Path, sys.argv[3:])))
+    main(json.loads(sys.argv[1]))

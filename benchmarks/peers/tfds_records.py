@@ -62,7 +62,7 @@ def main(kind: str, source: Path, output: Path, records: int) -> None:
     if kind == "images":
         features, first, rows = image_features(source), next(images(source)), itertools.islice(images(source), records)
     else:
-        held = pa.ipc.open_file(str(source / "table.arrow")).read_all().slice(0, records)
+        held = pa.ipc.open_file(pa.memory_map(str(source / "table.arrow"))).read_all().slice(0, records)
         listed = held.to_pylist()
         features, first, rows = table_features(held.schema), listed[0], listed
     # It imports most of itself, and of TensorFlow, when it is first used.

@@ -2,7 +2,7 @@
 
 uploads.py ours|obstore|boto3|oss-put|oss-parts|oss-uploader|hdfs-native|dfs-put INPUT OUTPUT RECORDS
 
-Records are MiB. The server is described beside INPUT, see `servers`, and the object has OUTPUT's name. The file is read in pieces while it is sent, by each in its own way.
+Records are MiB. The server is described beside OUTPUT, see `servers`, and the object has OUTPUT's name. The file is read in pieces while it is sent, by each in its own way.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 from clocked import clocked
 
 _PIECE = 4 << 20
-SERVER: dict[str, Any] = json.loads((Path(sys.argv[2]).parent / "server.json").read_text())
+SERVER: dict[str, Any] = json.loads((Path(sys.argv[3]).parent / "server.json").read_text())
 NAME = Path(sys.argv[3]).name
 URI = f"{SERVER['uri']}/{NAME}"
 

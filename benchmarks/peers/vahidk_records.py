@@ -33,7 +33,7 @@ def table(columns: dict[str, list[Any]]) -> Iterator[Datum]:
 
 
 def main(kind: str, source: Path, output: Path, records: int) -> None:
-    held = {} if kind == "images" else {name: column.tolist() for name, column in np.load(source / "table.npz").items()}
+    held = {} if kind == "images" else {name: column[:records].tolist() for name, column in np.load(source / "table.npz").items()}
 
     def work() -> int:
         count = 0

@@ -21,13 +21,13 @@ def images(source: Path) -> Iterator[Sample]:
             yield path.read_bytes(), number
 
 
-def samples(source: Path) -> list[Sample]:
+def samples(source: Path, records: int) -> list[Sample]:
     held = np.load(source / "table.npz")
-    return list(zip(map(bytes, held["jpg"]), held["cls"].tolist(), strict=True))
+    return list(zip(map(bytes, held["jpg"][:records]), held["cls"][:records].tolist(), strict=True))
 
 
 def main(kind: str, source: Path, output: Path, records: int) -> None:
-    found = samples(source) if kind == "samples" else images(source)
+    found = samples(source, records) if kind == "samples" else images(source)
 
     def work() -> int:
         count = 0

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from benchmarks.contenders import Contender, digest, limit, ours
 from benchmarks.measuring import ROOT
-from benchmarks.workload import IDX, IMAGES, PARQUET, Workload, command, job
+from benchmarks.workload import IDX, IMAGES, PARQUET, PREPARED, Against, Workload, command, job
 
 _JOINED: Final[Mapping[str, Any]] = {
     "source": {
@@ -44,6 +44,8 @@ WORKLOADS: Final[Sequence[Workload]] = (
         quick=20_000,
         contenders=(job({"source": IDX, **_SHUFFLED}), job({"source": IDX}, name="ours, in order")),
         goals={"ours, in order": 0.9},
+        check="shuffled",
+        against=Against("digits", "idx", "ours, in order"),
     ),
     Workload(
         "shuffle-gzip",
@@ -57,6 +59,8 @@ WORKLOADS: Final[Sequence[Workload]] = (
             limit("inflating alone", "inflate"),
         ),
         bounds={"ours": ("MB/s", 250)},
+        check="shuffled",
+        against=Against("digits", "idx", "ours, in order"),
     ),
     Workload(
         "join",
@@ -72,6 +76,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             digest(_JOINED_BYTES),
         ),
         goals={"DuckDB to Parquet": 0.7},
+        check="columns",
     ),
     Workload(
         "verify",
@@ -86,6 +91,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             limit("CRC-32C alone", "crc"),
         ),
         goals={"read alone": 0.85},
+        against=Against("contents", "files", PREPARED),
         prepare=job({"source": IMAGES}, {"shards": {"count": 8}}),
     ),
     Workload(
@@ -101,6 +107,8 @@ WORKLOADS: Final[Sequence[Workload]] = (
             job({"source": PARQUET}, {"index": False}, name="ours, without indexes"),
         ),
         goals={"ours, without": 0.92},
+        check="raw",
+        against=Against("columns", "columns"),
     ),
     Workload(
         "digests",
@@ -110,6 +118,8 @@ WORKLOADS: Final[Sequence[Workload]] = (
         quick=300,
         contenders=(job({"source": IMAGES}), job({"source": IMAGES}, name="ours, without SHA-256", digests=False)),
         goals={"ours, without SHA-256": 0.9},
+        check="raw",
+        against=Against("contents", "files"),
     ),
     *(
         Workload(
@@ -135,6 +145,8 @@ WORKLOADS: Final[Sequence[Workload]] = (
             job(_CSV, {"shards": {"count": 8}}, name="ours, 1 process, 1 core", cores=1),
         ),
         goals={"ours, 1 process": 1.8, "ours, 1 process, 1 core": 1.8},
+        check="raw",
+        against=Against("columns", "columns"),
     ),
     Workload(
         "overlap",
@@ -144,6 +156,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         quick=50,
         contenders=(ours("overlap", {"spec": _SLOW}), limit("computing alone", "compute")),
         goals={"computing alone": 0.98},
+        against=Against("contents", "files"),
     ),
     Workload(
         "small-job",
@@ -153,6 +166,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         quick=70_000,
         contenders=(command("ours", *_SMALL_JOB), command("an empty Python", "-c", "pass")),
         bounds={"ours": ("s", 1.5)},
+        against=Against("digits", "idx"),
     ),
     Workload(
         "start",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from benchmarks.contenders import Contender, digest, limit, sagemaker, spark, tensorflow, tfds, vahidk
-from benchmarks.workload import IDX, PARQUET, Workload, encode, job
+from benchmarks.workload import IDX, PARQUET, Against, Workload, encode, job
 
 _IMAGE_BYTES: Final = 838
 _ROW_BYTES: Final = 363
@@ -26,6 +26,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         contenders=(job({"source": IDX, "features": [{"name": "image"}]}), tensorflow("idx", 0.2), limit("write alone", "write"), digest(_IMAGE_BYTES)),
         goals={"TensorFlow": 25},
         check="tfrecord",
+        against=Against("digits", "idx"),
     ),
     Workload(
         "table",
@@ -37,6 +38,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         contenders=(encode(), tensorflow("table", 0.05), vahidk("table", 0.05), tfds("table", 0.02)),
         goals={"TensorFlow": 80},
         check="tfrecord",
+        against=Against("columns", "columns"),
     ),
     Workload(
         "arrayrecord",
@@ -65,6 +67,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         ),
         goals={"csv module and TensorFlow": 30, "pyarrow reading, 1 thread": 0.65},
         check="tfrecord",
+        against=Against("columns", "columns"),
     ),
     Workload(
         "parquet",
@@ -82,6 +85,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         ),
         goals={"pyarrow and TensorFlow": 30, "pyarrow reading, 1 thread": 0.65},
         check="tfrecord",
+        against=Against("columns", "columns"),
     ),
     Workload(
         "ragged",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from benchmarks.contenders import Contender, Role
-from benchmarks.workload import Workload
+from benchmarks.workload import Against, Workload
 
 
 def _client(client: str, name: str = "", *, peer: str = "", environment: str | None = None) -> Contender:
@@ -22,6 +22,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         contenders=(_client("ours"), _client("obstore"), _client("boto3", environment="sagemaker")),
         goals={"obstore": 0.8, "boto3": 0.8},
         check="uploaded",
+        against=Against("uploaded", "object"),
         server="s3",
     ),
     Workload(
@@ -38,6 +39,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         ),
         goals={"the SDK's parts, one at a time": 1.0, "the SDK's parts, three at a time": 0.8, "the SDK's put in one request": 0.8},
         check="uploaded",
+        against=Against("uploaded", "object"),
         server="oss",
     ),
     Workload(
@@ -49,6 +51,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         contenders=(_client("ours"), _client("hdfs-native", peer="hdfs"), _client("dfs-put", "hdfs dfs -put", peer="hdfs")),
         goals={"hdfs-native": 0.8, "hdfs dfs -put": 0.8},
         check="uploaded",
+        against=Against("uploaded", "object"),
         server="hdfs",
     ),
 )

@@ -3,12 +3,20 @@
 import os
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from benchmarks import report
+from benchmarks import report, running
+from benchmarks.contenders import READ_BY, Contender
+from benchmarks.measuring import RunFailed, Took
+from benchmarks.running import Conditions
+from benchmarks.workload import PREPARED, Against, Workload
 from benchmarks.workloads import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +33,7 @@ def results(*, ours: float = 900.0, faults: tuple[str, ...] = ()) -> dict[str, A
         for name, role, rate in rates
     }  # fmt: skip
     found = {
-        "title": "W0: files to records", "records": 50, "bytes_in": 5_000_000, "rounds": 3, "check": "tfrecord",
+        "title": "W0: files to records", "records": 50, "bytes_in": 5_000_000, "rounds": 3, "checked": "outputs read back by TensorFlow: equal",
         "goals": {"<peer>": 4, "cat": 0.95}, "bounds": {}, "contenders": contenders, "faults": list(faults),
         "at": "2026-01-01", "machine": {"cores": "2", "processor": "P", "python": "3.11"},
     }  # fmt: skip
@@ -38,11 +46,25 @@ def test_the_table_has_each_ratio_beside_its_goal() -> None:
     assert "## W0: files to records" in lines
     assert "| <peer> | 50 | 100 | ± 5% | 10 | 0.50 | 64 | 9.00 x | 4 x ✓ |" in lines
     assert "| cat | 50 | 1,000 | ± 5% | 100 | 0.50 | 64 | 0.90 x | 0.95 x ✗ |" in lines
-    assert "`files`: 50 records, 3 rounds, 2 cores of P, 2026-01-01; outputs read back and equal." in lines
+    assert "`files`: 50 records, 3 rounds, 2 cores of P, 2026-01-01." in lines
+    assert "Verified: outputs read back by TensorFlow: equal." in lines
 
 
 def test_outputs_that_differ_are_not_called_equal() -> None:
     assert "equal." not in report.table("files", results(faults=("<peer> wrote other records",))["workloads"]["files"])
+
+
+def test_it_is_said_where_nothing_is_read_back() -> None:
+    found = results()["workloads"]["files"] | {"checked": ""}
+
+    assert "Nothing is written, so there was nothing to read back." in report.table("files", found)
+
+
+def test_rounds_that_were_repeated_are_told() -> None:
+    found = results()["workloads"]["files"]
+    found["contenders"]["cat"] |= {"runs": 6}
+
+    assert "3 rounds (6 of cat, as runs scattered), 2 cores" in report.table("files", found)
 
 
 def test_what_must_be_reached_alone_stands_beside_ours() -> None:
@@ -86,6 +108,90 @@ def test_goals_name_contenders_and_ours_comes_first(workload: Any) -> None:
     assert names[0] == "ours"
 
 
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def test_what_ours_writes_is_read_back(workload: Any) -> None:
+    against = {workload.against.who} if workload.against else set()
+    writers = {
+        contender.name for contender in workload.contenders if contender.role != "limit" and (contender.writes or contender.shown_by)
+    }
+
+    assert bool(writers | (against & {PREPARED})) == bool(workload.check or workload.against)
+    assert workload.check or len(writers) <= 1
+    assert against <= writers | {PREPARED}
+    assert {workload.check, workload.against.output if against else ""} - {""} <= set(READ_BY)
+
+
+Columns = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Copying(Contender):
+    """Writes the matrices that it is given, or others that it makes of them; each run takes as long as the next of `seconds` says."""
+
+    makes: Callable[[Columns], Columns] = dict
+    seconds: list[float] = field(default_factory=list)
+
+    def run(self, source: Path, output: Path, records: int) -> Took:
+        """See `Contender`."""
+        with np.load(source / "table.npz") as held:
+            np.savez(output / "data.npz", **self.makes(dict(held)))
+        if self.seconds == [0.0]:
+            raise RunFailed("no disk")
+        return Took(records=records, seconds=self.seconds.pop(0) if self.seconds else 1.0, cpu_seconds=None, peak_bytes=1)
+
+
+def copying(name: str, makes: Callable[[Columns], Columns] = dict, *, seconds: tuple[float, ...] = ()) -> Contender:
+    return Copying(name, "peer", "", "", makes=makes, seconds=list(seconds))
+
+
+def ran(folder: Path, *contenders: Contender, rounds: int = 1, against: Against | None = None) -> dict[str, Any]:
+    workload = Workload("copies", "Copies", make="dense", records=20, quick=20, contenders=contenders, check="npz", against=against)
+    (folder / "data").mkdir()
+    conditions = Conditions(rounds=rounds, seed=1, peers=None, data=folder / "data", began=time.monotonic())
+    return running.run(workload, folder, records=20, conditions=conditions)
+
+
+@pytest.mark.parametrize(
+    ("makes", "fault"),
+    [
+        (lambda columns: columns | {"label": columns["label"][::-1]}, "it wrote other records than ours"),
+        (lambda columns: {name: column[1:] for name, column in columns.items()}, "it wrote 19 of 20 records"),
+        (lambda columns: columns | {"label": columns["label"][1:]}, "what it wrote can't be read: ValueError"),
+    ],
+)
+def test_an_output_that_differs_is_a_fault(tmp_path: Path, makes: Callable[[Columns], Columns], fault: str) -> None:
+    found = ran(tmp_path, copying("ours"), copying("good"), copying("bad", makes))
+
+    (told,) = found["faults"]
+    assert told.startswith(f"bad: {fault}")
+    assert set(found["contenders"]) == {"ours", "good"}
+
+
+def test_what_all_write_wrong_is_seen_beside_the_input(tmp_path: Path) -> None:
+    def other(columns: Columns) -> Columns:
+        return columns | {"label": columns["label"] + 1}
+
+    found = ran(tmp_path, copying("ours", other), copying("another", other), against=Against("npz", "npz"))
+
+    assert found["faults"] == ["ours: its records are not what the input says"]
+
+
+def test_runs_that_scatter_are_repeated_with_those_they_are_compared_with(tmp_path: Path) -> None:
+    wild = copying("wild", seconds=(1, 1, 4, 2, 2, 2))
+
+    found = ran(tmp_path, copying("ours"), wild, copying("steady"), rounds=3)
+
+    assert {name: told["runs"] for name, told in found["contenders"].items()} == {"ours": 6, "wild": 6, "steady": 3}
+    assert found["contenders"]["wild"]["per_second"] == 10
+
+
+def test_a_contender_that_fails_takes_no_further_part(tmp_path: Path) -> None:
+    found = ran(tmp_path, copying("ours"), copying("broken", seconds=(0.0,)), rounds=2)
+
+    assert found["faults"] == ["broken: no disk"]
+    assert found["contenders"]["ours"]["runs"] == 2
+
+
 def test_a_workload_runs_in_quick_mode_and_writes_nothing_into_the_repository(tmp_path: Path) -> None:
     pages = {path: path.stat().st_mtime_ns for path in (ROOT / "docs").glob("benchmarks.*")}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}
@@ -101,7 +207,8 @@ def test_a_workload_runs_in_quick_mode_and_writes_nothing_into_the_repository(tm
         ["| numpy.savez", "100"],
         ["| write alone", "100"],
     ]
-    assert "outputs read back and equal" in done.stdout
+    assert "Verified: outputs read back by numpy: equal." in done.stdout
+    assert "npz: round 1 of 1" in done.stderr
     assert list(tmp_path.iterdir()) == []
     assert {path: path.stat().st_mtime_ns for path in (ROOT / "docs").glob("benchmarks.*")} == pages
 
@@ -116,5 +223,5 @@ def test_an_upload_is_read_back_from_its_server(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "| ours | 13 |" in done.stdout
-    assert "outputs read back and equal" in done.stdout
+    assert "Verified: outputs read back by the server's disk or its REST API: equal; ours, read by" in done.stdout
     assert list(tmp_path.iterdir()) == []

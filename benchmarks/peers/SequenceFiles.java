@@ -1,0 +1,25 @@
+import java.security.MessageDigest;
+import java.util.HexFormat;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.io.BytesWritable;
+import org.apache.hadoop.io.SequenceFile;
+import org.apache.hadoop.io.Text;
+
+/** Prints the SHA-256 of each key, which is a Text, and of each value, which is a BytesWritable, of SequenceFiles: as Hadoop's own reader gives them. */
+public class SequenceFiles {
+    public static void main(String[] arguments) throws Exception {
+        Configuration configuration = new Configuration();
+        MessageDigest digest = MessageDigest.getInstance("SHA-256");
+        Text key = new Text();
+        BytesWritable value = new BytesWritable();
+        for (String name : arguments) {
+            try (SequenceFile.Reader reader = new SequenceFile.Reader(configuration, SequenceFile.Reader.file(new Path(name)))) {
+                while (reader.next(key, value)) {
+                    String first = HexFormat.of().formatHex(digest.digest(key.copyBytes()));
+                    System.out.println(first + " " + HexFormat.of().formatHex(digest.digest(value.copyBytes())));
+                }
+            }
+        }
+    }
+}
