@@ -138,6 +138,9 @@ def install() -> None:
     print(f"hadoop: {hadoop_jars()}")
 
 
+ONE_CORE: Final = "libraries alone, 1 core"
+TWO_CORES: Final = "libraries alone, 2 processes"
+
 ENVIRONMENTS = ("tfrecord", "sagemaker", "webdataset", "img2dataset", "spark")
 
 
@@ -164,6 +167,12 @@ def limit(name: str, kind: str, script: str = "limits.py", *, options: tuple[str
 def digest(record_bytes: int | None = None) -> Contender:
     """SHA-256 and writing, by one core: of records of so many bytes, or of as many bytes as the input has."""
     return limit("SHA-256 and write alone", "digest", options=() if record_bytes is None else (str(record_bytes),))
+
+
+def libraries(kind: str, *options: str) -> tuple[Contender, Contender]:
+    """The libraries that ours calls, by one process on one core and by two on two: what a second core is worth to anybody here."""
+    one, two = (limit(name, kind, "libraries.py", options=(processes, *options)) for name, processes in ((ONE_CORE, "1"), (TWO_CORES, "2")))
+    return one, two
 
 
 def tensorflow(kind: str, share: float = 1.0, *, name: str = "TensorFlow") -> Contender:

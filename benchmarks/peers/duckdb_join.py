@@ -1,25 +1,36 @@
-"""DuckDB alone: two tables joined by key and written as Parquet, in the order of the keys.
+"""DuckDB alone: two tables joined by key, in the order of the keys or in any, to Parquet or to Arrow in memory.
 
-duckdb_join.py join INPUT OUTPUT RECORDS
+duckdb_join.py parquet|any-order|arrow INPUT OUTPUT RECORDS
 """
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
 from clocked import clocked
 
 
-def join(source: Path, output: Path) -> int:
+def written(joined: Any, place: Path) -> int:
+    """The number of rows in a file."""
+    joined.write_parquet(str(place))
+    return pq.ParquetFile(place).metadata.num_rows
+
+
+def join(kind: str, source: Path, output: Path) -> int:
     """The number of joined rows."""
     with duckdb.connect(config={"threads": "2"}) as connection:
         connection.read_parquet(f"{source}/left.parquet").create_view("one")
         connection.read_parquet(f"{source}/right.parquet").create_view("other")
-        joined = connection.sql("select * from one join other using (id) order by id")
-        joined.write_parquet(f"{output}/joined.parquet")
-    return pq.ParquetFile(output / "joined.parquet").metadata.num_rows
+        joined = connection.sql("select * from one join other using (id)")
+        if kind == "any-order":
+            connection.execute("set preserve_insertion_order = false")
+            return written(joined, output / "in any order.parquet")
+        if kind == "parquet":
+            return written(joined.order("id"), output / "joined.parquet")
+        return sum(batch.num_rows for batch in joined.order("id").fetch_arrow_reader())
 
 
 if __name__ == "__main__":
-    clocked(lambda: join(Path(sys.argv[2]), Path(sys.argv[3])))
+    clocked(lambda: join(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])))

@@ -1,6 +1,6 @@
 """What no converter can be quicker than: the bytes moved, summed or decoded, and nothing else.
 
-limits.py cat|read|write|digest|sha256|crc|inflate|decode|recode|compute INPUT OUTPUT RECORDS [BYTES_OF_A_RECORD]
+limits.py cat|read|write|digest|sha256|sha256-by-one|crc|inflate|decode|recode|compute INPUT OUTPUT RECORDS [BYTES_OF_A_RECORD]
 """
 
 import hashlib
@@ -68,6 +68,13 @@ def sha256(contents: list[bytes], records: int) -> int:
     return records
 
 
+def sha256_by_one(contents: list[bytes], records: int) -> int:
+    """The same, by one thread."""
+    for content in contents:
+        hashlib.sha256(content)
+    return records
+
+
 def crc(contents: list[bytes], records: int) -> int:
     """CRC-32C of each file in memory; records are as many as that is for others."""
     from crc32c import crc32c
@@ -87,17 +94,9 @@ def decode(contents: list[bytes], records: int) -> int:
 
 def recode(contents: list[bytes], records: int) -> int:
     """Each JPEG in memory to pixels, its shortest side to 256, and back, by two threads: the libraries that ours calls."""
-    import numpy as np
-    import simplejpeg
-    from PIL import Image
+    from libraries import resized
 
-    def one(content: bytes) -> int:
-        picture = Image.fromarray(simplejpeg.decode_jpeg(content))
-        scale = 256 / min(picture.size)
-        resized = picture.resize((int(picture.width * scale), int(picture.height * scale)), Image.Resampling.BILINEAR)
-        return len(simplejpeg.encode_jpeg(np.asarray(resized), quality=95, colorsubsampling="420"))
-
-    _by_two_threads(one, contents)
+    _by_two_threads(resized, contents)
     return records
 
 
@@ -107,7 +106,7 @@ def _by_two_threads(work: Callable[[bytes], object], contents: list[bytes]) -> N
             pass
 
 
-IN_MEMORY = {"sha256": sha256, "crc": crc, "decode": decode, "recode": recode}
+IN_MEMORY = {"sha256": sha256, "sha256-by-one": sha256_by_one, "crc": crc, "decode": decode, "recode": recode}
 """Those that find the files of the input in memory when their clock begins."""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from benchmarks.contenders import Contender, digest, limit, ours
+from benchmarks.contenders import Contender, digest, libraries, limit, ours
 from benchmarks.measuring import ROOT
 from benchmarks.workload import IDX, IMAGES, PARQUET, PREPARED, Against, Workload, command, job
 
@@ -17,7 +17,8 @@ _JOINED: Final[Mapping[str, Any]] = {
 }
 _GZIP: Final[Mapping[str, Any]] = {"idx": {"subsets": [{"name": "all", "images": "INPUT/images.idx.gz", "labels": "INPUT/labels.idx.gz"}]}}
 _JOINED_BYTES: Final = 175
-"""Of a record of eight floats."""
+_ROW_BYTES: Final = 363
+"""Of a record of eight floats, and of one of 22 numbers, on average."""
 _PLANNED: Final[Mapping[str, Any]] = {"source": {"images": {"uris": ["/simulated"]}}, "output": {"uri": "/nowhere"}}
 _SHUFFLED: Final[Mapping[str, Any]] = {"shuffle": {"seed": 1}}
 _CSV: Final[Mapping[str, Any]] = {"source": {"csv": {"uris": ["INPUT/table.csv"], "header": True}}}
@@ -34,6 +35,11 @@ _SMALL_JOB: Final = (
     *("-m", "dataprep_converter", "run", str(ROOT / "benchmarks/small_job.yaml")),
     *("--set", "params.input=INPUT", "--set", "output.uri=OUTPUT", "--quiet"),
 )
+
+
+def _duckdb(name: str, kind: str) -> Contender:
+    return Contender(name, "peer", "duckdb_join.py", kind, peer="duckdb")
+
 
 WORKLOADS: Final[Sequence[Workload]] = (
     Workload(
@@ -71,7 +77,9 @@ WORKLOADS: Final[Sequence[Workload]] = (
         contenders=(
             job(_JOINED, is_bounded=False),
             job(_JOINED, name="ours, 512 MiB", memory_bytes=512 << 20),
-            Contender("DuckDB to Parquet", "peer", "duckdb_join.py", "join", peer="duckdb"),
+            _duckdb("DuckDB to Parquet", "parquet"),
+            _duckdb("DuckDB to Parquet, in any order", "any-order"),
+            limit("DuckDB to Arrow in memory", "arrow", "duckdb_join.py"),
             job({"source": {"parquet": {"uris": ["INPUT/joined.parquet"]}}}, name="ours, of rows that are joined"),
             digest(_JOINED_BYTES),
         ),
@@ -116,7 +124,12 @@ WORKLOADS: Final[Sequence[Workload]] = (
         make="images",
         records=6000,
         quick=300,
-        contenders=(job({"source": IMAGES}), job({"source": IMAGES}, name="ours, without SHA-256", digests=False)),
+        contenders=(
+            job({"source": IMAGES}),
+            job({"source": IMAGES}, name="ours, without SHA-256", digests=False),
+            limit("SHA-256 alone, 1 thread", "sha256-by-one"),
+            digest(),
+        ),
         goals={"ours, without SHA-256": 0.9},
         check="raw",
         against=Against("contents", "files"),
@@ -143,6 +156,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             job(_CSV, {"shards": {"count": 8}}, workers=2),
             job(_CSV, {"shards": {"count": 8}}, name="ours, 1 process"),
             job(_CSV, {"shards": {"count": 8}}, name="ours, 1 process, 1 core", cores=1),
+            *libraries("rows", str(_ROW_BYTES)),
         ),
         goals={"ours, 1 process": 1.8, "ours, 1 process, 1 core": 1.8},
         check="raw",

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from benchmarks.contenders import Contender, digest, limit, tensorflow, tfds, vahidk, webdataset
+from benchmarks.contenders import Contender, digest, libraries, limit, tensorflow, tfds, vahidk, webdataset
 from benchmarks.workload import IMAGES, Against, Workload, encode, job
 
 _TWO_CORES: Final[Mapping[str, Any]] = {"shards": {"count": 4}}
@@ -92,6 +92,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             _decoding("cropped", "decode_and_crop_jpeg, 2 processes", processes=2),
             limit("decoding alone, 2 threads", "decode"),
             digest(_DECODED_BYTES),
+            *libraries("pixels"),
         ),
         goals={
             "ours, 1 process": 1.8,
@@ -116,6 +117,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             _resizing(1),
             limit("decoding alone, 2 threads", "decode"),
             limit("decoding, resizing, encoding alone, 2 threads", "recode"),
+            *libraries("pictures"),
         ),
         goals={"img2dataset's Resizer, 2 processes": 1.5, "ours, 1 process": 1.8, "ours, 1 process, 1 core": 1.8},
         check="resized",
