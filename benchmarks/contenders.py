@@ -164,6 +164,11 @@ def limit(name: str, kind: str, script: str = "limits.py", *, options: tuple[str
     return Contender(name, "limit", script, kind, options=options, writes=False)
 
 
+def write(record_bytes: int | None = None) -> Contender:
+    """Writing alone: records of so many bytes, or as many bytes as the input has."""
+    return limit("write alone", "write", options=() if record_bytes is None else (str(record_bytes),))
+
+
 def digest(record_bytes: int | None = None) -> Contender:
     """SHA-256 and writing, by one core: of records of so many bytes, or of as many bytes as the input has."""
     return limit("SHA-256 and write alone", "digest", options=() if record_bytes is None else (str(record_bytes),))

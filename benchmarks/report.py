@@ -16,6 +16,10 @@ _FINDINGS: Final = Path(__file__).with_name("findings.md")
 _RATES: Final = ("contender", "records", "records/s", "spread", "MB/s", "CPU s", "peak MiB", "ours beside it", "goal")
 _COMMANDS: Final = ("command", "seconds", "spread", "CPU s", "peak MiB", "goal")
 
+_GOALS: Final = ("workload", "beside", "goal", "reached", "met", "nearest limit that was measured", "it reaches", "our share of it")
+_GOALS_TOLD: Final = """*It reaches* says what the limit would give where the goal says how much: a limit of 1.2 x TensorFlow leaves a goal of 1.4 x out of reach. Limits do a part of the work,
+with libraries alone; beside two runs of ours it is how much quicker the libraries become by the same means. Empty: none was measured, or the goal is beside a limit itself."""
+
 _BAR: Final = 18
 _LEFT: Final = 330
 _RIGHT: Final = 250
@@ -50,8 +54,52 @@ def write(results: Mapping[str, Any]) -> None:
 
 def page(results: Mapping[str, Any]) -> str:
     """The page, in Markdown."""
+    summary = f"## Where the goals stand\n\n{goals(results)}"
     tables = [f"## {found['title']}\n\n{table(name, found)}" for name, found in results["workloads"].items()]
-    return "\n".join([_HEAD, *tables, _FINDINGS.read_text()])
+    return "\n".join([_HEAD, summary, *tables, _FINDINGS.read_text()])
+
+
+def goals(results: Mapping[str, Any]) -> str:
+    """The table of all goals, in Markdown."""
+    rows = [
+        [f"`{name}`", who, goal, was, "✓" if share >= 1 else "✗", *_limit(found, who)]
+        for name, found in results["workloads"].items()
+        for who, share, goal, was in reached(found)
+    ]
+    met = sum(row[4] == "✓" for row in rows)
+    lines = [f"{met} of {len(rows)} are met.", "", f"| {' | '.join(_GOALS)} |", f"|---|---|{'--:|' * 3}---|--:|--:|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows), "", _GOALS_TOLD, ""])
+
+
+def _limit(found: Mapping[str, Any], who: str) -> tuple[str, str, str]:
+    """The limit that was measured beside a goal, what it reaches where the goal says how much, and how much of that is ours."""
+    contenders = found["contenders"]
+    if who in found.get("gains", {}):
+        quick, slow = found["gains"][who]
+        ratio = beside(found, who)
+        if ratio is None or quick not in contenders or slow not in contenders:
+            return "", "", ""
+        gain = contenders[quick]["per_second"] / contenders[slow]["per_second"]
+        return f"{quick}, beside {slow}", f"{_short(gain)} x", f"{ratio / gain:.2f}"
+    name = found.get("limit", "")
+    if name not in contenders or who == name:
+        return "", "", ""
+    limit = contenders[name]
+    if who in found["goals"]:
+        return (
+            name,
+            f"{_short(limit['per_second'] / contenders[who]['per_second'])} x",
+            f"{_ours(found)['per_second'] / limit['per_second']:.2f}",
+        )
+    if found["bounds"][who][0] == "s":
+        return name, f"{limit['seconds']:.2f} s", f"{limit['seconds'] / contenders[who]['seconds']:.2f}"
+    share = contenders[who]["per_second"] / limit["per_second"]
+    return name, f"{_short(_rate_of(found, who) / share)} {found['bounds'][who][0]}", f"{share:.2f}"
+
+
+def _ours(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    told: Mapping[str, Any] = found["contenders"]["ours"]
+    return told
 
 
 def table(name: str, found: Mapping[str, Any]) -> str:
@@ -118,8 +166,14 @@ def reached(found: Mapping[str, Any]) -> Iterator[tuple[str, float, str, str]]:
         if unit == "s":
             yield who, bound / told["seconds"], f"≤ {bound:g} s", f"{told['seconds']:.2f} s"
         else:
-            rate = told["per_second"] if unit == "records/s" else _megabytes(found, who)
+            rate = _rate_of(found, who)
             yield who, rate / bound, f"≥ {bound:,.0f} {unit}", f"{_short(rate)} {unit}"
+
+
+def _rate_of(found: Mapping[str, Any], who: str) -> float:
+    """In the unit that its bound has."""
+    is_counted = found["bounds"][who][0] == "records/s"
+    return float(found["contenders"][who]["per_second"]) if is_counted else _megabytes(found, who)
 
 
 def _megabytes(found: Mapping[str, Any], who: str) -> float:

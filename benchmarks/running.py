@@ -100,6 +100,8 @@ def run(workload: Workload, folder: Path, *, records: int, conditions: Condition
         "checked": _checked(state),
         "twice": workload.twice,
         "goals": dict(workload.goals),
+        "limit": workload.limit,
+        "gains": {who: list(pair) for who, pair in workload.gains.items()},
         "bounds": {name: list(bound) for name, bound in workload.bounds.items()},
         "contenders": {each.name: _told(each, state.runs[each.name]) for each in here if each.name not in state.faults},
         "faults": [f"{name}: {fault}" for name, fault in state.faults.items()],

@@ -42,6 +42,10 @@ class Workload:
     """The least speed of ours as a multiple of a contender's."""
     bounds: Mapping[str, tuple[Unit, float]] = field(default_factory=dict)
     """What a contender of ours must reach by itself: at most so many seconds, or at least so much a second."""
+    limit: str = ""
+    """The contender that says best what can be reached; empty where none does."""
+    gains: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Of goals beside a run of ours: two contenders, the first of which is as much quicker than the second as can be."""
     check: str = ""
     """How the outputs are read back, to be compared with each other; empty where there are no two."""
     against: Against | None = None

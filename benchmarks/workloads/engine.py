@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from benchmarks.contenders import Contender, digest, libraries, limit, ours
+from benchmarks.contenders import ONE_CORE, TWO_CORES, Contender, digest, libraries, limit, ours
 from benchmarks.measuring import ROOT
 from benchmarks.workload import IDX, IMAGES, PARQUET, PREPARED, Against, Workload, command, job
 
@@ -18,7 +18,8 @@ _JOINED: Final[Mapping[str, Any]] = {
 _GZIP: Final[Mapping[str, Any]] = {"idx": {"subsets": [{"name": "all", "images": "INPUT/images.idx.gz", "labels": "INPUT/labels.idx.gz"}]}}
 _JOINED_BYTES: Final = 175
 _ROW_BYTES: Final = 363
-"""Of a record of eight floats, and of one of 22 numbers, on average."""
+_DIGIT_BYTES: Final = 887
+"""Of a record of eight floats, of one of 22 numbers, on average, and of one of 28 x 28 bytes."""
 _PLANNED: Final[Mapping[str, Any]] = {"source": {"images": {"uris": ["/simulated"]}}, "output": {"uri": "/nowhere"}}
 _SHUFFLED: Final[Mapping[str, Any]] = {"shuffle": {"seed": 1}}
 _CSV: Final[Mapping[str, Any]] = {"source": {"csv": {"uris": ["INPUT/table.csv"], "header": True}}}
@@ -48,8 +49,14 @@ WORKLOADS: Final[Sequence[Workload]] = (
         make="idx",
         records=300_000,
         quick=20_000,
-        contenders=(job({"source": IDX, **_SHUFFLED}), job({"source": IDX}, name="ours, in order")),
+        contenders=(
+            job({"source": IDX, **_SHUFFLED}),
+            job({"source": IDX}, name="ours, in order"),
+            limit("gathering, SHA-256 and write alone", "gather", options=(str(_DIGIT_BYTES),)),
+            digest(_DIGIT_BYTES),
+        ),
         goals={"ours, in order": 0.9},
+        gains={"ours, in order": ("gathering, SHA-256 and write alone", "SHA-256 and write alone")},
         check="shuffled",
         against=Against("digits", "idx", "ours, in order"),
     ),
@@ -65,6 +72,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             limit("inflating alone", "inflate"),
         ),
         bounds={"ours": ("MB/s", 250)},
+        limit="inflating alone",
         check="shuffled",
         against=Against("digits", "idx", "ours, in order"),
     ),
@@ -84,6 +92,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             digest(_JOINED_BYTES),
         ),
         goals={"DuckDB to Parquet": 0.7},
+        limit="DuckDB to Arrow in memory",
         check="columns",
     ),
     Workload(
@@ -99,6 +108,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             limit("CRC-32C alone", "crc"),
         ),
         goals={"read alone": 0.85},
+        limit="SHA-256 alone, 2 threads",
         against=Against("contents", "files", PREPARED),
         prepare=job({"source": IMAGES}, {"shards": {"count": 8}}),
     ),
@@ -131,6 +141,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             digest(),
         ),
         goals={"ours, without SHA-256": 0.9},
+        limit="SHA-256 and write alone",
         check="raw",
         against=Against("contents", "files"),
     ),
@@ -159,6 +170,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             *libraries("rows", str(_ROW_BYTES)),
         ),
         goals={"ours, 1 process": 1.8, "ours, 1 process, 1 core": 1.8},
+        gains=dict.fromkeys(("ours, 1 process", "ours, 1 process, 1 core"), (TWO_CORES, ONE_CORE)),
         check="raw",
         against=Against("columns", "columns"),
     ),
@@ -180,6 +192,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         quick=70_000,
         contenders=(command("ours", *_SMALL_JOB), command("an empty Python", "-c", "pass")),
         bounds={"ours": ("s", 1.5)},
+        limit="an empty Python",
         against=Against("digits", "idx"),
     ),
     Workload(
@@ -194,5 +207,6 @@ WORKLOADS: Final[Sequence[Workload]] = (
             command("an empty Python", "-c", "pass"),
         ),
         bounds={"ours": ("s", 0.15), "a converter pod's imports": ("s", 0.6)},
+        limit="an empty Python",
     ),
 )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from benchmarks.contenders import Contender, digest, libraries, limit, tensorflow, tfds, vahidk, webdataset
+from benchmarks.contenders import ONE_CORE, TWO_CORES, Contender, digest, libraries, limit, tensorflow, tfds, vahidk, webdataset, write
 from benchmarks.workload import IMAGES, Against, Workload, encode, job
 
 _TWO_CORES: Final[Mapping[str, Any]] = {"shards": {"count": 4}}
@@ -14,6 +14,8 @@ _DECODED: Final[Mapping[str, Any]] = {
     "features": [{"name": "image"}],
 }
 _DECODED_BYTES: Final = 482 * 415 * 3 * 2
+_SAMPLE_BYTES: Final = 5 * 512
+"""Of a tar file: 600 bytes and a digit are two headers and three blocks."""
 _RESIZED: Final[Mapping[str, Any]] = {
     "source": {"images": {"uris": ["INPUT"], "labelFrom": "None"}},
     "transforms": [
@@ -56,11 +58,12 @@ WORKLOADS: Final[Sequence[Workload]] = (
             vahidk("images", 0.5),
             tfds("images", 0.5),
             limit("cat FILES > file", "cat"),
-            limit("write alone", "write"),
+            write(),
             digest(),
             limit("CRC-32C alone", "crc"),
         ),
         goals={"TensorFlow": 1.4, "cat FILES > file": 0.9},
+        limit="SHA-256 and write alone",
         check="tfrecord",
     ),
     Workload(
@@ -73,8 +76,10 @@ WORKLOADS: Final[Sequence[Workload]] = (
         contenders=(
             replace(encode(place="/dev/null"), writes=False, shown_by=encode()),
             replace(tensorflow("pictures-dropped"), writes=False, shown_by=tensorflow("pictures")),
+            limit("CRC-32C alone", "crc"),
         ),
         goals={"TensorFlow": 4.5},
+        limit="CRC-32C alone",
         check="tfrecord",
     ),
     Workload(
@@ -101,6 +106,8 @@ WORKLOADS: Final[Sequence[Workload]] = (
             "tf.data, decode_and_crop_jpeg, 2 threads": 2.0,
             "tf.data, decode_and_crop_jpeg, 2 processes": 2.0,
         },
+        limit=TWO_CORES,
+        gains=dict.fromkeys(("ours, 1 process", "ours, 1 process, 1 core"), (TWO_CORES, ONE_CORE)),
         check="decoded",
     ),
     Workload(
@@ -120,6 +127,8 @@ WORKLOADS: Final[Sequence[Workload]] = (
             *libraries("pictures"),
         ),
         goals={"img2dataset's Resizer, 2 processes": 1.5, "ours, 1 process": 1.8, "ours, 1 process, 1 core": 1.8},
+        limit=TWO_CORES,
+        gains=dict.fromkeys(("ours, 1 process", "ours, 1 process, 1 core"), (TWO_CORES, ONE_CORE)),
         check="resized",
     ),
     Workload(
@@ -131,10 +140,11 @@ WORKLOADS: Final[Sequence[Workload]] = (
         contenders=(
             job(_NAMED, {"format": "sequenceFile", "sequenceFile": {"key": "image/filename", "value": "Feature"}}),
             limit("cat FILES > file", "cat"),
-            limit("write alone", "write"),
+            write(),
             digest(),
         ),
         goals={"cat FILES > file": 0.9, "write alone": 0.9},
+        limit="SHA-256 and write alone",
         against=Against("sequencefile", "named"),
     ),
     Workload(
@@ -147,10 +157,11 @@ WORKLOADS: Final[Sequence[Workload]] = (
             job({"source": IMAGES, "features": [{"name": "image/encoded"}]}, {"format": "webdataset"}),
             webdataset("images"),
             limit("cat FILES > file", "cat"),
-            limit("write alone", "write"),
+            write(),
             digest(),
         ),
         goals={"cat FILES > file": 0.9, "write alone": 0.9},
+        limit="SHA-256 and write alone",
         check="webdataset",
     ),
     Workload(
@@ -162,9 +173,10 @@ WORKLOADS: Final[Sequence[Workload]] = (
         contenders=(
             encode({"format": "webdataset", "webdataset": {"extensions": {"jpg": "jpg"}}}),
             webdataset("samples", 0.2),
-            limit("write alone", "write"),
+            write(_SAMPLE_BYTES),
         ),
         goals={"webdataset": 8},
+        limit="write alone",
         check="webdataset",
     ),
 )

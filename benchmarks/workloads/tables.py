@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.contenders import Contender, digest, limit, sagemaker, spark, tensorflow, tfds, vahidk
+from benchmarks.contenders import Contender, digest, limit, sagemaker, spark, tensorflow, tfds, vahidk, write
 from benchmarks.workload import IDX, PARQUET, Against, Workload, encode, job
 
 _IMAGE_BYTES: Final = 838
 _ROW_BYTES: Final = 363
-"""Of a record of 28 x 28 bytes, and of one of 22 numbers, on average."""
+_DENSE_BYTES: Final = 3184
+_SPARSE_BYTES: Final = 356
+_MATRIX_BYTES: Final = 3140
+"""Of a record of 28 x 28 bytes, of one of 22 numbers, of 784 floats and of 50 of 10,000 as RecordIO, and of 784 floats as npz; on average."""
 
 
 def _reading(kind: str, threads: int) -> Contender:
@@ -23,8 +26,9 @@ WORKLOADS: Final[Sequence[Workload]] = (
         make="idx",
         records=300_000,
         quick=20_000,
-        contenders=(job({"source": IDX, "features": [{"name": "image"}]}), tensorflow("idx", 0.2), limit("write alone", "write"), digest(_IMAGE_BYTES)),
+        contenders=(job({"source": IDX, "features": [{"name": "image"}]}), tensorflow("idx", 0.2), write(_IMAGE_BYTES), digest(_IMAGE_BYTES)),
         goals={"TensorFlow": 25},
+        limit="SHA-256 and write alone",
         check="tfrecord",
         against=Against("digits", "idx"),
     ),
@@ -66,6 +70,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             _reading("csv", 2),
         ),
         goals={"csv module and TensorFlow": 30, "pyarrow reading, 1 thread": 0.65},
+        limit="pyarrow reading, 2 threads",
         check="tfrecord",
         against=Against("columns", "columns"),
     ),
@@ -84,6 +89,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             digest(_ROW_BYTES),
         ),
         goals={"pyarrow and TensorFlow": 30, "pyarrow reading, 1 thread": 0.65},
+        limit="SHA-256 and write alone",
         check="tfrecord",
         against=Against("columns", "columns"),
     ),
@@ -119,9 +125,10 @@ WORKLOADS: Final[Sequence[Workload]] = (
         contenders=(
             encode({"format": "recordioProtobuf"}, labels=["label"]),
             sagemaker("dense", 0.1),
-            limit("write alone", "write"),
+            write(_DENSE_BYTES),
         ),
         goals={"SageMaker's SDK 2": 60},
+        limit="write alone",
         check="recordio",
     ),
     Workload(
@@ -137,9 +144,10 @@ WORKLOADS: Final[Sequence[Workload]] = (
                 labels=["label"],
             ),
             sagemaker("sparse", 0.05),
-            limit("write alone", "write"),
+            write(_SPARSE_BYTES),
         ),
         goals={"SageMaker's SDK 2": 60},
+        limit="write alone",
         check="recordio",
     ),
     Workload(
@@ -152,9 +160,10 @@ WORKLOADS: Final[Sequence[Workload]] = (
         contenders=(
             encode({"format": "npz"}),
             Contender("numpy.savez", "peer", "numpy_npz.py", "savez", peer="numpy"),
-            limit("write alone", "write"),
+            write(_MATRIX_BYTES),
         ),
         goals={"numpy.savez": 1.7, "write alone": 0.9},
+        limit="write alone",
         check="npz",
     ),
 )  # fmt: skip

@@ -91,6 +91,36 @@ def test_a_job_above_its_memory_is_marked_and_unknown_cpu_time_is_left_out() -> 
     assert report.table("files", found).splitlines()[2] == "| ours | 50 | 900 | ± 5% | 90 |  | 600 ✗ |  |  |"
 
 
+def test_each_goal_stands_beside_the_limit_that_was_measured() -> None:
+    found = results(ours=300.0)["workloads"]["files"] | {"limit": "cat"}
+
+    assert report.goals({"workloads": {"files": found}}).splitlines()[:5] == [
+        "0 of 2 are met.",
+        "",
+        "| workload | beside | goal | reached | met | nearest limit that was measured | it reaches | our share of it |",
+        "|---|---|--:|--:|--:|---|--:|--:|",
+        "| `files` | <peer> | 4 x | 3.00 x | ✗ | cat | 10.0 x | 0.30 |",
+    ]
+    assert "| `files` | cat | 0.95 x | 0.30 x | ✗ |  |  |  |" in report.goals({"workloads": {"files": found}})
+
+
+def test_a_gain_stands_beside_what_others_gain() -> None:
+    found = results(ours=150.0)["workloads"]["files"] | {"gains": {"<peer>": ["cat", "<peer>"]}, "goals": {"<peer>": 1.8}}
+
+    assert "| `files` | <peer> | 1.8 x | 1.50 x | ✗ | cat, beside <peer> | 10.0 x | 0.15 |" in report.goals({"workloads": {"files": found}})
+
+
+@pytest.mark.parametrize(("unit", "bound", "row"), [
+    ("MB/s", 50, "≥ 50 MB/s | 90.0 MB/s | ✓ | cat | 100 MB/s | 0.90"),
+    ("records/s", 1000, "≥ 1,000 records/s | 900 records/s | ✗ | cat | 1,000 records/s | 0.90"),
+    ("s", 0.1, "≤ 0.1 s | 0.06 s | ✓ | cat | 0.05 s | 0.90"),
+])  # fmt: skip
+def test_what_is_told_alone_stands_beside_its_limit(unit: str, bound: float, row: str) -> None:
+    found = results()["workloads"]["files"] | {"limit": "cat", "goals": {}, "bounds": {"ours": [unit, bound]}}
+
+    assert f"| `files` | ours | {row} |" in report.goals({"workloads": {"files": found}})
+
+
 def test_the_plot_has_a_bar_for_each_goal() -> None:
     plotted = ET.fromstring(report.plot(results()))  # noqa: S314 - our own
 
@@ -106,6 +136,9 @@ def test_goals_name_contenders_and_ours_comes_first(workload: Any) -> None:
     assert set(workload.goals) <= set(names[1:])
     assert set(workload.bounds) <= {contender.name for contender in workload.contenders if contender.role == "ours"}
     assert names[0] == "ours"
+    assert {workload.limit} - {""} <= set(names)
+    assert set(workload.gains) <= set(workload.goals)
+    assert {name for pair in workload.gains.values() for name in pair} <= set(names)
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
