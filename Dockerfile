@@ -41,7 +41,7 @@ ENTRYPOINT ["dataprep-operator"]
 FROM ${BASE_IMAGE} AS kernel
 RUN if ! command -v cc > /dev/null; then apt-get update -q && apt-get install -q -y --no-install-recommends gcc libc6-dev; fi
 COPY converter/build_kernel.py /tmp/converter/build_kernel.py
-COPY converter/dataprep_converter/kernel.c /tmp/converter/dataprep_converter/kernel.c
+COPY converter/dataprep_converter/*.c /tmp/converter/dataprep_converter/
 RUN python3 /tmp/converter/build_kernel.py
 
 

@@ -29,7 +29,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { apt-get update -q && apt-get install -q -y --no-install-recommends python3-venv && $(PYTHON) -m venv $(VENV); }
 
 # What the installation compiles, where there is a C compiler.
-KERNEL := converter/hatch_build.py converter/build_kernel.py converter/dataprep_converter/kernel.c
+KERNEL := converter/hatch_build.py converter/build_kernel.py $(wildcard converter/dataprep_converter/*.c)
 
 $(VENV)/.demo: requirements/demo.txt pyproject.toml $(KERNEL) | $(VENV)/bin/python
 	$(BIN)/pip install -q --disable-pip-version-check --no-compile --no-deps --require-hashes -r requirements/demo.txt

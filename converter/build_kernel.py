@@ -1,6 +1,6 @@
-"""Builds `dataprep_converter/kernel.c` with this machine's C compiler ($CC, or cc), beside its source: what pip and the Dockerfile do.
+"""Builds what `dataprep_converter` has in C, with this machine's compiler ($CC, or cc), beside its sources: what pip and the Dockerfile do.
 
-The library is named after the digest of its source, so that none of another version is ever loaded. Fails where there is no compiler.
+The library is named after the digest of its sources, so that none of another version is ever loaded. Fails where there is no compiler.
 """
 
 import hashlib
@@ -10,13 +10,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-SOURCE = Path(__file__).parent / "dataprep_converter" / "kernel.c"
-_OPTIONS = ("-O3", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+FOLDER = Path(__file__).parent / "dataprep_converter"
+SOURCES = (FOLDER / "kernel.c", FOLDER / "resampling.c")
+"""In the order of `kernel.py`."""
+# A product is rounded before it is added to, on every processor: some would do both at once.
+_OPTIONS = ("-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
 
 def library() -> Path:
-    """Where the library of the source as it is belongs."""
-    return SOURCE.with_name(f"libkernel-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]}.so")
+    """Where the library of the sources as they are belongs."""
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES)).hexdigest()
+    return FOLDER / f"libkernel-{digest[:12]}.so"
 
 
 def build() -> Path:
@@ -24,9 +28,9 @@ def build() -> Path:
     wanted = library()
     if not wanted.exists():
         unfinished = wanted.with_name(f".{os.getpid()}-{wanted.name}")
-        subprocess.run([*shlex.split(os.environ.get("CC", "cc")), *_OPTIONS, "-o", str(unfinished), str(SOURCE)], check=True)  # noqa: S603
+        subprocess.run([*shlex.split(os.environ.get("CC", "cc")), *_OPTIONS, "-o", str(unfinished), *map(str, SOURCES)], check=True)  # noqa: S603
         unfinished.replace(wanted)
-    for other in set(SOURCE.parent.glob("libkernel-*.so")) - {wanted}:
+    for other in set(FOLDER.glob("libkernel-*.so")) - {wanted}:
         other.unlink()
     return wanted
 
@@ -35,4 +39,6 @@ if __name__ == "__main__":
     try:
         build()
     except (OSError, subprocess.CalledProcessError) as exc:
-        sys.exit(f"{SOURCE.name} was not built, and Python will do its work several times slower: {exc}")
+        sys.exit(
+            f"{' and '.join(source.name for source in SOURCES)} were not built, and Python will do their work several times slower: {exc}"
+        )

@@ -10,7 +10,7 @@ from packaging.tags import platform_tags
 
 
 class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Builds kernel.c; a wheel with it is for this platform alone, and one without it for all."""
+    """Builds the loops in C; a wheel with them is for this platform alone, and one without it for all."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """See hatchling."""

@@ -1,6 +1,7 @@
 """The loops over records and values that neither numpy nor Arrow has a call for, in C; where the library isn't there, in Python.
 
-`kernel.c` is built by `build_kernel.py` when the package is installed, if there is a C compiler, and makes the same bytes as what is here.
+`kernel.c` and `resampling.c` are built by `build_kernel.py` when the package is installed, if there is a C compiler, and make the same bytes as what
+is here; of resampling, as what Pillow makes (`transforms/resampling.py`).
 """
 
 import ctypes
@@ -20,7 +21,8 @@ from crc32c import crc32c
 from dataprep_converter.framing import FOOTER, HEADER, header, mask_all
 from dataprep_converter.tensors import Array, binary, binary_data, kernels, to_arrow
 
-_SOURCE: Final = Path(__file__).with_name("kernel.c")
+_SOURCES: Final = [Path(__file__).with_name(name) for name in ("kernel.c", "resampling.c")]
+"""In the order of `build_kernel.py`."""
 _NOTHING: Final = pa.scalar(b"", pa.large_binary())
 """The separator that Arrow's join of byte strings asks for."""
 _NO_BYTES: Final = ctypes.create_string_buffer(1)
@@ -39,6 +41,10 @@ _BOUNDED: Final = ("<i2", "<i4", "<i8", "<u2", "<u4", "<f2", "<f4", "<f8")
 """Types in the order of kernel.c's."""
 _UNREAD: Final = int(np.iinfo(np.int64).min)
 """What kernel.c says of a file that it could not read."""
+_RESAMPLED: Final = (1, 3)
+"""Channels of images that resampling.c takes."""
+_LONGEST: Final = 1 << 24
+"""Pixels of a side that Pillow knows exactly, which keeps it as a float of 32 bits."""
 _VARINT_LIMITS: Final = [np.uint64(1 << (7 * n)) for n in range(1, 10)]
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -62,7 +68,7 @@ Piece: TypeAlias = "Array | Chosen | bytes"
 
 
 def is_there() -> bool:
-    """Whether kernel.c was built, and runs on this processor."""
+    """Whether the library was built, and runs on this processor."""
     return _library() is not None
 
 
@@ -154,6 +160,18 @@ def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bo
     out = (_address(each) for each in (found.least, found.greatest, found.looked_at))
     library.bounds(_address(given), len(columns), rows, _BOUNDED.index(dtype.str), first, every, some, *out)
     return found
+
+
+def resample(image: Bytes, height: int, width: int, *, is_cubic: bool) -> Bytes | None:
+    """uint8[height, width, channels] of such an image of another size, bilinear or bicubic. None where it is left to Pillow, which makes the same."""
+    library = _library()
+    sizes = np.array([*image.shape[:2], height, width, image.shape[2]], np.int64)
+    if library is None or image.shape[2] not in _RESAMPLED or sizes.min() < 1 or sizes.max() >= _LONGEST:
+        return None
+    image, made = np.ascontiguousarray(image), np.empty((height, width, image.shape[2]), np.uint8)
+    room = np.empty(library.resampling_room(_address(sizes), is_cubic), np.uint8)
+    library.resample(_address(image, np.uint8), _address(sizes), is_cubic, _is_wide(), _address(room), _address(made))
+    return made
 
 
 def join(pieces: Sequence[Piece], rows: int) -> Array:
@@ -267,15 +285,21 @@ def _library() -> Any:
     return _load()
 
 
+@cache
+def _is_wide() -> bool:
+    """Whether the processor has the wider vectors that resampling.c can use."""
+    return bool(_library().has_avx2())
+
+
 def _load() -> Any:
-    """kernel.c, or None where it was not built as it is, or can't run."""
+    """The library, or None where it was not built of the sources as they are, or can't run."""
     try:
-        digest = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()
-        library = ctypes.CDLL(str(_SOURCE.with_name(f"libkernel-{digest[:12]}.so")))
+        digest = hashlib.sha256(b"".join(source.read_bytes() for source in _SOURCES)).hexdigest()
+        library = ctypes.CDLL(str(Path(__file__).with_name(f"libkernel-{digest[:12]}.so")))
     except OSError:
         return None
-    for counted in (library.begin, library.varints, library.number_lines, library.put_out, library.jpeg_sizes):
-        counted.restype = ctypes.c_int64
+    for name in ("begin", "varints", "number_lines", "put_out", "jpeg_sizes", "resampling_room", "has_avx2"):
+        getattr(library, name).restype = ctypes.c_int64
     address, count = ctypes.c_void_p, ctypes.c_int64
     library.masked_crcs.argtypes = (address, address, address, count, address)
     library.varints.argtypes = (address, address, count, address, address)
@@ -286,6 +310,8 @@ def _load() -> Any:
     library.jpeg_sizes.argtypes = (address, address, count, address)
     library.read_files.argtypes = (ctypes.c_char_p, address, count, address, address, address)
     library.put_out.argtypes = (address, address, count, address, address, count, count)
+    library.resampling_room.argtypes = (address, count)
+    library.resample.argtypes = (address, address, count, count, address, address)
     library.row_ends.argtypes = (ctypes.POINTER(_Piece), count, count, count, address)
     library.frame_apart.argtypes = (ctypes.POINTER(_Piece), count, count, ctypes.c_char_p, address, address, address)
     library.join.argtypes = (ctypes.POINTER(_Piece), count, count, count, address, address)

@@ -200,7 +200,8 @@ def sources(tmp_path: Path) -> Path:
     folder = tmp_path / "dataprep_converter"
     folder.mkdir()
     copy(BUILD, tmp_path)
-    copy(ROOT / "converter" / "dataprep_converter" / "kernel.c", folder)
+    for source in (ROOT / "converter" / "dataprep_converter").glob("*.c"):
+        copy(source, folder)
     return folder
 
 
@@ -218,11 +219,24 @@ def test_a_library_of_another_source_goes(sources: Path) -> None:
     assert made != stale
 
 
+@pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler")
+@pytest.mark.parametrize("changed", ["kernel.c", "resampling.c"])
+def test_a_change_of_any_source_makes_another_library(sources: Path, changed: str) -> None:
+    assert build(sources).returncode == 0
+    [before] = sources.glob("libkernel-*.so")
+    with (sources / changed).open("a") as source:
+        source.write("/* changed */\n")
+    assert build(sources).returncode == 0
+    [after] = sources.glob("libkernel-*.so")
+    assert after != before
+
+
 def test_without_a_compiler_it_says_what_that_costs(sources: Path) -> None:
     ended = build(sources, CC="/nowhere/cc")
     assert ended.returncode == 1
     assert ended.stderr == (
-        "kernel.c was not built, and Python will do its work several times slower: [Errno 2] No such file or directory: '/nowhere/cc'\n"
+        "kernel.c and resampling.c were not built, and Python will do their work several times slower: "
+        "[Errno 2] No such file or directory: '/nowhere/cc'\n"
     )
     assert not list(sources.glob("libkernel-*"))
 

@@ -1,5 +1,5 @@
-"""Another size for one image. Bilinear, bicubic and nearest are Pillow's (fixed-point, the same on every machine); area is computed here,
-because Pillow's box filter takes or leaves whole pixels."""
+"""Another size for one image. Bilinear and bicubic are Pillow's arithmetic (fixed-point, the same on every machine), in C of our own where that is there;
+nearest is Pillow's. Area is computed here, because Pillow's box filter takes or leaves whole pixels."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dataprep_api.spec.transforms.images import Resize
+from dataprep_converter import kernel
 from dataprep_converter.transforms.orientation import Pixels
 
 MODES: Final[Mapping[int, str]] = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -34,6 +35,10 @@ def resized(image: Pixels, height: int, width: int, method: str) -> Pixels:
         averaged = columns.reshape(width, height, image.shape[2]).swapaxes(0, 1)
         # Half to even, and never beyond 255: it is a mean of bytes.
         return np.rint(averaged).astype(np.uint8)
+    if method != "Nearest":
+        made = kernel.resample(image, height, width, is_cubic=method == "Bicubic")
+        if made is not None:
+            return made
     picture = to_picture(image).resize((width, height), _filter(method))
     return np.asarray(picture, np.uint8).reshape(height, width, image.shape[2])
 
