@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #if defined(__x86_64__)
-#include <nmmintrin.h>
+#include <immintrin.h>
+#define WITH_AVX2 __attribute__((target("avx2,f16c"))) /* no processor has the first alone */
 #define WITH_CRC __attribute__((target("sse4.2")))
-#define WITH_WIDE __attribute__((target("avx2")))
 #define CRC_8(crc, word) ((uint32_t)_mm_crc32_u64((crc), (word)))
 #define CRC_4(crc, half) _mm_crc32_u32((crc), (half))
 #define CRC_1(crc, byte) _mm_crc32_u8((crc), (byte))
@@ -25,7 +25,6 @@
 #include <sys/auxv.h>
 #endif
 #define WITH_CRC __attribute__((target("+crc")))
-#define WITH_WIDE
 #define CRC_8(crc, word) __crc32cd((crc), (word))
 #define CRC_4(crc, half) __crc32cw((crc), (half))
 #define CRC_1(crc, byte) __crc32cb((crc), (byte))
@@ -124,16 +123,6 @@ static int64_t has_crc(void)
     return (getauxval(AT_HWCAP) >> 7 & 1) != 0; /* HWCAP_CRC32 */
 #else
     return 1;
-#endif
-}
-
-/* Whether the processor has registers of 32 bytes, for functions that are compiled for them too. */
-static int has_wide(void)
-{
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx2");
-#else
-    return 0;
 #endif
 }
 
@@ -237,10 +226,89 @@ int64_t number_lines(const uint64_t *first, int64_t between, const uint64_t *sec
 
 /* --- bytes -------------------------------------------------------------------------------------------------------- */
 
+/* Whether this processor has AVX2: what `is_wide` says below. */
+int64_t has_avx2(void)
+{
+#ifdef WITH_AVX2
+    return __builtin_cpu_supports("avx2") != 0;
+#else
+    return 0;
+#endif
+}
+
+#ifdef WITH_AVX2
+enum { VECTOR = 32 };
+
+/* The same of whole vectors. */
+WITH_AVX2 static void add_sums_widely(const uint8_t *bytes, int64_t count, uint64_t *sums)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    uint64_t firsts[4];
+    uint32_t seconds[8];
+    for (int64_t some; count > 0; count -= some, bytes += some) {
+        some = count < 1 << 18 ? count : 1 << 18; /* of so many, the squares of a place fit into 32 bits */
+        __m256i first = zero, second = zero;
+        for (int64_t at = 0; at < some; at += VECTOR) {
+            __m256i values = _mm256_loadu_si256((const __m256i *)(bytes + at));
+            __m256i low = _mm256_unpacklo_epi8(values, zero), high = _mm256_unpackhi_epi8(values, zero);
+            first = _mm256_add_epi64(first, _mm256_sad_epu8(values, zero));
+            second = _mm256_add_epi32(second, _mm256_add_epi32(_mm256_madd_epi16(low, low), _mm256_madd_epi16(high, high)));
+        }
+        memcpy(firsts, &first, VECTOR);
+        memcpy(seconds, &second, VECTOR);
+        for (int place = 0; place < 4; place++)
+            sums[0] += firsts[place];
+        for (int place = 0; place < 8; place++)
+            sums[1] += seconds[place];
+    }
+}
+
+/* (byte - middle) * factor of 16 bytes, in 32 bits and rounded to 16. Of the middle, `rest` is what 32 bits don't hold. */
+WITH_AVX2 static inline void on_line(const uint8_t *bytes, __m256 middle, __m256 rest, __m256 factor, uint16_t *out)
+{
+    for (int64_t at = 0; at < 16; at += 8) {
+        __m256 values = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(bytes + at))));
+        values = _mm256_mul_ps(_mm256_sub_ps(_mm256_sub_ps(values, middle), rest), factor);
+        _mm_storeu_si128((__m128i *)(out + at), _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
+    }
+}
+
+WITH_AVX2 static int64_t look_up_widely(const uint16_t *table, double middle, double factor, const uint8_t *bytes, int64_t count, uint16_t *out)
+{
+    const __m256 middles = _mm256_set1_ps((float)middle), rests = _mm256_set1_ps((float)(middle - (double)(float)middle));
+    const __m256 factors = _mm256_set1_ps((float)factor);
+    uint8_t levels[16];
+    uint16_t found[16];
+    for (int64_t level = 0; level < 256; level += 16) {
+        for (int64_t at = 0; at < 16; at++)
+            levels[at] = (uint8_t)(level + at);
+        on_line(levels, middles, rests, factors, found);
+        if (memcmp(found, table + level, sizeof found))
+            return 0;
+    }
+    int64_t at = 0;
+    for (; at + 16 <= count; at += 16)
+        on_line(bytes + at, middles, rests, factors, out + at);
+    for (; at < count; at++)
+        out[at] = table[bytes[at]];
+    return 1;
+}
+
+#endif
+
 /* The sum of bytes, and of their squares. */
-void byte_sums(const uint8_t *bytes, int64_t count, uint64_t *sums)
+void byte_sums(const uint8_t *bytes, int64_t count, int64_t is_wide, uint64_t *sums)
 {
     sums[0] = sums[1] = 0;
+#ifdef WITH_AVX2
+    if (is_wide) {
+        int64_t whole = count / VECTOR * VECTOR;
+        add_sums_widely(bytes, whole, sums);
+        bytes += whole;
+        count -= whole;
+    }
+#endif
+    (void)is_wide;
     while (count > 0) {
         int64_t some = count < 1 << 15 ? count : 1 << 15; /* so many squares fit into 32 bits */
         uint32_t first = 0, second = 0;
@@ -260,6 +328,18 @@ void look_up(const uint16_t *table, const uint8_t *bytes, int64_t count, uint16_
 {
     for (int64_t at = 0; at < count; at++)
         out[at] = table[bytes[at]];
+}
+
+/* The same, where the table is about a line of floats of 16 bits: computed, which is several times quicker than to look up. Returns whether it could:
+ * only where that gives the table's very entries, and with AVX2. */
+int64_t look_up_line(const uint16_t *table, double middle, double factor, const uint8_t *bytes, int64_t count, int64_t is_wide, uint16_t *out)
+{
+#ifdef WITH_AVX2
+    if (is_wide)
+        return look_up_widely(table, middle, factor, bytes, count, out);
+#endif
+    (void)table, (void)middle, (void)factor, (void)bytes, (void)count, (void)is_wide, (void)out;
+    return 0;
 }
 
 /* --- columns ------------------------------------------------------------------------------------------------------ */
@@ -318,20 +398,24 @@ static inline __attribute__((always_inline)) void all_bounds(ALL_BOUNDS)
     }
 }
 
-WITH_WIDE static void wide_bounds(ALL_BOUNDS)
+#ifdef WITH_AVX2
+WITH_AVX2 static void all_bounds_widely(ALL_BOUNDS)
 {
     all_bounds(columns, count, rows, type, first, every, some, least, greatest, looked_at);
 }
-
-static void narrow_bounds(ALL_BOUNDS)
-{
-    all_bounds(columns, count, rows, type, first, every, some, least, greatest, looked_at);
-}
+#endif
 
 /* The same of each column, all of one type and with a row at least. `some` values of each are looked at. */
-void bounds(ALL_BOUNDS)
+void bounds(ALL_BOUNDS, int64_t is_wide)
 {
-    (has_wide() ? wide_bounds : narrow_bounds)(columns, count, rows, type, first, every, some, least, greatest, looked_at);
+#ifdef WITH_AVX2
+    if (is_wide) {
+        all_bounds_widely(columns, count, rows, type, first, every, some, least, greatest, looked_at);
+        return;
+    }
+#endif
+    (void)is_wide;
+    all_bounds(columns, count, rows, type, first, every, some, least, greatest, looked_at);
 }
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */

@@ -119,17 +119,24 @@ def byte_sums(values: Bytes) -> tuple[int, int]:
     if library is None:
         return int(values.sum(dtype=np.uint64)), int(np.square(values, dtype=np.uint16).sum(dtype=np.uint64))
     sums = np.empty(2, np.uint64)
-    library.byte_sums(_address(values, np.uint8), values.size, _address(sums))
+    library.byte_sums(_address(values, np.uint8), values.size, _is_wide(), _address(sums))
     return int(sums[0]), int(sums[1])
 
 
-def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any]) -> None:
-    """Writes to `out`, of the shape of the values, what the table, which has 256 entries, has for each. Raises ValueError for other shapes."""
+def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any], *, line: tuple[float, float] | None = None) -> None:
+    """Writes to `out`, of the shape of the values, what the table, which has 256 entries, has for each. Raises ValueError for other shapes.
+
+    `line` are (middle, factor) of a table of float16 whose entries are about (place - middle) * factor: they are computed instead where that gives
+    the very same ones.
+    """
     if table.shape != (256,) or out.shape != values.shape:
         raise ValueError(f"expected a table of 256 entries and room of shape {values.shape}, found {table.shape} and {out.shape}")
     library = _library()
     if library is not None and table.dtype.itemsize == _LOOKED_UP:
-        library.look_up(_address(table), _address(values, np.uint8), values.size, _address(out, table.dtype))
+        given = _address(values, np.uint8), values.size
+        if line is not None and library.look_up_line(_address(table), *line, *given, _is_wide(), _address(out, table.dtype)):
+            return
+        library.look_up(_address(table), *given, _address(out, table.dtype))
     else:
         # Arrow takes bytes as they are for indices, numpy makes eight bytes of each first.
         out[...] = kernels.take(to_arrow(table), to_arrow(values.reshape(-1)), boundscheck=False).to_numpy().reshape(values.shape)
@@ -152,13 +159,12 @@ def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bo
     if any(column.dtype != dtype or column.shape != (rows,) for column in columns) or not rows or first < 0 or every < 1:
         raise ValueError(f"expected columns of {rows} {dtype}, one at least, found {[(len(each), each.dtype.name) for each in columns]}")
     if library is None:
-        matrix = np.stack(columns)
-        return Bounds(matrix.min(axis=1), matrix.max(axis=1), matrix[:, first::every].copy())
+        return _bounds(np.stack(columns), slice(first, None, every))
     some = len(range(first, rows, every))
     found = Bounds(np.empty(len(columns), dtype), np.empty(len(columns), dtype), np.empty((len(columns), some), dtype))
     given = np.array([place_of(column)[0] for column in columns], np.uint64)
     out = (_address(each) for each in (found.least, found.greatest, found.looked_at))
-    library.bounds(_address(given), len(columns), rows, _BOUNDED.index(dtype.str), first, every, some, *out)
+    library.bounds(_address(given), len(columns), rows, _BOUNDED.index(dtype.str), first, every, some, *out, _is_wide())
     return found
 
 
@@ -287,7 +293,7 @@ def _library() -> Any:
 
 @cache
 def _is_wide() -> bool:
-    """Whether the processor has the wider vectors that resampling.c can use."""
+    """Whether the processor has the wider vectors that the library can use."""
     return bool(_library().has_avx2())
 
 
@@ -298,15 +304,16 @@ def _load() -> Any:
         library = ctypes.CDLL(str(Path(__file__).with_name(f"libkernel-{digest[:12]}.so")))
     except OSError:
         return None
-    for name in ("begin", "varints", "number_lines", "put_out", "jpeg_sizes", "resampling_room", "has_avx2"):
+    for name in ("begin", "varints", "number_lines", "look_up_line", "put_out", "jpeg_sizes", "resampling_room", "has_avx2"):
         getattr(library, name).restype = ctypes.c_int64
     address, count = ctypes.c_void_p, ctypes.c_int64
     library.masked_crcs.argtypes = (address, address, address, count, address)
     library.varints.argtypes = (address, address, count, address, address)
     library.number_lines.argtypes = (address, count, address, count, address)
-    library.byte_sums.argtypes = (address, count, address)
+    library.byte_sums.argtypes = (address, count, count, address)
+    library.look_up_line.argtypes = (address, ctypes.c_double, ctypes.c_double, address, count, count, address)
     library.look_up.argtypes = (address, address, count, address)
-    library.bounds.argtypes = (address, count, count, count, count, count, count, address, address, address)
+    library.bounds.argtypes = (address, count, count, count, count, count, count, address, address, address, count)
     library.jpeg_sizes.argtypes = (address, address, count, address)
     library.read_files.argtypes = (ctypes.c_char_p, address, count, address, address, address)
     library.put_out.argtypes = (address, address, count, address, address, count, count)
@@ -380,6 +387,19 @@ def _lengths(piece: Piece, rows: int) -> Lengths:
     column, places = (piece.table, piece.places) if isinstance(piece, Chosen) else (piece, slice(None))
     lengths: Lengths = np.diff(binary_data(column)[1])[places]
     return lengths
+
+
+def _bounds(matrix: npt.NDArray[Any], some: slice) -> Bounds:
+    if matrix.dtype != np.float16:
+        return Bounds(matrix.min(axis=1), matrix.max(axis=1), matrix[:, some].copy())
+    # numpy compares these one by one, which takes thirty times as long as to compare their bits: as integers, of which all bits of a negative one but
+    # the sign are flipped.
+    bits = matrix.view(np.int16)
+    keys = bits ^ ((bits >> 15) & np.int16(0x7FFF))
+    least, greatest = keys.min(axis=1), keys.max(axis=1)
+    return Bounds(
+        *((ends ^ ((ends >> 15) & np.int16(0x7FFF))).view(np.float16) for ends in (least, greatest)), looked_at=matrix[:, some].copy()
+    )
 
 
 def _varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengths]:

@@ -427,16 +427,6 @@ static void down_first(const plan *with, uint8_t *out)
     }
 }
 
-/* Whether this processor has AVX2. */
-int64_t has_avx2(void)
-{
-#ifdef WITH_AVX2
-    return __builtin_cpu_supports("avx2") != 0;
-#else
-    return 0;
-#endif
-}
-
 /* Bytes of room that `resample` needs for these sizes. */
 int64_t resampling_room(const int64_t *sizes, int64_t is_cubic)
 {

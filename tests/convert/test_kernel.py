@@ -34,6 +34,12 @@ def each(request: pytest.FixtureRequest) -> Any:
         yield request.param
 
 
+@pytest.fixture(params=["as the processor can", "plainly"])
+def vectors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "plainly":
+        monkeypatch.setattr(kernel, "_is_wide", lambda: False)
+
+
 def column(values: Sequence[bytes]) -> Array:
     return pa.array(values, pa.large_binary())
 
@@ -161,7 +167,8 @@ def test_lines_of_numbers(rows: list[tuple[int, int]]) -> None:
     assert bytes(kernel.number_lines(first, "\t", second)).decode() == "".join(f"{one}\t{other}\n" for one, other in rows)
 
 
-@pytest.mark.parametrize("size", [0, 1, 3, 4, 255, 32_767, 32_768, 32_769, 100_001])
+@pytest.mark.usefixtures("vectors")
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 255, 32_767, 32_768, 32_769, 100_001, 600_001])
 def test_sums_of_bytes(size: int) -> None:
     values = np.random.default_rng(size).integers(0, 256, size, np.uint8)
     assert kernel.byte_sums(values) == (sum(values.tolist()), sum(value * value for value in values.tolist()))
@@ -177,6 +184,34 @@ def test_bytes_are_looked_up(dtype: str) -> None:
     assert (out[1:3] == 255 - values.astype(np.int64)).all()
     assert not out[0].any()
     assert not out[3].any()
+
+
+@pytest.mark.usefixtures("vectors")
+@pytest.mark.parametrize("size", [1, 15, 16, 17, 5000])
+def test_what_is_computed_is_what_the_table_has(size: int) -> None:
+    values = np.random.default_rng(size).integers(0, 256, size, np.uint8)
+    for middle, factor in ((127.5, 0.01), (0.0, 1.0), (117.0, 1 / 3), (3.25, 1e-9), (250.1, 200.0), (1 / 3, -2 / 3), (100.7, 0.0)):
+        table = ((np.arange(256) - middle) * factor).astype(np.float16)
+        for changed in (None, 0, 255):
+            if changed is not None:
+                table[changed] += np.float16(1)
+            out = np.full(size + 1, 7, np.float16)
+            kernel.look_up(table, values, out[:size], line=(middle, factor))
+            np.testing.assert_array_equal(out[:size].view(np.uint16), table[values].view(np.uint16))
+            assert out[size] == 7
+
+
+def test_most_tables_of_images_are_computed(each: str) -> None:
+    if each == "kernel.c" and kernel._is_wide():
+        library, rng = kernel._library(), np.random.default_rng(5)
+        levels, out = np.arange(256, dtype=np.uint8), np.empty(256, np.float16)
+        computed = 0
+        for _ in range(1000):
+            middle, deviation = rng.uniform(30, 220), rng.uniform(5, 90)
+            table = ((levels - middle) / deviation).astype(np.float16)
+            given = kernel._address(levels), len(levels), 1, kernel._address(out)
+            computed += library.look_up_line(kernel._address(table), middle, 1 / deviation, *given)
+        assert computed > 950
 
 
 def test_what_is_looked_up_has_its_size() -> None:
@@ -311,6 +346,10 @@ def test_bounds_are_those_of_each_column(dtype: str, rows: int, count: int, firs
     bits = [np.frombuffer(random.randbytes(rows * 8), np.uint8)[: rows * np.dtype(dtype).itemsize] for _ in range(count)]
     columns = [each.view(dtype) for each in bits]
     found = kernel.bounds(columns, first=first, every=every)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "_is_wide", lambda: False)
+        plainly = kernel.bounds(columns, first=first, every=every)
+    assert (found.least.tobytes(), found.greatest.tobytes()) == (plainly.least.tobytes(), plainly.greatest.tobytes())
     for place, column in enumerate(columns):
         ends = found.least[place], found.greatest[place]
         if np.isfinite(column).all():

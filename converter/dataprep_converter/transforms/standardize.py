@@ -98,7 +98,9 @@ class StandardizeStep:
         for row in range(len(values)):
             tensor = np.ascontiguousarray(values[row : row + 1])
             if values.dtype == np.uint8:
-                look_up(_table(tensor).astype(self._dtype), tensor, made[row : row + 1])
+                mean, deviation = _moments(tensor)
+                table = ((_LEVELS - mean) / deviation).astype(self._dtype)
+                look_up(table, tensor, made[row : row + 1], line=(mean, 1 / deviation))
             else:
                 wide = tensor.astype(np.float64)
                 made[row : row + 1] = (wide - wide.mean()) / max(wide.std(), 1 / math.sqrt(wide.size))
@@ -140,9 +142,9 @@ class _Moments:
         self.count = whole
 
 
-def _table(tensor: npt.NDArray[np.uint8]) -> Wide:
-    """What each of the 256 values becomes. Sums are whole numbers, so nothing is lost whatever the size."""
+def _moments(tensor: npt.NDArray[np.uint8]) -> tuple[float, float]:
+    """Mean, and the deviation that is divided by. Sums are whole numbers, so nothing is lost whatever the size."""
     total = tensor.size
     first, second = byte_sums(tensor)
     deviation = math.sqrt((total * second - first * first) / (total * total))
-    return np.asarray((_LEVELS - first / total) / max(deviation, 1 / math.sqrt(total)), np.float64)
+    return first / total, max(deviation, 1 / math.sqrt(total))
