@@ -396,10 +396,8 @@ def _bounds(matrix: npt.NDArray[Any], some: slice) -> Bounds:
     # the sign are flipped.
     bits = matrix.view(np.int16)
     keys = bits ^ ((bits >> 15) & np.int16(0x7FFF))
-    least, greatest = keys.min(axis=1), keys.max(axis=1)
-    return Bounds(
-        *((ends ^ ((ends >> 15) & np.int16(0x7FFF))).view(np.float16) for ends in (least, greatest)), looked_at=matrix[:, some].copy()
-    )
+    least, greatest = ((ends ^ ((ends >> 15) & np.int16(0x7FFF))).view(np.float16) for ends in (keys.min(axis=1), keys.max(axis=1)))
+    return Bounds(least, greatest, matrix[:, some].copy())
 
 
 def _varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengths]:
