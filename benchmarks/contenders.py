@@ -141,7 +141,7 @@ def install() -> None:
 ONE_CORE: Final = "libraries alone, 1 core"
 TWO_CORES: Final = "libraries alone, 2 processes"
 
-ENVIRONMENTS = ("tfrecord", "sagemaker", "webdataset", "img2dataset", "spark")
+ENVIRONMENTS = ("tfrecord", "sagemaker", "webdataset", "img2dataset", "ray", "spark")
 
 
 def spark_jars() -> str:
@@ -193,6 +193,11 @@ def vahidk(kind: str, share: float) -> Contender:
 def tfds(kind: str, share: float) -> Contender:
     """TensorFlow Datasets."""
     return Contender("TensorFlow Datasets", "peer", "tfds_records.py", kind, peer="tfds", share=share)
+
+
+def ray(kind: str, share: float) -> Contender:
+    """Ray Data."""
+    return Contender("Ray Data", "peer", "ray_records.py", kind, peer="ray", environment="ray", borrows=True, share=share)
 
 
 @dataclass(frozen=True)

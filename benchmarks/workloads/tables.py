@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.contenders import Contender, digest, limit, sagemaker, spark, tensorflow, tfds, vahidk, write
+from benchmarks.contenders import Contender, digest, limit, ray, sagemaker, spark, tensorflow, tfds, vahidk, write
 from benchmarks.workload import IDX, PARQUET, Against, Workload, encode, job
 
 _IMAGE_BYTES: Final = 838
@@ -84,6 +84,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
             job({"source": PARQUET}),
             tensorflow("parquet", 0.05, name="pyarrow and TensorFlow"),
             spark("parquet", 0.05),
+            ray("parquet", 0.02),
             _reading("parquet", 1),
             _reading("parquet", 2),
             digest(_ROW_BYTES),

@@ -1,0 +1,56 @@
+"""Ray Data: a Parquet file to TFRecord by `write_tfrecords`, on two cores.
+
+ray_records.py parquet INPUT OUTPUT RECORDS
+"""
+
+import logging
+import os
+import shutil
+import sys
+from pathlib import Path
+
+os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+import ray
+from clocked import clocked
+
+_OBJECTS = 256 << 20
+_TRIES = 3
+
+
+def start() -> None:
+    """Its processes. It gives them 30 seconds, which can't be changed; a second time what they load is at hand."""
+    for left in reversed(range(_TRIES)):
+        try:
+            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error", object_store_memory=_OBJECTS)
+            return
+        except Exception:  # it has no class of its own for this
+            ray.shutdown()
+            if not left:
+                raise
+
+
+def convert(source: Path, output: Path, records: int) -> int:
+    ray.data.read_parquet(str(source / "table.parquet")).limit(records).write_tfrecords(str(output))
+    return records
+
+
+def main(source: Path, output: Path, records: int) -> None:
+    start()
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.execution_options.preserve_order = True
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    # Its workers import TensorFlow when they write their first records, and so much may need both.
+    convert(source, output / "tried", records)
+    shutil.rmtree(output / "tried")
+
+    clocked(lambda: convert(source, output / "made", records), waits=False)
+    ray.shutdown()
+    # It names them as if they were tar files.
+    for number, part in enumerate(sorted((output / "made").iterdir())):
+        part.rename(output / f"{number:05d}.tfrecords")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
