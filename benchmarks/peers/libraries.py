@@ -1,4 +1,4 @@
-"""The libraries that ours calls, and nothing around them, by so many processes with a core each: what a second core of this machine is worth.
+"""The libraries that ours calls and its own resampling, and nothing around them, by so many processes with a core each: what a second core of this machine is worth.
 
 libraries.py pixels|pictures|rows INPUT OUTPUT RECORDS PROCESSES [BYTES_OF_A_RECORD]
 
@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import simplejpeg
 from clocked import clocked
-from PIL import Image
 from pyarrow import csv
+
+from dataprep_converter.transforms import resampling
 
 HEIGHT, WIDTH = 482, 415
 _IN_CACHE = 256 << 10
@@ -60,10 +61,11 @@ def pixels(part: Part) -> Iterator[tuple[int, Bytes]]:
 
 def resized(content: bytes) -> bytes:
     """A JPEG with its shortest side at 256."""
-    picture = Image.fromarray(simplejpeg.decode_jpeg(content))
-    scale = 256 / min(picture.size)
-    smaller = picture.resize((int(picture.width * scale), int(picture.height * scale)), Image.Resampling.BILINEAR)
-    encoded: bytes = simplejpeg.encode_jpeg(np.asarray(smaller), quality=95, colorsubsampling="420")
+    picture = simplejpeg.decode_jpeg(content)
+    height, width = picture.shape[:2]
+    scale = 256 / min(height, width)
+    smaller = resampling.resized(picture, int(height * scale), int(width * scale), "Bilinear")
+    encoded: bytes = simplejpeg.encode_jpeg(np.ascontiguousarray(smaller), quality=95, colorsubsampling="420")
     return encoded
 
 
