@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -18,11 +19,18 @@ _OBJECTS = 256 << 20
 _TRIES = 3
 
 
-def start() -> None:
-    """Its processes. It gives them 30 seconds, which can't be changed; a second time what they load is at hand."""
+def start(folder: str) -> None:
+    """Its processes, which keep their logs and sockets in a folder. It gives them 30 seconds, which can't be changed; a second time what they load is at hand."""
     for left in reversed(range(_TRIES)):
         try:
-            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error", object_store_memory=_OBJECTS)
+            ray.init(
+                num_cpus=2,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="error",
+                object_store_memory=_OBJECTS,
+                _temp_dir=folder,
+            )
             return
         except Exception:  # it has no class of its own for this
             ray.shutdown()
@@ -36,7 +44,6 @@ def convert(source: Path, output: Path, records: int) -> int:
 
 
 def main(source: Path, output: Path, records: int) -> None:
-    start()
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.execution_options.preserve_order = True
@@ -46,11 +53,13 @@ def main(source: Path, output: Path, records: int) -> None:
     shutil.rmtree(output / "tried")
 
     clocked(lambda: convert(source, output / "made", records), waits=False)
-    ray.shutdown()
     # It names them as if they were tar files.
     for number, part in enumerate(sorted((output / "made").iterdir())):
         part.rename(output / f"{number:05d}.tfrecords")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        start(folder)
+        main(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+        ray.shutdown()
