@@ -62,6 +62,8 @@ class _State:
     runs: dict[str, Runs]
     faults: dict[str, str] = field(default_factory=dict)
     """By contender."""
+    compared: int = 0
+    """How many outputs were read back to be compared with each other."""
     indexes: int = 0
     """How many indexes told the places of records, and told them right."""
 
@@ -167,6 +169,7 @@ def _written(state: _State, here: Sequence[Contender]) -> dict[str, Path]:
 def _compare(state: _State, found: Mapping[str, Checked], records: Mapping[str, int], shared: Mapping[str, int]) -> None:
     """Each output is held against the first, over the records that both have."""
     wrong = {who: _fault(checked, records[who]) for who, checked in found.items()}
+    state.compared = len(found)
     state.indexes = sum(checked.indexes for checked in found.values())
     for who, checked in list(found.items())[1:]:
         name, first = next(iter(found.items()))
@@ -208,7 +211,9 @@ def _checked(state: _State) -> str:
     workload, against = state.workload, state.workload.against
     told = []
     if workload.check:
-        told.append(f"outputs read back by {READ_BY[workload.check]}: {_ALIKE.get(workload.check, 'equal')}")
+        # Without peers there may be but one.
+        alike = _ALIKE.get(workload.check, "equal") if state.compared > 1 else "as many records as there must be"
+        told.append(f"outputs read back by {READ_BY[workload.check]}: {alike}")
     if state.indexes:
         told.append(f"{state.indexes} indexes tell where TensorFlow found each record")
     if against is not None:

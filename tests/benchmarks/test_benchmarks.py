@@ -200,6 +200,10 @@ def test_an_output_that_differs_is_a_fault(tmp_path: Path, makes: Callable[[Colu
     assert set(found["contenders"]) == {"ours", "good"}
 
 
+def test_one_output_alone_is_not_called_equal(tmp_path: Path) -> None:
+    assert ran(tmp_path, copying("ours"))["checked"] == "outputs read back by numpy: as many records as there must be"
+
+
 def test_what_all_write_wrong_is_seen_beside_the_input(tmp_path: Path) -> None:
     def other(columns: Columns) -> Columns:
         return columns | {"label": columns["label"] + 1}
@@ -256,5 +260,7 @@ def test_an_upload_is_read_back_from_its_server(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "| ours | 13 |" in done.stdout
-    assert "Verified: outputs read back by the server's disk or its REST API: equal; ours, read by" in done.stdout
+    assert (
+        "Verified: outputs read back by the server's disk or its REST API: as many records as there must be; ours, read by" in done.stdout
+    )
     assert list(tmp_path.iterdir()) == []
