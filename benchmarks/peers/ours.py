@@ -80,8 +80,8 @@ def pretend_digests() -> None:
     """Makes this process write shards whose digests are nobody's: what a digest costs is what is missing."""
 
     class Nothing(Sha256):
-        def write(self, descriptor: int, pieces: Sequence[Any], at_once: int) -> int:
-            return kernel.put_out(None, None, descriptor, pieces, at_once)
+        def update_all(self, pieces: Sequence[Any]) -> None:
+            del pieces
 
         def hexdigest(self) -> str:
             return _NO_DIGEST

@@ -28,7 +28,7 @@ _LINES: Final[Mapping[str, tuple[str, str, str]]] = {
     "recordioProtobuf": ("number", "\t", "offset"),
 }
 """Format → what stands in a line."""
-_TOGETHER: Final = 4096
+_TOGETHER: Final = 65_536
 """Records whose lines are written at once, at least."""
 
 

@@ -598,6 +598,15 @@ void read_files(const char *paths, const int64_t *sizes, int64_t count, uint8_t 
 /* Adds bytes to a digest, as OpenSSL's EVP_DigestUpdate does. Returns whether it could. */
 typedef int update(void *digest, const void *data, size_t size);
 
+/* Digests the pieces one after another. Returns whether it could. */
+int64_t digest_pieces(update *add, void *digest, const uint8_t *const *pieces, const int64_t *sizes, int64_t count)
+{
+    for (int64_t number = 0; number < count; number++)
+        if (!add(digest, pieces[number], (size_t)sizes[number]))
+            return 0;
+    return 1;
+}
+
 /* Writes the parts one after another. Returns 0, or what is wrong (errno). */
 static int64_t write_parts(int descriptor, struct iovec *parts, int count)
 {
@@ -615,30 +624,16 @@ static int64_t write_parts(int descriptor, struct iovec *parts, int count)
     return 0;
 }
 
-/* Digests the pieces one after another and writes them, `at_once` bytes a call: so many as the cache holds from the digest to the copy that the system
- * makes. Returns 0, or what is wrong (errno); then some of it may be written. */
-int64_t put_out(
-    update *add, void *digest, int64_t descriptor, const uint8_t *const *pieces, const int64_t *sizes, int64_t count, int64_t at_once)
+/* Writes the pieces one after another, many in one call. Returns 0, or what is wrong (errno); then some of it may be written. */
+int64_t write_pieces(int64_t descriptor, const uint8_t *const *pieces, const int64_t *sizes, int64_t count)
 {
     struct iovec parts[PARTS];
-    int filled = 0;
-    int64_t held = 0, wrong = 0;
-    for (int64_t number = 0; number < count; number++) {
-        const uint8_t *data = pieces[number];
-        for (int64_t some, left = sizes[number]; left > 0; data += some, left -= some) {
-            some = left < at_once - held ? left : at_once - held;
-            if (add && !add(digest, data, (size_t)some))
-                return EINVAL;
-            parts[filled].iov_base = (void *)(uintptr_t)data;
-            parts[filled++].iov_len = (size_t)some;
-            held += some;
-            if (filled == PARTS || held == at_once) {
-                if ((wrong = write_parts((int)descriptor, parts, filled)))
-                    return wrong;
-                filled = 0;
-                held = 0;
-            }
-        }
+    int64_t wrong = 0;
+    for (int64_t number = 0, some; number < count && !wrong; number += some) {
+        some = count - number < PARTS ? count - number : PARTS;
+        for (int64_t part = 0; part < some; part++)
+            parts[part] = (struct iovec){(void *)(uintptr_t)pieces[number + part], (size_t)sizes[number + part]};
+        wrong = write_parts((int)descriptor, parts, (int)some);
     }
-    return write_parts((int)descriptor, parts, filled);
+    return wrong;
 }

@@ -256,19 +256,26 @@ def place_of(data: "bytes | bytearray | memoryview | npt.NDArray[Any]") -> tuple
     return whole.address, whole.size
 
 
-def put_out(
-    update: int | None, digest: int | None, descriptor: int, pieces: "Sequence[bytes | bytearray | memoryview]", at_once: int
-) -> int:
-    """Digests the pieces with the C function at the address `update`, if there is one, and writes them. Only where `is_there`.
+def digest_pieces(update: int, digest: int, pieces: "Sequence[bytes | bytearray | memoryview]") -> None:
+    """Digests the pieces with the C function at the address `update`. Only where `is_there`. Raises ValueError when it says that it can't."""
+    addresses, sizes = _places(pieces)
+    if not _library().digest_pieces(update, digest, _address(addresses), _address(sizes), len(pieces)):
+        raise ValueError("the digest takes no more bytes")
 
-    So many bytes are digested and written at once, at least one. Returns the bytes of all. Raises OSError; then some of it may be written.
-    """
-    places = np.array([place_of(piece) for piece in pieces], np.int64).reshape(len(pieces), 2)
-    addresses, sizes = np.ascontiguousarray(places[:, 0]), np.ascontiguousarray(places[:, 1])
-    wrong = _library().put_out(update, digest, descriptor, _address(addresses), _address(sizes), len(pieces), max(1, at_once))
+
+def write_pieces(descriptor: int, pieces: "Sequence[bytes | bytearray | memoryview]") -> int:
+    """Writes the pieces to a file and returns the bytes of all. Only where `is_there`. Raises OSError; then some of it may be written."""
+    addresses, sizes = _places(pieces)
+    wrong = _library().write_pieces(descriptor, _address(addresses), _address(sizes), len(pieces))
     if wrong:
         raise OSError(wrong, os.strerror(wrong))
     return int(sizes.sum())
+
+
+def _places(pieces: "Sequence[bytes | bytearray | memoryview]") -> tuple[Lengths, Lengths]:
+    """Addresses and sizes of pieces, which must outlive them."""
+    places = np.array([place_of(piece) for piece in pieces], np.int64).reshape(len(pieces), 2)
+    return np.ascontiguousarray(places[:, 0]), np.ascontiguousarray(places[:, 1])
 
 
 # --- the library --------------------------------------------------------------------------------------------------
@@ -304,7 +311,17 @@ def _load() -> Any:
         library = ctypes.CDLL(str(Path(__file__).with_name(f"libkernel-{digest[:12]}.so")))
     except OSError:
         return None
-    for name in ("begin", "varints", "number_lines", "look_up_line", "put_out", "jpeg_sizes", "resampling_room", "has_avx2"):
+    for name in (
+        "begin",
+        "varints",
+        "number_lines",
+        "look_up_line",
+        "digest_pieces",
+        "write_pieces",
+        "jpeg_sizes",
+        "resampling_room",
+        "has_avx2",
+    ):
         getattr(library, name).restype = ctypes.c_int64
     address, count = ctypes.c_void_p, ctypes.c_int64
     library.masked_crcs.argtypes = (address, address, address, count, address)
@@ -316,7 +333,8 @@ def _load() -> Any:
     library.bounds.argtypes = (address, count, count, count, count, count, count, address, address, address, count)
     library.jpeg_sizes.argtypes = (address, address, count, address)
     library.read_files.argtypes = (ctypes.c_char_p, address, count, address, address, address)
-    library.put_out.argtypes = (address, address, count, address, address, count, count)
+    library.digest_pieces.argtypes = (address, address, address, address, count)
+    library.write_pieces.argtypes = (count, address, address, count)
     library.resampling_room.argtypes = (address, count)
     library.resample.argtypes = (address, address, count, count, address, address)
     library.row_ends.argtypes = (ctypes.POINTER(_Piece), count, count, count, address)

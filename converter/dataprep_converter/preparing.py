@@ -11,7 +11,7 @@ from dataprep_api.plan import PlanHead
 from dataprep_api.report import Manifest, Success
 from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_api.status import MAX_LABELS, LabelStatus, SplitStatus
-from dataprep_converter import committing, copying, extending, planning, plugins, scripting, table_output
+from dataprep_converter import committing, copying, extending, heap, planning, plugins, scripting, table_output
 from dataprep_converter.access import Access
 from dataprep_converter.archive_uris import archive_of
 from dataprep_converter.copying import Original
@@ -50,6 +50,7 @@ class _Intended:
 
 def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> Prepared:
     """Plans the job and takes its output folder. Idempotent: a second call finds the first one's plan."""
+    heap.settle()
     spec = job.spec
     warnings = check(access, output_uri=spec.output.uri, source_uris=_given(spec))
     intended = _intended(spec, access)

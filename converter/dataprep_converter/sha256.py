@@ -1,5 +1,5 @@
-"""SHA-256 of what goes to a file of this machine, taken and written by one call of C for all pieces of a batch: no other thread's hold of Python's
-lock comes between. OpenSSL's own functions do it, which hashlib calls too, where its library is one of the system's.
+"""SHA-256 of many pieces by one call of C: no other thread's hold of Python's lock comes between. OpenSSL's own functions do it, which hashlib calls
+too, where its library is one of the system's; elsewhere hashlib does.
 """
 
 import ctypes
@@ -30,10 +30,10 @@ class Sha256:
         address, size = kernel.place_of(data)
         self._openssl.EVP_DigestUpdate(self._context, address, size)
 
-    def write(self, descriptor: int, pieces: Sequence[Buffer], at_once: int) -> int:
-        """Takes the pieces and writes them, so many bytes at once. Returns the bytes of all. Raises OSError; then some of it may be written."""
+    def update_all(self, pieces: Sequence[Buffer]) -> None:
+        """Takes many pieces."""
         update = ctypes.cast(self._openssl.EVP_DigestUpdate, ctypes.c_void_p)
-        return kernel.put_out(update.value, self._context, descriptor, pieces, at_once)
+        kernel.digest_pieces(update.value or 0, self._context, pieces)
 
     def hexdigest(self) -> str:
         """Of all so far."""

@@ -7,18 +7,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from time import perf_counter
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from dataprep_converter import sha256
+from dataprep_converter import kernel, sha256
 from dataprep_converter.access import Upload
 from dataprep_converter.compression import Compressor, Plain
 from dataprep_converter.encoders import Buffer
 from dataprep_converter.sha256 import Sha256
 from dataprep_converter.stores import OnDisk
 
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
+
 _PIECE_BYTES: Final = 1 << 20
-"""What stays in a core's cache between its digest and the copy that a disk's `write` makes of it. Out of memory that copy takes three times as long,
-and of smaller pieces there are more after which a thread of Python has to wait for its lock."""
+"""Of what is written at once. After each piece a thread of Python has to wait for its lock."""
 
 
 class ShardSink:
@@ -34,8 +36,8 @@ class ShardSink:
         self._compressor = compressor
         self.is_plain = isinstance(compressor, Plain)
         """Whether the file's bytes are those that are encoded."""
-        self._digest = Sha256() if isinstance(upload, OnDisk) and sha256.is_there() else hashlib.sha256()
-        self._raw_digest = self._digest if self.is_plain else hashlib.sha256()
+        self._file_digest = _new_digest()
+        self._raw_digest = self._file_digest if self.is_plain else _new_digest()
         self._seconds = seconds
         self._sending: deque[list[Future[float]]] = deque()
         # One thread each, so that batches keep their order.
@@ -56,13 +58,11 @@ class ShardSink:
     def send(self, raw: Sequence[Buffer], packed: Sequence[Buffer]) -> None:
         """Sees to it that they are written and digested, behind one other batch at most. They must stay as they are until the one after the next is sent."""
         self.settle(left=1)
-        begun = [self._digesting.submit(_timed, self._raw_digest.update, raw)] if not self.is_plain else []
+        begun = [] if self.is_plain else [self._digesting.submit(_timed, partial(_digest, self._raw_digest), raw)]
         size = sum(map(len, packed))
-        if size and self._upload.blocks:
-            begun.append(self._sink.submit(self._write_digested, packed))
-        elif size:
-            begun.append(self._sink.submit(_timed, self._digest.update, packed))
-            begun.append(_done(_timed(self._upload.write, packed)))
+        if size:
+            begun.append(self._digesting.submit(_timed, partial(_digest, self._file_digest), packed))
+            begun.append(self._sink.submit(_timed, self._write, packed) if self._upload.blocks else _done(_timed(self._write, packed)))
         self._sending.append(begun)
         self.size += size
         self.raw_size += sum(map(len, raw))
@@ -77,29 +77,36 @@ class ShardSink:
         """Waits until all is written. Returns the digests of the file and of the uncompressed records."""
         self.send([], [self._compressor.finish()])
         self.settle()
-        return self._digest.hexdigest(), self._raw_digest.hexdigest()
+        return self._file_digest.hexdigest(), self._raw_digest.hexdigest()
 
-    def _write_digested(self, pieces: Sequence[Buffer]) -> float:
-        """How many seconds it took to digest and write them, so much at once as a cache holds."""
-        started = perf_counter()
-        if isinstance(self._digest, Sha256) and isinstance(self._upload, OnDisk):
-            self._upload.write_with(partial(self._digest.write, pieces=pieces, at_once=_PIECE_BYTES))
+    def _write(self, pieces: Sequence[Buffer]) -> None:
+        if isinstance(self._upload, OnDisk) and kernel.is_there():
+            self._upload.write_with(partial(kernel.write_pieces, pieces=pieces))
         else:
-            for piece in _in_cache(pieces):
-                self._digest.update(piece)
+            for piece in _gathered(pieces):
                 self._upload.write(piece)
-        return perf_counter() - started
 
 
-def _timed(take: Callable[[Buffer], object], pieces: Iterable[Buffer]) -> float:
+def _new_digest() -> "Sha256 | Hash":
+    return Sha256() if sha256.is_there() else hashlib.sha256()
+
+
+def _digest(digest: "Sha256 | Hash", pieces: Sequence[Buffer]) -> None:
+    if isinstance(digest, Sha256):
+        digest.update_all(pieces)
+    else:
+        for piece in pieces:
+            digest.update(piece)
+
+
+def _timed(take: Callable[[Sequence[Buffer]], object], pieces: Sequence[Buffer]) -> float:
     """How many seconds it took to take the pieces."""
     started = perf_counter()
-    for piece in pieces:
-        take(piece)
+    take(pieces)
     return perf_counter() - started
 
 
-def _in_cache(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
+def _gathered(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
     """The same bytes in pieces of _PIECE_BYTES at most. Small ones are gathered in one place, so the one before is gone then."""
     room = memoryview(bytearray(_PIECE_BYTES))
     filled = 0

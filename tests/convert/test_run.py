@@ -73,7 +73,7 @@ def test_a_file_is_digested_and_written_in_pieces(few: Path, tmp_path: Path, mon
 def test_small_pieces_are_gathered_and_large_ones_cut(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_sink, "_PIECE_BYTES", 10)
     pieces = [bytes([number]) * size for number, size in enumerate(sizes)]
-    found = [bytes(piece) for piece in shard_sink._in_cache(pieces)]
+    found = [bytes(piece) for piece in shard_sink._gathered(pieces)]
     assert b"".join(found) == b"".join(pieces)
     assert all(0 < len(piece) <= 10 for piece in found)
 

@@ -1,5 +1,6 @@
-"""Digests that are taken while a file is written, against hashlib, and what a write that fails leaves."""
+"""Digests of many pieces, against hashlib, pieces that are written in one call, and what a write that fails leaves."""
 
+import ctypes
 import errno
 import hashlib
 import os
@@ -26,13 +27,14 @@ FULL = "/dev/full"
 """Takes no byte: the disk that is always full."""
 
 
-@given(st.lists(st.one_of(st.binary(max_size=12), st.binary(min_size=60, max_size=300)), max_size=8), st.integers(1, 100))
-def test_pieces_are_written_and_digested_in_order(pieces: list[bytes], space: int) -> None:
+@given(st.lists(st.one_of(st.binary(max_size=12), st.binary(min_size=60, max_size=300)), max_size=8))
+def test_pieces_are_written_and_digested_in_order(pieces: list[bytes]) -> None:
     digest = Sha256()
+    digest.update_all(pieces)
+    digest.update(b"more")
     reading, writing = os.pipe()
     try:
-        assert digest.write(writing, pieces, space) == sum(map(len, pieces))
-        digest.update(b"more")
+        assert kernel.write_pieces(writing, pieces) == sum(map(len, pieces))
         os.write(writing, b".")
         assert os.read(reading, 1 << 16) == b"".join(pieces) + b"."
     finally:
@@ -42,12 +44,12 @@ def test_pieces_are_written_and_digested_in_order(pieces: list[bytes], space: in
 
 
 def test_a_write_that_a_signal_ends_early_goes_on() -> None:
-    pieces = [bytes([number]) * 3001 for number in range(100)]
+    pieces = [bytes([number % 256]) * 1001 for number in range(600)]
     reading, writing = os.pipe()
     written: list[int] = []
     before = signal.signal(signal.SIGALRM, lambda *_: None)
     try:
-        writer = threading.Thread(target=lambda: written.append(Sha256().write(writing, pieces, 10_000)))
+        writer = threading.Thread(target=lambda: written.append(kernel.write_pieces(writing, pieces)))
         writer.start()
         # The pipe is full before all is written; the signals come while the call waits for somebody to read.
         for _ in range(4):
@@ -67,23 +69,23 @@ def test_a_write_that_a_signal_ends_early_goes_on() -> None:
 def test_buffers_of_every_kind_are_taken(tmp_path: Path) -> None:
     pieces: list[Buffer] = [b"bytes", bytearray(b"bytearray"), memoryview(b"a view of it")[2:6], b"", memoryview(bytearray())]
     with (tmp_path / "file").open("wb") as file:
-        digest = Sha256()
-        digest.write(file.fileno(), pieces, 7)
+        assert kernel.write_pieces(file.fileno(), pieces) == 14 + 4
+    digest = Sha256()
+    digest.update_all(pieces)
     assert (tmp_path / "file").read_bytes() == b"".join(pieces)
     assert digest.hexdigest() == hashlib.sha256(b"".join(pieces)).hexdigest()
 
 
-def test_without_a_function_nothing_is_digested(tmp_path: Path) -> None:
-    with (tmp_path / "file").open("wb") as file:
-        assert kernel.put_out(None, None, file.fileno(), [b"some"], 4) == 4
-    assert (tmp_path / "file").read_bytes() == b"some"
-
-
-@pytest.mark.parametrize("space", [2, 100], ids=["cut", "whole"])
-def test_a_full_disk_is_the_errno_of_its_write(space: int) -> None:
+def test_a_full_disk_is_the_errno_of_its_write() -> None:
     with open(FULL, "wb", buffering=0) as file, pytest.raises(OSError, match="No space left on device") as caught:  # noqa: PTH123 - a device
-        Sha256().write(file.fileno(), [b"bytes", b"more"], space)
+        kernel.write_pieces(file.fileno(), [b"bytes", b"more"])
     assert caught.value.errno == errno.ENOSPC
+
+
+def test_a_digest_that_takes_no_more_says_so() -> None:
+    refuses = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(lambda *_: 0)
+    with pytest.raises(ValueError, match="the digest takes no more bytes"):
+        kernel.digest_pieces(ctypes.cast(refuses, ctypes.c_void_p).value or 0, 0, [b"some"])
 
 
 def test_a_shard_on_a_full_disk_says_so(tmp_path: Path) -> None:
