@@ -6,6 +6,7 @@ ours, and only equal outputs count. Without --quick the results go to `docs/benc
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
 import time
@@ -14,12 +15,15 @@ from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from benchmarks import contenders, report, running
 from benchmarks.running import Conditions
 from benchmarks.workload import Workload
 from benchmarks.workloads import WORKLOADS
+
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - what is below has names of its own
+_ENOUGH_BYTES: Final = 20 << 30
 
 PEERS = sorted({contender.peer for workload in WORKLOADS for contender in workload.contenders if contender.peer})
 
@@ -43,10 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         conditions = _conditions(arguments, Path(data))
         for workload, result in zip(chosen, at_work.map(partial(_found, arguments, conditions), chosen), strict=True):
             results[workload.name] = result
+            if not arguments.quick:
+                # At once: a run that is ended early keeps what it has.
+                report.write(_merged({workload.name: result}, machine=contenders.machine(arguments.folder)))
             print(f"{workload.title}\n\n{report.table(workload.name, result)}", flush=True)
     conditions.tell(f"{len(chosen)} workloads done")
-    if not arguments.quick:
-        report.write(_merged(results, machine=contenders.machine()))
     faults = [f"{name}: {fault}" for name, result in results.items() for fault in result["faults"]]
     print("\n".join(faults), file=sys.stderr)
     return 1 if faults else 0
@@ -82,6 +87,12 @@ def _merged(results: dict[str, Any], *, machine: dict[str, str]) -> dict[str, An
     return {"workloads": {workload.name: found[workload.name] for workload in WORKLOADS if workload.name in found}}
 
 
+def _folder() -> str:
+    """Memory, where there is enough of it: ours waits until a disk has what it publishes, which no peer does, and then the disk is what is measured."""
+    enough = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _ENOUGH_BYTES
+    return str(_MEMORY) if enough else tempfile.gettempdir()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these workloads")
@@ -92,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, help="runs of each contender")
     parser.add_argument("--size", type=float, default=1.0, help="times as many records")
     parser.add_argument("--seed", type=int, default=7, help="of the data")
-    parser.add_argument("--folder", help="where data and outputs lie while a workload runs (default: the system's temporary folder)")
+    parser.add_argument("--folder", default=_folder(), help="where data and outputs lie while a workload runs (%(default)s)")
     parser.add_argument("--install", action="store_true", help="make the peers' environments, and no more")
     parser.add_argument("--page", action="store_true", help="make the page and the plot again from docs/benchmarks.json")
     return parser

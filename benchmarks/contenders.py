@@ -230,9 +230,10 @@ def _interpreter(environment: str | None) -> Path | None:
     return None if environment is None else environments.python(environment)
 
 
-def machine() -> dict[str, str]:
-    """What the figures were taken on, as far as a reader may care."""
+def machine(folder: str) -> dict[str, str]:
+    """What the figures were taken on, as far as a reader may care; data and outputs lie in this folder."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor")
+    files = subprocess.run(["stat", "--file-system", "--format=%T", folder], capture_output=True, text=True, check=True).stdout.strip()  # noqa: S607
     cores = subprocess.run(["nproc"], capture_output=True, text=True, check=True).stdout.strip()  # noqa: S607
-    return {"processor": model, "cores": cores, "python": sys.version.split()[0]}
+    return {"processor": model, "cores": cores, "python": sys.version.split()[0], "files": files}

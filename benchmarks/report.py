@@ -34,7 +34,8 @@ _HEAD: Final = """# Benchmarks
 Made by `make bench` from [benchmarks.json](benchmarks.json); don't edit. Each workload's contenders took turns in one run on the same data, each run a
 process of its own; its clock begins when libraries are imported, and when as much memory as it writes has been touched: a virtual machine takes that
 back from its guests, and whoever came first would pay for all. What comes from memory takes a tenth of a second, so there each run does its work twice,
-and the second time counts (*timed the second time*). *Ours beside it* is our speed, in records a second, as a multiple of the
+and the second time counts (*timed the second time*). Data and outputs lie in memory (tmpfs) where there is enough of it: ours asks the disk to have what it
+publishes before it says so (fsync), which no peer does, and on a disk that would be most of what is measured. *Ours beside it* is our speed, in records a second, as a multiple of the
 contender's: for a peer above 1 is quicker than it, for a limit 1 is what can be reached. Read ratios, not seconds: the machines that run this are
 shared. Outputs were read back by libraries that are not ours, outside all clocks: what stands below each table. Peers that would take minutes got the first part of
 the data, as the number of records says, and are compared over that part. Memory is what was resident in all processes of a run at its peak, libraries included, and what they share
@@ -108,11 +109,19 @@ def table(name: str, found: Mapping[str, Any]) -> str:
     head, line = (_COMMANDS, _command) if is_commands else (_RATES, _rate)
     lines = [f"| {' | '.join(head)} |", f"|---|{'--:|' * (len(head) - 1)}"]
     lines += [f"| {' | '.join([who, *line(found, who)])} |" for who in found["contenders"]]
-    where = f", {found['machine']['cores']} cores of {found['machine']['processor']}, {found['at']}" if "machine" in found else ""
+    where = (
+        f", {found['machine']['cores']} cores of {found['machine']['processor']}{_files(found['machine'])}, {found['at']}"
+        if "machine" in found
+        else ""
+    )
     twice = "; timed the second time" if found.get("twice") else ""
     rounds = f"{found['rounds']} round{'s' * (found['rounds'] > 1)}"
     told = f"`{name}`: {found['records']:,} records, {rounds}{_more_rounds(found)}{where}{twice}."
     return "\n".join([*lines, "", told, *_checked(found), ""])
+
+
+def _files(machine: Mapping[str, str]) -> str:
+    return f", files on {machine['files']}" if "files" in machine else ""
 
 
 def _more_rounds(found: Mapping[str, Any]) -> str:
