@@ -161,7 +161,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
         "scaling",
         "Scaling: CSV of 22 columns to TFRecord in 8 shards, 2 processes beside 1",
         make="csv_table",
-        records=2_000_000,
+        records=6_000_000,
         quick=20_000,
         contenders=(
             job(_CSV, {"shards": {"count": 8}}, workers=2),
