@@ -148,7 +148,7 @@ class Bounds:
 
     least: npt.NDArray[Any]
     greatest: npt.NDArray[Any]
-    """Where a column has NaN or an infinity, one of these two at least isn't finite. A zero may be the negative one."""
+    """Where a column has NaN or an infinity, one of these two at least isn't finite. No zero is the negative one."""
     looked_at: npt.NDArray[Any]
     """[columns, n]."""
 
@@ -159,12 +159,22 @@ def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bo
     if any(column.dtype != dtype or column.shape != (rows,) for column in columns) or not rows or first < 0 or every < 1:
         raise ValueError(f"expected columns of {rows} {dtype}, one at least, found {[(len(each), each.dtype.name) for each in columns]}")
     if library is None:
-        return _bounds(np.stack(columns), slice(first, None, every))
+        return _without_negative_zeros(_bounds(np.stack(columns), slice(first, None, every)))
     some = len(range(first, rows, every))
     found = Bounds(np.empty(len(columns), dtype), np.empty(len(columns), dtype), np.empty((len(columns), some), dtype))
     given = np.array([place_of(column)[0] for column in columns], np.uint64)
     out = (_address(each) for each in (found.least, found.greatest, found.looked_at))
     library.bounds(_address(given), len(columns), rows, _BOUNDED.index(dtype.str), first, every, some, *out, _is_wide())
+    return _without_negative_zeros(found)
+
+
+def _without_negative_zeros(found: Bounds) -> Bounds:
+    """Which of several zeros was found is chance, and adding zero makes it the positive one."""
+    if found.least.dtype.kind == "f":
+        # A NaN may be one that signals; who asks sees that it isn't finite.
+        with np.errstate(invalid="ignore"):
+            for ends in (found.least, found.greatest):
+                np.add(ends, 0.0, out=ends)
     return found
 
 

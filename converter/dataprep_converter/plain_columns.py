@@ -41,10 +41,6 @@ class PlainColumns:
         is_finite = np.isfinite(found.least) & np.isfinite(found.greatest)
         for place in np.flatnonzero(~is_finite).tolist():
             self.summarisers[place].numbers.bound(values[place])
-        if found.least.dtype.kind == "f":
-            # Makes a negative zero positive: which of several zeros was found is chance.
-            np.add(found.least, 0.0, out=found.least)
-            np.add(found.greatest, 0.0, out=found.greatest)
         np.minimum(self._least, found.least, out=self._least, where=is_finite)
         np.maximum(self._greatest, found.greatest, out=self._greatest, where=is_finite)
         self._records += len(values[0])

@@ -83,7 +83,8 @@ class ShardSink:
         if isinstance(self._upload, OnDisk) and kernel.is_there():
             self._upload.write_with(partial(kernel.write_pieces, pieces=pieces))
         else:
-            for piece in _gathered(pieces):
+            # Whatever has threads of its own has a place of its own to gather them, too.
+            for piece in _gathered(pieces) if self._upload.blocks else pieces:
                 self._upload.write(piece)
 
 

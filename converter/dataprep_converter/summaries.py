@@ -334,8 +334,7 @@ def extremes(values: npt.NDArray[Any]) -> tuple[Any, Any]:
     if values.dtype != np.float16:
         return values.min().item(), values.max().item()
     found = bounds([np.ascontiguousarray(values).reshape(-1)], first=0, every=values.size)
-    # Adding zero makes a negative zero positive: nothing else says which of the two is less.
-    return found.least.item() + 0.0, found.greatest.item() + 0.0
+    return found.least.item(), found.greatest.item()
 
 
 def enough(shards: int) -> int:
