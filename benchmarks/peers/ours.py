@@ -19,7 +19,7 @@ from clocked import clocked, tell
 from dataprep_api.job import DataPrepJob
 from dataprep_api.plan import Shard
 from dataprep_api.spec import LabelFeature, Output
-from dataprep_converter import heap, kernel, limits, planning, shard_sink, verifying
+from dataprep_converter import forking, heap, kernel, limits, planning, shard_sink, verifying
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.display import Display
 from dataprep_converter.encoders import encoder_class
@@ -59,6 +59,14 @@ def load(job: DataPrepJob) -> None:
         step_class(transform.kind)
     for place in METADATA.values():
         import_module(place.partition(":")[0])
+
+
+def import_for_others() -> None:
+    """Waits until the process that others are forked from has imported, which it does while a command of `dataprep` does: as peers' processes have."""
+    forking.get_ready()
+    one = forking.context().Process(target=abs, args=(0,))  # type: ignore[attr-defined]
+    one.start()
+    one.join()
 
 
 def convert(job: DataPrepJob, *, workers: int) -> int:
@@ -200,7 +208,11 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
             on_cores(options["cores"])
         if "digests" in options:
             pretend_digests()
-        clocked(lambda: convert(job, workers=options.get("workers", 1)))
+        workers = options.get("workers", 1)
+        if workers > 1:
+            import_for_others()
+        # What the others are forked from outlives the run.
+        clocked(lambda: convert(job, workers=workers), waits=workers == 1)
         if "digests" in options and _NO_DIGEST not in next(output.glob("_dataprep/*/manifest.json")).read_text():
             sys.exit("This job was to take no digests, and took them.")
     elif kind == "overlap":

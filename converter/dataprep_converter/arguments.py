@@ -38,9 +38,14 @@ def add_workers(command: argparse.ArgumentParser, *, of: str = "") -> None:
     command.add_argument("--workers", type=int, metavar="N", help=f"processes{of} (default: one a core, and fewer where memory is short)")
 
 
-def workers_of(arguments: argparse.Namespace) -> int:
-    """As many as were asked for, else as many as there is room for."""
-    return arguments.workers or limits.processes()
+def ready_workers(arguments: argparse.Namespace) -> int:
+    """As many as were asked for, else as many as there is room for. What others are forked from begins to import, as this process does: ask early."""
+    count: int = arguments.workers or limits.processes()
+    if count > 1:
+        from dataprep_converter import forking
+
+        forking.get_ready()
+    return count
 
 
 def job_of(arguments: argparse.Namespace) -> "DataPrepJob":

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from dataprep_api.exits import Exit
-from dataprep_converter.arguments import access_to, add_workers, job_of, uri_command, with_code, workers_of
+from dataprep_converter.arguments import access_to, add_workers, job_of, ready_workers, uri_command, with_code
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -49,10 +49,11 @@ def _verify(arguments: argparse.Namespace) -> Exit:
 
 
 def _repair(arguments: argparse.Namespace) -> Exit:
+    workers = ready_workers(arguments)
     from dataprep_converter import repairing
 
     job = with_code(job_of(arguments)) if arguments.job else None
-    repaired = repairing.repair(arguments.uri, access_to(arguments), job=job, workers=workers_of(arguments))
+    repaired = repairing.repair(arguments.uri, access_to(arguments), job=job, workers=workers)
     for file in repaired.remade:
         sys.stdout.write(f"made again: {file}\n")
     for other in repaired.others:

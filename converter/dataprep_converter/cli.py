@@ -22,7 +22,7 @@ from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
 from dataprep_api.json_lines import JsonLines
 from dataprep_converter import __version__, checking_commands, converting_command, copying_command, without_pandas
-from dataprep_converter.arguments import access_of, access_to, add_workers, job_command, job_of, uri_command, with_code, workers_of
+from dataprep_converter.arguments import access_of, access_to, add_workers, job_command, job_of, ready_workers, uri_command, with_code
 from dataprep_converter.redacting import RedactingFormatter, redacted
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ def _code_of(arguments: argparse.Namespace) -> int:
     tracing.set_up("dataprep")
     try:
         if arguments.command not in _LIGHT:
+            # numpy's linear algebra starts a thread for each core when it is imported, and adds in another order where there are more of them.
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             without_pandas.hide()
         code = int(arguments.command(arguments))
         sys.stdout.flush()
@@ -192,6 +194,7 @@ def _write_termination(text: str) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> Exit:
+    workers = ready_workers(arguments)
     from dataprep_converter.display import Display
     from dataprep_converter.run import run
 
@@ -199,7 +202,7 @@ def _run(arguments: argparse.Namespace) -> Exit:
     display = Display(quiet=arguments.quiet)
     try:
         with tracing.span("run", job=job.metadata.name) as tell:
-            _, made = run(job, access=access_of(job), workers=workers_of(arguments), display=display)
+            _, made = run(job, access=access_of(job), workers=workers, display=display)
             tell(run_id=made.run_id)
     finally:
         display.close()

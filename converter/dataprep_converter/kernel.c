@@ -323,6 +323,35 @@ void byte_sums(const uint8_t *bytes, int64_t count, int64_t is_wide, uint64_t *s
     }
 }
 
+/* Where a text has a byte, as many places as there is room for. Returns how many it has. */
+int64_t places_of(const uint8_t *text, int64_t size, int64_t byte, int64_t *places, int64_t room)
+{
+    int64_t count = 0, at = 0;
+#ifdef WITH_AVX2 /* what is used here every such processor has */
+    enum { HALF = 16, WORD = 64 };
+    const __m128i wanted = _mm_set1_epi8((char)byte);
+    for (; at + WORD <= size; at += WORD) {
+        uint64_t found = 0;
+        for (int64_t part = 0; part < WORD; part += HALF) {
+            __m128i bytes = _mm_loadu_si128((const __m128i *)(text + at + part));
+            found |= (uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, wanted)) << part;
+        }
+        if (count + WORD > room)
+            count += __builtin_popcountll(found);
+        else
+            for (; found; found &= found - 1)
+                places[count++] = at + __builtin_ctzll(found);
+    }
+#endif
+    for (; at < size; at++)
+        if (text[at] == byte) {
+            if (count < room)
+                places[count] = at;
+            count++;
+        }
+    return count;
+}
+
 /* What a table of 256 values of 2 bytes has for each byte. */
 void look_up(const uint16_t *table, const uint8_t *bytes, int64_t count, uint16_t *out)
 {

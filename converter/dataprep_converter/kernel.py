@@ -33,6 +33,10 @@ _LINE: Final = 42
 """Bytes of two numbers of 20 digits, what is between them, and the end of their line."""
 _VARINT: Final = 10
 """Bytes of a varint at most."""
+_BYTES_OF_A_LINE: Final = 32
+"""Where lines are shorter, their ends are looked for twice."""
+_PLACES_AT_ONCE: Final = 64
+"""Of a byte: kernel.c wants room for so many."""
 _COPIED: Final = 4096
 """Up to this size, copying a record out is cheaper than a view of it."""
 _LOOKED_UP: Final = 2
@@ -111,6 +115,20 @@ def number_lines(first: Lengths, between: str, second: Lengths) -> "bytes | memo
     room = np.empty(len(first) * _LINE, np.uint8)
     size = library.number_lines(_address(first), ord(between), _address(second), len(first), _address(room))
     return memoryview(room[:size].data)
+
+
+def places_of(text: bytes, byte: int) -> npt.NDArray[np.int64]:
+    """Where the text has this byte, in order."""
+    library, values = _library(), np.frombuffer(text, np.uint8)
+    if library is None:
+        return np.flatnonzero(values == byte)
+    room = len(text) // _BYTES_OF_A_LINE + _PLACES_AT_ONCE
+    while True:
+        places = np.empty(room, np.int64)
+        count = library.places_of(_address(values), len(text), byte, _address(places), room)
+        if count + _PLACES_AT_ONCE <= room:
+            return places[:count]
+        room = count + _PLACES_AT_ONCE
 
 
 def byte_sums(values: Bytes) -> tuple[int, int]:
@@ -325,6 +343,7 @@ def _load() -> Any:
         "begin",
         "varints",
         "number_lines",
+        "places_of",
         "look_up_line",
         "digest_pieces",
         "write_pieces",
@@ -337,6 +356,7 @@ def _load() -> Any:
     library.masked_crcs.argtypes = (address, address, address, count, address)
     library.varints.argtypes = (address, address, count, address, address)
     library.number_lines.argtypes = (address, count, address, count, address)
+    library.places_of.argtypes = (address, count, count, address, count)
     library.byte_sums.argtypes = (address, count, count, address)
     library.look_up_line.argtypes = (address, ctypes.c_double, ctypes.c_double, address, count, count, address)
     library.look_up.argtypes = (address, address, count, address)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dataprep_api.exits import Exit
-from dataprep_converter.arguments import add_workers, job_of, workers_of
+from dataprep_converter.arguments import add_workers, job_of, ready_workers
 
 if TYPE_CHECKING:
     from dataprep_converter.access import Access
@@ -31,6 +31,7 @@ def execute(
     """Runs the job, with the stores of `--job` and the fields of `--set`, after `before`; or prints it."""
     import yaml
 
+    workers = 1 if arguments.print_job else ready_workers(arguments)
     from dataprep_api.job import DataPrepJob
     from dataprep_converter import job_file
     from dataprep_converter.display import Display
@@ -49,7 +50,7 @@ def execute(
     try:
         if before is not None:
             before(display)
-        _, made = run(job, access=access, workers=workers_of(arguments), display=display)
+        _, made = run(job, access=access, workers=workers, display=display)
     finally:
         display.close()
     sys.stdout.write(f"{made.manifest_uri}\n")

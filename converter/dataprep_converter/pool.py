@@ -1,17 +1,17 @@
 """A pool of processes over the tasks of a plan: what Kubernetes does on a cluster, on one machine.
 
-This process is one of the workers, so that the first shard doesn't wait for others to start. Those are spawned, never forked: the
-stores' clients have threads of their own. Each takes a task when it has finished one. A task whose process was killed is tried again, and not here;
+This process is one of the workers, so that the first shard doesn't wait for others to start (`forking.py`). Each takes a task when it has finished one. A task whose process was killed is tried again, and not here;
 a task that failed stops the others at their next batch. Small jobs are done in this process alone; on HDFS it does nothing itself, for
 that client was seen to hang, and there a watchdog kills the process that hangs.
 """
 
 import logging
 import multiprocessing
+import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from multiprocessing.synchronize import Event
 
 from dataprep_api.job import DataPrepJob
 from dataprep_api.plan import shards, task
-from dataprep_converter import copying, working
+from dataprep_converter import copying, forking, working
 from dataprep_converter.access import Access
 from dataprep_converter.errors import ConvertError
 from dataprep_converter.output_folder import OutputFolder
@@ -73,6 +73,8 @@ class _Setting:
     run_id: str
     plan_sha256: str
     settings: tuple[StoreSettings, ...]
+    environment: Mapping[str, str]
+    """Of the process that starts the others; what they are forked from has an earlier one."""
 
 
 @dataclass
@@ -82,7 +84,7 @@ class _Process:
     job: DataPrepJob
     plan: Plan
     access: Access
-    reports: "Queue[tuple[int, TaskProgress] | None]"
+    tell: Watch
     stop: Event
 
     def work(self, index: int) -> None:
@@ -91,7 +93,7 @@ class _Process:
         def watch(progress: TaskProgress) -> None:
             if self.stop.is_set():
                 raise StoppedError("stopped")
-            self.reports.put((index, progress.now()))
+            self.tell(index, progress.now())
 
         working.work(
             self.job.spec, plan=self.plan, shards=task(self.plan.head, index), access=self.access, attempt=f"local-{index}", watch=watch
@@ -112,17 +114,26 @@ def _run_pool(
     watch: Watch,
     done: set[int],
 ) -> None:
-    context = multiprocessing.get_context("spawn")
-    here = _Process(job=job, plan=plan, access=access, reports=context.Queue(), stop=context.Event())
-    listener = threading.Thread(target=_listen, args=(here.reports, watch), name="progress", daemon=True)
+    forking.get_ready()
+    context = forking.context()
+    reports: Queue[tuple[int, TaskProgress] | None] = context.Queue()
+    one_at_a_time = threading.Lock()
+
+    def tell(index: int, progress: TaskProgress) -> None:
+        with one_at_a_time:
+            watch(index, progress)
+
+    # This process doesn't report through the queue: a signal's exception in there would leave it half-way.
+    here = _Process(job=job, plan=plan, access=access, tell=tell, stop=context.Event())
+    listener = threading.Thread(target=_listen, args=(reports, tell), name="progress", daemon=True)
     listener.start()
-    setting = _Setting(job=job, run_id=plan.head.run_id, plan_sha256=plan.sha256, settings=access.settings)
+    setting = _Setting(job=job, run_id=plan.head.run_id, plan_sha256=plan.sha256, settings=access.settings, environment=dict(os.environ))
     others = max(1, min(workers, len(indexes)) - works_here)
-    executor = ProcessPoolExecutor(others, mp_context=context, initializer=_start, initargs=(setting, here.reports, here.stop))
+    executor = ProcessPoolExecutor(others, mp_context=context, initializer=_start, initargs=(setting, reports, here.stop))
     tasks = _Tasks(deque(indexes), done, here.stop)
-    # A Ctrl-C in the terminal goes to the processes too, and one that is only starting would answer with a traceback. They inherit
-    # that the signal waits, from the threads that start them; here it comes right after.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    # A process that is only starting would answer with a traceback. It inherits that the signals wait, from what it is forked from or from
+    # the thread that starts it; here they come right after.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, forking.SIGNALS)
     try:
         with ThreadPoolExecutor(others, thread_name_prefix="tasks") as threads:
             try:
@@ -138,7 +149,7 @@ def _run_pool(
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         executor.shutdown(wait=True, cancel_futures=True)
-        here.reports.put(None)
+        reports.put(None)
         listener.join(timeout=5)
     if tasks.errors:
         raise tasks.errors[0]
@@ -185,16 +196,28 @@ def _listen(reports: "Queue[tuple[int, TaskProgress] | None]", watch: Watch) -> 
 
 
 def _start(setting: _Setting, reports: "Queue[tuple[int, TaskProgress] | None]", stop: Event) -> None:
-    """Once in each process. The parent alone answers Ctrl-C."""
+    """Once in each process. The parent alone answers signals."""
     global _process  # a pool's initialiser has no other place
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in forking.SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, forking.SIGNALS)
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+    os.environ.clear()
+    os.environ.update(setting.environment)
     if scheme_of(setting.job.spec.output.uri) == "hdfs":
         Watchdog().__enter__()  # ends with this process
     access = Access(setting.settings)
     folder = OutputFolder(setting.job.spec.output.uri, access, setting.run_id)
     plan = working.load_plan(folder, setting.plan_sha256, runs_code=setting.job.spec.output.format != copying.FORMAT)
-    _process = _Process(job=setting.job, plan=plan, access=access, reports=reports, stop=stop)
+    _process = _Process(job=setting.job, plan=plan, access=access, tell=lambda *report: reports.put(report), stop=stop)
+
+
+def _end_with_parent() -> None:
+    """Who is killed can't tell others to end."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(index: int) -> None:

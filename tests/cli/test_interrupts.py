@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,7 @@ def leftovers(output: Path) -> list[str]:
         pytest.param(DATAPREP, signal.SIGTERM, send_to_group, 143, TERMINATED, id="SIGTERM"),
         pytest.param(IN_A_POOL, signal.SIGINT, send_to_group, 130, INTERRUPTED, id="SIGINT to a pool"),
         pytest.param(IN_A_POOL, signal.SIGTERM, send_to_process, 143, TERMINATED, id="SIGTERM to a pool"),
+        pytest.param(IN_A_POOL, signal.SIGTERM, send_to_group, 143, TERMINATED, id="SIGTERM to all of a pool"),
     ],
 )
 def test_an_interrupted_run_keeps_what_is_finished_and_goes_on(
@@ -126,6 +128,32 @@ def test_an_interrupt_while_the_pool_starts_is_one_line(few: Path, tmp_path: Pat
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert [line for line in said.splitlines() if not line.startswith("converting")] == [f"dataprep: {INTERRUPTED}"]
+
+
+def test_a_pool_whose_first_process_is_killed_ends(digits: Path, tmp_path: Path) -> None:
+    command = [*IN_A_POOL, "run", *map(str, mnist_run(digits, tmp_path / "out", SHARDS)), "--workers", "2"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, env=environment(), start_new_session=True
+    )
+    with process:
+        until_the_middle(process, tmp_path / "out")
+        assert len(of_session(process.pid)) >= 3
+        process.kill()
+    deadline = time.monotonic() + 60
+    while of_session(process.pid):
+        assert time.monotonic() < deadline, of_session(process.pid)
+        time.sleep(0.05)
+
+
+def of_session(number: int) -> dict[int, str]:
+    """The processes that a command has started, each with its name."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            name, _, rest = (process / "stat").read_text().partition(" (")[2].rpartition(") ")
+            if int(rest.split()[3]) == number:
+                found[int(process.name)] = name
+    return found
 
 
 def test_a_terminated_worker_pod_leaves_nothing_half_made(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

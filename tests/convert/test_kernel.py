@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -165,6 +166,14 @@ def test_crcs_of_any_length() -> None:
 def test_lines_of_numbers(rows: list[tuple[int, int]]) -> None:
     first, second = (np.array([row[place] for row in rows], np.int64) for place in (0, 1))
     assert bytes(kernel.number_lines(first, "\t", second)).decode() == "".join(f"{one}\t{other}\n" for one, other in rows)
+
+
+@pytest.mark.parametrize("some", ["none", "few", "many", "all"])
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 127, 128, 4096, 100_001])
+def test_the_places_of_a_byte(size: int, some: str) -> None:
+    share = {"none": 0.0, "few": 0.005, "many": 0.4, "all": 1.0}[some]
+    text = np.where(np.random.default_rng(size).random(size) < share, ord("\n"), 0xF5).astype(np.uint8).tobytes()
+    assert kernel.places_of(text, ord("\n")).tolist() == [found.start() for found in re.finditer(rb"\n", text)]
 
 
 @pytest.mark.usefixtures("vectors")

@@ -10,7 +10,7 @@ import pytest
 from tests.convert.test_run import EIGHT, a_job, made, sha256s
 
 from dataprep_api.plan import Shard
-from dataprep_converter import plugins, pool, working
+from dataprep_converter import forking, plugins, pool, working
 from dataprep_converter.access import Access
 from dataprep_converter.errors import BadData
 from dataprep_converter.task_progress import TaskProgress
@@ -31,6 +31,11 @@ def _is_first(place):
 def dies(record, place):
     if _is_first(place):
         os.kill(os.getpid(), signal.SIGKILL)
+    return record
+
+def tells(record, place):
+    if multiprocessing.parent_process() is not None:
+        pathlib.Path(place).write_text(os.environ.get("TOLD_LATE", "nothing"))
     return record
 
 def fails(record, place):
@@ -96,6 +101,18 @@ def test_a_task_whose_process_was_killed_is_tried_again_and_not_here(
     assert verify(str(tmp_path / "out"), Access()).records_out == 1200
     made(a_job(few, tmp_path / "one", output=EIGHT))
     assert sha256s(tmp_path / "out") == sha256s(tmp_path / "one")
+
+
+def test_other_processes_have_the_environment_of_the_one_that_starts_them(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "told"
+    forking.get_ready()
+    monkeypatch.setenv("TOLD_LATE", "after what they are forked from")
+    monkeypatch.setattr(working, "work", after(place, working.work))
+    function = {"map": {"callable": "another_process:tells", "options": {"place": str(place)}}}
+    made(a_job(few, tmp_path / "out", output=EIGHT, transforms=[function], workers={"parallelism": 4}), workers=2)
+    assert place.read_text() == "after what they are forked from"
 
 
 def test_a_task_that_failed_stops_the_others_and_is_the_one_that_is_told(

@@ -1,4 +1,4 @@
-"""Where the rows of CSV text begin and end: a scan by numpy that agrees with Arrow's parser on every quote and line end.
+"""Where the rows of CSV text begin and end: a scan that agrees with Arrow's parser on every quote and line end.
 
 Rows end at \\n, \\r\\n or \\r outside quotes; blank lines are no rows. A quote opens a quoted cell only at the cell's start, and is doubled
 inside it; anywhere else it is text. So the state at a line end is the parity of the opening and closing quotes before it.
@@ -9,6 +9,8 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+from dataprep_converter import kernel
 
 _LINE_FEED: Final = 10
 _RETURN: Final = 13
@@ -63,10 +65,10 @@ def scan(data: bytes, *, delimiter: str, quote: str, at_end: bool) -> Rows:
 
 
 def _line_ends(data: bytes, text: npt.NDArray[np.uint8], *, at_end: bool) -> Places:
-    feeds = np.flatnonzero(text == _LINE_FEED)
+    feeds = kernel.places_of(data, _LINE_FEED)
     if b"\r" not in data:
         return feeds
-    returns = np.flatnonzero(text == _RETURN)
+    returns = kernel.places_of(data, _RETURN)
     is_last = returns == len(text) - 1
     # A \r at the end of a piece may be half of \r\n: only the next piece tells.
     followed = np.where(is_last, 0 if at_end else _LINE_FEED, text[np.minimum(returns + 1, len(text) - 1)])
@@ -77,7 +79,7 @@ def _line_ends(data: bytes, text: npt.NDArray[np.uint8], *, at_end: bool) -> Pla
 def _quotes(data: bytes, text: npt.NDArray[np.uint8], *, delimiter: int, quote: int) -> Places:
     if bytes([quote]) not in data:
         return np.empty(0, np.int64)
-    places = np.flatnonzero(text == quote)
+    places = kernel.places_of(data, quote)
     opening = places[::2]
     before = text[opening - 1]
     may_open = (before == delimiter) | (before == _LINE_FEED) | (before == _RETURN) | (before == quote) | (opening == 0)

@@ -21,7 +21,7 @@ from dataprep_converter.readers.csv_starts import Preamble, Start, dialect_of, i
 from dataprep_converter.readers.inputs import Forward
 from dataprep_converter.readers.listing import input_files
 from dataprep_converter.readers.partitions import Partitions, names_from, of_files, partitioned
-from dataprep_converter.readers.stretches import StretchReader, cut, is_zipped, units_of
+from dataprep_converter.readers.stretches import StretchReader, cut, opened, units_of
 from dataprep_converter.units import Unit
 
 _OF: Final = "source.csv"
@@ -92,13 +92,11 @@ class _Planner:
         self._state["columns"] = [column.model_dump(by_alias=True, exclude_none=True) for column in self._columns or []]
 
     def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
-        with self._access.store(entry.uri).open(entry.uri) as source:
-            zipped = is_zipped(source)
-            forward = Forward(source, entry.uri, zipped=zipped)
+        with self._access.store(entry.uri).open(entry.uri) as source, opened(source, entry) as forward:
             start = self._start(forward, entry.uri)
             self._settle(start, entry.uri)
             found = cut(forward, start.data, line=start.line, scan=self._scan, uri=entry.uri, limit=_LIMIT)
-            yield from units_of(root, path, entry, found, zipped=zipped)
+            yield from units_of(root, path, entry, found, zipped=forward.zipped)
 
     def _scan(self, data: bytes, at_end: bool) -> Rows:
         return self._dialect.rows(data, at_end=at_end)

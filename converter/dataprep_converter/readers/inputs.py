@@ -4,7 +4,7 @@ import io
 import os
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from typing import Any, Final
 
@@ -115,10 +115,13 @@ def open_pinned(store: Store, uri: str, pin: str) -> Input:
 class Forward:
     """One pass over a file, gunzipped when it is gzip, that can skip ahead and hand out exact lengths."""
 
-    def __init__(self, source: Input, uri: str, *, zipped: bool, offset: int = 0) -> None:
+    def __init__(self, source: Input, uri: str, *, zipped: bool, offset: int = 0, ahead: bool = False) -> None:
+        """`ahead` reads the next piece while the caller looks at one: for whoever wants all of them, and closes this."""
+        self.zipped = zipped
         self._uri = uri
         self._taken = 0
-        self._pieces = iter(gunzipped(self._counted(source, offset)) if zipped else self._counted(source, offset))
+        pieces = iter(gunzipped(self._counted(source, offset)) if zipped else self._counted(source, offset))
+        self._pieces = prefetched(pieces, depth=1) if ahead else pieces
         self._piece = memoryview(b"")
         self.position = offset
         """Of the next byte, in the contents."""
@@ -151,6 +154,11 @@ class Forward:
             self._piece = memoryview(b"")
             self.position += len(piece)
             yield piece
+
+    def close(self) -> None:
+        """Reads no more."""
+        if isinstance(self._pieces, Generator):
+            self._pieces.close()
 
     def taken(self) -> int:
         """Bytes read from the file since the last call."""

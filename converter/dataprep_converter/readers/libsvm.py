@@ -19,11 +19,10 @@ from dataprep_converter.access import Access
 from dataprep_converter.errors import BadSpec, InputChanged
 from dataprep_converter.readers import SAMPLE, Batch, Discovery, Raw
 from dataprep_converter.readers.blocks import Block
-from dataprep_converter.readers.inputs import Forward
 from dataprep_converter.readers.lines import Lines, with_lines
 from dataprep_converter.readers.lines import scan as scan_lines
 from dataprep_converter.readers.listing import input_files
-from dataprep_converter.readers.stretches import BOM, StretchReader, cut, is_zipped, units_of
+from dataprep_converter.readers.stretches import BOM, StretchReader, cut, opened, units_of
 from dataprep_converter.tensors import Array, arrow_type, kernels, to_arrow, to_numpy
 from dataprep_converter.units import Unit, Units
 
@@ -93,12 +92,10 @@ def _libsvm(source: Source) -> LibsvmSource:
 
 def _units(source: LibsvmSource, access: Access) -> Iterator[Unit]:
     for root, path, entry in input_files(access, source.uris):
-        with access.store(entry.uri).open(entry.uri) as file:
-            zipped = is_zipped(file)
-            forward = Forward(file, entry.uri, zipped=zipped)
+        with access.store(entry.uri).open(entry.uri) as file, opened(file, entry) as forward:
             begun = forward.read(len(BOM))
             found = cut(forward, b"" if begun == BOM else begun, line=1, scan=scan, uri=entry.uri, limit=_LIMIT)
-            yield from units_of(root, path, entry, found, zipped=zipped)
+            yield from units_of(root, path, entry, found, zipped=forward.zipped)
 
 
 def scan(data: bytes, at_end: bool) -> Lines:

@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from dataprep_converter import kernel
 from dataprep_converter.access import Access
-from dataprep_converter.readers.inputs import Forward
 from dataprep_converter.readers.listing import input_files
-from dataprep_converter.readers.stretches import BOM, cut, is_zipped, units_of
+from dataprep_converter.readers.stretches import BOM, cut, opened, units_of
 from dataprep_converter.units import Unit
 
 _LIMIT: Final = "a line of more than {} MiB; is the file no text?"
@@ -49,7 +49,7 @@ class Lines:
 def scan(data: bytes, at_end: bool, *, skip_blank: bool) -> Lines:
     """The whole lines of `data`; the last one needs no end when `at_end`. A blank line has spaces and tabs at most."""
     text = np.frombuffer(data, np.uint8)
-    feeds = np.flatnonzero(text == ord("\n"))
+    feeds = kernel.places_of(data, ord("\n"))
     size = len(data) if at_end else int(feeds[-1]) + 1 if len(feeds) else 0
     ends = feeds + 1
     if size > (int(ends[-1]) if len(ends) else 0):
@@ -65,13 +65,11 @@ def scan(data: bytes, at_end: bool, *, skip_blank: bool) -> Lines:
 def line_units(access: Access, uris: Sequence[str], *, skip_blank: bool, skip_mark: bool) -> Iterator[Unit]:
     """The units of files of lines. Reads every file once. Raises NotFound, and BadData for a line beyond all bounds."""
     for root, path, entry in input_files(access, uris):
-        with access.store(entry.uri).open(entry.uri) as source:
-            zipped = is_zipped(source)
-            forward = Forward(source, entry.uri, zipped=zipped)
+        with access.store(entry.uri).open(entry.uri) as source, opened(source, entry) as forward:
             begun = forward.read(len(BOM))
             begun = b"" if skip_mark and begun == BOM else begun
             found = cut(forward, begun, line=1, scan=partial(scan, skip_blank=skip_blank), uri=entry.uri, limit=_LIMIT)
-            yield from units_of(root, path, entry, found, zipped=zipped)
+            yield from units_of(root, path, entry, found, zipped=forward.zipped)
 
 
 def not_utf8(data: bytes, lines: Lines) -> dict[int, str]:

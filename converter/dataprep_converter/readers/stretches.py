@@ -6,6 +6,7 @@ unlinked temporary copy.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
@@ -64,6 +65,11 @@ class Stretch(frames.Stretch):
 def is_zipped(source: Input) -> bool:
     """Whether the file is gzip, by its content."""
     return source.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
+
+
+def opened(source: Input, entry: Entry) -> closing[Forward]:
+    """The file from its beginning, to be cut; read ahead where it is more than one stretch."""
+    return closing(Forward(source, entry.uri, zipped=is_zipped(source), ahead=entry.size > UNIT_BYTES))
 
 
 def cut(forward: Forward, begun: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> Iterator[tuple[Stretch, bytes]]:

@@ -1,0 +1,10 @@
+"""What worker processes have when they begin: imported once, by the process that they are forked from (`forking.py`)."""
+
+from dataprep_converter import without_pandas
+
+without_pandas.hide()
+
+from dataprep_converter import heap, kernel, pool  # noqa: E402, F401 - after pandas is hidden
+
+kernel.is_there()
+heap.settle()
