@@ -1,6 +1,6 @@
 """Our side: a whole job, the encoder alone, `verify`, the plan of a simulated listing, or a job with a slow source.
 
-ours.py job|encode|verify|plan|overlap INPUT OUTPUT RECORDS OPTIONS
+ours.py job|beside|encode|verify|plan|overlap INPUT OUTPUT RECORDS OPTIONS
 """
 
 import json
@@ -8,13 +8,16 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
 import computing
+import describing
 import pyarrow as pa
 from clocked import clocked, tell
+from pyarrow import parquet as pq
 
 from dataprep_api.job import DataPrepJob
 from dataprep_api.plan import Shard
@@ -39,6 +42,7 @@ _PIN = "1-110000"
 _FILES = 256
 _NO_DIGEST = "0" * 64
 _LATENCY = 0.002
+_ROW_BYTES = 363
 _AT_ONCE = os.sysconf("SC_IOV_MAX")
 """Pieces that the system takes in one call."""
 
@@ -198,6 +202,16 @@ def overlap(job: DataPrepJob) -> int:
     return made.records.out
 
 
+def beside(job: DataPrepJob, table: pa.Table, output: Path, records: int) -> int:
+    """The job, and at the same time indexes and statistics by libraries alone."""
+    with ThreadPoolExecutor(2) as threads:
+        others = [threads.submit(describing.statistics, table), threads.submit(describing.index, records, _ROW_BYTES, output / "_index")]
+        made = convert(job, workers=1)
+        for other in others:
+            other.result()
+    return made
+
+
 def main(kind: str, source: Path, output: Path, records: int, options: dict[str, Any]) -> None:
     if kind == "job":
         job = a_job(options["spec"], source, output)
@@ -215,6 +229,10 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
         clocked(lambda: convert(job, workers=workers), waits=workers == 1)
         if "digests" in options and _NO_DIGEST not in next(output.glob("_dataprep/*/manifest.json")).read_text():
             sys.exit("This job was to take no digests, and took them.")
+    elif kind == "beside":
+        job, table = a_job(options["spec"], source, output), pq.read_table(source / "table.parquet")
+        load(job)
+        clocked(lambda: beside(job, table, output, records))
     elif kind == "overlap":
         records = overlap(a_job(options["spec"], source, output))
         tell(records, computing.span(records), None)

@@ -1,11 +1,12 @@
 """What is around the formats: order, joins, verifying, what is written beside records, plans, scaling, overlap, and start."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.contenders import ONE_CORE, TWO_CORES, Contender, digest, libraries, limit, ours
 from benchmarks.measuring import ROOT
-from benchmarks.workload import IDX, IMAGES, PARQUET, PREPARED, Against, Workload, command, job
+from benchmarks.workload import IDX, IMAGES, ONE_FILE, PARQUET, PREPARED, Against, Workload, command, job
 
 _JOINED: Final[Mapping[str, Any]] = {
     "source": {
@@ -23,6 +24,8 @@ _DIGIT_BYTES: Final = 887
 _PLANNED: Final[Mapping[str, Any]] = {"source": {"images": {"uris": ["/simulated"]}}, "output": {"uri": "/nowhere"}}
 _SHUFFLED: Final[Mapping[str, Any]] = {"shuffle": {"seed": 1}}
 _CSV: Final[Mapping[str, Any]] = {"source": {"csv": {"uris": ["INPUT/table.csv"], "header": True}}}
+_WITHOUT: Final[Mapping[str, Any]] = {"index": False, "statistics": "ClassCounts"}
+_BESIDE: Final = "ours, without, and libraries for the rest"
 _SLOW: Final[Mapping[str, Any]] = {
     "source": {"wholeFile": {"uris": ["INPUT"]}},
     "transforms": [{"map": {"callable": "computing:slowly"}}],
@@ -120,11 +123,13 @@ WORKLOADS: Final[Sequence[Workload]] = (
         quick=40_000,
         contenders=(
             job({"source": PARQUET}),
-            job({"source": PARQUET}, {"index": False, "statistics": "ClassCounts"}, name="ours, without"),
+            job({"source": PARQUET}, _WITHOUT, name="ours, without"),
             job({"source": PARQUET}, {"statistics": "ClassCounts"}, name="ours, without statistics"),
             job({"source": PARQUET}, {"index": False}, name="ours, without indexes"),
+            limit(_BESIDE, "beside", "ours.py", options=(json.dumps({"spec": {"source": PARQUET, "output": {**ONE_FILE, **_WITHOUT}}}),)),
         ),
         goals={"ours, without": 0.92},
+        limit=_BESIDE,
         check="raw",
         against=Against("columns", "columns"),
     ),

@@ -81,19 +81,17 @@ class Histogram:
         """(low, high, count) of every bucket that holds a value; low belongs to it, or high where both are negative."""
         return list(zip(*_bounds(self.keys, self.shift), self.counts.tolist(), strict=True))
 
-    def quantile(self, share: float) -> float | None:
-        """The value that this share of all values don't exceed, found within its bucket by a straight line; None of an empty histogram."""
+    def quantiles(self, shares: Sequence[float]) -> list[float]:
+        """The values that these shares of all values don't exceed, found within their buckets by a straight line; none of an empty histogram."""
         if not len(self.counts):
-            return None
+            return []
         ends = np.cumsum(self.counts)
-        rank = share * int(ends[-1])
-        place = min(int(np.searchsorted(ends, rank)), len(ends) - 1)
-        [low], [high] = _bounds(self.keys[place : place + 1], self.shift)
-        if low == 0 or high == 0:
-            # The bucket of zero reaches to the smallest of all floats.
-            return 0.0
-        within = (rank - float(ends[place] - self.counts[place])) / float(self.counts[place])
-        return low + (high - low) * within
+        ranks = np.array(shares) * int(ends[-1])
+        places = np.minimum(np.searchsorted(ends, ranks), len(ends) - 1)
+        within = (ranks - (ends - self.counts)[places]) / self.counts[places]
+        found = zip(*_bounds(self.keys[places], self.shift), within.tolist(), strict=True)
+        # The bucket of zero reaches to the smallest of all floats.
+        return [0.0 if low == 0 or high == 0 else low + (high - low) * share for low, high, share in found]
 
     def to_json(self) -> list[Any]:
         """Compact: shift, first key, steps between keys, counts."""

@@ -13,7 +13,7 @@ from dataprep_converter.kernel import bounds
 from dataprep_converter.summaries import PLAIN, TOGETHER, Summariser
 from dataprep_converter.tensors import Array
 
-_ROWS: Final = 65_536
+_ROWS: Final = 32_768
 _VALUES: Final = 1 << 20
 """Of all features that are described at once, at most: the more, the fewer calls."""
 

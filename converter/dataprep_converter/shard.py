@@ -116,6 +116,8 @@ def begin(
 
     def end() -> ShardReport:
         with kept:
+            # While the last batches are still being written.
+            statistics = tally.statistics.packed()
             sha256, raw_sha256 = sink.finish()
             folder.check_owner()
             index = tally.index.publish(index_file) if tally.index is not None else None
@@ -140,7 +142,7 @@ def begin(
             pin=entry.pin,
             companions=companions,
             index=index,
-            statistics=tally.statistics.packed(),
+            statistics=statistics,
             bad_examples=tally.bad_examples,
             bad_reasons=tally.refused,
             quarantine=quarantine,

@@ -65,7 +65,7 @@ class ShardStatistics:
             "features": {name: each.finished().to_json(self._room) for name, each in self._summarisers.items()},
             "classes": {name: counts.to_json() for name, (_, counts) in self._labels.items()},
         }
-        return base64.b85encode(zlib.compress(canonical.dumps(found), _LEVEL)).decode()
+        return base64.b64encode(zlib.compress(canonical.dumps(found), _LEVEL)).decode()
 
 
 def room(*, features: int, shards: int) -> int:
@@ -82,7 +82,7 @@ def merged(reports: Iterable[ShardReport]) -> dict[str, SplitStatistics]:
         split.records += report.records_out
         if not report.statistics:
             continue
-        found = json.loads(zlib.decompress(base64.b85decode(report.statistics)))
+        found = json.loads(zlib.decompress(base64.b64decode(report.statistics)))
         for name, packed in found["features"].items():
             split.features.setdefault(name, Summary()).merge(Summary.from_json(packed))
         for name, counts in found["classes"].items():

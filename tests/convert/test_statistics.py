@@ -74,10 +74,10 @@ def test_small_integers_have_buckets_of_their_own() -> None:
 def test_a_quantile_is_right_within_its_bucket() -> None:
     values = np.random.default_rng(0).lognormal(3, 1, 20_000)
     histogram = a_histogram(values.tolist(), limit=256)
-    for share in (0.05, 0.25, 0.5, 0.75, 0.95):
-        assert histogram.quantile(share) == pytest.approx(np.quantile(values, share), rel=0.05)
-    assert Histogram(limit=4).quantile(0.5) is None
-    assert a_histogram([0, 0, 0]).quantile(0.5) == 0
+    shares = (0.05, 0.25, 0.5, 0.75, 0.95)
+    assert histogram.quantiles(shares) == pytest.approx(np.quantile(values, shares), rel=0.05)
+    assert Histogram(limit=4).quantiles([0.5]) == []
+    assert a_histogram([0, 0, 0]).quantiles([0.5]) == [0]
 
 
 def test_large_numbers_close_together_keep_their_differences() -> None:
@@ -331,7 +331,7 @@ def test_columns_side_by_side_are_summarised_as_each_alone(extent: Any) -> None:
     together = ShardStatistics(features, extent=extent, records=records, shards=1)
     for batch in zip(*columns.values(), strict=True):
         together.add(pa.record_batch(list(batch), names=list(columns)))
-    found = json.loads(zlib.decompress(base64.b85decode(together.packed())))["features"]
+    found = json.loads(zlib.decompress(base64.b64decode(together.packed())))["features"]
     for feature in features:
         alone = Summariser(feature, records=records, enough=enough(1) if extent == "Sampled" else None)
         for column in columns[feature.name]:

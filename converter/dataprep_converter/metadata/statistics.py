@@ -39,11 +39,19 @@ def make(finished: Finished) -> Made:
     yield STATISTICS, _laid_out(document).encode() + b"\n"
 
 
+class _Json(str):
+    """A value that is JSON already."""
+
+    __slots__ = ()
+
+
 def _laid_out(value: Any, indent: str = "\n") -> str:
     """JSON in which each dict with others in it has a line for each entry, and all else is one line.
 
     json's own `indent` is made in Python, value by value: of 22 features it takes longer than 200,000 records.
     """
+    if isinstance(value, _Json):
+        return value
     if not isinstance(value, dict) or not any(isinstance(entry, dict) for entry in value.values()):
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     below = f"{indent} "
@@ -95,7 +103,7 @@ def _numbers(numbers: Numbers, *, is_whole: bool) -> dict[str, Any]:
     buckets = (
         [] if least is None or greatest is None else [(max(low, least), min(high, greatest), n) for low, high, n in histogram.buckets()]
     )
-    quantiles = [_clipped(histogram.quantile(share), least, greatest) for share in _QUANTILES] if moments.count else []
+    quantiles = [_clipped(value, least, greatest) for value in histogram.quantiles(_QUANTILES)]
     return {
         "nan": numbers.nan,
         "infinite": numbers.infinite,
@@ -104,11 +112,17 @@ def _numbers(numbers: Numbers, *, is_whole: bool) -> dict[str, Any]:
         "mean": _rounded(moments.mean) if moments.count else None,
         "deviation": _rounded(moments.deviation()) if moments.count else None,
         "quantiles": {
-            str(share): math.floor(value) if is_whole and value is not None else _rounded(value)
-            for share, value in zip(_QUANTILES, quantiles, strict=False)
+            str(share): math.floor(value) if is_whole else _rounded(value) for share, value in zip(_QUANTILES, quantiles, strict=False)
         },
-        "histogram": [[_rounded(low), _rounded(high), count] for low, high, count in buckets],
+        "histogram": _histogram(buckets),
     }
+
+
+def _histogram(buckets: Sequence[tuple[float, float, int]]) -> _Json:
+    """Written here, where most ends of a bucket are the beginning of another one: as values, thousands of them would be rounded and written twice."""
+    ends = {end for low, high, _ in buckets for end in (low, high)}
+    written = {end: f"{end:.{_DIGITS}g}" if isinstance(end, float) else str(end) for end in ends}
+    return _Json(f"[{', '.join(f'[{written[low]}, {written[high]}, {count}]' for low, high, count in buckets)}]")
 
 
 def _top(top: TopValues) -> dict[str, Any]:
@@ -138,8 +152,8 @@ def _balance(counts: ClassCounts, classes: Sequence[str]) -> list[dict[str, Any]
     return balance
 
 
-def _clipped(value: float | None, least: float | None, greatest: float | None) -> float | None:
-    return value if value is None or least is None or greatest is None else min(max(value, least), greatest)
+def _clipped(value: float, least: float | None, greatest: float | None) -> float:
+    return value if least is None or greatest is None else min(max(value, least), greatest)
 
 
 def _rounded(value: float | None) -> int | float | None:
