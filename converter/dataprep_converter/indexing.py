@@ -7,7 +7,7 @@ A compressed shard has none: nobody can begin within it.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -73,17 +73,15 @@ class RecordIndex:
         """The lines of the records that wait: batches of few large ones are written together."""
         sizes = np.concatenate([*self._waiting, np.empty(0, np.int64)])
         self._waiting = []
-        ends = np.cumsum(sizes)
-        ends += self._offset
-        columns: Mapping[str, Callable[[], Numbers]] = {
-            "number": lambda: np.arange(self._records, self._records + len(sizes)),
-            "offset": lambda: ends - sizes,
-            "size": lambda: sizes,
+        columns = {
+            "number": np.arange(self._records, self._records + len(sizes)),
+            "offset": self._offset + np.cumsum(sizes) - sizes,
+            "size": sizes,
         }
-        first, between, second = self._line
-        lines = number_lines(columns[first](), between, columns[second]())
         self._records += len(sizes)
-        self._offset = int(ends[-1]) if len(ends) else self._offset
+        self._offset += int(sizes.sum())
+        first, between, second = self._line
+        lines = number_lines(columns[first], between, columns[second])
         self._size += len(lines)
         self._digest.update(lines)
         if lines:

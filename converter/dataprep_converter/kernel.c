@@ -323,11 +323,11 @@ void byte_sums(const uint8_t *bytes, int64_t count, int64_t is_wide, uint64_t *s
     }
 }
 
-/* Where a text has a byte, as many places as there is room for. Returns how many it has. */
+/* Where a text has a byte, as many places as there is room for. Returns how many it has. Quick with AVX2 only, of which it takes the half. */
 int64_t places_of(const uint8_t *text, int64_t size, int64_t byte, int64_t *places, int64_t room)
 {
     int64_t count = 0, at = 0;
-#ifdef WITH_AVX2 /* what is used here every such processor has */
+#ifdef WITH_AVX2
     enum { HALF = 16, WORD = 64 };
     const __m128i wanted = _mm_set1_epi8((char)byte);
     for (; at + WORD <= size; at += WORD) {

@@ -120,7 +120,8 @@ def number_lines(first: Lengths, between: str, second: Lengths) -> "bytes | memo
 def places_of(text: bytes, byte: int) -> npt.NDArray[np.int64]:
     """Where the text has this byte, in order."""
     library, values = _library(), np.frombuffer(text, np.uint8)
-    if library is None:
+    # Without vectors of its own, the library is no quicker than numpy.
+    if library is None or not _is_wide():
         return np.flatnonzero(values == byte)
     room = len(text) // _BYTES_OF_A_LINE + _PLACES_AT_ONCE
     while True:

@@ -1,8 +1,8 @@
 """A pool of processes over the tasks of a plan: what Kubernetes does on a cluster, on one machine.
 
-This process is one of the workers, so that the first shard doesn't wait for others to start (`forking.py`). Each takes a task when it has finished one. A task whose process was killed is tried again, and not here;
-a task that failed stops the others at their next batch. Small jobs are done in this process alone; on HDFS it does nothing itself, for
-that client was seen to hang, and there a watchdog kills the process that hangs.
+This process is one of the workers, so that the first shard doesn't wait for others to start (`forking.py`). Each takes a task when it has
+finished one. A task whose process was killed is tried again, and not here; a task that failed stops the others at their next batch. Small jobs
+are done in this process alone; on HDFS it does nothing itself, for that client was seen to hang, and there a watchdog kills the process that hangs.
 """
 
 import logging
@@ -213,7 +213,7 @@ def _start(setting: _Setting, reports: "Queue[tuple[int, TaskProgress] | None]",
 
 
 def _end_with_parent() -> None:
-    """Who is killed can't tell others to end."""
+    """Who is killed can't tell others to end, nor can it reach those whose common parent was."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

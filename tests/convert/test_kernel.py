@@ -168,6 +168,7 @@ def test_lines_of_numbers(rows: list[tuple[int, int]]) -> None:
     assert bytes(kernel.number_lines(first, "\t", second)).decode() == "".join(f"{one}\t{other}\n" for one, other in rows)
 
 
+@pytest.mark.usefixtures("vectors")
 @pytest.mark.parametrize("some", ["none", "few", "many", "all"])
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 127, 128, 4096, 100_001])
 def test_the_places_of_a_byte(size: int, some: str) -> None:

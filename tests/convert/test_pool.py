@@ -1,6 +1,7 @@
 """Several processes on one machine: who does the tasks, and what becomes of them when one is killed or fails."""
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,6 +37,13 @@ def dies(record, place):
 def tells(record, place):
     if multiprocessing.parent_process() is not None:
         pathlib.Path(place).write_text(os.environ.get("TOLD_LATE", "nothing"))
+    return record
+
+def ends_its_parent(record, place):
+    if _is_first(place):
+        pathlib.Path(place).write_text(str(os.getpid()))
+        os.kill(os.getppid(), signal.SIGKILL)
+        signal.pause()
     return record
 
 def fails(record, place):
@@ -113,6 +121,29 @@ def test_other_processes_have_the_environment_of_the_one_that_starts_them(
     function = {"map": {"callable": "another_process:tells", "options": {"place": str(place)}}}
     made(a_job(few, tmp_path / "out", output=EIGHT, transforms=[function], workers={"parallelism": 4}), workers=2)
     assert place.read_text() == "after what they are forked from"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere processes are spawned")
+def test_processes_end_with_what_they_are_forked_from(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = tmp_path / "killed"
+    monkeypatch.setattr(working, "work", after(place, working.work))
+    function = {"map": {"callable": "another_process:ends_its_parent", "options": {"place": str(place)}}}
+    job = a_job(few, tmp_path / "out", output=EIGHT, transforms=[function], workers={"parallelism": 4})
+    with caplog.at_level(logging.WARNING):
+        made(job, workers=2)
+    assert [record.getMessage() for record in caplog.records] == ["a worker process was killed; its task is tried again (1 of 3)"]
+    assert verify(str(tmp_path / "out"), Access()).records_out == 1200
+    assert not is_running(int(place.read_text()))
+
+
+def is_running(number: int) -> bool:
+    """Whether there is such a process, which may have ended without anybody who asked for its code."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
 
 
 def test_a_task_that_failed_stops_the_others_and_is_the_one_that_is_told(
