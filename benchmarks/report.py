@@ -32,7 +32,7 @@ _LEGEND: Final = {"peer": "beside a peer", "limit": "beside a limit", "ours": "b
 _HEAD: Final = """# Benchmarks
 
 Made by `make bench` from [benchmarks.json](benchmarks.json); don't edit. Each workload's contenders took turns in one run on the same data, each run a
-process of its own; its clock begins when libraries are imported, and when as much memory as it writes has been touched: a virtual machine takes that
+process of its own; its clock begins when libraries are imported, by all processes that take part, and when as much memory as it writes has been touched: a virtual machine takes that
 back from its guests, and whoever came first would pay for all. What comes from memory takes a tenth of a second, so there each run does its work twice,
 and the second time counts (*timed the second time*). Data and outputs lie in memory (tmpfs) where there is enough of it: ours asks the disk to have what it
 publishes before it says so (fsync), which no peer does, and on a disk that would be most of what is measured. *Ours beside it* is our speed, in records a second, as a multiple of the
