@@ -32,7 +32,7 @@ _SLOW: Final[Mapping[str, Any]] = {
     "output": {"uri": "OUTPUT", "shards": {"count": 1}},
 }
 _IMPORTS: Final = (
-    "from dataprep_converter import without_pandas; without_pandas.hide(); "
+    "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; from dataprep_converter import without_pandas; without_pandas.hide(); "
     "import dataprep_converter.working, dataprep_converter.readers.idx, dataprep_converter.encoders.tfrecord"
 )
 _SMALL_JOB: Final = (
