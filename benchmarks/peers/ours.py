@@ -42,7 +42,6 @@ _PIN = "1-110000"
 _FILES = 256
 _NO_DIGEST = "0" * 64
 _LATENCY = 0.002
-_ROW_BYTES = 363
 _AT_ONCE = os.sysconf("SC_IOV_MAX")
 """Pieces that the system takes in one call."""
 
@@ -202,10 +201,10 @@ def overlap(job: DataPrepJob) -> int:
     return made.records.out
 
 
-def beside(job: DataPrepJob, table: pa.Table, output: Path, records: int) -> int:
+def beside(job: DataPrepJob, table: pa.Table, place: Path, record_bytes: int) -> int:
     """The job, and at the same time indexes and statistics by libraries alone."""
     with ThreadPoolExecutor(2) as threads:
-        others = [threads.submit(describing.statistics, table), threads.submit(describing.index, records, _ROW_BYTES, output / "_index")]
+        others = [threads.submit(describing.statistics, table), threads.submit(describing.index, table.num_rows, record_bytes, place)]
         made = convert(job, workers=1)
         for other in others:
             other.result()
@@ -232,7 +231,7 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
     elif kind == "beside":
         job, table = a_job(options["spec"], source, output), pq.read_table(source / "table.parquet")
         load(job)
-        clocked(lambda: beside(job, table, output, records))
+        clocked(lambda: beside(job, table, output / "_index", options["record_bytes"]))
     elif kind == "overlap":
         records = overlap(a_job(options["spec"], source, output))
         tell(records, computing.span(records), None)

@@ -18,18 +18,14 @@ _IS_FORKED: Final = sys.platform == "linux"
 
 def context() -> BaseContext:
     """How worker processes are started."""
-    if not _IS_FORKED:
-        return multiprocessing.get_context("spawn")
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["dataprep_converter.worker_imports"])
-    return server
+    return multiprocessing.get_context("forkserver" if _IS_FORKED else "spawn")
 
 
 def get_ready() -> None:
     """Starts the process that is forked, if it isn't there: it imports while this one goes on, and ends with it."""
     if not _IS_FORKED:
         return
-    context()
+    forkserver.set_forkserver_preload(["dataprep_converter.worker_imports"])
     # Who starts the tracker of resources lets these signals through again.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.convert.test_run import EIGHT, a_job, made, sha256s
 
+from dataprep_api.job import DataPrepJob
 from dataprep_api.plan import Shard
 from dataprep_converter import forking, plugins, pool, working
 from dataprep_converter.access import Access
@@ -88,6 +89,12 @@ def after(marker: Path, work: Callable[..., TaskProgress]) -> Callable[..., Task
     return late
 
 
+def a_job_of(few: Path, output: Path, function: str, place: Path) -> DataPrepJob:
+    """Four tasks, whose records go through a function of `CODE`."""
+    step = {"map": {"callable": f"another_process:{function}", "options": {"place": str(place)}}}
+    return a_job(few, output, output=EIGHT, transforms=[step], workers={"parallelism": 4})
+
+
 def test_this_process_is_one_of_the_workers(few: Path, tmp_path: Path, done_here: list[int]) -> None:
     made(a_job(few, tmp_path / "out", output=EIGHT), workers=2)
     assert done_here
@@ -99,8 +106,7 @@ def test_a_task_whose_process_was_killed_is_tried_again_and_not_here(
 ) -> None:
     place = tmp_path / "killed"
     monkeypatch.setattr(working, "work", after(place, working.work))
-    function = {"map": {"callable": "another_process:dies", "options": {"place": str(place)}}}
-    job = a_job(few, tmp_path / "out", output=EIGHT, transforms=[function], workers={"parallelism": 4})
+    job = a_job_of(few, tmp_path / "out", "dies", place)
     with caplog.at_level(logging.WARNING):
         result = made(job, workers=2)
     assert [record.getMessage() for record in caplog.records] == ["a worker process was killed; its task is tried again (1 of 3)"]
@@ -118,19 +124,17 @@ def test_other_processes_have_the_environment_of_the_one_that_starts_them(
     forking.get_ready()
     monkeypatch.setenv("TOLD_LATE", "after what they are forked from")
     monkeypatch.setattr(working, "work", after(place, working.work))
-    function = {"map": {"callable": "another_process:tells", "options": {"place": str(place)}}}
-    made(a_job(few, tmp_path / "out", output=EIGHT, transforms=[function], workers={"parallelism": 4}), workers=2)
+    made(a_job_of(few, tmp_path / "out", "tells", place), workers=2)
     assert place.read_text() == "after what they are forked from"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere processes are spawned")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere processes are spawned by this one, which the test would kill")
 def test_processes_end_with_what_they_are_forked_from(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = tmp_path / "killed"
     monkeypatch.setattr(working, "work", after(place, working.work))
-    function = {"map": {"callable": "another_process:ends_its_parent", "options": {"place": str(place)}}}
-    job = a_job(few, tmp_path / "out", output=EIGHT, transforms=[function], workers={"parallelism": 4})
+    job = a_job_of(few, tmp_path / "out", "ends_its_parent", place)
     with caplog.at_level(logging.WARNING):
         made(job, workers=2)
     assert [record.getMessage() for record in caplog.records] == ["a worker process was killed; its task is tried again (1 of 3)"]
@@ -151,8 +155,7 @@ def test_a_task_that_failed_stops_the_others_and_is_the_one_that_is_told(
 ) -> None:
     place = tmp_path / "failed"
     monkeypatch.setattr(working, "work", after(place, working.work))
-    function = {"map": {"callable": "another_process:fails", "options": {"place": str(place)}}}
-    job = a_job(few, tmp_path / "out", output=EIGHT, transforms=[function], workers={"parallelism": 4})
+    job = a_job_of(few, tmp_path / "out", "fails", place)
     with pytest.raises(BadData, match="not this one"):
         made(job, workers=2)
     assert len(done_here) <= 1
