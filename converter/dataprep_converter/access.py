@@ -17,17 +17,25 @@ class Access:
     def __init__(self, settings: Sequence[StoreSettings] = ()) -> None:
         self.settings = tuple(sorted(settings, key=lambda s: len(s.uri_prefix), reverse=True))
         self._clients: dict[tuple[str, str], Store] = {}
+        self.output: str | None = None
+        """Folder that the job of this process makes, once that is known: no input may lie in it."""
+        self.passed_over: dict[str, int] = {}
+        """Data sets below the inputs that a listing has left out, and how many files each has there."""
 
     def store(self, uri: str) -> Store:
         """The client for `uri`; for a member of an archive (`photos.zip!/1.jpg`) a read-only one."""
         if divided(uri) is not None:
             return self._within_archives()
         scheme = scheme_of(uri)
-        found = next((s for s in self.settings if uri.startswith(s.uri_prefix)), None) if self.settings else None
+        found = self._found(uri)
         key = (scheme, found.uri_prefix if found is not None else "")
         if key not in self._clients:
-            self._clients[key] = store_class(scheme)(found or StoreSettings(uri_prefix=f"{scheme}://" if scheme else ""))
+            self._clients[key] = store_class(scheme)(found or _defaults(scheme))
         return self._clients[key]
+
+    def settings_of(self, uri: str) -> StoreSettings:
+        """The settings of the longest prefix of `uri`, or those of its scheme."""
+        return self._found(uri) or _defaults(scheme_of(uri))
 
     def fresh(self, uri: str) -> Store:
         """A new client for `uri`, replacing the kept one: after a failed write to HDFS the old client may hang."""
@@ -35,6 +43,9 @@ class Access:
         for key in [key for key in self._clients if key[0] == scheme]:
             del self._clients[key]
         return self.store(uri)
+
+    def _found(self, uri: str) -> StoreSettings | None:
+        return next((s for s in self.settings if uri.startswith(s.uri_prefix)), None) if self.settings else None
 
     def _within_archives(self) -> Store:
         key = ("", "!")
@@ -44,3 +55,7 @@ class Access:
 
             self._clients[key] = ArchiveStore(self)
         return self._clients[key]
+
+
+def _defaults(scheme: str) -> StoreSettings:
+    return StoreSettings(uri_prefix=f"{scheme}://" if scheme else "")

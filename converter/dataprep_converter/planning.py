@@ -11,7 +11,7 @@ import pyarrow as pa
 from dataprep_api import canonical, names, run_id
 from dataprep_api.plan import PlanHead, SplitPlan
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_converter import assigning, plugins
+from dataprep_converter import assigning, overlaps, plugins
 from dataprep_converter.access import Access
 from dataprep_converter.codes import Codes
 from dataprep_converter.codes import stored as store_codes
@@ -68,8 +68,10 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tup
     Raises BadSpec, NoInput, InputChanged when the base's inputs are not what they were, or what the source's store says.
     """
     reader_type = reader_class(spec.data.kind)
+    access.passed_over.clear()
     discovery = reader_type.discover(spec.data, access)
     listed = Units.of(discovery.units)
+    overlaps.check_units(listed, spec.output.uri, access)
     if listed.samples == 0 and not spec.allow_empty:
         raise NoInput(f"The source {spec.data.kind} holds no records; set allowEmpty: true if that is right.")
 
@@ -139,7 +141,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tup
         learned=learned,
         samples=listed.samples,
         bytes_in=bytes_in,
-        ignored=int(state.get("ignored", 0)),
+        ignored=int(state.get("ignored", 0)) + sum(access.passed_over.values()),
         code_sha256=code_sha256,
         shuffle_seed=spec.shuffle.seed if spec.shuffle else None,
         splits=splits,
@@ -152,7 +154,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tup
             passes=spec.shuffle is not None and isinstance(pipeline.reader, Foresees) and bytes_in > KEPT_BYTES,
             own_code=spec.code is not None,
         ),
-        warnings=[*state.get("warnings", []), *pipeline.warnings, *warnings],
+        warnings=[*state.get("warnings", []), *_passed_over(access), *pipeline.warnings, *warnings],
     )
     tables = Tables(units=units_file, codes=stored_codes, made=made)
     codes = Codes(stored_codes) if stored_codes is not None else None
@@ -213,6 +215,15 @@ def _warnings(splits: Sequence[SplitPlan], *, total: int, repeated: int) -> Iter
     left_out = total - repeated - sum(split.records for split in splits)
     if left_out:
         yield f"{left_out:,} of {total:,} records are in no split"
+
+
+def _passed_over(access: Access) -> Iterator[str]:
+    """Which data sets below the inputs were left out."""
+    if access.passed_over:
+        yield (
+            f"{sum(access.passed_over.values()):,} files are left out that belong to data sets below the inputs, such as "
+            f"{min(access.passed_over)}: a data set is read where it is named itself"
+        )
 
 
 def _tasks(shards: int, size: int, parallelism: int, *, passes: bool, own_code: bool) -> int:

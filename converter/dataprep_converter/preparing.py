@@ -11,7 +11,7 @@ from dataprep_api.plan import PlanHead
 from dataprep_api.report import Manifest, Success
 from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_api.status import MAX_LABELS, LabelStatus, SplitStatus
-from dataprep_converter import committing, copying, extending, heap, planning, plugins, scripting, table_output
+from dataprep_converter import committing, copying, extending, heap, overlaps, planning, plugins, scripting, table_output
 from dataprep_converter.access import Access
 from dataprep_converter.archive_uris import archive_of
 from dataprep_converter.copying import Original
@@ -52,6 +52,7 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]]
     """Plans the job and takes its output folder. Idempotent: a second call finds the first one's plan."""
     heap.settle()
     spec = job.spec
+    _refuse_overlaps(spec, access)
     warnings = check(access, output_uri=spec.output.uri, source_uris=_given(spec))
     intended = _intended(spec, access)
     fresh, extended, original = intended.plan, intended.extended, intended.original
@@ -86,6 +87,7 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]]
 
 def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
     """The plan's figures; nothing is written."""
+    _refuse_overlaps(job.spec, access)
     intended = _intended(job.spec, access)
     folder = OutputFolder(job.spec.output.uri, access, intended.plan.head.run_id)
     return _result(intended.plan, intended.classes, folder)
@@ -121,6 +123,16 @@ def _stored(intended: _Intended, spec: DataPrepJobSpec, folder: OutputFolder, ac
     elif plan is None and intended.tables is not None:
         folder.put_plan(intended.plan, intended.tables)
     return plan or intended.plan
+
+
+def _refuse_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
+    """Raises BadSpec when the job would write where it reads; from here on also when a listing finds that."""
+    table = spec.output.table.uri if spec.output.table is not None else None
+    if spec.script is None:
+        overlaps.check(spec.data.inputs(), spec.output.uri, access, table=table)
+    elif spec.script.input is not None:
+        overlaps.check([spec.script.input], spec.output.uri, access)
+    access.output = spec.output.uri
 
 
 def _given(spec: DataPrepJobSpec) -> list[str]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.join import JoinSource, JoinTable
-from dataprep_converter import limits
+from dataprep_converter import limits, overlaps
 from dataprep_converter.access import Access, Input
 from dataprep_converter.errors import BadData, BadSpec, InputChanged
 from dataprep_converter.features import NOT_BY_DEFAULT, SEQUENCE, find_columns
@@ -191,6 +191,8 @@ class _Planner:
             reader_type = reader_class(kind)
             discovery = reader_type.discover(source, self._access)
             units = Units.of(discovery.units)
+            if self._access.output is not None:
+                overlaps.check_units(units, self._access.output, self._access)
             reader = reader_type(source, dict(discovery.state), self._access)
             tables.append(_table(number, written, reader, units, self._source))
         return tables

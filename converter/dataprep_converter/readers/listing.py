@@ -7,8 +7,9 @@ from itertools import compress
 from typing import Final
 
 from dataprep_converter import globs
-from dataprep_converter.access import Access, Entry, Store
+from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import NotFound
+from dataprep_converter.readers.below_inputs import without_data_sets
 from dataprep_converter.readers.inputs import is_hidden, relative_path
 from dataprep_converter.stores import FolderFiles, folders_of
 
@@ -63,12 +64,14 @@ def input_folders(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder
     """Like `input_files`, some files of a folder at a time."""
     for root, uri in enumerate(uris):
         is_empty = True
-        for files in _folders(access.store(uri), uri, root):
+        for files in _folders(access, uri, root):
             if files.names:
                 is_empty = False
                 yield files
         if is_empty:
-            raise NotFound(f"{uri} names no file.", uri=uri)
+            others = [each for each in access.passed_over if each.startswith(uri.rstrip("/") + "/")]
+            but = f" but those of data sets, such as {min(others)}, which are read where they are named themselves" if others else ""
+            raise NotFound(f"{uri} names no file{but}.", uri=uri)
 
 
 def visible(found: FolderFiles, *, folder: str, root: int) -> FilesOfFolder:
@@ -85,7 +88,8 @@ def visible(found: FolderFiles, *, folder: str, root: int) -> FilesOfFolder:
     return files.only([not is_hidden(name) for name in files.names]) if "/_" in text or "/." in text else files
 
 
-def _folders(store: Store, uri: str, root: int) -> Iterator[FilesOfFolder]:
+def _folders(access: Access, uri: str, root: int) -> Iterator[FilesOfFolder]:
+    store = access.store(uri)
     # A name that looks like a glob may be a file's, so the file goes first.
     entry = store.stat(uri)
     if entry is not None:
@@ -96,7 +100,11 @@ def _folders(store: Store, uri: str, root: int) -> Iterator[FilesOfFolder]:
     if wildcard := _WILDCARD.search(uri):
         folder = uri[: uri.rfind("/", 0, wildcard.start()) + 1].rstrip("/") or ("/" if uri.startswith("/") else ".")
         pattern = globs.compiled(uri[len(folder) :].lstrip("/") if folder != "." else uri)
-    for found in folders_of(store, folder):
+    listed = folders_of(store, folder)
+    if pattern is None or "**" in uri[len(folder) :]:
+        # Without it a glob says of each folder on the way what it is called.
+        listed = without_data_sets(listed, folder=folder, store=store, passed_over=access.passed_over)
+    for found in listed:
         files = visible(found, folder=folder, root=root)
         yield files if pattern is None else files.only([pattern.fullmatch(path) is not None for path in files.paths])
 

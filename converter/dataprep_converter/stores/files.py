@@ -84,7 +84,7 @@ class FileStore:
             yield FolderFiles(folder, names, sizes, list(map(_pin, sizes, [status.st_mtime_ns for status in found])))
 
     def stat(self, uri: str) -> Entry | None:
-        path = _path(uri)
+        path = path_of(uri)
         try:
             status = _unstale(os.stat, path)
         except OSError as exc:
@@ -102,7 +102,7 @@ class FileStore:
         # Here, because numpy takes long to import and most commands need none.
         from dataprep_converter import kernel
 
-        found = kernel.read_files([os.fsencode(_path(uri)) for uri in uris], sizes, room)
+        found = kernel.read_files([os.fsencode(path_of(uri)) for uri in uris], sizes, room)
         if found is None:
             return [None] * len(uris)
         return [
@@ -129,7 +129,7 @@ class FileStore:
         return retrying(attempt, what=f"writing {uri}")
 
     def delete(self, uri: str) -> None:
-        path = _path(uri)
+        path = path_of(uri)
         try:
             os.unlink(path)
         except OSError as exc:
@@ -147,7 +147,7 @@ class FileUpload:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
-        self._path = _path(uri)
+        self._path = path_of(uri)
         self._folder, name = os.path.split(self._path)
         self._temporary = os.path.join(self._folder, temporary_name(name))
         self._ended = False
@@ -226,7 +226,7 @@ class FileInput:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
-        self._path = _path(uri)
+        self._path = path_of(uri)
         self._descriptor: int | None = None
         self._scattered: Scattered | None = None
         self._one_by_one = False
@@ -328,7 +328,7 @@ _Files: TypeAlias = tuple[str, list[str], list[os.stat_result]]
 def _walked(uri: str, *, recursive: bool) -> Iterator[_Files]:
     """The files below a folder, in UTF-8 byte order of their URIs."""
     prefix = uri.rstrip("/") + "/"
-    pending = [_sorted(prefix, _path(uri), ())]
+    pending = [_sorted(prefix, path_of(uri), ())]
     try:
         while pending:
             found = next(pending[-1], None)
@@ -427,7 +427,8 @@ def _again(path: str) -> os.stat_result | None:
         _translate(exc, path)
 
 
-def _path(uri: str) -> str:
+def path_of(uri: str) -> str:
+    """The path that a path or a `file://` URI names."""
     if uri[: len("file://")].lower() != "file://":
         return uri
     host, slash, path = uri[len("file://") :].partition("/")

@@ -17,12 +17,10 @@ import heapq
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
-from xml.etree import ElementTree as ET
 
 import hdfs_native
 
@@ -37,7 +35,7 @@ from dataprep_converter.errors import (
     Unreachable,
 )
 from dataprep_converter.retrying import ON_THE_WAY_OUT, retrying
-from dataprep_converter.stores import Details, Entry, StoreSettings, hadoop, hdfs_kerberos
+from dataprep_converter.stores import Details, Entry, StoreSettings, hadoop, hadoop_configuration, hdfs_kerberos
 from dataprep_converter.stores.files import swept, temporary_name
 from dataprep_converter.stores.hdfs_border import USER_VARIABLE, border, look
 from dataprep_converter.stores.streaming import going_on
@@ -68,7 +66,7 @@ class HdfsStore:
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
-        self._configuration = _hadoop_configuration(settings.hadoop_conf)
+        self._configuration = hadoop_configuration.configuration(settings.hadoop_conf)
         self._clients: dict[str, hdfs_native.Client] = {}
         if settings.keytab is not None and settings.user is not None:
             raise BadSpec(
@@ -141,9 +139,7 @@ class HdfsStore:
         host, _, port = self._resolved(authority).rpartition(":")
         if host:
             return [f"{host}:{port}"]
-        names = self._configuration.get(f"dfs.ha.namenodes.{authority}", "")
-        keys = [f"dfs.namenode.rpc-address.{authority}.{name.strip()}" for name in names.split(",") if name.strip()]
-        return [self._configuration[key] for key in keys if key in self._configuration]
+        return hadoop_configuration.name_nodes(authority, self._configuration)
 
     def new_client(self, authority: str) -> hdfs_native.Client:
         """A client of its own for one upload. Raises Unreachable, naming hosts and ports, when no NameNode listens."""
@@ -463,21 +459,3 @@ def _as_bytes(data: bytes | bytearray | memoryview) -> Iterator[bytes]:
     view = memoryview(data).cast("B")
     for start in range(0, len(view), _WRITE_BYTES):
         yield bytes(view[start : start + _WRITE_BYTES])
-
-
-def _hadoop_configuration(folder: str | None) -> Mapping[str, str]:
-    """Names and values of core-site.xml and hdfs-site.xml; the same folder that hdfs-native reads by itself."""
-    home = os.environ.get("HADOOP_HOME")
-    folder = folder or os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
-    values: dict[str, str] = {}
-    for name in ("core-site.xml", "hdfs-site.xml"):
-        file = Path(folder or "", name)
-        if not folder or not file.is_file():
-            continue
-        try:
-            root = ET.parse(file).getroot()  # noqa: S314 - the user's own configuration
-        except ET.ParseError as exc:
-            raise BadSpec(f"{name} of the Hadoop configuration is not XML: {exc}.") from exc
-        for each in root.iter("property"):
-            values[(each.findtext("name") or "").strip()] = (each.findtext("value") or "").strip()
-    return values

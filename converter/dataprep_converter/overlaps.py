@@ -1,0 +1,104 @@
+"""Overlaps: a job that writes where it reads is refused before anything is touched.
+
+It would replace or remove its own input, or read its own output at the next run. What the job names is compared first (`check`), and what was
+found below it once it is listed (`check_units`): a link may lead anywhere.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from dataprep_converter import globs, places
+from dataprep_converter.access import Access
+from dataprep_converter.archive_uris import archive_of
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.places import Place, Steps, place_of
+from dataprep_converter.stores import scheme_of
+from dataprep_converter.tensors import kernels
+from dataprep_converter.units import Units
+
+_WILDCARD: Final = re.compile(r"[*?\[]")
+_ANY_DEPTH: Final = "**"
+
+
+def check(uris: Sequence[str], output: str, access: Access, *, table: str | None = None) -> None:
+    """Raises BadSpec when the output, or its table, is one of these inputs, lies in one or holds one."""
+    for field, target in (("output.uri", output), ("output.table.uri", table)):
+        written = place_of(target, access) if target is not None else None
+        for uri in uris if written is not None else ():
+            read = archive_of(uri)
+            place = place_of(read, access)
+            if place is not None and target is not None and written is not None:
+                _refuse(uri, place, field, target, written)
+            pattern = _WILDCARD.search(read) if scheme_of(read) not in ("http", "https") else None
+            if pattern is not None and target is not None and written is not None:
+                _refuse_glob(uri, read[: read.rfind("/", 0, pattern.start()) + 1] or ".", access, field, target, written)
+
+
+def check_units(units: Units, output: str, access: Access) -> None:
+    """Raises BadSpec when one of these files of this machine lies in the output, though its name says otherwise."""
+    if scheme_of(output) not in ("", "file"):
+        return
+    pins = {entry.pin for entry in access.store(output).list(output)}
+    folder = place_of(output, access)
+    if not pins or folder is None:
+        return
+    import pyarrow as pa
+
+    wanted = pa.array(sorted(pins))
+    for batch in units.batches(["uri", "pin"]):
+        # A file that is the same has the same pin; only for those that have is it worth to follow links.
+        same: Any = batch.column("uri").filter(kernels.is_in(batch.column("pin"), wanted)).to_pylist()  # no unit is without a URI
+        for uri in dict.fromkeys(same):
+            file = archive_of(uri)
+            if scheme_of(file) in ("", "file") and (found := place_of(file, access)) is not None and folder.path_of(found) is not None:
+                raise BadSpec(_holds(f"{uri} ({places.real_path(file)})", "output.uri", output), uri=uri)
+
+
+def _refuse(uri: str, read: Place, field: str, target: str, written: Place) -> None:
+    below = read.path_of(written)
+    if below == ():
+        raise BadSpec(
+            f"{field} {target} is the input {uri} itself, and a job may not write where it reads: choose another {field}.", uri=uri
+        )
+    if below is not None and not _is_hidden(below):
+        raise BadSpec(_lies_in(uri, field, target), uri=uri)
+    if written.path_of(read) is not None:
+        raise BadSpec(_holds(uri, field, target), uri=uri)
+
+
+def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str, written: Place) -> None:
+    """A glob reads below its folder, but not always all that is there."""
+    base = place_of(folder, access)
+    if base is None:
+        return
+    below = base.path_of(written)
+    if below is not None and not _is_hidden(below):
+        if _may_match_below(uri[len(folder) if folder != "." else 0 :], below):
+            raise BadSpec(_lies_in(uri, field, target), uri=uri)
+    elif written.path_of(base) is not None:
+        raise BadSpec(_holds(uri, field, target), uri=uri)
+
+
+def _may_match_below(pattern: str, below: Steps) -> bool:
+    """Whether a pattern matches a path below this folder: its first parts match the folder's, or one may be any folders."""
+    parts = pattern.lstrip("/").split("/")
+    for part, step in zip(parts, below, strict=False):
+        if _ANY_DEPTH in part:
+            return True
+        if globs.compiled(part).fullmatch(step) is None:
+            return False
+    return len(parts) > len(below)
+
+
+def _is_hidden(below: Steps) -> bool:
+    """Below an input nobody looks into such folders."""
+    return any(step[0] in "_." for step in below)
+
+
+def _lies_in(uri: str, field: str, target: str) -> str:
+    return f"{field} {target} lies in the input {uri}, so the job would read what it writes: choose an {field} outside of it."
+
+
+def _holds(uri: str, field: str, target: str) -> str:
+    return f"The input {uri} lies in {field} {target}, where the job replaces and removes files: choose an {field} that holds no input."
