@@ -94,6 +94,8 @@ class PlanHead(Model):
     """Files that the source's filter left out."""
     code_sha256: str | None = None
     """Digest of the files of `spec.code`."""
+    keys: dict[str, str] = {}
+    """By environment variable, a keyed digest of a constant under the key in it (`hash.keyEnv`): tells whether a key is the same, and not what it is."""
     shuffle_seed: int | None = None
     splits: list[SplitPlan]
     """Of a data set that was extended, one entry for each split of each run: the earliest run's first."""

@@ -101,10 +101,16 @@ def growth(before: Units, now: Units) -> Growth:
     return Growth(earlier=_numbered([second.take(back)]), added=_numbered([new.take(np.flatnonzero(~known))]))
 
 
-def check_frozen(base: Base, *, code_sha256: str | None, state: Mapping[str, Any]) -> None:
-    """Raises BadSpec naming what would be read otherwise now than the base was: code, a class that is new, another type of a column."""
+def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str], state: Mapping[str, Any]) -> None:
+    """Raises BadSpec naming what would be read otherwise now than the base was: code, a key, a class that is new, another type of a column."""
     if code_sha256 != base.head.code_sha256:
         raise BadSpec(f"The files of spec.code are not those by which the data set was made; take those, or {_ANEW}.")
+    for variable, digest in keys.items():
+        if base.head.keys.get(variable) != digest:
+            known = "is not the one" if variable in base.head.keys else "can't be compared with the one"
+            raise BadSpec(
+                f"The environment variable {variable}, the key of the transform hash, {known} by which the data set was made; take that, or {_ANEW}."
+            )
     before, now = base.head.reader_state, state
     for name in sorted({*before, *now} - _PASSING):
         old, new = before.get(name), now.get(name)

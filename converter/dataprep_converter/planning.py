@@ -25,6 +25,7 @@ from dataprep_converter.readers.blocks import KEPT_BYTES
 from dataprep_converter.selection import Samples, Selection
 from dataprep_converter.splitting import counted_by_size, divide, missed, rules_of
 from dataprep_converter.tensors import kernels, to_numpy
+from dataprep_converter.transforms.hash import digests_of_keys, keyed_by
 from dataprep_converter.units import Units, samples_of_a_batch
 from dataprep_converter.units_file import UnitsFile
 
@@ -76,13 +77,16 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tup
         raise NoInput(f"The source {spec.data.kind} holds no records; set allowEmpty: true if that is right.")
 
     code_sha256 = plugins.digest() if spec.code is not None else None
+    keys = digests_of_keys(keyed_by(spec.transforms or []))
     state = dict(discovery.state)
     units = listed
     if base is not None:
-        check_frozen(base, code_sha256=code_sha256, state=state)
+        check_frozen(base, code_sha256=code_sha256, keys=keys, state=state)
         grown = growth(base.units, listed)
         listed, units = grown.joined(), grown.added
     inputs_sha256 = _inputs_digest(units, code_sha256)
+    if keys:
+        inputs_sha256 = canonical.sha256({"inputs": inputs_sha256, "keys": keys})
     if base is not None:
         # Not over all units: the same inputs at once make other shards.
         inputs_sha256 = canonical.sha256({"before": base.head.inputs_sha256, "added": inputs_sha256})
@@ -143,6 +147,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tup
         bytes_in=bytes_in,
         ignored=int(state.get("ignored", 0)) + sum(access.passed_over.values()),
         code_sha256=code_sha256,
+        keys=keys,
         shuffle_seed=spec.shuffle.seed if spec.shuffle else None,
         splits=splits,
         extends=[*base.head.extends, base.as_earlier()] if base is not None else [],

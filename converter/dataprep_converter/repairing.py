@@ -19,7 +19,7 @@ from dataprep_api import API_VERSION, KIND, names, run_id
 from dataprep_api.job import DataPrepJob
 from dataprep_api.plan import Owner, Shard, shards
 from dataprep_api.report import Manifest, ShardReport, Success
-from dataprep_converter import accounts, committing, planning, pool
+from dataprep_converter import accounts, committing, planning, pool, working
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import BadSpec, InputChanged, NotFound, NotWhole, OutputExists
 from dataprep_converter.output_folder import OutputFolder
@@ -70,6 +70,8 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     if not broken and not copies and not others:
         return Repaired(found.manifest_sha256(), remade=[], others=[])
     _check_inputs(broken, plan, access)
+    if broken:
+        working.check_keys(plan)
 
     folder = found.folder
     folder.remove_success()

@@ -20,6 +20,7 @@ from dataprep_converter.retrying import Patience, retrying
 from dataprep_converter.selection import Samples
 from dataprep_converter.shard import Counts
 from dataprep_converter.task_progress import TaskProgress
+from dataprep_converter.transforms.hash import digests_of_keys
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,15 @@ def load_plan(folder: OutputFolder, plan_sha256: str, *, runs_code: bool = True)
     return plan
 
 
+def check_keys(plan: Plan) -> None:
+    """Raises InputChanged when a key that records are hashed with is not the one of the plan: one data set has one key."""
+    for variable, digest in digests_of_keys(plan.head.keys).items():
+        if plan.head.keys[variable] != digest:
+            raise InputChanged(
+                f"The environment variable {variable}, the key of the transform hash, has changed since the job was planned; make a new job for the new key."
+            )
+
+
 def work(
     spec: DataPrepJobSpec,
     *,
@@ -56,6 +66,7 @@ def work(
     if spec.output.format == copying.FORMAT:
         return copying.work(spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=watch)
     heap.settle()
+    check_keys(plan)
     folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
     pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
     rows = table_output.opened(spec, folder, access)

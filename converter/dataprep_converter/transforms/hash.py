@@ -1,10 +1,11 @@
 """`hash`: a keyed digest in place of a personal value (BLAKE2b, RFC 7693), as hexadecimal text."""
 
 import hashlib
+import hmac
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -13,6 +14,8 @@ from dataprep_converter.errors import BadSpec
 from dataprep_converter.features import find_columns
 from dataprep_converter.readers import Batch
 from dataprep_converter.tensors import Array
+
+_CONSTANT: Final = b"dataprep hash.keyEnv"
 
 
 class HashStep:
@@ -47,6 +50,16 @@ class HashStep:
 
     def _digest(self, value: bytes) -> str:
         return hashlib.blake2b(value, digest_size=self._size, key=self._key).hexdigest()
+
+
+def digests_of_keys(variables: Iterable[str]) -> dict[str, str]:
+    """By variable, what tells whether its key is the same one: an HMAC of a constant. Raises BadSpec for a variable without a key."""
+    return {variable: hmac.new(_key(variable), _CONSTANT, hashlib.sha256).hexdigest() for variable in sorted(set(variables))}
+
+
+def keyed_by(transforms: Iterable[Transform]) -> set[str]:
+    """The variables that hold keys of these transforms."""
+    return {each.hash.key_env for each in transforms if each.hash is not None and each.hash.key_env is not None}
 
 
 def _key(variable: str | None) -> bytes:
