@@ -120,7 +120,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.INVALID_SPEC: "The spec can't be accepted; the message names the field.",
     Reason.CIRCULAR_WAIT: "Jobs wait for each other in a circle; the message shows it.",
     Reason.OUTPUT_EXISTS: "The output holds another run's data and overwrite is Never.",
-    Reason.OUTPUT_IN_USE: "Another unfinished DataPrepJob writes to the same URI.",
+    Reason.OUTPUT_IN_USE: "Another unfinished DataPrepJob writes to the same place; the job waits until that one has ended.",
     Reason.OUTPUT_LOST: "Another run took over the output while this one was writing.",
     Reason.OUTPUT_MISSING: "A planned file, or one of script.outputs, is not there or not whole.",
     Reason.INPUT_NOT_FOUND: "A source URI names nothing.",

@@ -8,11 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, TypeVar, get_args
 
-from dataprep_api import CRON_KIND, KIND, names
-from dataprep_api.errors import SpecError
-from dataprep_api.params import fill
+from dataprep_api import CRON_KIND, KIND, names, profile
 from dataprep_api.status import TERMINAL_PHASES, Phase
-from dataprep_operator import observed, pods, times
+from dataprep_operator import observed, outputs, pods, times
 from dataprep_operator.observed import Child, Key
 from dataprep_operator.pods import Pod
 
@@ -49,6 +47,7 @@ class _Kept:
     """Deleted, and held by our finalizer until its output is removed."""
     records_per_second: float
     output: str | None
+    """The place that it writes to (`outputs.py`)."""
     awaited: tuple[Key, ...]
     maker: str | None
     """The uid of the DataPrepCronJob that made it."""
@@ -103,7 +102,7 @@ class Cache:
             case Kind.DATAPREPCRONJOBS:
                 self._put_cron(_slim(raw))
             case Kind.DATAPREPPROFILES:
-                self._profiles[uid] = _slim(raw)
+                self._put_profile(_slim(raw))
             case Kind.JOBS:
                 return self._put_child(raw)
             case Kind.PODS:
@@ -130,8 +129,9 @@ class Cache:
         concerned = []
         for uid in gone & set(self.uids(kind, namespace=namespace)):
             key = self._key_of_uid(kind, uid)
-            others = self.also_concerned(self._jobs[key].raw()) if kind is Kind.DATAPREPJOBS and key in self._jobs else []
+            raw = self._jobs[key].raw() if kind is Kind.DATAPREPJOBS and key in self._jobs else None
             self._drop(kind, uid)
+            others = self.also_concerned(raw) if raw is not None else []
             if key is not None:
                 concerned += [key, *others]
         return concerned
@@ -174,13 +174,15 @@ class Cache:
         return [self._jobs[key].raw() for key in sorted(self._made_by.get(uid, ()))]
 
     def also_concerned(self, job: Raw) -> list[Key]:
-        """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it or for the removal of its output, and the DataPrepCronJob that made it."""
+        """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it or for its output, and the DataPrepCronJob that made it."""
         metadata, owner = job["metadata"], observed.controller(job)
         crons = [Key(metadata["namespace"], owner["name"], CRON_KIND)] if owner.get("kind") == CRON_KIND else []
-        key, output = Key(metadata["namespace"], metadata["name"]), output_of(job)
+        key, kept = Key(metadata["namespace"], metadata["name"]), self._jobs.get(Key(metadata["namespace"], metadata["name"]))
+        output = self._place_of(job)
         others = sorted(self._outputs.get(output, set()) - {key}) if output is not None else []
-        # Only a removal of the output is of any interest to them; progress is not.
-        sharing = [each for each in others if "deletionTimestamp" in metadata or self._jobs[each].is_leaving]
+        # Only its end and a removal of the output are of any interest to them; progress is not. Of those that have ended none waits.
+        over = kept is None or not kept.is_unfinished
+        sharing = [each for each in others if self._jobs[each].is_leaving or (over and self._jobs[each].is_unfinished)]
         return [*self.waiting_for(key), *sharing, *crons]
 
     def phases(self) -> dict[str, int]:
@@ -242,38 +244,41 @@ class Cache:
         return self._keys_by_uid.get((metadata.get("labels") or {}).get(names.LABEL_JOB_UID, ""))
 
     def rival_of(self, key: Key) -> Key | None:
-        """The unfinished job with the same output that has the better claim than `key`, if there is one."""
+        """The unfinished job with the same output that has the better claim than `key`, if there is one.
+
+        One that waits for `key` is none: it begins only after that has ended.
+        """
         mine = self._jobs.get(key)
-        others = [(each, self._jobs[each]) for each in self._sharing(key) if self._jobs[each].is_unfinished]
+        others = [(each, self._jobs[each]) for each in self._sharing(key) if self._jobs[each].is_unfinished and not self._waits(each, key)]
         if mine is None or not others:
             return None
         best, rival = min((claim(kept.raw()), each) for each, kept in others)
         return rival if best < claim(mine.raw()) else None
 
-    def leaving(self, key: Key) -> str | None:
+    def leaving(self, key: Key) -> Key | None:
         """A deleted job with the same output, which is being removed."""
-        return next((str(each) for each in sorted(self._sharing(key)) if self._jobs[each].is_leaving), None)
+        return next((each for each in sorted(self._sharing(key)) if self._jobs[each].is_leaving), None)
 
-    def keeper_of(self, key: Key, *, runs: Iterable[str]) -> str | None:
+    def keeper_of(self, key: Key, *, runs: Iterable[str]) -> Key | None:
         """Another job with the same output that writes there, or that found the data set of one of these runs finished."""
-        return next((str(each) for each in sorted(self._sharing(key)) if _keeps(self._jobs[each].raw(), set(runs))), None)
+        return next((each for each in sorted(self._sharing(key)) if _keeps(self._jobs[each].raw(), set(runs))), None)
 
     def waiting_for(self, key: Key) -> list[Key]:
         """The jobs that wait for that one, which need not exist."""
         return sorted(self._waiting_for.get(key, ()))
 
-    def circle(self, key: Key) -> tuple[str, ...]:
-        """The names of jobs of which each waits for the next, from `key` back to itself; empty when there is no such circle."""
+    def circle(self, key: Key) -> tuple[Key, ...]:
+        """Jobs of which each waits for the next, by name or for its output, from `key` back to itself; empty when there is no such circle."""
         came_from: dict[Key, Key] = {}
         ahead = [key]
         while ahead:
             here = ahead.pop()
-            for following in self._jobs[here].awaited if here in self._jobs else ():
+            for following in self._held_by(here):
                 if following == key:
                     path = [here]
                     while path[-1] != key:
                         path.append(came_from[path[-1]])
-                    return (*(each.name for each in reversed(path)), key.name)
+                    return (*reversed(path), key)
                 if following not in came_from:
                     came_from[following] = here
                     ahead.append(following)
@@ -286,8 +291,42 @@ class Cache:
         mine = self._jobs.get(key)
         return self._outputs.get(mine.output, set()) - {key} if mine is not None and mine.output is not None else set()
 
+    def _held_by(self, key: Key) -> list[Key]:
+        kept = self._jobs.get(key)
+        if kept is None:
+            return []
+        rival = self.rival_of(key) if kept.is_unfinished else None
+        return [*kept.awaited, *([rival] if rival is not None else [])]
+
+    def _waits(self, key: Key, other: Key) -> bool:
+        """Whether `key` names `other` as one to wait for, or a job that does."""
+        seen, ahead = {key}, [key]
+        while ahead:
+            kept = self._jobs.get(ahead.pop())
+            found = set(kept.awaited) - seen if kept is not None else set()
+            if other in found:
+                return True
+            seen |= found
+            ahead += found
+        return False
+
+    def _place_of(self, job: Raw) -> str | None:
+        spec = job.get("spec") or {}
+        return outputs.place_of(job, self.profile(job["metadata"]["namespace"], spec.get("profile") or profile.DEFAULT))
+
+    def _put_profile(self, raw: Raw) -> None:
+        before = self._profiles.get(raw["metadata"]["uid"])
+        self._profiles[raw["metadata"]["uid"]] = raw
+        if before is None or before.get("spec") != raw.get("spec"):
+            self._place_again(raw["metadata"]["namespace"])
+
+    def _place_again(self, namespace: str) -> None:
+        """A profile says where buckets are, so the jobs of its namespace may write elsewhere now."""
+        for key, kept in [each for each in self._jobs.items() if each[0].namespace == namespace]:
+            self._index(key, replace(kept, output=self._place_of(kept.raw())))
+
     def _put_job(self, raw: Raw) -> None:
-        key, kept = Key(raw["metadata"]["namespace"], raw["metadata"]["name"]), _kept(raw)
+        key, kept = Key(raw["metadata"]["namespace"], raw["metadata"]["name"]), _kept(raw, output=self._place_of(raw))
         before = self._jobs.get(key)
         if before is not None and before.uid != kept.uid:
             if before.version > kept.version:
@@ -338,7 +377,9 @@ class Cache:
             if key is not None and self._crons.get(key, {"metadata": {"uid": ""}})["metadata"]["uid"] == uid:
                 del self._crons[key]
         elif kind is Kind.DATAPREPPROFILES:
-            self._profiles.pop(uid, None)
+            gone = self._profiles.pop(uid, None)
+            if gone is not None:
+                self._place_again(gone["metadata"]["namespace"])
         elif kind is Kind.JOBS:
             child = self._children.pop(uid, None)
             if child is not None:
@@ -376,7 +417,7 @@ class Cache:
                 self._outputs[kept.output].add(key)
 
 
-def _kept(raw: Raw) -> _Kept:
+def _kept(raw: Raw, *, output: str | None) -> _Kept:
     metadata, status, maker = raw["metadata"], raw.get("status") or {}, observed.controller(raw)
     is_deleted = "deletionTimestamp" in metadata
     return _Kept(
@@ -388,7 +429,7 @@ def _kept(raw: Raw) -> _Kept:
         is_deleted=is_deleted,
         is_leaving=is_deleted and names.FINALIZER in (metadata.get("finalizers") or []),
         records_per_second=float((status.get("progress") or {}).get("recordsPerSecond") or 0),
-        output=output_of(raw),
+        output=output,
         awaited=tuple(_awaited_by(raw)),
         maker=maker["uid"] if maker.get("kind") == CRON_KIND else None,
     )
@@ -409,20 +450,6 @@ def claim(raw: Raw) -> Claim:
         return True, times.now(), raw["metadata"]["uid"]
     assert since is not None  # noqa: S101 - every object of the API server has a creation time
     return not status.get("startTime"), since, raw["metadata"]["uid"]
-
-
-def output_of(raw: Raw) -> str | None:
-    """The place that a job's output names, in one spelling, or None when the spec doesn't say it properly."""
-    spec = raw.get("spec") or {}
-    output, params = spec.get("output") or {}, spec.get("params") or {}
-    uri, version = output.get("uri"), output.get("version")
-    if not isinstance(uri, str) or not isinstance(params, dict):
-        return None
-    uri = names.join(uri, version) if isinstance(version, str) else uri
-    try:
-        return names.normalised(str(fill(uri, {str(k): str(v) for k, v in params.items()}, path="spec.output.uri")))
-    except (SpecError, ValueError):
-        return None
 
 
 def _awaited_by(raw: Raw) -> list[Key]:

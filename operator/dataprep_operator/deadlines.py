@@ -9,7 +9,7 @@ from dataprep_api.status import DataPrepJobStatus
 from dataprep_operator import conditions, times
 from dataprep_operator.observed import Observed
 
-NOT_STARTED: Final = frozenset({Reason.WAITING_FOR_JOB, Reason.PROFILE_NOT_FOUND})
+NOT_STARTED: Final = frozenset({Reason.WAITING_FOR_JOB, Reason.PROFILE_NOT_FOUND, Reason.OUTPUT_IN_USE})
 
 
 def of_the_job(seen: Observed, status: DataPrepJobStatus) -> datetime | None:
@@ -42,7 +42,7 @@ def _step_limit(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int | None:
 
 
 def of_waiting(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> datetime | None:
-    """When `startDeadlineSeconds` ends for a job that waits for another, or for its profile."""
+    """When `startDeadlineSeconds` ends for a job that waits for another, for its output, or for its profile."""
     waiting = conditions.find(status.conditions, ConditionType.RUNNING)
     if spec.start_deadline_seconds is None or waiting is None or waiting.reason not in NOT_STARTED:
         return None

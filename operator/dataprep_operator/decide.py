@@ -109,8 +109,9 @@ def actions(seen: Observed, status: DataPrepJobStatus, *, now: datetime, default
     if status.phase in TERMINAL_PHASES:
         return [*lost, *_stops(seen, keep=None), *_cleanups(seen, status, now=now)]
     current = seen.child((status.step or "Plan").lower(), status.attempt)
-    strays = _stops(seen, keep=current)
-    if seen.spec is None or status.start_time is None:
+    # Two of one place never write at the same time, whatever has been begun.
+    strays = _stops(seen, keep=current if seen.rival is None else None)
+    if seen.spec is None or status.start_time is None or seen.rival is not None:
         return [*lost, *strays]
     return [
         *lost,

@@ -152,7 +152,7 @@ class Observed:
     """When a child that was there, by its step and attempt, was first found gone."""
     pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
     """By the uid of their Job."""
-    rival: str | None = None
+    rival: Key | None = None
     """Another unfinished job with the same output and the better claim."""
     profile: str | None = None
     """The DataPrepProfile that has filled in what the job leaves out."""
@@ -160,13 +160,13 @@ class Observed:
     """The one that the job names and that isn't there."""
     awaited: tuple[Awaited, ...] = ()
     """Jobs that this one waits for, until it starts."""
-    leaving: str | None = None
+    leaving: Key | None = None
     """A deleted job whose output, the same as this one's, is still being removed."""
-    keeper: str | None = None
+    keeper: Key | None = None
     """Of a deleted job: another one that has its data set, or writes to its output."""
     pods_left: tuple[Pod, ...] = ()
     """Of a deleted job: pods that may still write."""
-    circle: tuple[str, ...] = ()
+    circle: tuple[Key, ...] = ()
     """Jobs that wait for each other, from this one back to this one."""
     missing: Blockage | None = None
     """What Events say about pods that can't be made or started."""
@@ -190,6 +190,11 @@ class Observed:
         told = [result.run_id for child in self.children if isinstance(result := self.result_of(child), PlanResult) and not result.reused]
         found = [self.status.run_id, *(run.run_id for run in self.status.runs), *told]
         return list(dict.fromkeys(run for run in found if run and not (self.status.reused and run == self.status.run_id)))
+
+    def called(self, other: Key, *, how: str = "") -> str:
+        """Another job in this one's messages. Who may read this namespace need not know what is in others."""
+        kind = f"{how} {KIND}".strip()
+        return f"the {kind} {other}" if other.namespace == self.key.namespace else f"another namespace's {kind}"
 
     def child(self, step: str, attempt: int) -> Child | None:
         """The Job of that step and attempt."""

@@ -84,7 +84,7 @@ class Observer:
             seen,
             children=own,
             pods={child.uid: self._cache.pods_of(child.uid) for child in own},
-            rival=str(rival) if rival is not None else None,
+            rival=rival,
             awaited=self._awaited(seen),
             leaving=self._cache.leaving(key) if _not_begun(seen) else None,
             circle=self._cache.circle(key) if _not_begun(seen) else (),
@@ -233,7 +233,7 @@ class Observer:
     # --- look-ups -------------------------------------------------------------------------------------------------------
 
     async def _rival(self, key: Key) -> Key | None:
-        """The job with the better claim to the output. Losing is final, so the rival is asked for once more, past the cache."""
+        """The job with the better claim to the output. It is asked for once more, past the cache: nobody waits for a job whose end went unseen."""
         rival = self._cache.rival_of(key)
         if rival is None:
             return None

@@ -85,7 +85,7 @@ def _stays(seen: Observed, uri: str) -> LetGo | None:
         reused = Note("Normal", Reason.OUTPUT_KEPT, f"{uri} was found finished, not made by this job, and stays.")
         return LetGo(reused if seen.status.reused else None)
     if seen.keeper is not None:
-        return LetGo(Note("Normal", Reason.OUTPUT_KEPT, f"{uri} is also the output of the DataPrepJob {seen.keeper} and stays."))
+        return LetGo(Note("Normal", Reason.OUTPUT_KEPT, f"{uri} is also the output of {seen.called(seen.keeper)} and stays."))
     return None
 
 

@@ -81,20 +81,23 @@ def _following(moment: Moment) -> DataPrepJobStatus:
         # From the first moment `kubectl get -o wide` says where the data set will be, with its parameters filled in.
         status = status.model_copy(update={"output": OutputStatus(uri=moment.spec.output.uri)})
     if seen.circle:
-        return _failed(moment, status, Reason.CIRCULAR_WAIT, f"These jobs wait for each other: {' → '.join(seen.circle)}.")
-    awaited = _without_profile(moment) or _awaited(seen.awaited) or _left_behind(moment)
-    # Who waits writes nothing yet; often the other job writes there until then.
-    if seen.rival is not None and awaited is None:
-        return _failed(moment, status, Reason.OUTPUT_IN_USE, f"{_output(moment)} is written by the unfinished DataPrepJob {seen.rival}.")
-    if moment.spec.suspend and status.start_time is None:
+        return _failed(moment, status, Reason.CIRCULAR_WAIT, _circular(seen))
+    # Who waits for a job writes nothing yet; often that one writes there until then.
+    awaited = _without_profile(moment) or _awaited(seen.awaited) or _left_behind(moment) or _in_use(moment)
+    if moment.spec.suspend and (status.start_time is None or awaited is not None):
         return _suspended(moment, status)
     if awaited is not None:
-        return _held(moment, _resumed(moment, status), awaited)
+        return _in_time(moment, _held(moment, _resumed(moment, status), awaited))
     status = _started(moment, status)
     status = _stepped(moment, status)
     if status.phase in ("Succeeded", "Failed"):
         return status
-    status = _suspended(moment, status) if moment.spec.suspend else _resumed(moment, status)
+    return _in_time(moment, _suspended(moment, status) if moment.spec.suspend else _resumed(moment, status))
+
+
+def _in_time(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
+    if status.phase == "Failed":
+        return status
     overdue = deadlines.overdue(moment.seen, moment.spec, status, now=moment.now)
     return status if overdue is None else _failed(moment, status, *overdue)
 
@@ -212,7 +215,22 @@ def _left_behind(moment: Moment) -> Blockage | None:
     """What keeps the job from starting, when its output is still being cleared."""
     if moment.seen.leaving is None:
         return None
-    return Blockage(Reason.WAITING_FOR_JOB, f"Waiting for the deleted DataPrepJob {moment.seen.leaving}, which removes {_output(moment)}.")
+    who = moment.seen.called(moment.seen.leaving, how="deleted")
+    return Blockage(Reason.WAITING_FOR_JOB, f"Waiting for {who}, which removes {_output(moment)}.")
+
+
+def _in_use(moment: Moment) -> Blockage | None:
+    """What keeps the job from working, when another one works at the same place."""
+    rival = moment.seen.rival
+    if rival is None:
+        return None
+    who = moment.seen.called(rival, how="unfinished")
+    return Blockage(Reason.OUTPUT_IN_USE, f"Waiting for {who}, which writes to the same place, {_output(moment)}.")
+
+
+def _circular(seen: Observed) -> str:
+    shown = [each.name if each.namespace == seen.key.namespace else "another namespace's job" for each in seen.circle]
+    return f"These jobs wait for each other: {' → '.join(shown)}."
 
 
 def _failed(moment: Moment, status: DataPrepJobStatus, reason: Reason, message: str) -> DataPrepJobStatus:

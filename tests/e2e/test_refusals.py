@@ -111,9 +111,15 @@ def test_the_same_finished_spec_is_reused(namespace: Namespace, stores: Stores, 
     assert {p: stores.hdfs.stat(p) for p in before} == times
 
 
-def test_a_younger_job_may_not_write_to_the_output_of_an_unfinished_one(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+def test_a_younger_job_waits_for_the_output_of_an_unfinished_one(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     output = f"{stores.hdfs.uri}/{namespace.name}"
     namespace.apply(a_job(stores, name="older", source=digits_on_hdfs, output=output, suspend=True))
     namespace.wait_phase("older", "Suspended")
     time.sleep(1.1)  # creation times have whole seconds
-    fails(namespace, a_job(stores, name="younger", source=digits_on_hdfs, output=f"{output}/"), reason="OutputInUse", words=["older"])
+    namespace.apply(a_job(stores, name="younger", source=digits_on_hdfs, output=f"{output}/"))
+    waiting = condition(namespace.wait_phase("younger", "Pending"), "Running")
+    assert waiting["reason"] == "OutputInUse"
+    assert f"{namespace.name}/older" in waiting["message"]
+
+    namespace.kubectl("delete", "dpj", "older")
+    namespace.wait_phase("younger", "Succeeded")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from tests.reconcile.world import NAMESPACE, SHA, START, World, a_commit, a_failure, retry
 
-from dataprep_api import names
 from dataprep_api.reasons import Reason
 from dataprep_operator import metrics, times
 from dataprep_operator.cache import Cache, Kind
@@ -205,9 +204,8 @@ def test_of_two_jobs_with_one_output_the_older_wins(world: World) -> None:
     world.cluster.now += timedelta(seconds=5)
     world.apply("other", output={"uri": "S3://OUT//mnist/"})
 
-    assert world.settle("other") == "Failed"
-    assert world.condition("Failed", "other") == ("True", "OutputInUse")
-    assert f"{NAMESPACE}/mnist" in world.status("other")["conditions"][-1]["message"]
+    assert world.settle("other") == "Pending"
+    assert world.condition("Running", "other") == ("False", "OutputInUse")
     assert world.settle("mnist") == "Planning"
 
 
@@ -218,8 +216,8 @@ def test_versions_of_one_output_are_made_side_by_side(world: World) -> None:
     world.apply("third", output={"uri": "s3://out/mnist/v1"})
 
     assert world.settle("other") == "Planning"
-    assert world.settle("third") == "Failed"
-    assert world.condition("Failed", "third") == ("True", "OutputInUse")
+    assert world.settle("third") == "Pending"
+    assert world.condition("Running", "third") == ("False", "OutputInUse")
 
 
 def test_an_output_is_free_again_when_its_job_has_ended(world: World) -> None:
@@ -230,10 +228,10 @@ def test_an_output_is_free_again_when_its_job_has_ended(world: World) -> None:
     world.plan_fails(a_failure(Reason.NO_INPUT, "nothing", 3))
     world.settle()
 
-    world.edit("other", annotations={names.ANNOTATION_RETRY: "1"})
     assert world.settle("other") == "Planning"
+    world.cluster.now += timedelta(seconds=5)
     retry(world)
-    assert world.condition("Failed") == ("True", "OutputInUse")
+    assert world.condition("Running") == ("False", "OutputInUse")
 
 
 def test_a_rival_that_is_gone_already_is_none(world: World) -> None:
@@ -249,7 +247,7 @@ def test_the_output_counts_after_its_params(world: World) -> None:
     world.apply("mnist")
     world.apply("other", params={"where": "mnist"}, output={"uri": "s3://out/${where}"})
 
-    assert {world.settle("mnist"), world.settle("other")} == {"Planning", "Failed"}
+    assert {world.settle("mnist"), world.settle("other")} == {"Planning", "Pending"}
 
 
 # --- the end ------------------------------------------------------------------------------------------------------------------

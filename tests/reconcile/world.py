@@ -132,7 +132,10 @@ class FakeCluster:
         return self._store(plural, namespace, body)
 
     def change(self, plural: str, name: str, body: Body) -> Body:
-        return self._store(plural, NAMESPACE, _merged(self.objects[(plural, NAMESPACE, name)], body))
+        return self.change_in(NAMESPACE, plural, name, body)
+
+    def change_in(self, namespace: str, plural: str, name: str, body: Body) -> Body:
+        return self._store(plural, namespace, _merged(self.objects[(plural, namespace, name)], body))
 
     def end(self, plural: str, namespace: str, name: str) -> None:
         """Delete an object as users do: one with finalizers stays until they are gone."""
