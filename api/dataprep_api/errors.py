@@ -3,6 +3,7 @@
 ApiError
 ├── SpecError        the spec is not valid; each fault names its field path
 ├── MessageError     a message from a pod is not one of ours
+├── FormatError      a stored file is of a newer format than this release knows
 └── CrdError         the models can't be written as a structural CRD schema
 """
 
@@ -38,6 +39,10 @@ class SpecError(ApiError):
 
 class MessageError(ApiError):
     """A termination message or progress report is not of the expected form."""
+
+
+class FormatError(ApiError):
+    """A stored file is of a newer format than this release knows. Says what kind of file, its version and the newest one known."""
 
 
 class CrdError(ApiError):

@@ -7,14 +7,15 @@ per sample or per shard, and every worker derives the same answer. Only splits t
 classes, exact fractions, counts, a limit) store one byte for each sample, compressed, in `splits.parquet`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from dataprep_api import canonical, names
+from dataprep_api import names
 from dataprep_api.spec import Model
+from dataprep_api.stored import Stored
 
 HASH_BLOCK = 65_536
 """Samples of a block: for splits by fraction or by code the plan counts each block's members."""
@@ -69,12 +70,16 @@ class Earlier(Model):
     """Entries of `PlanHead.splits`."""
 
 
-class PlanHead(Model):
+class PlanHead(Stored):
     """`plan.json`."""
 
-    version: int = 1
+    FILE: ClassVar[str] = "plan"
+    SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "keys": 2}
+
     run_id: str
     encoding_version: int
+    parts: dict[str, int] = {}
+    """The versions of the parts that decide the bytes (`run_id.PARTS`), but for those of version 1."""
     spec_sha256: str
     inputs_sha256: str
     """Digest over every unit's path, size and pin."""
@@ -104,10 +109,6 @@ class PlanHead(Model):
     extension: str
     tasks: int
     warnings: list[str] = []
-
-    def to_bytes(self) -> bytes:
-        """The file's bytes, canonical."""
-        return canonical.dumps(self.model_dump(mode="json", by_alias=True))
 
     @property
     def shards(self) -> int:
@@ -170,8 +171,11 @@ def _shards(plan: PlanHead, run: range) -> Iterator[Shard]:
         before += split.shards
 
 
-class Owner(Model):
+class Owner(Stored):
     """`_dataprep/OWNER`: the run that may write to the output."""
+
+    FILE: ClassVar[str] = "OWNER file"
+    SAYS_FIRST_VERSION: ClassVar[bool] = False
 
     run_id: str
     epoch: Annotated[int, Field(ge=1)] = 1

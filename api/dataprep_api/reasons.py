@@ -82,6 +82,7 @@ class Reason(StrEnum):
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
     CONFLICTING_CHILD = "ConflictingChild"
     VERIFICATION_FAILED = "VerificationFailed"
+    NEWER_FORMAT = "NewerFormat"
     JOB_REFUSED = "JobRefused"
     INTERNAL_ERROR = "InternalError"
 
@@ -143,6 +144,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.BACKOFF_LIMIT_EXCEEDED: "A step or task failed more often than its limit; the message has the last failure.",
     Reason.CONFLICTING_CHILD: "An object with the name of a child exists and belongs to someone else.",
     Reason.VERIFICATION_FAILED: "The written data don't agree with their reports.",
+    Reason.NEWER_FORMAT: "A file beside the data set is of a newer format than this release of dataprep knows; the message names it.",
     Reason.JOB_REFUSED: "The API server refused the DataPrepJob of a DataPrepCronJob; the message is its own.",
     Reason.INTERNAL_ERROR: "A defect in dataprep; the message has the exception. Please report it.",
 }

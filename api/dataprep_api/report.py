@@ -1,12 +1,13 @@
 """What was made: a report beside each shard, and the manifest of the finished data set."""
 
 import hashlib
-from collections.abc import Iterable
-from typing import Any, Self
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
 
 from dataprep_api import canonical
 from dataprep_api.messages import BadRecord
 from dataprep_api.spec import Model
+from dataprep_api.stored import Stored
 
 MAX_BAD_EXAMPLES = 20
 
@@ -36,8 +37,11 @@ class IndexFile(MetadataFile):
     """The store's own word for this very object."""
 
 
-class ShardReport(Model):
+class ShardReport(Stored):
     """`reports/<number>.json`, written after the shard has its final name. Its presence commits the shard."""
+
+    FILE: ClassVar[str] = "report"
+    SAYS_FIRST_VERSION: ClassVar[bool] = False
 
     run_id: str
     plan_sha256: str
@@ -91,7 +95,7 @@ class ShardReport(Model):
         return self.checksum == self._checksum()
 
     def _content(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", by_alias=True, exclude={"checksum"})
+        return {name: value for name, value in self.document().items() if name != "checksum"}
 
     def _checksum(self) -> str:
         return canonical.sha256(self._content())
@@ -141,12 +145,16 @@ class ManifestSplit(Model):
     """How often each class is there, by label feature."""
 
 
-class Manifest(Model):
+class Manifest(Stored):
     """`manifest.json`: deterministic, free of times and hosts, so that equal runs have equal manifests."""
 
-    version: int = 1
+    FILE: ClassVar[str] = "manifest"
+    SINCE: ClassVar[Mapping[str, int]] = {"parts": 2}
+
     run_id: str
     encoding_version: int
+    parts: dict[str, int] = {}
+    """As in the plan: versions of the parts that decide the bytes, but for those of version 1."""
     inputs_sha256: str
     content: dict[str, Any]
     """What of the spec decides the bytes (see `run_id.content`)."""
@@ -178,7 +186,7 @@ class Manifest(Model):
 
     def to_bytes(self) -> bytes:
         """The file's bytes, canonical."""
-        return canonical.dumps(self.model_dump(mode="json", by_alias=True)) + b"\n"
+        return super().to_bytes() + b"\n"
 
 
 class Success(Model):

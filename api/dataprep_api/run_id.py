@@ -1,14 +1,56 @@
 """The run id: equal for equal bytes. What doesn't change the bytes (name, workers, credentials, cleanup) is left out."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from dataprep_api import canonical
 from dataprep_api.spec import DataPrepJobSpec
 
 ENCODING_VERSION: Final = 1
-"""Raised only when the same spec and inputs give other bytes than before."""
+"""Raised only when every job's records get other bytes than before. A change that only some jobs notice raises the version of its part below."""
 
 _BYTES: Final = ("source", "script", "features", "labels", "transforms", "limit", "deduplicate", "splits", "shuffle", "on_bad_record")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One rule by which bytes are made, and which jobs it has a say in."""
+
+    version: int
+    """Of what this release does. 1 is what releases did that knew no parts."""
+    is_used: Callable[[DataPrepJobSpec], bool]
+    """Whether it may decide bytes of a job. Pure, and true rather than false where only the inputs tell."""
+    oldest: int | None = None
+    """The oldest version that this release can still make, for plans that were made by it; None: only its own."""
+
+
+PARTS: Mapping[str, Part] = {
+    "shuffle": Part(version=1, is_used=lambda spec: spec.shuffle is not None),
+}
+"""By name, as plans and manifests have them. A new version gets a line in the changelog; jobs that don't use the part keep their run ids."""
+
+
+def versions(spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> dict[str, int]:
+    """The versions of the parts that a job uses, but for those of version 1."""
+    return {name: part.version for name, part in sorted(parts.items()) if part.version > 1 and part.is_used(spec)}
+
+
+def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> str | None:
+    """Why this release can't go on with what was made by these versions, or None. To be shown behind the data set's name."""
+    for name in sorted(made_by):
+        if name not in parts or made_by[name] > parts[name].version:
+            known = f"version {parts[name].version}" if name in parts else "no such part"
+            return f"was made by version {made_by[name]} of {name}, and this release knows {known}; use the release that made it, or a later one"
+    for name, part in sorted(parts.items()):
+        version = made_by.get(name, 1)
+        oldest = part.version if part.oldest is None else part.oldest
+        if part.is_used(spec) and version < oldest:
+            return (
+                f"was made by version {version} of {name}, and this release makes version {part.version}, which gives other records. "
+                "Use the release that made it, or set output.overwrite: Always, which makes the data set anew"
+            )
+    return None
 
 
 def content(spec: DataPrepJobSpec) -> dict[str, Any]:
@@ -24,6 +66,28 @@ def content(spec: DataPrepJobSpec) -> dict[str, Any]:
     return whole | {"output": {key: value for key, value in output.items() if key not in ("uri", "overwrite", "hdfs")}}
 
 
-def run_id(spec: DataPrepJobSpec, *, inputs_sha256: str) -> str:
-    """16 hex digits: the spec's content, the pinned inputs and the encoding version."""
-    return canonical.sha256({"content": content(spec), "inputs": inputs_sha256, "encoding": ENCODING_VERSION})[:16]
+def run_id(
+    spec: DataPrepJobSpec,
+    *,
+    inputs_sha256: str,
+    parts: Mapping[str, int] | None = None,
+) -> str:
+    """16 hex digits: the spec's content, the pinned inputs, the encoding version and the parts' versions, which are this release's where no others are given."""
+    return of_content(
+        content(spec),
+        inputs_sha256=inputs_sha256,
+        encoding_version=ENCODING_VERSION,
+        parts=versions(spec) if parts is None else parts,
+    )
+
+
+def of_content(
+    content: Mapping[str, Any],
+    *,
+    inputs_sha256: str,
+    encoding_version: int,
+    parts: Mapping[str, int],
+) -> str:
+    """The run id that a manifest's fields lead to. Where no part is above version 1, the id is the one that it was before there were parts."""
+    whole: dict[str, Any] = {"content": content, "inputs": inputs_sha256, "encoding": encoding_version}
+    return canonical.sha256(whole | ({"parts": dict(parts)} if parts else {}))[:16]

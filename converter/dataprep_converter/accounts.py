@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from dataprep_api import canonical, names
+from dataprep_api import names
 from dataprep_api.plan import Owner, PlanHead
 from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, ShardReport, Success, digest_of_files
+from dataprep_api.run_id import of_content
 from dataprep_converter.access import Access
 from dataprep_converter.errors import NotFound
 from dataprep_converter.output_folder import OutputFolder
@@ -46,8 +47,13 @@ def faults(manifest: Manifest, success: Success, folder: OutputFolder, access: A
 
 def content_is_of(run_id: str, manifest: Manifest) -> bool:
     """Whether the spec in a manifest is the one that the run's id was made of."""
-    whole = {"content": manifest.content, "inputs": manifest.inputs_sha256, "encoding": manifest.encoding_version}
-    return canonical.sha256(whole)[:16] == run_id
+    made_of = of_content(
+        manifest.content,
+        inputs_sha256=manifest.inputs_sha256,
+        encoding_version=manifest.encoding_version,
+        parts=manifest.parts,
+    )
+    return made_of == run_id
 
 
 def _of_success(manifest: Manifest, success: Success, folder: OutputFolder) -> Iterator[Fault]:
@@ -58,13 +64,13 @@ def _of_success(manifest: Manifest, success: Success, folder: OutputFolder) -> I
             names.SUCCESS, f"_SUCCESS names run {success.run_id} and {success.manifest}, which is the manifest of run {manifest.run_id}"
         )
     owner = folder.read(names.OWNER)
-    if owner is None or _run_of(owner) != manifest.run_id:
+    if owner is None or _run_of(owner, folder) != manifest.run_id:
         yield Fault(names.OWNER, f"{names.OWNER} doesn't name run {manifest.run_id}, whose data set this is")
 
 
-def _run_of(owner: bytes) -> str | None:
+def _run_of(owner: bytes, folder: OutputFolder) -> str | None:
     try:
-        return Owner.model_validate_json(owner).run_id
+        return folder.parsed(Owner, names.OWNER, owner).run_id
     except ValidationError:
         return None
 
@@ -138,7 +144,7 @@ def _of_plan(manifest: Manifest, reports: Sequence[ShardReport | None], folder: 
         yield Fault(path, f"{path} has SHA-256 {sha256}, the reports are of the plan {', '.join(sorted(planned))}")
         return
     try:
-        head = PlanHead.model_validate_json(found)
+        head = folder.parsed(PlanHead, path, found)
     except ValidationError:
         yield Fault(path, f"{path} is no plan")
         return

@@ -208,6 +208,7 @@ def _manifest(
     return Manifest(
         run_id=plan.head.run_id,
         encoding_version=plan.head.encoding_version,
+        parts=plan.head.parts,
         inputs_sha256=plan.head.inputs_sha256,
         content=run_id.content(spec),
         format=spec.output.format,

@@ -18,6 +18,7 @@ ConvertError
 ├── NotWhole          files and reports don't agree                                 exit 5
 │   ├── Missing       a planned file or its report is not there                     exit 5
 │   └── BrokenRecord  a record's CRC or length is wrong (`decoders`)               exit 5
+├── NewerFormat       a stored file is of a newer format than this release knows        exit 5
 └── StoppedError      another task failed, this one ended too (`pool.py`)           exit 70
 """
 
@@ -144,6 +145,13 @@ class Missing(NotWhole):
     """A planned file or its report is not there."""
 
     reason = Reason.OUTPUT_MISSING
+
+
+class NewerFormat(ConvertError):
+    """A stored file is of a newer format than this release knows. Neither is it damaged, nor may anything be done to it here."""
+
+    exit = Exit.NOT_FOUND
+    reason = Reason.NEWER_FORMAT
 
 
 class BadSample(Exception):

@@ -23,7 +23,7 @@ from dataprep_converter.access import Access
 from dataprep_converter.errors import BadSpec, NotWhole
 from dataprep_converter.growth import Base
 from dataprep_converter.output_folder import OutputFolder
-from dataprep_converter.planning import Plan, Tables
+from dataprep_converter.planning import Plan, Tables, check_versions
 from dataprep_converter.publishing import copied
 from dataprep_converter.units import Units
 
@@ -55,6 +55,7 @@ def find(spec: DataPrepJobSpec, access: Access) -> Extended | None:
         raise NotWhole(f"{folder.uri}: {names.plan_file(success.run_id)} is missing. See dataprep repair.", uri=folder.uri)
     base = Base(head=plan.head, content=_frozen(manifest.content), units=plan.units, codes=plan.codes)
     _check_same(spec, base.content, success.run_id)
+    check_versions(plan.head, spec, folder.uri)
     return Extended(base, folder)
 
 
@@ -125,6 +126,7 @@ def _unfinished(spec: DataPrepJobSpec, folder: OutputFolder) -> Extended | None:
         return None
     before = found.head.extends[-1]
     _check_same(spec, before.content, owner.run_id)
+    check_versions(found.head, spec, folder.uri)
     head = found.head.model_copy(
         update={
             "run_id": before.run_id,

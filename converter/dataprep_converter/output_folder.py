@@ -14,20 +14,25 @@ import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from pydantic import ValidationError
 
-from dataprep_api import canonical, names
+from dataprep_api import names
+from dataprep_api.errors import FormatError
 from dataprep_api.plan import Owner, PlanHead, shards
 from dataprep_api.report import Manifest, ShardReport, Success
 from dataprep_api.spec import HdfsOptions
+from dataprep_api.stored import Stored
 from dataprep_converter import planning, script_files
 from dataprep_converter.access import Access, Entry
-from dataprep_converter.errors import AlreadyExists, NotFound, NotPermitted, NotWhole, OutputLost
+from dataprep_converter.errors import AlreadyExists, NewerFormat, NotFound, NotPermitted, NotWhole, OutputLost
 from dataprep_converter.made_files import MadeFiles
 from dataprep_converter.planning import Plan, Tables
 from dataprep_converter.publishing import written
 from dataprep_converter.units_file import UnitsFile
+
+S = TypeVar("S", bound=Stored)
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +59,7 @@ class OutputFolder:
     def owner(self) -> Owner | None:
         """The run that may write here."""
         found = self.read(names.OWNER)
-        return Owner.model_validate_json(found) if found is not None else None
+        return self.parsed(Owner, names.OWNER, found) if found is not None else None
 
     def claim(self) -> None:
         """Takes the folder for this run; a run that had it before sees that at its next commit."""
@@ -63,7 +68,7 @@ class OutputFolder:
             return
         mine = Owner(run_id=self.run_id, epoch=before.epoch + 1 if before else 1)
         with contextlib.suppress(AlreadyExists):  # another run was faster; the check below names it
-            self._store.put(self.at(names.OWNER), canonical.dumps(mine.model_dump(by_alias=True)), replace=before is not None)
+            self._store.put(self.at(names.OWNER), mine.to_bytes(), replace=before is not None)
         self.check_owner()
 
     def check_owner(self) -> None:
@@ -101,12 +106,14 @@ class OutputFolder:
 
     def plan(self) -> Plan | None:
         """The stored plan of this run, or None."""
-        head = self.read(names.plan_file(self.run_id))
-        if head is None:
+        path = names.plan_file(self.run_id)
+        written = self.read(path)
+        if written is None:
             return None
+        head = self.parsed(PlanHead, path, written)
         with self._store.open(self.at(names.units_file(self.run_id))) as source:
             units = UnitsFile(source.stream())
-        return planning.load(head, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
+        return planning.load(head, written, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
 
     # --- reports ---------------------------------------------------------------------------------------------------
 
@@ -116,11 +123,12 @@ class OutputFolder:
 
     def report(self, shard: int) -> ShardReport | None:
         """The report of one shard, or None. A damaged one counts as absent: the shard is made again."""
-        found = self.read(names.report_file(self.run_id, shard))
+        path = names.report_file(self.run_id, shard)
+        found = self.read(path)
         if found is None:
             return None
         try:
-            report = ShardReport.model_validate_json(found)
+            report = self.parsed(ShardReport, path, found)
         except ValidationError:
             return None
         return report if report.is_intact() else None
@@ -162,7 +170,7 @@ class OutputFolder:
         sha256 = hashlib.sha256(found).hexdigest()
         if sha256 != success.sha256:
             raise NotWhole(f"{uri} was changed: _SUCCESS says SHA-256 {success.sha256}, it has {sha256}.")
-        return Manifest.model_validate_json(found)
+        return self.parsed(Manifest, success.manifest, found)
 
     def put_manifest(self, manifest: Manifest) -> Success:
         """Writes the manifest, and returns what `_SUCCESS` will say."""
@@ -197,7 +205,7 @@ class OutputFolder:
         reports: list[str] = []
         for path, _ in self._listed(names.SIDE):
             if path.endswith("/plan.json"):
-                head = PlanHead.model_validate_json(self._store.get(self.at(path)))
+                head = self.parsed(PlanHead, path, self._store.get(self.at(path)))
                 files = {shard.file for shard in shards(head)}
                 if head.reader == script_files.READER:
                     files = script_files.named(head.reader_state["outputs"], (name for name, _ in self.visible()))
@@ -206,7 +214,7 @@ class OutputFolder:
                 reports.append(path)
         if any(path not in known for path, _ in self.visible()):
             for path in reports:
-                report = ShardReport.model_validate_json(self._store.get(self.at(path)))
+                report = self.parsed(ShardReport, path, self._store.get(self.at(path)))
                 known |= {companion.file for companion in report.companions}
         return known
 
@@ -262,6 +270,14 @@ class OutputFolder:
         if swept:
             logger.info("removed %d leftovers of uploads that never ended below %s", swept, self.uri)
         return []
+
+    def parsed(self, model: type[S], relative: str, content: bytes) -> S:
+        """What a file of the folder says. Raises NewerFormat naming it, and pydantic's ValidationError when it is damaged."""
+        try:
+            return model.model_validate_json(content)
+        except FormatError as exc:
+            uri = self.at(relative)
+            raise NewerFormat(f"{uri}: {exc}.", uri=uri) from exc
 
     def _listed(self, below: str = "") -> Iterator[tuple[str, Entry]]:
         for entry in self._store.list(self.at(below) if below else self.uri):

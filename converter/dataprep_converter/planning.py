@@ -1,7 +1,7 @@
 """Planning: every sample's place in a split and a shard. Pure but for the listing and the reading of a few samples."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,8 +63,10 @@ class Tables:
     """What the reader made, still on this machine."""
 
 
-def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tuple[Plan, Tables]:
+def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, parts: Mapping[str, int] | None = None) -> tuple[Plan, Tables]:
     """The plan, and its files. With a base it begins with that one's plan, and only what is new to it is divided into splits and shards.
+
+    `parts` are the versions of the rules that a plan made again was made by; a base has its own, and otherwise they are this release's.
 
     Raises BadSpec, NoInput, InputChanged when the base's inputs are not what they were, or what the source's store says.
     """
@@ -78,6 +80,8 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tup
 
     code_sha256 = plugins.digest() if spec.code is not None else None
     keys = digests_of_keys(keyed_by(spec.transforms or []))
+    if parts is None:
+        parts = run_id.versions(spec) if base is None else base.head.parts
     state = dict(discovery.state)
     units = listed
     if base is not None:
@@ -120,7 +124,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tup
         pipeline.take(number, learned[str(number)])
     encoded = _encoded_bytes(pipeline, units, bytes_in, probe=_PROBE_RECORDS if counted_by_size(spec) else _FEW_RECORDS)
     splits = divide(spec, units, bytes_per_record=encoded / max(1, units.samples), extension=extension, rules=rules, assigned=plans)
-    this_run = run_id.run_id(spec, inputs_sha256=inputs_sha256)
+    this_run = run_id.run_id(spec, inputs_sha256=inputs_sha256, parts=parts)
     made = discovery.made
     stored = made.stored(units, names.join(spec.output.uri, names.made_folder(this_run))) if made else units
     new_shards = sum(split.shards for split in splits)
@@ -136,6 +140,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None) -> tup
     head = PlanHead(
         run_id=this_run,
         encoding_version=run_id.ENCODING_VERSION,
+        parts=dict(parts),
         spec_sha256=canonical.sha256(run_id.content(spec)),
         inputs_sha256=inputs_sha256,
         units_sha256=units_file.sha256,
@@ -175,15 +180,26 @@ def _joined(base: Base, added: bytes | None) -> bytes | None:
     return store_codes(codes.block(number) for codes, blocks in parts for number in range(blocks)) if parts else None
 
 
-def load(head: bytes, tables: Tables) -> Plan:
-    """A stored plan. Raises BadSpec when its files don't belong together."""
-    plan = PlanHead.model_validate_json(head)
+def check_versions(head: PlanHead, spec: DataPrepJobSpec, uri: str) -> None:
+    """Raises BadSpec when this release can't make records as a plan's release did: what it makes would not go together with what is there."""
+    if head.encoding_version != run_id.ENCODING_VERSION:
+        raise BadSpec(
+            f"{uri} (run {head.run_id}) was made by a release whose records have other bytes (encoding {head.encoding_version}, this one has "
+            f"{run_id.ENCODING_VERSION}). Use that release, or set output.overwrite: Always."
+        )
+    fault = run_id.fault_of_versions(head.parts, spec)
+    if fault is not None:
+        raise BadSpec(f"{uri} (run {head.run_id}) {fault}.")
+
+
+def load(plan: PlanHead, written: bytes, tables: Tables) -> Plan:
+    """A stored plan and its files. Raises BadSpec when they don't belong together."""
     codes_sha256 = hashlib.sha256(tables.codes).hexdigest() if tables.codes is not None else None
     for name, found, expected in (("units", tables.units.sha256, plan.units_sha256), ("splits", codes_sha256, plan.codes_sha256)):
         if found != expected:
             raise BadSpec(f"{name}.parquet is not the one that plan.json names; remove the run's folder below _dataprep and plan again.")
     codes = Codes(tables.codes) if tables.codes is not None else None
-    return Plan(head=plan, sha256=hashlib.sha256(head).hexdigest(), units=tables.units.units(), codes=codes)
+    return Plan(head=plan, sha256=hashlib.sha256(written).hexdigest(), units=tables.units.units(), codes=codes)
 
 
 def _split(splits: Sequence[SplitPlan], name: str, *, of: str) -> SplitPlan:

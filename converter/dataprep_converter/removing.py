@@ -19,7 +19,7 @@ from dataprep_api import names
 from dataprep_api.messages import RemoveResult
 from dataprep_api.plan import PlanHead, shards
 from dataprep_api.report import Manifest, ShardReport
-from dataprep_api.spec import Model
+from dataprep_api.stored import Stored
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import BadSpec, NotWhole
 from dataprep_converter.output_folder import OutputFolder
@@ -29,7 +29,7 @@ _PARALLEL: Final = 16
 _AT_ONCE: Final = 512
 """Files between two looks at OWNER."""
 _SHOWN: Final = 5
-M = TypeVar("M", bound=Model)
+S = TypeVar("S", bound=Stored)
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{16}")
 _OF_A_RUN: Final = re.compile(
@@ -92,11 +92,11 @@ class _Run:
         self._id = run
         self.own = [path for path in listed if _belongs(path, names.run_folder(run))]
         """Files of the run's own folder."""
-        self._head = _parsed(PlanHead, folder.read(names.plan_file(run)))
-        self._manifest = _parsed(Manifest, folder.read(names.manifest_file(run)))
+        self._head = _parsed(PlanHead, names.plan_file(run), folder)
+        self._manifest = _parsed(Manifest, names.manifest_file(run), folder)
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="reports") as readers:
-            found = readers.map(folder.read, [path for path in self.own if "/reports/" in path])
-            self._reports = [report for each in found if (report := _parsed(ShardReport, each)) is not None and report.is_intact()]
+            found = readers.map(lambda path: _parsed(ShardReport, path, folder), [path for path in self.own if "/reports/" in path])
+            self._reports = [report for report in found if report is not None and report.is_intact()]
 
     def visible(self) -> Iterator[tuple[str, list[_Written]]]:
         """(path, what was written there) of every file that readers see. Nothing is known of a file whose report isn't there yet."""
@@ -123,10 +123,11 @@ class _Run:
         return {report.pin for report in self._reports}
 
 
-def _parsed(model: type[M], written: bytes | None) -> M | None:
-    """What a file says, or None when it isn't there or damaged."""
+def _parsed(model: type[S], path: str, folder: OutputFolder) -> S | None:
+    """What a file says, or None when it isn't there or damaged. Raises NewerFormat."""
+    written = folder.read(path)
     try:
-        return model.model_validate_json(written) if written is not None else None
+        return folder.parsed(model, path, written) if written is not None else None
     except ValidationError:
         return None
 

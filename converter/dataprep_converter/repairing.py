@@ -23,7 +23,7 @@ from dataprep_converter import accounts, committing, planning, pool, working
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import BadSpec, InputChanged, NotFound, NotWhole, OutputExists
 from dataprep_converter.output_folder import OutputFolder
-from dataprep_converter.planning import Plan
+from dataprep_converter.planning import Plan, Tables
 from dataprep_converter.publishing import digest_of
 from dataprep_converter.readers.inputs import open_pinned
 from dataprep_converter.selection import Selection
@@ -60,8 +60,10 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
         raise BadSpec(f"The data set of {uri} was made by a script; run the job again with output.overwrite: Always.")
     others = found.other_faults()
     plan = found.plan() or found.planned_again(repaired)
-    if run_id.run_id(repaired.spec, inputs_sha256=plan.head.inputs_sha256) != found.folder.run_id:
+    head = plan.head
+    if run_id.run_id(repaired.spec, inputs_sha256=head.inputs_sha256, parts=head.parts) != found.folder.run_id:
         raise BadSpec(f"The job is not the one that made run {found.folder.run_id}.")
+    planning.check_versions(head, repaired.spec, uri)
     if plan.head.code_sha256 is not None and repaired.spec.code is None:
         raise BadSpec("The job used code of its own (spec.code), which isn't kept beside the data set; give the job's file: --job.")
     kept = list(found.reports(plan))
@@ -138,7 +140,7 @@ class _Found:
 
     def planned_again(self, job: DataPrepJob) -> Plan:
         """A new plan, stored. Raises InputChanged when it is not for the same inputs."""
-        plan, tables = planning.make(job.spec, self._access)
+        plan, tables = self._made_again(job)
         if plan.head.run_id != self.folder.run_id:
             raise InputChanged(
                 f"The plan of {self.uri} is damaged, and the inputs ({', '.join(job.spec.data.inputs())}) are not those of run {self.folder.run_id} any more."
@@ -148,9 +150,22 @@ class _Found:
         self.folder.put_plan(plan, tables)
         return plan
 
+    def _made_again(self, job: DataPrepJob) -> tuple[Plan, Tables]:
+        """A new plan by the rules of the old one. Nothing tells them when the manifest is gone too: then those of this release, and else the first ones."""
+        written = self.manifest or self._damaged
+        if written is not None:
+            fault = run_id.fault_of_versions(written.parts, job.spec)
+            if fault is not None:
+                raise BadSpec(f"{self.uri} (run {self.folder.run_id}) {fault}.")
+            return planning.make(job.spec, self._access, parts=written.parts)
+        plan, tables = planning.make(job.spec, self._access)
+        if plan.head.run_id != self.folder.run_id and plan.head.parts and run_id.fault_of_versions({}, job.spec) is None:
+            return planning.make(job.spec, self._access, parts={})
+        return plan, tables
+
     def make_files_again(self, job: DataPrepJob) -> None:
         """What the reader made while planning, which the commit step removed. Raises InputChanged when it would be other files."""
-        plan, tables = planning.make(job.spec, self._access)
+        plan, tables = self._made_again(job)
         if plan.head.run_id != self.folder.run_id or tables.made is None:
             raise InputChanged(f"The inputs ({', '.join(job.spec.data.inputs())}) are not those of run {self.folder.run_id} any more.")
         self.folder.put_made(tables.made)
@@ -219,7 +234,7 @@ class _Found:
         named = [self.success.run_id] if self.success is not None else []
         owner = self.folder.read(names.OWNER)
         try:
-            named += [Owner.model_validate_json(owner).run_id] if owner is not None else []
+            named += [self.folder.parsed(Owner, names.OWNER, owner).run_id] if owner is not None else []
         except ValidationError:
             logger.warning("%s is damaged", self.folder.at(names.OWNER))
         runs = self.folder.runs()
@@ -230,9 +245,10 @@ class _Found:
 
     def _manifest(self) -> Manifest | None:
         """The manifest, if it is the one that `_SUCCESS` names, or without that one that doesn't contradict itself."""
-        written = self.folder.read(names.manifest_file(self.folder.run_id))
+        path = names.manifest_file(self.folder.run_id)
+        written = self.folder.read(path)
         try:
-            found = Manifest.model_validate_json(written or b"")
+            found = self.folder.parsed(Manifest, path, written or b"")
         except ValidationError:
             return None
         self._damaged = found

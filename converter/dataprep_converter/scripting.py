@@ -42,6 +42,7 @@ def plan(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
     head = PlanHead(
         run_id=run_id.run_id(spec, inputs_sha256=inputs),
         encoding_version=run_id.ENCODING_VERSION,
+        parts=run_id.versions(spec),
         spec_sha256=canonical.sha256(run_id.content(spec)),
         inputs_sha256=inputs,
         units_sha256=units.sha256,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dataprep_api.plan import Shard
 from dataprep_api.report import ShardReport
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_converter import copying, heap, plugins, shard, table_output
+from dataprep_converter import copying, heap, planning, plugins, shard, table_output
 from dataprep_converter.access import Access
 from dataprep_converter.errors import BadSpec, InputChanged, NotFound
 from dataprep_converter.output_folder import OutputFolder
@@ -65,6 +65,7 @@ def work(
     """Makes what is missing of these shards, or copies it. Each is tried again when its store fails; what is done stays done."""
     if spec.output.format == copying.FORMAT:
         return copying.work(spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=watch)
+    planning.check_versions(plan.head, spec, spec.output.uri)
     heap.settle()
     check_keys(plan)
     folder = OutputFolder(spec.output.uri, access, plan.head.run_id)

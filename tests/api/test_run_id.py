@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from dataprep_api.job import DataPrepJob
-from dataprep_api.run_id import run_id
+from dataprep_api.run_id import Part, fault_of_versions, run_id, versions
+from dataprep_api.spec import DataPrepJobSpec
 
 Builder = Callable[[Mapping[str, object]], dict[str, Any]]
 
@@ -70,3 +71,61 @@ def test_other_inputs_are_another_run(a_job: Builder) -> None:
 def test_a_run_id_is_short_enough_for_a_label_and_a_folder(a_job: Builder) -> None:
     assert len(id_of(a_job({}))) == 16
     assert int(id_of(a_job({})), 16) >= 0
+
+
+SPECS: dict[str, dict[str, Any]] = {
+    "plain": {"source": {"csv": {"uris": ["/data"]}}, "output": {"uri": "/out", "format": "tfrecord"}},
+    "dl4jDataset": {
+        "source": {"csv": {"uris": ["/data"]}},
+        "labels": [{"name": "y"}],
+        "output": {"uri": "/out", "format": "dl4jDataset", "shards": {"count": 2}},
+    },
+    "copy": {"source": {"dataset": {"uri": "/data"}}, "output": {"uri": "/out", "format": "copy"}},
+    "shuffled": {"source": {"csv": {"uris": ["/data"]}}, "shuffle": {"seed": 7}, "output": {"uri": "/out", "format": "tfrecord"}},
+}
+FIRST = {"plain": "93e210d97679d7d1", "dl4jDataset": "bf681988b6496c13", "copy": "4b1de8e2087b70ea", "shuffled": "ca91389bf2c9c9b7"}
+"""Computed by the last release that knew no parts."""
+
+
+def spec_of(name: str) -> DataPrepJobSpec:
+    return DataPrepJob.parse(
+        {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "a"}, "spec": SPECS[name]}
+    ).spec
+
+
+@pytest.mark.parametrize(("name", "expected"), [*FIRST.items()])
+def test_what_only_uses_first_versions_has_the_run_id_it_had_before_there_were_parts(name: str, expected: str) -> None:
+    assert run_id(spec_of(name), inputs_sha256="a", parts={}) == expected
+
+
+def test_the_version_of_a_part_changes_the_run_ids_of_the_jobs_that_use_it_and_of_no_others() -> None:
+    raised = {"shuffle": Part(version=2, is_used=lambda spec: spec.shuffle is not None)}
+    assert [name for name in SPECS if versions(spec_of(name), parts=raised)] == ["shuffled"]
+    spec = spec_of("shuffled")
+    assert run_id(spec, inputs_sha256="a", parts=versions(spec, parts=raised)) != FIRST["shuffled"]
+
+
+@pytest.mark.parametrize(
+    ("made_by", "oldest", "expected"),
+    [
+        pytest.param({}, 1, None, id="an old rule that is still there"),
+        pytest.param({"shuffle": 2}, None, None, id="this release's rule"),
+        pytest.param(
+            {},
+            None,
+            "was made by version 1 of shuffle, and this release makes version 2, which gives other records",
+            id="an old rule that is gone",
+        ),
+        pytest.param({"shuffle": 3}, 1, "was made by version 3 of shuffle, and this release knows version 2", id="a newer rule"),
+        pytest.param({"hash": 2}, 1, "was made by version 2 of hash, and this release knows no such part", id="a newer part"),
+    ],
+)
+def test_versions_that_this_release_does_not_make_are_told(made_by: dict[str, int], oldest: int | None, expected: str | None) -> None:
+    known = {"shuffle": Part(version=2, is_used=lambda spec: spec.shuffle is not None, oldest=oldest)}
+    fault = fault_of_versions(made_by, spec_of("shuffled"), parts=known)
+    assert fault == expected if expected is None else fault is not None and fault.startswith(expected)
+
+
+def test_an_old_rule_that_a_job_does_not_use_is_no_matter() -> None:
+    known = {"shuffle": Part(version=2, is_used=lambda spec: spec.shuffle is not None)}
+    assert fault_of_versions({}, spec_of("plain"), parts=known) is None

@@ -43,7 +43,7 @@ class DatasetReader(BlockReader):
         manifest = finished(written.uri, access)
         if written.digest not in (None, manifest.digest):
             raise BadSpec(f"{written.uri} has the digest {manifest.digest}, source.dataset.digest is {written.digest}.")
-        state = {"manifest": manifest.model_dump(mode="json", by_alias=True, include=_FROZEN)}
+        state = {"manifest": _state(manifest)}
         return Discovery(units=_units(manifest, written.uri, access), state=state)
 
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
@@ -172,8 +172,13 @@ def finished(uri: str, access: Access) -> Manifest:
         raise BadData(f"{exc} See dataprep verify.", uri=uri) from exc
 
 
-_FROZEN: Final = set(Manifest.model_fields) - {"files", "bad_examples", "quarantine", "metadata"}
-"""What of the manifest the workers need: not what grows with the data set."""
+_GROWING: Final = frozenset({"files", "badExamples", "quarantine", "metadata"})
+"""What of the manifest grows with the data set."""
+
+
+def _state(manifest: Manifest) -> dict[str, Any]:
+    """What of the manifest the workers need."""
+    return {name: value for name, value in manifest.document().items() if name not in _GROWING}
 
 
 def _frozen(state: Mapping[str, Any]) -> Manifest:

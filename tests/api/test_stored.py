@@ -1,0 +1,53 @@
+"""Stored files have a format version: old ones keep their bytes, and newer ones are refused by name."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from dataprep_api.errors import FormatError
+from dataprep_api.plan import Owner, PlanHead
+from dataprep_api.report import Manifest, ShardReport
+from dataprep_api.stored import Stored
+
+OLD = {
+    PlanHead: '{"bytesIn":1,"codeSha256":null,"codesSha256":null,"encodingVersion":1,"extends":[],"extension":".tfrecords","ignored":0,"inputsSha256":"i","learned":{},"reader":"csv","readerState":{},"runId":"r","samples":1,"shuffleSeed":null,"specSha256":"s","splits":[],"tasks":1,"unitsSha256":"u","version":1,"warnings":[]}',
+    Owner: '{"epoch":3,"runId":"r"}',
+    ShardReport: '{"added":0,"attempt":"","bad":0,"badExamples":[],"badReasons":{},"bytesIn":0,"checksum":"a61a251cafc8ee4dc0d9f6fc524b6a7adc56971b0bf3bfa3ab0c0386a1e5d5a5","companions":[],"file":"a","filtered":0,"finishedAt":"","index":null,"number":0,"pin":"p","planSha256":"x","quarantine":null,"quarantineSha256":null,"rawSha256":"d","rawSize":5,"recordsIn":1,"recordsOut":1,"runId":"r","seconds":{},"sha256":"e","size":5,"split":"train","statistics":"","tookSeconds":0.0}\n',
+    Manifest: '{"added":0,"bad":0,"badExamples":[],"compression":"None","content":{},"digest":"d","encodingVersion":1,"features":[],"files":[],"filtered":0,"format":"tfrecord","inputsSha256":"i","labels":{},"metadata":[],"quarantine":[],"rawDigest":"d","recordsIn":0,"recordsOut":0,"runId":"r","size":0,"splits":[],"tools":{},"version":1}\n',
+}
+
+
+@pytest.mark.parametrize("model", [PlanHead, Owner, Manifest])
+def test_a_file_from_before_there_were_versions_is_written_as_it_was(model: type[Stored]) -> None:
+    assert model.model_validate_json(OLD[model]).to_bytes().decode() == OLD[model]
+
+
+def test_a_report_from_before_there_were_versions_is_intact() -> None:
+    report = ShardReport.model_validate_json(OLD[ShardReport])
+    assert report.is_intact()
+    assert report.to_bytes().decode() == OLD[ShardReport]
+
+
+@pytest.mark.parametrize("model", [PlanHead, Owner, ShardReport, Manifest])
+def test_a_newer_file_is_refused_by_name_whatever_its_fields_are(model: type[Stored]) -> None:
+    newer = json.dumps(json.loads(OLD[model]) | {"version": 99, "somethingNew": 1})
+    with pytest.raises(FormatError) as refused:
+        model.model_validate_json(newer)
+    assert str(refused.value) == (
+        f"the {model.FILE} has the format version 99, and this release of dataprep knows versions up to {model.newest()}. "
+        "Use the release that wrote it, or a later one"
+    )
+
+
+@pytest.mark.parametrize("version", [0, -1, True, "2", 1.0, None])
+def test_a_version_that_is_none_is_damage(version: object) -> None:
+    with pytest.raises(ValidationError, match="version must be a whole number from 1 on"):
+        Owner.model_validate_json(json.dumps({"runId": "r", "version": version}))
+
+
+def test_only_files_with_a_new_field_have_the_new_version() -> None:
+    old = Manifest.model_validate_json(OLD[Manifest])
+    new = old.model_copy(update={"parts": {"shuffle": 2}})
+    assert (old.document()["version"], new.document()["version"]) == (1, 2)
+    assert Manifest.model_validate_json(new.to_bytes()) == new
