@@ -275,7 +275,10 @@ def _pod(
         "serviceAccountName": workers.service_account_name,
         "priorityClassName": workers.priority_class_name,
         # The users' first: a proxy may be what the code is fetched through.
-        "initContainers": [*_plain(template.init_containers), *_fetching(spec, container, commit=code_commit, defaults=defaults)],
+        "initContainers": [
+            *_confined(_plain(template.init_containers)),
+            *_fetching(spec, container, commit=code_commit, defaults=defaults),
+        ],
         "topologySpreadConstraints": _plain(template.topology_spread_constraints),
         "hostAliases": _plain(template.host_aliases),
         "runtimeClassName": template.runtime_class_name,
@@ -307,6 +310,14 @@ def _pod(
             **{key: value for key, value in optional.items() if value not in (None, [], {})},
         },
     }
+
+
+def _confined(containers: Sequence[Body]) -> list[Body]:
+    """The users' containers with what ours have as well, where they say nothing. What they may say, `privileges` tells."""
+    ours = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    given = [(each, each.get("securityContext") or {}) for each in containers]
+    # What is no mapping the API server refuses, in its own words.
+    return [each | {"securityContext": ours | context} if isinstance(context, dict) else each for each, context in given]
 
 
 def _fetching(spec: DataPrepJobSpec, converter: Body, *, commit: str | None, defaults: PodDefaults) -> list[Body]:
@@ -448,11 +459,3 @@ def _plain(written: Sequence[Any] | None) -> list[Body]:
         each.model_dump(mode="json", by_alias=isinstance(each, Model), exclude_none=True) if hasattr(each, "model_dump") else dict(each)
         for each in written or []
     ]
-
-
-def host_path_fault(spec: DataPrepJobSpec) -> str | None:
-    """The field of the first hostPath volume, or None."""
-    for i, volume in enumerate(_plain(spec.workers.volumes)):
-        if "hostPath" in volume:
-            return f"spec.workers.volumes[{i}].hostPath"
-    return None

@@ -14,7 +14,7 @@ from dataprep_api.job import DataPrepJob
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus, FromJob
-from dataprep_operator import children, conditions, observed, pods, scripts, steps, times
+from dataprep_operator import children, conditions, observed, pods, privileges, scripts, steps, times
 from dataprep_operator.cache import Cache, Kind, Raw
 from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, NAMESPACES, PODS, Cluster
 from dataprep_operator.errors import NotFound, OperatorError, Refused
@@ -374,9 +374,9 @@ def _parse(key: Key, spec: Mapping[str, Any], *, source: str, defaults: PodDefau
             # The API server keeps no field that the CustomResourceDefinition doesn't have.
             return _Parsed(source, None, too_new=tuple(fault.path for fault in exc.faults))
         return _Parsed(source, None, str(exc))
-    field = None if defaults.allow_host_path else children.host_path_fault(parsed)
-    if field is not None:
-        return _Parsed(source, None, f"{field}: hostPath volumes are not allowed by this installation of the operator")
+    refused = privileges.fault(parsed, allow_host_path=defaults.allow_host_path, allow_privileges=defaults.allow_privileges)
+    if refused is not None:
+        return _Parsed(source, None, refused)
     unknown = scripts.framework_fault(parsed, defaults)
     if unknown is not None:
         return _Parsed(source, None, unknown)

@@ -25,6 +25,8 @@ class PodDefaults:
     """Images by the short names that `script.framework` may have."""
     run_as_user: int = 65532
     allow_host_path: bool = False
+    allow_privileges: bool = False
+    """Whether containers that jobs bring along may be root, privileged, or see more of the node."""
     status_url: str | None = None
 
 
@@ -70,6 +72,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         frameworks=read.json("FRAMEWORKS", {}),
         run_as_user=int(read.number("RUN_AS_USER", PodDefaults.run_as_user)),
         allow_host_path=read.flag("ALLOW_HOST_PATH"),
+        allow_privileges=read.flag("ALLOW_PRIVILEGES"),
         status_url=read.optional("STATUS_URL"),
     )
     return Settings(

@@ -237,11 +237,12 @@ def test_without_a_status_url_workers_are_told_none() -> None:
     assert not {each["name"] for each in container(job)["env"]} & {"DATAPREP_STATUS_URL", "DATAPREP_STATUS_TOKEN_FILE"}
 
 
-def test_a_host_path_is_found_by_its_field() -> None:
-    volumes = [{"name": "a", "emptyDir": {}}, {"name": "b", "hostPath": {"path": "/data"}}]
+def test_an_init_container_has_no_more_rights_than_the_converter() -> None:
+    given = [{"name": "a", "image": "i"}, {"name": "b", "image": "i", "securityContext": {"readOnlyRootFilesystem": True}}]
+    pod = a_convert_job(a_spec(workers={"podTemplate": {"initContainers": given}}))["spec"]["template"]["spec"]
+    ours = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
-    assert children.host_path_fault(a_spec(workers={"volumes": volumes})) == "spec.workers.volumes[1].hostPath"
-    assert children.host_path_fault(a_spec(workers={"volumes": volumes[:1]})) is None
+    assert [each["securityContext"] for each in pod["initContainers"]] == [ours, ours | {"readOnlyRootFilesystem": True}]
 
 
 def test_every_pod_has_the_service_account_and_room_for_what_a_webhook_injects() -> None:
@@ -284,7 +285,7 @@ def test_pods_take_what_the_template_adds_and_keep_what_the_operator_needs() -> 
     assert template["metadata"]["labels"]["team"] == "vision"
     assert template["metadata"]["labels"][names.LABEL_STEP] == "convert"
     assert template["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false"
-    assert template["spec"]["initContainers"] == added["initContainers"]
+    assert [each["name"] for each in template["spec"]["initContainers"]] == ["proxy"]
     assert template["spec"]["topologySpreadConstraints"] == added["topologySpreadConstraints"]
     assert template["spec"]["hostAliases"] == added["hostAliases"]
     assert template["spec"]["runtimeClassName"] == "gvisor"

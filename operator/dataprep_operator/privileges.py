@@ -1,0 +1,74 @@
+"""What a job's own words may not ask of the node: one rule for all ways into its pods. Pure.
+
+The ways are few: the models of `workers` and `workers.podTemplate` refuse unknown fields, so that `hostNetwork`, `hostPID` or a pod's `securityContext` can't
+be named at all. What is left open is volumes, init containers with sidecars, and annotations. The lines are those of the Pod Security Standard `baseline`,
+and nobody is root.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from dataprep_api.spec import DataPrepJobSpec, Open
+
+_TEMPLATE: Final = "spec.workers.podTemplate"
+_APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
+_SELINUX_TYPES: Final = frozenset({"container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
+_HOST_PATH: Final = "hostPath volumes are not allowed by this installation of the operator"
+_PRIVILEGES: Final = "is not allowed by this installation of the operator (workers.allowPrivileges of the chart)"
+
+
+def fault(spec: DataPrepJobSpec, *, allow_host_path: bool, allow_privileges: bool) -> str | None:
+    """What is refused first, by its field, or None."""
+    found = [] if allow_host_path else [f"{field}: {_HOST_PATH}" for field in _host_paths(spec)]
+    if not allow_privileges:
+        found += [f"{field}: {what} {_PRIVILEGES}" for field, what in _privileges(spec)]
+    return next(iter(found), None)
+
+
+def _host_paths(spec: DataPrepJobSpec) -> Iterator[str]:
+    for i, volume in enumerate(_open(spec.workers.volumes)):
+        if "hostPath" in volume:
+            yield f"spec.workers.volumes[{i}].hostPath"
+
+
+def _privileges(spec: DataPrepJobSpec) -> Iterator[tuple[str, str]]:
+    """Each field that asks for more than the converter has, and what it asks for."""
+    for i, container in enumerate(_open(spec.workers.pod_template.init_containers)):
+        field = f"{_TEMPLATE}.initContainers[{i}]"
+        yield from ((f"{field}.securityContext.{name}", what) for name, what in _of_context(_mapping(container.get("securityContext"))))
+        ports = container.get("ports")
+        for j, port in enumerate(ports if isinstance(ports, list) else []):
+            if _mapping(port).get("hostPort"):
+                yield f"{field}.ports[{j}].hostPort", "a port of the node"
+    for key, value in (spec.workers.pod_template.annotations or {}).items():
+        if key.startswith(_APP_ARMOR) and value == "unconfined":
+            yield f"{_TEMPLATE}.annotations[{key}]", "a container without AppArmor"
+
+
+def _of_context(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    selinux = _mapping(context.get("seLinuxOptions"))
+    asked = {
+        "privileged": (context.get("privileged"), "a privileged container"),
+        "allowPrivilegeEscalation": (context.get("allowPrivilegeEscalation"), "privilege escalation"),
+        "capabilities.add": (_mapping(context.get("capabilities")).get("add"), "a capability"),
+        "runAsUser": (context.get("runAsUser") == 0, "root"),
+        "runAsNonRoot": (context.get("runAsNonRoot") is False, "root"),
+        "procMount": (context.get("procMount") not in (None, "Default"), "an unmasked /proc"),
+        "seccompProfile": (_mapping(context.get("seccompProfile")).get("type") == "Unconfined", "a container without seccomp"),
+        "appArmorProfile": (_mapping(context.get("appArmorProfile")).get("type") == "Unconfined", "a container without AppArmor"),
+        "seLinuxOptions": (
+            selinux.get("user") or selinux.get("role") or (selinux.get("type") or "container_t") not in _SELINUX_TYPES,
+            "another SELinux user, role or type",
+        ),
+        "windowsOptions.hostProcess": (_mapping(context.get("windowsOptions")).get("hostProcess"), "a process of the node"),
+    }
+    return ((name, what) for name, (is_asked, what) in asked.items() if is_asked)
+
+
+# Any: what the API server checks when the pod is made, and nobody before.
+def _open(written: Sequence[Open] | None) -> list[Mapping[str, Any]]:
+    return [each.model_dump(mode="json") for each in written or []]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
