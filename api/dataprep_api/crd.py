@@ -53,6 +53,7 @@ MUTABLE: Final = frozenset(
         "deletionPolicy",
         "activeDeadlineSeconds",
         "stepDeadlines",
+        "blockedDeadlineSeconds",
         "retry",
         "workers.parallelism",
     }

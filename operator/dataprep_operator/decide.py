@@ -11,14 +11,14 @@ from typing import Final
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import CleanupRule, DataPrepJobSpec
 from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus
-from dataprep_operator import children, deadlines, removal, steps, times
+from dataprep_operator import children, deadlines, patience, removal, steps, times
 from dataprep_operator.children import Body
 from dataprep_operator.events import Note
 from dataprep_operator.observed import CLEANUP, Child, Observed
 from dataprep_operator.pods import LINGERING_SECONDS, STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
 from dataprep_operator.queueing import UNQUEUED_AFTER_SECONDS
 from dataprep_operator.settings import PodDefaults
-from dataprep_operator.status import FATAL_GRACE_SECONDS, accelerator
+from dataprep_operator.status import accelerator
 from dataprep_operator.steps import Held, Queued, Through
 
 # A pass removes this many pods and comes back, so that one job can't hold a worker for minutes.
@@ -288,7 +288,7 @@ def _deadlines(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus,
     judgement = steps.judge(seen, spec, step=(status.step or "Plan").lower(), attempt=status.attempt)
     if isinstance(judgement, Held | Queued):
         # Not worth exact arithmetic: a held job is looked at now and then until something gives.
-        found.append(now + timedelta(seconds=FATAL_GRACE_SECONDS / 3))
+        found.append(now + timedelta(seconds=patience.LEAST_SECONDS / 3))
     current = seen.child((status.step or "Plan").lower(), status.attempt)
     if current is not None and current.created is not None and seen.admission is not None and not seen.admission.exists:
         found.append(current.created + timedelta(seconds=UNQUEUED_AFTER_SECONDS))

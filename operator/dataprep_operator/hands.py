@@ -10,7 +10,7 @@ from dataprep_api import names
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus
-from dataprep_operator import children, handover, observed, times
+from dataprep_operator import children, handover, observed, pods, times
 from dataprep_operator.cache import Cache, Kind, Raw
 from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, JOBS, PODS, Body, Cluster
 from dataprep_operator.decide import Action, CreateJob, DeleteJob, DeletePod, DeleteSelf, FailPod, Guard, KeepConfigMap, PatchJob, Tell
@@ -140,7 +140,7 @@ class Hands:
                 self._observer.froze(seen.uid, spec)
             made = await self._ensure(JOBS, children.marked(action.body, spec), seen)
         except Refused as exc:
-            self._observer.refused(seen.uid, Blockage(Reason.POD_REFUSED, str(exc), fatal=True))
+            self._observer.refused(seen.uid, Blockage(Reason.POD_REFUSED, str(exc), fatal=not pods.may_pass(str(exc))))
             raise
         except ForeignChild as exc:
             self._observer.refused(seen.uid, Blockage(Reason.CONFLICTING_CHILD, str(exc)))

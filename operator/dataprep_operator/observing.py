@@ -1,5 +1,6 @@
 """Puts together what is known about one job: the caches, the frozen spec, and the few look-ups that the watches can't answer."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,8 +28,19 @@ from dataprep_operator.warnings_told import Warnings
 
 # One stuck pod speaks for all: they come from one template.
 MOST_LOOK_UPS: Final = 2
+MOST_RETRY_TEXT: Final = 256
+"""Characters of `status.handledRetry`."""
 # What may change while a job runs; everything else is as it was when it began.
-_LIVE_FIELDS: Final = ("suspend", "activeDeadlineSeconds", "stepDeadlines", "ttlSecondsAfterFinished", "cleanup", "deletionPolicy", "retry")
+_LIVE_FIELDS: Final = (
+    "suspend",
+    "activeDeadlineSeconds",
+    "stepDeadlines",
+    "blockedDeadlineSeconds",
+    "ttlSecondsAfterFinished",
+    "cleanup",
+    "deletionPolicy",
+    "retry",
+)
 # To parse one takes an eighth of a millisecond, to keep one 20 KB.
 _REMEMBERED_SPECS: Final = 256
 
@@ -307,8 +319,7 @@ class Observer:
         if waited is None or waited < STUCK_CREATING_SECONDS:
             return None
         message = pods.refused_pods(await self._warnings.about(child.namespace, child.uid, now=now))
-        # A quota may have room later; everything else stays refused until somebody changes something.
-        return None if message is None else Blockage(Reason.POD_REFUSED, message, fatal="exceeded quota" not in message)
+        return None if message is None else Blockage(Reason.POD_REFUSED, message, fatal=not pods.may_pass(message))
 
 
 def _not_begun(seen: Observed) -> bool:
@@ -346,11 +357,18 @@ def _bare(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
         deleting="deletionTimestamp" in metadata,
         guarded=names.FINALIZER in (metadata.get("finalizers") or []),
         removes=(raw.get("spec") or {}).get("deletionPolicy") == "Delete",
-        retry=(metadata.get("annotations") or {}).get(names.ANNOTATION_RETRY),
+        retry=_wish((metadata.get("annotations") or {}).get(names.ANNOTATION_RETRY)),
         queue=labels.get(QUEUE_LABEL),
         queue_labels=_of_the_queue(labels) if QUEUE_LABEL in labels else {},
         queue_annotations=_of_the_queue(metadata.get("annotations") or {}) if QUEUE_LABEL in labels else {},
     )
+
+
+def _wish(retry: str | None) -> str | None:
+    """The annotation as the status has room for it: a long one by its beginning and its digest, for one value is one retry."""
+    if retry is None or len(retry) <= MOST_RETRY_TEXT:
+        return retry
+    return f"{retry[:128]} {hashlib.sha256(retry.encode()).hexdigest()}"
 
 
 def _of_the_queue(marks: Mapping[str, str]) -> dict[str, str]:

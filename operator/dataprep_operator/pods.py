@@ -168,6 +168,11 @@ def refused_pods(job_events: Sequence[Mapping[str, Any]]) -> str | None:
     return next((str(event.get("message") or "") for event in reversed(job_events) if event.get("reason") == "FailedCreate"), None)
 
 
+def may_pass(refusal: str) -> bool:
+    """Whether what the API server refuses now it may take later: a quota may have room then. All else stays refused until somebody changes something."""
+    return "exceeded quota" in refusal
+
+
 def failure(pod: Pod) -> Failure | None:
     """Why `pod` failed, or None when it did not, or nobody is to blame (it was told to stop)."""
     if pod.phase != "Failed" or pod.exit_code in (None, Exit.DONE, Exit.TERMINATED):

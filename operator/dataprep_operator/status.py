@@ -30,14 +30,13 @@ from dataprep_api.status import (
     Timings,
     bounded,
 )
-from dataprep_operator import conditions, deadlines, numbers_shown, queueing, ranges, removal, results, scripts, steps, times
+from dataprep_operator import conditions, deadlines, numbers_shown, patience, queueing, ranges, removal, results, scripts, steps, times
 from dataprep_operator.children import memory_limit, parallelism
 from dataprep_operator.observed import Awaited, Child, Observed
 from dataprep_operator.pods import Blockage
 from dataprep_operator.settings import PodDefaults
 from dataprep_operator.steps import Absent, Broken, Held, Queued, Through, Working
 
-FATAL_GRACE_SECONDS: Final = 30.0
 _BEGIN_AGAIN_WITH_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED})
 # The plan step alone takes the output folder, so it is also what takes it back.
 _BEGIN_AGAIN_WITH_PLAN: Final = frozenset({Reason.INPUT_CHANGED, Reason.INPUT_NOT_FOUND, Reason.OUTPUT_LOST})
@@ -418,14 +417,19 @@ _MESSAGES: Final = {
 
 
 def _held(moment: Moment, status: DataPrepJobStatus, blockage: Blockage) -> DataPrepJobStatus:
-    since = _since(moment, status, blockage)
-    if blockage.fatal and (moment.now - since).total_seconds() >= FATAL_GRACE_SECONDS:
-        return _failed(moment, status, blockage.reason, blockage.message)
+    since, waited = _since(moment, status, blockage), (moment.now - _since(moment, status, blockage)).total_seconds()
+    before = conditions.find(status.conditions, ConditionType.RUNNING)
+    message = patience.message(blockage, before.message if before is not None and before.reason == blockage.reason else "")
+    limit = patience.seconds(message, moment.spec, status, since=since) if blockage.fatal else None
+    if limit is not None and waited >= limit:
+        return _failed(
+            moment, status, blockage.reason, message if limit == patience.LEAST_SECONDS else f"{message} Waited for {limit:.0f} s."
+        )
     limit = moment.spec.start_deadline_seconds
-    if limit is not None and not blockage.fatal and (moment.now - since).total_seconds() >= limit:
+    if limit is not None and not blockage.fatal and waited >= limit:
         what = "The job could not start" if blockage.reason in deadlines.NOT_STARTED else "No pod could be scheduled"
         return _failed(moment, status, Reason.START_DEADLINE_EXCEEDED, f"{what} within {limit} s: {blockage.message}")
-    return _phase(moment, status, "Pending", "False", blockage.reason, blockage.message)
+    return _phase(moment, status, "Pending", "False", blockage.reason, message)
 
 
 def _since(moment: Moment, status: DataPrepJobStatus, blockage: Blockage) -> datetime:

@@ -480,6 +480,7 @@ def test_every_frozen_field_is_in_the_table() -> None:
         pytest.param({"cleanup": [{"when": "Failed", "action": "DeletePods"}]}, id="cleanup"),
         pytest.param({"activeDeadlineSeconds": 60}, id="activeDeadlineSeconds"),
         pytest.param({"stepDeadlines": {"convertSeconds": 60}}, id="stepDeadlines"),
+        pytest.param({"blockedDeadlineSeconds": 60}, id="blockedDeadlineSeconds"),
         pytest.param({"retry": {"memoryGrowth": 2, "maxMemory": "4Gi"}}, id="retry"),
     ],
 )

@@ -192,6 +192,8 @@ class DataPrepJobSpec(Model):
     """The job fails when a step has run for longer. A suspension starts the count anew."""
     start_deadline_seconds: DeadlineSeconds | None = None
     """The job fails when a pod stays unschedulable, or another job that it waits for unfinished, for longer. Default: it waits."""
+    blocked_deadline_seconds: DeadlineSeconds | None = None
+    """The job fails when its pods can't start for longer, for a reason that somebody must remove: image, Secret, ConfigMap, refusal. Default: as long as the job has worked, at least 30 s (600 s when a registry or network may recover), at most 6 h."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
     """Retries of the plan and of the commit step."""
     backoff_limit_per_index: Annotated[int, Field(ge=0, le=100)] = 3
