@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from dataprep_converter.archive_uris import divided
+from dataprep_converter.errors import BadSpec
 from dataprep_converter.stores import Entry, Input, Store, StoreSettings, Upload, scheme_of, store_class
 
 __all__ = ["Access", "Entry", "Input", "Store", "Upload"]
@@ -23,7 +24,9 @@ class Access:
         """Data sets below the inputs that a listing has left out, and how many files each has there."""
 
     def store(self, uri: str) -> Store:
-        """The client for `uri`; for a member of an archive (`photos.zip!/1.jpg`) a read-only one."""
+        """The client for `uri`; for a member of an archive (`photos.zip!/1.jpg`) a read-only one. Raises BadSpec where there is none."""
+        if "\0" in uri:
+            raise BadSpec(f"{uri!r} has a NUL character in it, which no store takes.", uri=uri)
         if divided(uri) is not None:
             return self._within_archives()
         scheme = scheme_of(uri)

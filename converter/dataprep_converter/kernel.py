@@ -77,9 +77,11 @@ def is_there() -> bool:
 
 
 def masked_crcs(data: Bytes, starts: Lengths, ends: Lengths) -> npt.NDArray[np.uint32]:
-    """The masked CRC-32C of `data[start:end]` for each, as TFRecord has it."""
+    """The masked CRC-32C of `data[start:end]` for each, as TFRecord has it. Raises ValueError for what is no stretch of the data."""
     library = _library()
     starts, ends = np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(ends, np.int64)
+    if len(starts) != len(ends) or (len(starts) and (starts.min() < 0 or ends.max() > len(data) or bool((ends < starts).any()))):
+        raise ValueError(f"{len(starts)} starts and {len(ends)} ends are not the stretches of {len(data)} bytes")
     if library is None:
         sliced: Any = data.tobytes() if len(data) <= len(starts) * _COPIED else memoryview(data.data)
         found = map(crc32c, map(sliced.__getitem__, map(slice, starts.tolist(), ends.tolist())))

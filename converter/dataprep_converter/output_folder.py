@@ -57,18 +57,26 @@ class OutputFolder:
     # --- ownership ---------------------------------------------------------------------------------------------
 
     def owner(self) -> Owner | None:
-        """The run that may write here."""
+        """The run that may write here. Raises NotWhole when that can't be told."""
         found = self.read(names.OWNER)
-        return self.parsed(Owner, names.OWNER, found) if found is not None else None
+        try:
+            return self.parsed(Owner, names.OWNER, found) if found is not None else None
+        except ValidationError:
+            uri = self.at(names.OWNER)
+            raise NotWhole(f"{uri} is damaged, so it can't be told whose files these are.", uri=uri) from None
 
     def claim(self) -> None:
         """Takes the folder for this run; a run that had it before sees that at its next commit."""
-        before = self.owner()
+        try:
+            before = self.owner()
+            is_there = before is not None
+        except NotWhole:
+            before, is_there = None, True
         if before is not None and before.run_id == self.run_id:
             return
         mine = Owner(run_id=self.run_id, epoch=before.epoch + 1 if before else 1)
         with contextlib.suppress(AlreadyExists):  # another run was faster; the check below names it
-            self._store.put(self.at(names.OWNER), mine.to_bytes(), replace=before is not None)
+            self._store.put(self.at(names.OWNER), mine.to_bytes(), replace=is_there)
         self.check_owner()
 
     def check_owner(self) -> None:
@@ -105,15 +113,25 @@ class OutputFolder:
             self.delete(path)
 
     def plan(self) -> Plan | None:
-        """The stored plan of this run, or None."""
+        """The stored plan of this run, or None. Raises NotWhole when its files are damaged or don't belong together."""
         path = names.plan_file(self.run_id)
         written = self.read(path)
         if written is None:
             return None
-        head = self.parsed(PlanHead, path, written)
-        with self._store.open(self.at(names.units_file(self.run_id))) as source:
-            units = UnitsFile(source.stream())
-        return planning.load(head, written, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
+        try:
+            head = self.parsed(PlanHead, path, written)
+            with self._store.open(self.at(names.units_file(self.run_id))) as source:
+                units = UnitsFile(source.stream())
+            return planning.load(head, written, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
+        except NotWhole as exc:
+            raise NotWhole(f"{self.uri}: {exc}", uri=self.uri) from None
+        except ValidationError:
+            uri = self.at(path)
+            raise NotWhole(
+                f"{uri} is damaged: it is no plan. The plan step makes it again, and so does dataprep repair.", uri=uri
+            ) from None
+        except NotFound as exc:
+            raise NotWhole(f"{exc} The plan names it. The plan step makes it again, and so does dataprep repair.", uri=exc.uri) from None
 
     # --- reports ---------------------------------------------------------------------------------------------------
 
@@ -205,7 +223,11 @@ class OutputFolder:
         reports: list[str] = []
         for path, _ in self._listed(names.SIDE):
             if path.endswith("/plan.json"):
-                head = self.parsed(PlanHead, path, self._store.get(self.at(path)))
+                try:
+                    head = self.parsed(PlanHead, path, self._store.get(self.at(path)))
+                except ValidationError:
+                    logger.warning("%s is damaged: of that run's files those are known that its reports name", self.at(path))
+                    continue
                 files = {shard.file for shard in shards(head)}
                 if head.reader == script_files.READER:
                     files = script_files.named(head.reader_state["outputs"], (name for name, _ in self.visible()))
@@ -214,8 +236,9 @@ class OutputFolder:
                 reports.append(path)
         if any(path not in known for path, _ in self.visible()):
             for path in reports:
-                report = self.parsed(ShardReport, path, self._store.get(self.at(path)))
-                known |= {companion.file for companion in report.companions}
+                with contextlib.suppress(ValidationError):
+                    report = self.parsed(ShardReport, path, self._store.get(self.at(path)))
+                    known |= {report.file, *(companion.file for companion in report.companions)}
         return known
 
     def put_visible(self, relative: str, data: bytes, *, hdfs: HdfsOptions | None) -> None:

@@ -16,7 +16,7 @@ from dataprep_converter.access import Access
 from dataprep_converter.codes import Codes
 from dataprep_converter.codes import stored as store_codes
 from dataprep_converter.encoders import encoder_class
-from dataprep_converter.errors import BadSpec, NoInput
+from dataprep_converter.errors import BadSpec, NoInput, NotWhole
 from dataprep_converter.growth import Base, check_frozen, growth, moved
 from dataprep_converter.made_files import MadeFiles
 from dataprep_converter.pipeline import Pipeline
@@ -193,11 +193,13 @@ def check_versions(head: PlanHead, spec: DataPrepJobSpec, uri: str) -> None:
 
 
 def load(plan: PlanHead, written: bytes, tables: Tables) -> Plan:
-    """A stored plan and its files. Raises BadSpec when they don't belong together."""
+    """A stored plan and its files. Raises NotWhole when they don't belong together."""
     codes_sha256 = hashlib.sha256(tables.codes).hexdigest() if tables.codes is not None else None
     for name, found, expected in (("units", tables.units.sha256, plan.units_sha256), ("splits", codes_sha256, plan.codes_sha256)):
         if found != expected:
-            raise BadSpec(f"{name}.parquet is not the one that plan.json names; remove the run's folder below _dataprep and plan again.")
+            raise NotWhole(
+                f"{name}.parquet of run {plan.run_id} is not the one that plan.json names. The plan step makes it again, and so does dataprep repair."
+            )
     codes = Codes(tables.codes) if tables.codes is not None else None
     return Plan(head=plan, sha256=hashlib.sha256(written).hexdigest(), units=tables.units.units(), codes=codes)
 

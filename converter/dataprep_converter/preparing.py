@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from dataprep_api import names
 from dataprep_api.job import DataPrepJob
 from dataprep_api.messages import PlanResult
-from dataprep_api.plan import PlanHead
+from dataprep_api.plan import PlanHead, shards
 from dataprep_api.report import Manifest, Success
 from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_api.status import MAX_LABELS, LabelStatus, SplitStatus
@@ -15,7 +16,7 @@ from dataprep_converter import committing, copying, extending, heap, overlaps, p
 from dataprep_converter.access import Access
 from dataprep_converter.archive_uris import archive_of
 from dataprep_converter.copying import Original
-from dataprep_converter.errors import OutputExists
+from dataprep_converter.errors import NotWhole, OutputExists
 from dataprep_converter.extending import Extended
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.pipeline import Pipeline
@@ -68,7 +69,13 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]]
 
     if extended is not None:
         extending.check_whole(extended, success)
-    _refuse_others(folder, success, may_replace=spec.output.overwrite != "Never")
+    _refuse_others(
+        folder,
+        success,
+        planned={shard.file for shard in shards(fresh.head)},
+        extension=fresh.head.extension,
+        may_replace=spec.output.overwrite != "Never",
+    )
     if extended is not None and intended.tables is not None:
         extending.take_over(fresh, intended.tables, extended, folder, access)
         folder.claim()
@@ -117,7 +124,11 @@ def _stored(intended: _Intended, spec: DataPrepJobSpec, folder: OutputFolder, ac
     """The plan in the folder: one that is there already, or this one."""
     if intended.tables is not None and intended.tables.made is not None:
         folder.put_made(intended.tables.made)
-    plan = folder.plan()
+    try:
+        plan = folder.plan()
+    except NotWhole as exc:
+        logger.warning("%s", exc)
+        plan = None
     if plan is None and intended.original is not None:
         copying.put_plan(spec, intended.original, folder, access)
     elif plan is None and intended.tables is not None:
@@ -155,9 +166,18 @@ def _folder_of_glob(uri: str) -> str:
     return uri if at is None else uri[:at].rpartition("/")[0]
 
 
-def _refuse_others(folder: OutputFolder, success: Success | None, *, may_replace: bool) -> None:
+def _refuse_others(folder: OutputFolder, success: Success | None, *, planned: AbstractSet[str], extension: str, may_replace: bool) -> None:
     """Raises OutputExists when the folder holds what may not be replaced. An unfinished folder of this very run may always go on."""
-    owner = folder.owner()
+    try:
+        owner = folder.owner()
+    except NotWhole as exc:
+        others = [run for run in folder.runs() if run != folder.run_id]
+        if others and not may_replace:
+            raise OutputExists(
+                f"{exc} It holds files of the run {others[0]}, and overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.uri.",
+                uri=exc.uri,
+            ) from None
+        owner = None
     ours = owner is not None and owner.run_id == folder.run_id
     if not may_replace:
         if success is not None:
@@ -171,6 +191,9 @@ def _refuse_others(folder: OutputFolder, success: Success | None, *, may_replace
                 uri=folder.uri,
             )
     known = folder.known_files()
+    if names.plan_file(folder.run_id) in {path for path, _ in folder.everything()}:
+        # The stored plan may be damaged.
+        known |= planned | names.split_files(extension, planned)
     for path, _ in folder.visible():
         if path not in known:
             raise OutputExists(

@@ -144,9 +144,10 @@ def _belongs(path: str, folder: str) -> bool:
 def _owner(folder: OutputFolder) -> str | None:
     """The run that the folder belongs to. Raises NotWhole when nobody can tell."""
     try:
-        owner, success = folder.owner(), folder.success()
-    except ValidationError:
-        raise NotWhole(f"{folder.at(names.OWNER)} is damaged, so it can't be told whose files these are; nothing was removed.") from None
+        owner = folder.owner()
+    except NotWhole as exc:
+        raise NotWhole(f"{str(exc).rstrip('.')}; nothing was removed.", uri=exc.uri) from None
+    success = folder.success()
     if success is not None and (owner is None or success.run_id != owner.run_id):
         return success.run_id
     return owner.run_id if owner is not None else None

@@ -131,7 +131,7 @@ class _Found:
         """The stored plan, or None when it is not the one of the reports."""
         try:
             plan = self.folder.plan()
-        except (BadSpec, ValidationError, NotFound, ValueError, OSError):
+        except (BadSpec, NotFound, NotWhole, ValueError, OSError):
             return None
         if plan is None or plan.head.run_id != self.folder.run_id:
             return None
@@ -216,8 +216,7 @@ class _Found:
         """Takes the folder again, if OWNER was damaged. Raises OutputLost when another run has it."""
         try:
             owner = self.folder.owner()
-        except ValidationError:
-            self.folder.delete(names.OWNER)
+        except NotWhole:
             owner = None
         if owner is None:
             self.folder.claim()

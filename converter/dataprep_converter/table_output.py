@@ -171,7 +171,10 @@ def _upload(table: Table, folder: OutputFolder) -> Upload:
 
 def _begun(folder: OutputFolder, uri: str) -> _Begun | None:
     found = folder.read(names.upload_file(folder.run_id))
-    begun = None if found is None else _Begun(**json.loads(found))
+    try:
+        begun = None if found is None else _Begun(**json.loads(found))
+    except (ValueError, TypeError):
+        begun = None  # damaged: a session that nobody knows ends by itself
     return begun if begun is not None and begun.uri == uri else None
 
 

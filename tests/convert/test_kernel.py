@@ -374,3 +374,9 @@ def test_columns_of_different_lengths_have_no_bounds() -> None:
         kernel.bounds([np.zeros(2, np.int64), np.zeros(1, np.int64)], first=0, every=1)
     with pytest.raises(ValueError, match="expected columns of 0 int64"):
         kernel.bounds([np.zeros(0, np.int64)], first=0, every=1)
+
+
+@pytest.mark.parametrize(("starts", "ends"), [([4], [2]), ([-1], [2]), ([0], [9]), ([0, 1], [1])])
+def test_a_crc_of_what_is_no_stretch_of_the_data_is_refused(starts: list[int], ends: list[int]) -> None:
+    with pytest.raises(ValueError, match=rf"{len(starts)} starts and {len(ends)} ends are not the stretches of 8 bytes"):
+        kernel.masked_crcs(np.zeros(8, np.uint8), np.array(starts, np.int64), np.array(ends, np.int64))

@@ -104,7 +104,13 @@ class OneOf(Model):
         return next(name for name in type(self).model_fields if getattr(self, name) is not None)
 
 
-Uri = Annotated[str, Field(min_length=1, max_length=1024)]
+def _without_nul(uri: str) -> str:
+    if "\0" in uri:
+        raise ValueError(f"a URI has no NUL character, got {uri!r}")
+    return uri
+
+
+Uri = Annotated[str, AfterValidator(_without_nul), Field(min_length=1, max_length=1024)]
 Label63 = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
 SplitName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$")]

@@ -6,7 +6,7 @@ is a rename within one folder.
 
 # Store, Upload and Input in __init__.py document the public methods. Functions of os instead of Path: they take names that
 # are no UTF-8 as they are, and a Path for each of millions of files costs.
-# ruff: noqa: D102, PTH103, PTH105, PTH108, PTH116, PTH118, PTH121
+# ruff: noqa: D102, PTH103, PTH105, PTH108, PTH112, PTH116, PTH118, PTH120, PTH121
 
 import contextlib
 import ctypes
@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, Self, TypeAlias, TypeVar
 
 from dataprep_api.spec import HdfsOptions
-from dataprep_converter.errors import AlreadyExists, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
+from dataprep_converter.errors import AlreadyExists, BadSpec, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
 from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import SMALL_PIECE, Details, Entry, FolderFiles, StoreSettings, one_by_one
 
@@ -153,8 +153,10 @@ class FileUpload:
         self._ended = False
         self._size = self._on_its_way = 0
         self._descriptor: int | None = None
+        self._to_sync = [self._folder or "."]
         try:
             if self._folder:
+                self._to_sync += _holders_of_new(self._folder)
                 os.makedirs(self._folder, exist_ok=True)
             self._descriptor = os.open(self._temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
         except OSError as exc:
@@ -200,7 +202,8 @@ class FileUpload:
             else:
                 _publish_exclusively(self._temporary, self._path)
             self._ended = True
-            _sync_folder(self._folder or ".")
+            for folder in self._to_sync:
+                _sync_folder(folder)
             return _entry(self.uri, os.stat(self._path))
         except FileExistsError as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
@@ -363,7 +366,7 @@ def _sorted(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> Genera
         try:
             # Only names are held, not states: a folder may have millions of files.
             with os.scandir(descriptor) as found:
-                names = [each.name + "/" if each.is_dir() else each.name for each in found]
+                names = [each.name + "/" if _is_folder(each, uri) else each.name for each in found]
             identity = os.fstat(descriptor)
         except OSError as exc:
             _translate(exc, folder)
@@ -381,6 +384,23 @@ def _sorted(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> Genera
                     yield (uri, *_states(descriptor, folder, some))
     finally:
         os.close(descriptor)
+
+
+def _is_folder(found: "os.DirEntry[str]", uri: str) -> bool:
+    try:
+        return found.is_dir()
+    except OSError as exc:
+        if exc.errno == errno.ELOOP and not found.name.startswith(("_", ".")):
+            raise _looping(uri + found.name) from exc
+        if exc.errno != errno.ELOOP:
+            raise
+        return False
+
+
+def _looping(path: str) -> NotFound:
+    return NotFound(
+        f"{path} is a link that leads to itself, so it names nothing: remove it, or let it lead to a file or a folder.", uri=path
+    )
 
 
 def _is_text(names: list[str]) -> bool:
@@ -428,7 +448,9 @@ def _again(path: str) -> os.stat_result | None:
 
 
 def path_of(uri: str) -> str:
-    """The path that a path or a `file://` URI names."""
+    """The path that a path or a `file://` URI names. Raises NotFound for a URI with a host, BadSpec for one that no system takes."""
+    if "\0" in uri:
+        raise BadSpec(f"{uri!r} has a NUL character in it, which no path may have.", uri=uri)
     if uri[: len("file://")].lower() != "file://":
         return uri
     host, slash, path = uri[len("file://") :].partition("/")
@@ -529,6 +551,15 @@ def _rename_without_replacing(source: str, target: str) -> None:
         raise OSError(number, os.strerror(number), target)
 
 
+def _holders_of_new(folder: str) -> list[str]:
+    """The folders that get a new entry when this one is made with all that are missing above it: only they say that it is there."""
+    found = []
+    while folder and not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+        found.append(folder or ".")
+    return found
+
+
 def _sync_folder(folder: str) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -549,6 +580,10 @@ def _user() -> str:
         return f"uid {number}"
 
 
+def _longest(path: str) -> int:
+    return max(len(os.fsencode(part)) for part in path.split("/"))
+
+
 def _translate(error: OSError, path: str) -> NoReturn:
     if error.errno in _FULL:
         raise StoreFull(f"No space or quota left for {path}: {error.strerror}.", uri=path) from error
@@ -560,6 +595,12 @@ def _translate(error: OSError, path: str) -> NoReturn:
         raise NotPermitted(f"{error.filename or path} is in the way: {error.strerror}.", uri=path) from error
     if error.errno == errno.EISDIR:
         raise NotPermitted(f"{path} is a folder.", uri=path) from error
-    if error.errno in (errno.ENAMETOOLONG, errno.EINVAL, errno.EFBIG):
+    if error.errno == errno.ELOOP:
+        raise _looping(path) from error
+    if error.errno == errno.ENAMETOOLONG:
+        raise BadSpec(
+            f"{path} is too long a name for its file system ({_longest(path)} bytes in one part, most take 255).", uri=path
+        ) from error
+    if error.errno in (errno.EINVAL, errno.EFBIG):
         raise StoreError(f"{path}: {error.strerror}.", uri=path) from error
     raise Unreachable(f"The file system of {path} failed: {error.strerror or error}.", uri=path) from error
