@@ -54,6 +54,7 @@ MUTABLE: Final = frozenset(
         "activeDeadlineSeconds",
         "stepDeadlines",
         "blockedDeadlineSeconds",
+        "maxEvictions",
         "retry",
         "workers.parallelism",
     }

@@ -79,6 +79,8 @@ class Reason(StrEnum):
     CONFIG_MISSING = "ConfigMissing"
     POD_REFUSED = "PodRefused"
     OUT_OF_MEMORY = "OutOfMemory"
+    EVICTED = "Evicted"
+    TOO_MANY_EVICTIONS = "TooManyEvictions"
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
     CONFLICTING_CHILD = "ConflictingChild"
     VERIFICATION_FAILED = "VerificationFailed"
@@ -141,6 +143,8 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.CONFIG_MISSING: "A Secret, ConfigMap or volume that the pods need is missing.",
     Reason.POD_REFUSED: "The API server refused the pods or Jobs; the message is its own.",
     Reason.OUT_OF_MEMORY: "A converter pod needed more memory than its limit.",
+    Reason.EVICTED: "The cluster took pods away (status.evictions); where no shard gets finished in between, the next ones are made after a pause.",
+    Reason.TOO_MANY_EVICTIONS: "The cluster took more pods away than maxEvictions allows.",
     Reason.BACKOFF_LIMIT_EXCEEDED: "A step or task failed more often than its limit; the message has the last failure.",
     Reason.CONFLICTING_CHILD: "An object with the name of a child exists and belongs to someone else.",
     Reason.VERIFICATION_FAILED: "The written data don't agree with their reports.",

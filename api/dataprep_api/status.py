@@ -146,6 +146,22 @@ class Run(Model):
     ended_at: Time
 
 
+class Evictions(Model):
+    """Pods that the cluster took away: preemption, drains, nodes under pressure or lost. They count as no failure."""
+
+    count: Count = 0
+    """Since the job began, or since its last retry."""
+    in_a_row: Count = 0
+    """Those of them after the last shard was finished."""
+    shards_done: Count = 0
+    """Shards that were finished at the last one."""
+    last_time: Time | None = None
+    at_last_time: Count = 0
+    """How many were seen of that second."""
+    reason: Short = ""
+    """Of the last one, in Kubernetes' word: `PreemptionByScheduler`, `EvictionByEvictionAPI`, `TerminationByKubelet`."""
+
+
 class Effective(Model):
     """Values in force, after defaults and fallbacks."""
 
@@ -233,6 +249,7 @@ class DataPrepJobStatus(Model):
     bad_records: Annotated[list[Failure], Field(max_length=MAX_FAILURES)] = []
     """Examples of records that were left out."""
     warnings: Annotated[list[Message], Field(max_length=10)] = []
+    evictions: Evictions | None = None
     effective: Effective | None = None
     timings: Timings | None = None
     code: CodeStatus | None = None

@@ -25,6 +25,8 @@ CODE_FOLDER: Final = f"{MOUNTS}/code"
 JOB_FILE: Final = "job.yaml"
 TOKEN_FOLDER: Final = "/var/run/secrets/dataprep"  # noqa: S105 - a folder
 TOKEN_SECONDS: Final = 3600
+CODE_SIZE: Final = "4Gi"
+"""The most that code from Git may take."""
 # Linux refuses a longer single argument; without the list all tasks run, and finished shards are skipped.
 MOST_TASKS_TEXT: Final = 100_000
 # Above it the API server wants maxFailedIndexes, at most this many.
@@ -176,7 +178,8 @@ def parallelism(spec: DataPrepJobSpec, completions: int) -> int:
 
 # --- Jobs -----------------------------------------------------------------------------------------------------------------
 
-# An eviction, a lost node and a pod that was told to stop (a deletion, a drain) say nothing about the data.
+# An eviction, a lost node and a pod that was told to stop (a deletion, a drain, a suspension) say nothing about the data. `evictions` counts the
+# first; where nobody told a pod to stop, `steps` counts its 143 as a failure.
 # No rule on 137: a kill and a lack of memory share it.
 _NOT_COUNTED: Final[tuple[Body, ...]] = (
     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -249,7 +252,7 @@ def _pod(
     defaults: PodDefaults,
 ) -> Body:
     workers, template = spec.workers, spec.workers.pod_template
-    volumes, mounts = _volumes(seen, spec)
+    volumes, mounts = _volumes(seen, spec, defaults=defaults)
     container = {
         "name": CONTAINER,
         "image": workers.image or defaults.image,
@@ -373,12 +376,22 @@ def _code_folder(spec: DataPrepJobSpec) -> str | None:
     return f"{CODE_FOLDER}/{sub_path}" if sub_path else CODE_FOLDER
 
 
-def _volumes(seen: Observed, spec: DataPrepJobSpec) -> tuple[list[Body], list[Body]]:
+def tmp_size(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
+    """The most that a pod may lay by in `/tmp`: what the job says that it may use of the node's disk, else what the chart says."""
+    limit = (_asked_for(spec, defaults).get("limits") or {}).get("ephemeral-storage")
+    return str(limit) if limit is not None else defaults.tmp_size
+
+
+def _sized(size: str | None) -> Body:
+    return {"sizeLimit": size} if size else {}
+
+
+def _volumes(seen: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults) -> tuple[list[Body], list[Body]]:
     token = {"serviceAccountToken": {"path": "token", "audience": TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS}}
     volumes: list[Body] = [
         {"name": "dataprep-spec", "configMap": {"name": spec_map_name(seen)}},
         {"name": "dataprep-token", "projected": {"sources": [token]}},
-        {"name": "dataprep-tmp", "emptyDir": {}},
+        {"name": "dataprep-tmp", "emptyDir": _sized(tmp_size(spec, defaults))},
     ]
     mounts: list[Body] = [
         # One file, not the folder: the folders of the stores are mounted beside it.
@@ -390,7 +403,7 @@ def _volumes(seen: Observed, spec: DataPrepJobSpec) -> tuple[list[Body], list[Bo
         volumes.append({"name": "dataprep-code", "configMap": {"name": spec.code.config_map_ref.name, "optional": False}})
         mounts.append({"name": "dataprep-code", "mountPath": CODE_FOLDER, "readOnly": True})
     if spec.code is not None and spec.code.git is not None:
-        volumes.append({"name": "dataprep-code", "emptyDir": {}})
+        volumes.append({"name": "dataprep-code", "emptyDir": _sized(CODE_SIZE)})
         mounts.append({"name": "dataprep-code", "mountPath": CODE_FOLDER})
     for i, store in enumerate(spec.stores or []):
         if store.secret_ref is not None:

@@ -11,7 +11,7 @@ from typing import Final
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import CleanupRule, DataPrepJobSpec
 from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus
-from dataprep_operator import children, deadlines, patience, removal, steps, times
+from dataprep_operator import children, deadlines, evictions, patience, removal, steps, times
 from dataprep_operator.children import Body
 from dataprep_operator.events import Note
 from dataprep_operator.observed import CLEANUP, Child, Observed
@@ -152,7 +152,8 @@ def _for_step(
     if current.queued:
         # A queue starts and stops its Jobs itself; a suspended DataPrepJob has none.
         return [DeleteJob(current)] if spec.suspend else []
-    return _adjustments(spec, current)
+    is_paused = evictions.pause(seen, spec, status, current, now=now) is not None
+    return _adjustments(spec, current, suspend=spec.suspend or is_paused)
 
 
 def _just_gone(seen: Observed, step: str, attempt: int, *, now: datetime) -> bool:
@@ -199,11 +200,11 @@ def _ran_for_nothing(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobS
     return status.step != "Convert" and isinstance(judgement, Through) and judgement.result is None and judgement.unreadable is None
 
 
-def _adjustments(spec: DataPrepJobSpec, current: Child) -> list[Action]:
+def _adjustments(spec: DataPrepJobSpec, current: Child, *, suspend: bool) -> list[Action]:
     wanted: Body = {}
     told = ""
-    if current.suspended != spec.suspend:
-        wanted["suspend"] = spec.suspend
+    if current.suspended != suspend:
+        wanted["suspend"] = suspend
     if current.step == "convert":
         parallelism = children.parallelism(spec, current.completions)
         if parallelism != current.parallelism:
@@ -290,6 +291,9 @@ def _deadlines(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus,
         # Not worth exact arithmetic: a held job is looked at now and then until something gives.
         found.append(now + timedelta(seconds=patience.LEAST_SECONDS / 3))
     current = seen.child((status.step or "Plan").lower(), status.attempt)
+    paused_until = evictions.paused_until(seen, spec, status, current)
+    if paused_until is not None:
+        found.append(paused_until)
     if current is not None and current.created is not None and seen.admission is not None and not seen.admission.exists:
         found.append(current.created + timedelta(seconds=UNQUEUED_AFTER_SECONDS))
     if current is not None and not seen.pods_of(current) and not current.finished and not current.suspended:

@@ -57,6 +57,10 @@ def about(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
     is_news = unqueued is not None and unqueued.reason == Reason.NOT_QUEUED and (was is None or was.reason != unqueued.reason)
     if unqueued is not None and is_news and after.phase != "Queued":
         notes.append(Note("Warning", Reason.NOT_QUEUED, unqueued.message))
+    evicted, known = after.evictions, before.evictions
+    if evicted is not None and evicted.count > (known.count if known is not None else 0):
+        # Without the number: the same text is the same Event, and counted.
+        notes.append(Note("Warning", Reason.EVICTED, f"The cluster took pods away: {evicted.reason}."))
     if _told_by(after) != _told_by(before):
         notes.append(_state(after))
     return notes

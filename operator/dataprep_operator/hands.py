@@ -190,7 +190,8 @@ def _failed_pod(pod: Pod, *, now: datetime) -> Body:
         "status": "True",
         "reason": "DeletionByDataprepOperator",
         "message": message,
-        "lastTransitionTime": times.text(now),
+        # One that was evicted before is no other eviction.
+        "lastTransitionTime": times.text(pod.disrupted_at or now),
     }
     return {
         # Only what was looked at: the node may have come back and told of the end after all.

@@ -36,6 +36,7 @@ _LIVE_FIELDS: Final = (
     "activeDeadlineSeconds",
     "stepDeadlines",
     "blockedDeadlineSeconds",
+    "maxEvictions",
     "ttlSecondsAfterFinished",
     "cleanup",
     "deletionPolicy",

@@ -68,6 +68,11 @@ class Pod:
     """Scheduled, and the container is still being made."""
     deletion_due: datetime | None = None
     """When its grace period ends, for a pod that is being deleted."""
+    disrupted_at: datetime | None = None
+    """When the cluster decided to take it away, by its condition `DisruptionTarget`."""
+    disrupted_by: str = ""
+    told: str = ""
+    """What the kubelet says of the whole pod's end: an emptyDir that is over its size, for one."""
     index: int | None = None
     exit_code: int | None = None
     exit_reason: str | None = None
@@ -90,6 +95,11 @@ class Pod:
     def started(self) -> bool:
         """Whether its container ran."""
         return self.finished or (self.phase == "Running")
+
+    @property
+    def stopped_by_nobody(self) -> bool:
+        """Whether it ended as one that was told to stop, and neither the cluster nor anybody's deletion says so."""
+        return self.phase == "Failed" and self.exit_code == Exit.TERMINATED and self.disrupted_at is None and self.deletion_due is None
 
     def stuck_creating(self, now: datetime) -> bool:
         """Whether its container should have started by now; then the pod's Events say why it has not."""
@@ -128,6 +138,8 @@ def read(raw: Mapping[str, Any]) -> Pod:
     terminated, waiting = state.get("terminated") or {}, state.get("waiting") or {}
     labels, index = metadata.get("labels") or {}, (metadata.get("annotations") or {}).get(INDEX_ANNOTATION)
     phase = status.get("phase") or "Pending"
+    disruption = conditions.get("DisruptionTarget") or {}
+    is_disrupted = disruption.get("status") == "True"
     return Pod(
         name=metadata["name"],
         namespace=metadata["namespace"],
@@ -143,6 +155,9 @@ def read(raw: Mapping[str, Any]) -> Pod:
         waiting=_waiting(waiting),
         creating=scheduled_at is not None and phase == "Pending" and waiting.get("reason", "ContainerCreating") in _CREATING,
         deletion_due=times.parse(metadata.get("deletionTimestamp")),
+        disrupted_at=times.parse(disruption.get("lastTransitionTime")) if is_disrupted else None,
+        disrupted_by=str(disruption.get("reason") or "") if is_disrupted else "",
+        told=str(status.get("message") or "") if status.get("reason") == "Evicted" else "",
         index=_number(index) if index is not None else None,
         exit_code=terminated.get("exitCode"),
         exit_reason=terminated.get("reason"),
@@ -175,7 +190,10 @@ def may_pass(refusal: str) -> bool:
 
 def failure(pod: Pod) -> Failure | None:
     """Why `pod` failed, or None when it did not, or nobody is to blame (it was told to stop)."""
-    if pod.phase != "Failed" or pod.exit_code in (None, Exit.DONE, Exit.TERMINATED):
+    is_evicted = bool(pod.told) and pod.disrupted_at is None
+    if pod.phase != "Failed" or (pod.exit_code in (None, Exit.DONE) and not is_evicted):
+        return None
+    if pod.exit_code == Exit.TERMINATED and not (pod.stopped_by_nobody or is_evicted):
         return None
     result = pod.result if not pod.script else None
     told = result if isinstance(result, FailureResult) else None
@@ -204,6 +222,8 @@ _BY_EXIT: Final[Mapping[int, Reason]] = {
 def _reason_and_message(pod: Pod, told: FailureResult | None) -> tuple[Reason, str]:
     if told is not None:
         return told.reason, told.message
+    if pod.told and pod.disrupted_at is None:
+        return Reason.BACKOFF_LIMIT_EXCEEDED, f"The kubelet ended the pod: {pod.told}"
     if pod.exit_reason == "OOMKilled":
         return Reason.OUT_OF_MEMORY, "The container needed more memory than its limit (OOMKilled); raise workers.resources.limits.memory."
     last_words = f": {pod.message.strip()[-700:]}" if pod.message.strip() else ""
@@ -212,6 +232,8 @@ def _reason_and_message(pod: Pod, told: FailureResult | None) -> tuple[Reason, s
         reason = Reason.SCRIPT_FAILED
     what = "script" if pod.script else "container"
     how = "was killed (exit code 137)" if pod.exit_code == 137 else f"ended with exit code {pod.exit_code}"
+    if pod.stopped_by_nobody:
+        how += ", as if it was told to stop; neither an eviction nor a deletion was why"
     return reason, f"The {what} {how}{last_words}"
 
 

@@ -24,6 +24,8 @@ class PodDefaults:
     frameworks: Mapping[str, str] = field(default_factory=dict)
     """Images by the short names that `script.framework` may have."""
     run_as_user: int = 65532
+    tmp_size: str | None = None
+    """The most that a pod may lay by in `/tmp`, when the job says nothing about ephemeral-storage."""
     allow_host_path: bool = False
     allow_privileges: bool = False
     """Whether containers that jobs bring along may be root, privileged, or see more of the node."""
@@ -71,6 +73,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         resources=read.json("RESOURCES", {}),
         frameworks=read.json("FRAMEWORKS", {}),
         run_as_user=int(read.number("RUN_AS_USER", PodDefaults.run_as_user)),
+        tmp_size=read.optional("TMP_SIZE"),
         allow_host_path=read.flag("ALLOW_HOST_PATH"),
         allow_privileges=read.flag("ALLOW_PRIVILEGES"),
         status_url=read.optional("STATUS_URL"),

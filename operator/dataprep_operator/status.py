@@ -30,7 +30,20 @@ from dataprep_api.status import (
     Timings,
     bounded,
 )
-from dataprep_operator import conditions, deadlines, numbers_shown, patience, queueing, ranges, removal, results, scripts, steps, times
+from dataprep_operator import (
+    conditions,
+    deadlines,
+    evictions,
+    numbers_shown,
+    patience,
+    queueing,
+    ranges,
+    removal,
+    results,
+    scripts,
+    steps,
+    times,
+)
 from dataprep_operator.children import memory_limit, parallelism
 from dataprep_operator.observed import Awaited, Child, Observed
 from dataprep_operator.pods import Blockage
@@ -87,10 +100,13 @@ def _following(moment: Moment) -> DataPrepJobStatus:
         return _suspended(moment, status)
     if awaited is not None:
         return _in_time(moment, _held(moment, _resumed(moment, status), awaited))
-    status = _started(moment, status)
+    status = evictions.counted(moment.seen, _started(moment, status))
     status = _stepped(moment, status)
     if status.phase in ("Succeeded", "Failed"):
         return status
+    evicted = evictions.too_many(moment.spec, status)
+    if evicted is not None:
+        return _failed(moment, status, Reason.TOO_MANY_EVICTIONS, evicted)
     return _in_time(moment, _suspended(moment, status) if moment.spec.suspend else _resumed(moment, status))
 
 
@@ -168,6 +184,7 @@ def _retried(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
             "completion_time": None,
             "failures": [],
             "failed_indexes": None,
+            "evictions": evictions.begun_anew(status),
             # What was learned about the memory stays; GPUs may be free again.
             "effective": Effective(memory=status.effective.memory) if status.effective and status.effective.memory else None,
         }
@@ -390,6 +407,10 @@ def _unfinished(
     told = steps.failures(moment.seen, step=step, attempt=status.attempt)
     if told:
         status = status.model_copy(update={"failures": told[:MAX_FAILURES]})
+    if isinstance(judgement, Held | Working):
+        paused = evictions.pause(moment.seen, moment.spec, status, moment.seen.child(step, status.attempt), now=moment.now)
+        if paused is not None:
+            return _phase(moment, status, "Pending", "False", Reason.EVICTED, paused)
     match judgement:
         case Broken(reason=why, message=message):
             return _failed(moment, status, why, message)

@@ -3,6 +3,7 @@
 `pods.py` reads one pod; `status.py` turns the judgement into the job's phase.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -69,6 +70,9 @@ def judge(seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int) -> 
         return Through(result, unreadable=None if result or step == "convert" else _unreadable(own))
     if child.failed:
         return _broken(child, own)
+    stopped = _stopped_too_often(child, spec, own)
+    if stopped is not None:
+        return stopped
     if child.queued and child.suspended:
         return Queued()
     blockage = _blockage(seen, spec, own, child)
@@ -147,6 +151,22 @@ def _broken(child: Child, own: Sequence[Pod]) -> Broken:
     if child.failure_reason == _ONE_POD_DECIDED:
         return Broken(Reason(last.reason), last.message)
     return Broken(Reason(last.reason), f"{_how_often(child, len(told))} {last.message}")
+
+
+def _stopped_too_often(child: Child, spec: DataPrepJobSpec, own: Sequence[Pod]) -> Broken | None:
+    """Whether pods ended with 143, and nobody stopped them, oftener than a failure may come.
+
+    Its Job can't count them: a suspension, of ours or a queue's, ends pods with 143 too, and a Job knows the exit code only.
+    """
+    limit = spec.backoff_limit_per_index if child.step == "convert" else spec.backoff_limit
+    stopped = [(pod, told) for pod, told in _told(own) if pod.stopped_by_nobody]
+    counts = Counter(pod.index for pod, _ in stopped)
+    index, count = max(counts.items(), key=lambda each: each[1], default=(None, 0))
+    if count <= limit:
+        return None
+    last = [told for pod, told in stopped if pod.index == index][-1]
+    which = f"The task of index {index}" if index is not None else f"The {child.step} step"
+    return Broken(Reason(last.reason), f"{which} failed {count} times; the last time: {last.message}")
 
 
 def _told(own: Sequence[Pod]) -> list[tuple[Pod, Failure]]:

@@ -481,6 +481,7 @@ def test_every_frozen_field_is_in_the_table() -> None:
         pytest.param({"activeDeadlineSeconds": 60}, id="activeDeadlineSeconds"),
         pytest.param({"stepDeadlines": {"convertSeconds": 60}}, id="stepDeadlines"),
         pytest.param({"blockedDeadlineSeconds": 60}, id="blockedDeadlineSeconds"),
+        pytest.param({"maxEvictions": 60}, id="maxEvictions"),
         pytest.param({"retry": {"memoryGrowth": 2, "maxMemory": "4Gi"}}, id="retry"),
     ],
 )

@@ -181,6 +181,7 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(render: Render) 
             "frameworks": {"tensorflow:1.0.0": "docker.io/tensorflow/tensorflow:1.0.0"},
             "runAsUser": 1000,
             "allowHostPath": True,
+            "tmpSize": "20Gi",
             "allowPrivileges": True,
         },
         "status": {"url": "https://operator.example", "progressSeconds": 2.5},
@@ -200,6 +201,7 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(render: Render) 
     assert read.pods.frameworks == {"tensorflow:1.0.0": "docker.io/tensorflow/tensorflow:1.0.0"}
     assert read.pods.run_as_user == 1000
     assert read.pods.allow_host_path is True
+    assert read.pods.tmp_size == "20Gi"
     assert read.pods.allow_privileges is True
     assert read.pods.status_url == "https://operator.example"
     assert (read.progress_seconds, read.workers, read.qps, read.burst) == (2.5, 3, 7.5, 9)

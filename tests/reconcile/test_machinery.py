@@ -5,6 +5,7 @@ import inspect
 import json
 import tracemalloc
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -474,7 +475,8 @@ def test_why_a_pod_failed(pod: pods.Pod, reason: Reason, words: str) -> None:
 
 
 def test_a_pod_that_was_told_to_stop_has_not_failed() -> None:
-    assert pods.failure(a_failed_pod(143)) is None
+    assert pods.failure(replace(a_failed_pod(143), disrupted_at=times.now())) is None
+    assert pods.failure(replace(a_failed_pod(143), deletion_due=times.now())) is None
 
 
 EVENTS = {

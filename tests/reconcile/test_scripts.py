@@ -268,7 +268,7 @@ def test_an_init_container_of_ours_fetches_the_code_and_alone_has_its_secret() -
     assert program["workingDir"] == "/etc/dataprep/code/tools"
     volumes = {each["name"]: each for each in job["spec"]["template"]["spec"]["volumes"]}
     assert volumes["dataprep-git"]["secret"] == {"secretName": "git-token", "optional": False}
-    assert volumes["dataprep-code"] == {"name": "dataprep-code", "emptyDir": {}}
+    assert volumes["dataprep-code"] == {"name": "dataprep-code", "emptyDir": {"sizeLimit": "4Gi"}}
 
 
 def test_plug_ins_from_git_are_where_the_converter_looks() -> None:

@@ -198,6 +198,8 @@ class DataPrepJobSpec(Model):
     """Retries of the plan and of the commit step."""
     backoff_limit_per_index: Annotated[int, Field(ge=0, le=100)] = 3
     """Retries of each task of the conversion."""
+    max_evictions: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """The job fails when the cluster has taken more of its pods away (preemption, drains, nodes under pressure). Default: no limit."""
     retry: Retry | None = None
     """More memory for tasks that ran out of it. Default: they fail after their retries."""
     max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None
