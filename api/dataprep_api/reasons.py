@@ -93,7 +93,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.ACCEPTED: "The spec is valid and the job's objects are being made.",
     Reason.PLANNING: "The plan step lists the input and divides it into shards.",
     Reason.PLANNED: "The plan is stored beside the output.",
-    Reason.QUEUED: "The convert Job is suspended by a queue (Kueue).",
+    Reason.QUEUED: "A Job of the DataPrepJob is suspended by a queue (Kueue), or by somebody else.",
     Reason.QUOTA_RESERVED: "The queue (Kueue) has let the convert Job start.",
     Reason.NOT_QUEUED: "The DataPrepJob has a queue's label, and no queue looks after its convert Job: Kueue has made no Workload for it.",
     Reason.CONVERTING: "Converter pods write shards.",

@@ -14,7 +14,15 @@ from dataprep_api.messages import TOKEN_AUDIENCE
 from dataprep_api.spec import DataPrepJobSpec, Model
 from dataprep_api.status import FromJob
 from dataprep_operator import ranges, scripts
-from dataprep_operator.observed import ANNOTATION_PLAN, ANNOTATION_SPEC, ANNOTATION_TASKS, CLEANUP, Observed
+from dataprep_operator.observed import (
+    ANNOTATION_PLAN,
+    ANNOTATION_SPEC,
+    ANNOTATION_SUSPEND,
+    ANNOTATION_TASKS,
+    CLEANUP,
+    QUEUE_LABEL,
+    Observed,
+)
 from dataprep_operator.pods import CODE_CONTAINER, CONTAINER
 from dataprep_operator.settings import PodDefaults
 
@@ -211,7 +219,14 @@ def _single(seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int, p
 
 
 def _job(metadata: Body, spec: Body) -> Body:
+    if QUEUE_LABEL not in metadata["labels"]:
+        metadata = metadata | {"annotations": metadata.get("annotations", {}) | asked(suspend=False)}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def asked(*, suspend: bool) -> dict[str, str]:
+    """What the operator asks of a Job, on the Job: when it stands still all the same, somebody else wants it so."""
+    return {ANNOTATION_SUSPEND: str(suspend).lower()}
 
 
 def owned_metadata(seen: Observed, own_name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> Body:

@@ -3,7 +3,7 @@
 The status is written before anything here is done, so a decision outlives the operator that made it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -54,6 +54,15 @@ class PatchJob:
 
 
 @dataclass(frozen=True)
+class Enqueue:
+    """Put a child Job that stands still into the job's queue."""
+
+    child: Child
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class DeleteJob:
     """Remove a child Job and its pods."""
 
@@ -93,7 +102,7 @@ class Tell:
     note: Note
 
 
-Action = Guard | Tell | CreateJob | KeepConfigMap | PatchJob | DeleteJob | DeletePod | FailPod | DeleteSelf
+Action = Guard | Tell | CreateJob | KeepConfigMap | PatchJob | Enqueue | DeleteJob | DeletePod | FailPod | DeleteSelf
 
 
 def actions(seen: Observed, status: DataPrepJobStatus, *, now: datetime, defaults: PodDefaults) -> list[Action]:
@@ -152,8 +161,15 @@ def _for_step(
     if current.queued:
         # A queue starts and stops its Jobs itself; a suspended DataPrepJob has none.
         return [DeleteJob(current)] if spec.suspend else []
+    if current.suspended_by_others:
+        # To start it would begin a quarrel without an end.
+        return _enqueued(seen, current) if not spec.suspend else []
     is_paused = evictions.pause(seen, spec, status, current, now=now) is not None
     return _adjustments(spec, current, suspend=spec.suspend or is_paused)
+
+
+def _enqueued(seen: Observed, child: Child) -> list[Action]:
+    return [Enqueue(child, seen.queue_labels, seen.queue_annotations)] if seen.queue and not child.deleting else []
 
 
 def _just_gone(seen: Observed, step: str, attempt: int, *, now: datetime) -> bool:
@@ -268,7 +284,7 @@ def _removal(seen: Observed, *, now: datetime, defaults: PodDefaults) -> list[Ac
         return [*lost, CreateJob(body, children.spec_map(seen, seen.status.from_job))]
     if isinstance(judgement, removal.Wait) and judgement.again_at is not None and judgement.again_at <= now and cleanup is not None:
         return [*lost, *strays, *([DeleteJob(cleanup)] if not cleanup.deleting else [])]
-    return [*lost, *strays]
+    return [*lost, *strays, *(_enqueued(seen, cleanup) if cleanup is not None and cleanup.suspended_by_others else [])]
 
 
 # --- when to look again -------------------------------------------------------------------------------------------------------

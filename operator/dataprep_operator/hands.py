@@ -13,7 +13,19 @@ from dataprep_api.status import DataPrepJobStatus
 from dataprep_operator import children, handover, observed, pods, times
 from dataprep_operator.cache import Cache, Kind, Raw
 from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, JOBS, PODS, Body, Cluster
-from dataprep_operator.decide import Action, CreateJob, DeleteJob, DeletePod, DeleteSelf, FailPod, Guard, KeepConfigMap, PatchJob, Tell
+from dataprep_operator.decide import (
+    Action,
+    CreateJob,
+    DeleteJob,
+    DeletePod,
+    DeleteSelf,
+    Enqueue,
+    FailPod,
+    Guard,
+    KeepConfigMap,
+    PatchJob,
+    Tell,
+)
 from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, Refused
 from dataprep_operator.events import Note
 from dataprep_operator.observed import Observed
@@ -112,10 +124,15 @@ class Hands:
                 except NotFound:
                     await self._ensure(CONFIG_MAPS, config_map, seen)
             case PatchJob(child=child, spec=spec, told=told):
-                body = {"metadata": {"uid": child.uid}, "spec": spec}
+                metadata = {"uid": child.uid} | ({"annotations": children.asked(suspend=spec["suspend"])} if "suspend" in spec else {})
+                body = {"metadata": metadata, "spec": spec}
                 await self._on_child(JOBS, Kind.JOBS, child.namespace, child.name, child.uid, body)
                 if told:
                     await self.tell(seen, status, [Note("Normal", Reason.RESCALED, told)])
+            case Enqueue(child=child, labels=labels, annotations=annotations):
+                body = {"metadata": {"uid": child.uid, "labels": dict(labels), "annotations": dict(annotations)}}
+                await self._on_child(JOBS, Kind.JOBS, child.namespace, child.name, child.uid, body)
+                logger.info("%s: Job %s put into the queue %s", seen.key, child.name, seen.queue)
             case DeleteJob(child=child):
                 await self._cluster.delete(JOBS, child.namespace, child.name, uid=child.uid)
                 logger.info("%s: Job %s deleted", seen.key, child.name)

@@ -17,6 +17,8 @@ ANNOTATION_TASKS: Final = "dataprep.io/tasks"
 ANNOTATION_PLAN: Final = "dataprep.io/plan-sha256"
 ANNOTATION_SPEC: Final = "dataprep.io/spec-sha256"
 """On every child Job: the digest of the spec that the job's ConfigMap keeps."""
+ANNOTATION_SUSPEND: Final = "dataprep.io/suspend"
+"""On every child Job that no queue's label is on: the `suspend` that the operator has last asked for."""
 QUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 QUEUE_LABEL: Final = f"{QUEUE_DOMAIN}/queue-name"
 CLEANUP: Final = "cleanup"
@@ -50,6 +52,8 @@ class Child:
     suspended: bool = False
     queued: bool = False
     """Whether a queue decides when it runs."""
+    suspended_by_others: bool = False
+    """Whether it stands still although the operator wants it to run: Kueue's `manageJobsWithoutQueueName`, or somebody by hand."""
     parallelism: int = 1
     completions: int = 1
     active: int = 0
@@ -245,6 +249,7 @@ def read_child(raw: Mapping[str, Any]) -> Child:
         created=times.parse(metadata.get("creationTimestamp")),
         suspended=bool(spec.get("suspend")),
         queued=QUEUE_LABEL in labels,
+        suspended_by_others=bool(spec.get("suspend")) and QUEUE_LABEL not in labels and annotations.get(ANNOTATION_SUSPEND) == "false",
         parallelism=spec.get("parallelism", 1),
         completions=spec.get("completions", 1),
         active=status.get("active", 0),

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from dataprep_api.reasons import Reason
 from dataprep_operator import times
-from dataprep_operator.observed import Admission, Child, Observed
+from dataprep_operator.observed import QUEUE_LABEL, Admission, Child, Observed
 
 UNQUEUED_AFTER_SECONDS: Final = 30.0
 """Kueue makes a Workload at once; after so long there is nobody who would."""
@@ -29,9 +29,16 @@ def told(seen: Observed, child: Child | None, *, was_told: bool, now: datetime) 
     return "False", Reason.QUEUED, f"{held_back(seen)}{said}{_place(admission)}"
 
 
-def held_back(seen: Observed) -> str:
+def held_back(seen: Observed, child: Child | None = None) -> str:
     """What is said while nothing of the queue's own words is known."""
-    return f"The queue {seen.queue} holds the convert Job back."
+    step = child.step if child is not None else "convert"
+    if seen.queue is not None:
+        return f"The queue {seen.queue} holds the {step} Job back."
+    return (
+        f"Somebody else has suspended the {step} Job, and the operator leaves it so. If it is Kueue, which may manage Jobs without a queue too:"
+        f" put the label {QUEUE_LABEL} on a new DataPrepJob, and all of its Jobs wait in that queue. Else: kubectl patch job"
+        f' {child.name if child is not None else ""} -p \'{{"spec":{{"suspend":false}}}}\''
+    )
 
 
 def _place(admission: Admission | None) -> str:

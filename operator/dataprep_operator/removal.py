@@ -9,10 +9,10 @@ from typing import Final
 
 from dataprep_api.messages import RemoveResult
 from dataprep_api.reasons import Reason
-from dataprep_operator import steps
+from dataprep_operator import queueing, steps
 from dataprep_operator.events import Note
 from dataprep_operator.observed import CLEANUP, Child, Observed
-from dataprep_operator.steps import Broken, Held
+from dataprep_operator.steps import Broken, Held, Queued
 
 TRY_AGAIN_SECONDS: Final = 300.0
 LOOK_AGAIN_SECONDS: Final = 30.0
@@ -111,5 +111,7 @@ def _at_work(seen: Observed, child: Child, uri: str) -> Wait:
             )
         case Held(blockage=blockage):
             return Wait(blockage.reason, f"The pod that removes {uri} can't start. {blockage.message} {_LET_GO}")
+        case Queued():
+            return Wait(Reason.QUEUED, f"The pod that removes {uri} can't start. {queueing.held_back(seen, child)} {_LET_GO}")
         case _:
             return Wait(Reason.REMOVING_OUTPUT, _REMOVING.format(uri=uri))

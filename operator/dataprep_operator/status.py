@@ -417,9 +417,10 @@ def _unfinished(
         case Held(blockage=blockage):
             return _held(moment, status, blockage)
         case Queued():
-            held = conditions.find(status.conditions, ConditionType.QUOTA_RESERVED)
+            held = conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) if step == "convert" else None
             reason = Reason(held.reason) if held is not None else Reason.QUEUED
-            return _phase(moment, status, "Queued", "False", reason, held.message if held is not None else queueing.held_back(moment.seen))
+            said = held.message if held is not None else queueing.held_back(moment.seen, moment.seen.child(step, status.attempt))
+            return _phase(moment, status, "Queued", "False", reason, said)
         case Absent() | Working() | Through():
             return _phase(moment, status, phase, "True", reason, _MESSAGES[reason])
 

@@ -73,7 +73,7 @@ def judge(seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int) -> 
     stopped = _stopped_too_often(child, spec, own)
     if stopped is not None:
         return stopped
-    if child.queued and child.suspended:
+    if (child.queued and child.suspended) or child.suspended_by_others:
         return Queued()
     blockage = _blockage(seen, spec, own, child)
     return Held(blockage) if blockage is not None else Working()

@@ -202,3 +202,94 @@ def test_what_can_t_be_read_is_unknown_and_holds_nothing_up(world: World, error:
 def test_the_setting_is_the_chart_s() -> None:
     assert settings.from_environment({"DATAPREP_KUEUE": "true"}).kueue is True
     assert settings.from_environment({}).kueue is False
+
+
+# --- Kueue that manages Jobs without a queue as well ----------------------------------------------------------------------------
+
+
+def kueue_manages_all(world: World, suffix: str) -> None:
+    """What Kueue does with a Job that runs and that it has not admitted: its webhook when the Job is made, its controller later."""
+    world.cluster.change("jobs", world.job(suffix)["metadata"]["name"], {"spec": {"suspend": True}})
+
+
+def writes(world: World) -> int:
+    return sum(1 for verb, what, _ in world.cluster.calls if (verb, what) == ("patch", "jobs"))
+
+
+def test_a_job_that_kueue_stops_is_left_to_kueue(world: World) -> None:
+    world.apply()
+    world.settle()
+    kueue_manages_all(world, "plan")
+    before = writes(world)
+
+    assert world.settle() == "Queued"
+    world.restart()
+    for _ in range(5):
+        assert world.later(60) == "Queued"
+    assert writes(world) == before
+    assert world.condition("Running") == ("False", "Queued")
+    assert "If it is Kueue, which may manage Jobs without a queue too: put the label kueue.x-k8s.io/queue-name" in world.message("Running")
+    name = world.job("plan")["metadata"]["name"]
+    assert world.message("Running").endswith(f"""Else: kubectl patch job {name} -p '{{"spec":{{"suspend":false}}}}'""")
+
+    world.cluster.change("jobs", name, {"spec": {"suspend": False}})
+    assert world.settle() == "Planning"
+
+
+@pytest.mark.parametrize("step", ["plan", "commit-1"])
+def test_a_step_that_kueue_stops_goes_into_the_job_s_queue(world: World, step: str) -> None:
+    queued_job = {QUEUE_LABEL: "research", "kueue.x-k8s.io/priority-class": "high"}
+    world.apply(labels=queued_job)
+    world.settle()
+    if step != "plan":
+        world.planned()
+        world.settle()
+        let_go(world)
+        world.converted()
+        world.settle()
+    kueue_manages_all(world, step)
+
+    assert world.settle() == "Queued"
+    job = world.job(step)
+    assert {key: job["metadata"]["labels"][key] for key in queued_job} == queued_job
+    assert job["spec"]["suspend"] is True
+    assert world.message("Running") == f"The queue research holds the {step.partition('-')[0]} Job back."
+
+    world.cluster.change("jobs", job["metadata"]["name"], {"spec": {"suspend": False}})
+    assert world.settle() == ("Planning" if step == "plan" else "Committing")
+
+
+def test_a_removal_that_kueue_stops_goes_into_the_job_s_queue(world: World) -> None:
+    queued(world)
+    world.edit(deletionPolicy="Delete")
+    world.settle()
+    world.cluster.end("dataprepjobs", NAMESPACE, "mnist")
+    world.settle()
+    kueue_manages_all(world, "cleanup")
+    world.settle()
+
+    assert world.job("cleanup")["metadata"]["labels"][QUEUE_LABEL] == "research"
+    assert world.condition("OutputRemoved") == ("False", "Queued")
+
+
+def test_what_the_operator_has_suspended_it_resumes(world: World) -> None:
+    world.apply()
+    world.settle()
+    world.edit(suspend=True)
+    world.settle()
+    assert world.job("plan")["spec"]["suspend"] is True
+
+    world.edit(suspend=False)
+    assert world.settle() == "Planning"
+    assert world.job("plan")["spec"]["suspend"] is False
+
+
+def test_a_job_that_an_earlier_release_has_suspended_is_resumed(world: World) -> None:
+    world.apply()
+    world.settle()
+    stored = world.job("plan")
+    del stored["metadata"]["annotations"]["dataprep.io/suspend"]
+    kueue_manages_all(world, "plan")
+
+    assert world.settle() == "Planning"
+    assert world.job("plan")["spec"]["suspend"] is False

@@ -119,7 +119,8 @@ def test_who_takes_over_asks_once_before_it_does_something(world: World, deed: s
     world.running()
     name = world.job("convert-1")["metadata"]["name"]
     if deed == "its Job is suspended":
-        world.cluster.change("jobs", name, {"spec": {"suspend": True}})
+        asked = {"metadata": {"annotations": {"dataprep.io/suspend": "true"}}, "spec": {"suspend": True}}
+        world.cluster.change("jobs", name, asked)
     else:
         world.cluster.remove("jobs", NAMESPACE, name)
     world.restart()
