@@ -17,6 +17,7 @@ from tests.stores.places import PLACES, Place, a_folder, files, oss, s3
 from tests.stores.small_jobs import live
 
 from dataprep_api.job import DataPrepJob
+from dataprep_converter import copying_files
 from dataprep_converter.access import Access
 from dataprep_converter.convert_to_records import mnist_job
 from dataprep_converter.stores import StoreSettings
@@ -202,3 +203,22 @@ def test_rows_of_every_store_become_the_rows_of_a_table(request: pytest.FixtureR
     made(job, source.settings, key_of(warehouse))
 
     assert warehouse.rows("t").to_pylist() == [{"id": number, "x": number / 4} for number in range(150)]
+
+
+@pytest.mark.store
+@pytest.mark.parametrize(
+    ("source", "target"), [(files, s3), (s3, oss), (oss, files), ("http", s3)], ids=["files-s3", "s3-oss", "oss-files", "http-s3"]
+)
+def test_any_files_are_copied_between_two_stores(source: Any, target: Any, request: pytest.FixtureRequest) -> None:  # Any: see put
+    contents = {"a.bin": bytes(range(256)) * 4096, "sub/b c.txt": b"b", "sub/_empty": b""}
+    found, to = put(request, source, contents), target(request)
+    access = Access([found.settings, to.settings])
+    if found.lists:
+        assert copying_files.copy(found.root, to.at("to"), access, overwrite=False).files == 3
+        assert copying_files.copy(found.root, to.at("to"), access, overwrite=False).kept == 3
+    else:
+        contents.pop("sub/b c.txt")
+        for name in contents:
+            copying_files.copy(f"{found.root}/{name}", to.at(f"to/{name}"), access, overwrite=False)
+    assert {name: to.store().get(to.at(f"to/{name}")) for name in contents} == contents
+    assert sorted(to.names("to")) == sorted(f"to/{name}" for name in contents)
