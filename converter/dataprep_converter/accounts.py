@@ -138,15 +138,15 @@ def _of_plan(manifest: Manifest, reports: Sequence[ShardReport | None], folder: 
     if found is None:
         yield Fault(path, f"{path} is missing")
         return
-    sha256 = hashlib.sha256(found).hexdigest()
-    planned = Counter(report.plan_sha256 for report in reports if report is not None)
-    if planned and (len(planned) > 1 or sha256 not in planned):
-        yield Fault(path, f"{path} has SHA-256 {sha256}, the reports are of the plan {', '.join(sorted(planned))}")
-        return
     try:
         head = folder.parsed(PlanHead, path, found)
     except ValidationError:
         yield Fault(path, f"{path} is no plan")
+        return
+    sha256 = hashlib.sha256(found).hexdigest()
+    planned = Counter(report.plan_sha256 for report in reports if report is not None)
+    if planned and (len(planned) > 1 or sha256 not in planned):
+        yield Fault(path, f"{path} has SHA-256 {sha256}, the reports are of the plan {', '.join(sorted(planned))}")
         return
     for part, expected in (
         (names.units_file(manifest.run_id), head.units_sha256),

@@ -1,0 +1,240 @@
+"""What an earlier release left is read, verified, extended, repaired and resumed by this one, or refused by name."""
+
+import hashlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.compat import making
+
+from dataprep_api import run_id
+from dataprep_api.job import DataPrepJob
+from dataprep_api.plan import shards
+from dataprep_api.report import Manifest, Success
+from dataprep_converter import committing, inspecting, job_file, repairing, working
+from dataprep_converter.access import Access
+from dataprep_converter.display import Display
+from dataprep_converter.errors import BadSpec, NewerFormat
+from dataprep_converter.output_folder import OutputFolder
+from dataprep_converter.run import run
+from dataprep_converter.verifying import verify
+from dataprep_reader import open as open_data_set
+
+FINISHED = [*making.SETS, "copy"]
+UNFINISHED = [f"{name}-{state}" for name in making.UNFINISHED for state in making.STATES]
+RECORDS = making.ROWS
+KEYED = {"hash"}
+"""Made before the key belonged to the run."""
+
+Unpack = Callable[[str], Path]
+
+
+def job_of(folder: Path) -> DataPrepJob:
+    return job_file.load(str(folder / "job.yaml"))
+
+
+def made(job: DataPrepJob) -> Manifest:
+    run(job, access=Access(), workers=1, display=Display(quiet=True))
+    return verify(job.spec.output.uri, Access(), every_record=True)
+
+
+def visible(folder: Path) -> dict[str, bytes]:
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    names = {file: file.relative_to(folder) for file in files}
+    return {str(names[file]): file.read_bytes() for file in files if not any(part[0] in "_." for part in names[file].parts)}
+
+
+def values(folder: Path) -> list[int]:
+    manifest = verify(str(folder), Access())
+    return sorted(
+        int(value) for split in manifest.splits for batch in open_data_set(str(folder), split=split.name) for value in batch["x"].ravel()
+    )
+
+
+def fault_of(job: DataPrepJob) -> str | None:
+    """Why this release can't go on with what the first versions of all parts made."""
+    return run_id.fault_of_versions({}, job.spec)
+
+
+@pytest.mark.parametrize("name", FINISHED)
+def test_a_stored_data_set_verifies_and_can_be_inspected(stored: Unpack, name: str) -> None:
+    stored(name)
+    manifest = verify("out", Access(), every_record=True)
+    shown = io.StringIO()
+    inspecting.show("out", Access(), records=2, as_json=True, stream=shown)
+    assert json.loads(shown.getvalue())["manifest"] == json.loads(manifest.to_bytes())
+    assert manifest.run_id in inspecting.html("out", Access(), records=2)
+
+
+@pytest.mark.parametrize("name", FINISHED)
+def test_a_stored_data_set_is_repaired_to_its_own_bytes_or_refused_by_name(stored: Unpack, name: str) -> None:
+    folder = stored(name)
+    before = visible(folder / "out")
+    lost = next(iter(before))
+    (folder / "out" / lost).unlink()
+    fault = fault_of(job_of(folder)) if name != "copy" else None
+    if fault is not None:
+        with pytest.raises(BadSpec) as refused:
+            repairing.repair("out", Access())
+        assert fault in str(refused.value)
+        return
+    repairing.repair("out", Access())
+    assert visible(folder / "out") == before
+    verify("out", Access(), every_record=True)
+
+
+@pytest.mark.parametrize("name", ["shuffled", "tfrecord", "codes", "inferred", "vocabulary"])
+def test_a_stored_data_set_whose_plan_is_lost_is_planned_again_by_its_own_rules(stored: Unpack, name: str) -> None:
+    folder = stored(name)
+    before = visible(folder / "out")
+    next((folder / "out" / "_dataprep").glob("*/plan.json")).unlink()
+    fault = fault_of(job_of(folder))
+    if fault is not None:
+        with pytest.raises(BadSpec) as refused:
+            repairing.repair("out", Access())
+        assert fault in str(refused.value)
+        return
+    repairing.repair("out", Access())
+    assert visible(folder / "out") == before
+
+
+@pytest.mark.parametrize("name", FINISHED)
+def test_a_stored_data_set_is_reused_or_made_anew_where_a_rule_has_changed(stored: Unpack, name: str) -> None:
+    folder = stored(name)
+    job = job_of(folder)
+    before = verify("out", Access())
+    if job.spec.output.overwrite == "Never":
+        output = job.spec.output.model_copy(update={"overwrite": "IfChanged"})
+        job = job.model_copy(update={"spec": job.spec.model_copy(update={"output": output})})
+    planned, _ = run(job, access=Access(), workers=1, display=Display(quiet=True))
+    after = verify("out", Access(), every_record=True)
+    is_as_it_was = name in ("copy", "extended") or (name not in KEYED and not run_id.versions(job.spec))
+    assert (after.records_in, after.records_out, after.bad) == (before.records_in, before.records_out, before.bad)
+    assert planned.reused is is_as_it_was
+    assert (after == before) is is_as_it_was
+
+
+@pytest.mark.parametrize("name", UNFINISHED)
+def test_an_unfinished_data_set_goes_on_or_is_made_anew_with_all_records(stored: Unpack, name: str) -> None:
+    folder = stored(name)
+    expected = [number * 1000 + row for number in range(3 if "growing" in name else 2) for row in range(RECORDS // 2)]
+    fault = fault_of(job_of(folder))
+    if "growing" in name and fault is not None:
+        with pytest.raises(BadSpec) as refused:
+            made(job_of(folder))
+        assert fault in str(refused.value)
+        return
+    manifest = made(job_of(folder))
+    assert manifest.records_out == len(expected)
+    if manifest.format == "tfrecord":
+        assert values(folder / "out") == expected
+
+
+@pytest.mark.parametrize("name", [name for name in UNFINISHED if not name.startswith("growing")])
+def test_workers_of_this_release_go_on_with_a_stored_plan_or_refuse_it_by_name(stored: Unpack, name: str) -> None:
+    folder = stored(name)
+    job = job_of(folder)
+    [path] = (folder / "out" / "_dataprep").glob("*/plan.json")
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    plan = working.load_plan(OutputFolder("out", Access(), path.parent.name), sha256)
+    fault = fault_of(job)
+    every = list(shards(plan.head))
+    if fault is not None:
+        with pytest.raises(BadSpec) as refused:
+            working.work(job.spec, plan=plan, shards=every, access=Access(), attempt="a", watch=lambda _: None)
+        assert fault in str(refused.value)
+        return
+    working.work(job.spec, plan=plan, shards=every, access=Access(), attempt="a", watch=lambda _: None)
+    committing.commit(job.spec, plan=plan, access=Access())
+    assert verify("out", Access(), every_record=True).records_out == RECORDS
+
+
+@pytest.mark.parametrize("name", ["extended", "growing-all-shards"])
+def test_a_stored_data_set_is_extended(stored: Unpack, name: str) -> None:
+    folder = stored(name)
+    # Of an extension that did not end nothing is in the data set yet.
+    before = {
+        file: content
+        for file, content in visible(folder / "out").items()
+        if name == "extended" or file.endswith(("0.tfrecords", "1.tfrecords"))
+    }
+    making.more(folder / "in", 3)
+    made(job_of(folder))
+    after = visible(folder / "out")
+    assert {file: after[file] for file in before} == before
+    assert values(folder / "out") == [number * 1000 + row for number in range(4) for row in range(RECORDS // 2)]
+
+
+@pytest.mark.parametrize("name", FINISHED)
+def test_a_stored_data_set_is_copied(stored: Unpack, name: str) -> None:
+    folder = stored(name)
+    job = {"source": {"dataset": {"uri": "out"}}, "output": {"uri": "again", "format": "copy"}}
+    made(DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "again"}, "spec": job}))
+    assert visible(folder / "again") == visible(folder / "out")
+
+
+@pytest.mark.parametrize("name", ["tfrecord", "inferred", "codes", "images"])
+def test_a_stored_data_set_is_a_source(stored: Unpack, name: str) -> None:
+    stored(name)
+    job = {"source": {"dataset": {"uri": "out"}}, "output": {"uri": "again", "format": "parquet"}}
+    again = made(
+        DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "again"}, "spec": job})
+    )
+    assert again.records_out == verify("out", Access()).records_out
+
+
+def newer(path: Path) -> None:
+    """The file as a later release might write it."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 99, "aLaterField": [1]}))
+
+
+def newer_manifest(path: Path) -> None:
+    newer(path)
+    success = path.parent.parent.parent / "_SUCCESS"
+    said = Success.model_validate_json(success.read_bytes())
+    success.write_bytes(said.model_copy(update={"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}).to_bytes())
+
+
+NEWER: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "plan": ("*/plan.json", newer),
+    "manifest": ("*/manifest.json", newer_manifest),
+    "report": ("*/reports/00000000.json", newer),
+    "OWNER file": ("OWNER", newer),
+}
+
+
+def copied_to(uri: str) -> None:
+    job = {"source": {"dataset": {"uri": "out"}}, "output": {"uri": uri, "format": "copy"}}
+    made(DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "again"}, "spec": job}))
+
+
+UNREAD = {("OWNER file", "copy")}
+"""Ways that don't look at such a file."""
+WAYS: dict[str, Callable[[Path], object]] = {
+    "verify": lambda _: verify("out", Access()),
+    "repair": lambda _: repairing.repair("out", Access()),
+    "copy": lambda _: copied_to("again"),
+    "extend": lambda folder: made(job_of(folder)),
+}
+
+
+@pytest.mark.parametrize("way", [*WAYS])
+@pytest.mark.parametrize("file", [*NEWER])
+def test_a_file_of_a_newer_format_is_refused_by_name_and_nothing_is_touched(stored: Unpack, file: str, way: str) -> None:
+    folder = stored("extended")
+    making.more(folder / "in", 3)
+    pattern, change = NEWER[file]
+    path = max((folder / "out" / "_dataprep").glob(pattern))
+    change(path)
+    before = {each: each.read_bytes() for each in (folder / "out").rglob("*") if each.is_file()}
+    if (file, way) in UNREAD:
+        WAYS[way](folder)
+        return
+    with pytest.raises(NewerFormat) as refused:
+        WAYS[way](folder)
+    assert str(refused.value).startswith(
+        f"{path.relative_to(folder)}: the {file} has the format version 99, and this release of dataprep knows versions up to "
+    )
+    assert {each: each.read_bytes() for each in (folder / "out").rglob("*") if each.is_file()} == before
