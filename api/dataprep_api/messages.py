@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from dataprep_api.errors import MessageError
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import Model
-from dataprep_api.status import Count, LabelStatus, LongUri, OutputFile, RecordProgress, Sha256, SplitStatus
+from dataprep_api.status import Channels, Count, LabelStatus, LongUri, OutputFile, RecordProgress, Sha256, SplitStatus
 
 TERMINATION_LIMIT = 4096
 PROGRESS_LIMIT = 4096
@@ -71,6 +71,7 @@ class CommitResult(Model):
     bad_reasons: Annotated[dict[Annotated[str, Field(max_length=32)], Count], Field(max_length=8)] = {}
     shard_seconds: Annotated[float, Field(ge=0)] = 0.0
     """Time of all shards, each from its first byte to its last."""
+    channels: Channels | None = None
     shards_within: Annotated[list[Count], Field(max_length=16)] = []
     """Number of shards by `stages.SHARD_BOUNDS`."""
     warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
@@ -170,7 +171,7 @@ def _shorter_and_shorter(message: Message) -> Sequence[Message]:
 
 
 def _bare(commit: CommitResult) -> CommitResult:
-    return commit.model_copy(update={"outputs": [], "bad": [], "warnings": []})
+    return commit.model_copy(update={"outputs": [], "bad": [], "warnings": [], "channels": None})
 
 
 def parse(text: str) -> Message:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -140,6 +141,11 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     "dl4jDataset": "dataset_{shard}.{ext}",
 }
 """File names that a format's users expect instead of ours; in a folder for each split where there are several."""
+_ALONE: Final[Mapping[str, str]] = {
+    "dl4jDataset": "{split}/dataset_{shard}.{ext}",
+    "fileBatch": "{split}/batch_{shard}.{ext}",
+}
+"""File names since version 2 of the part `dl4jFolders`: DL4J's loaders take every file of a folder, hidden ones too, so a split's folder holds data alone."""
 EXTENDABLE: Final = "{split}-{shard}.{ext}"
 """The default where a data set may grow: no name says how many shards there are."""
 INDEX_JSON: Final = "index.json"
@@ -149,11 +155,20 @@ _INNER: Final[Mapping[str, str]] = {"mapFile": "data"}
 
 def extendable_template(format_: str) -> str | None:
     """The template to be given for a data set that may grow, or None where the format's own default will do."""
-    return None if format_ in _DEFAULTS else EXTENDABLE
+    return None if format_ in _DEFAULTS or format_ in _ALONE else EXTENDABLE
 
 
-def file_name_template(template: str | None, *, shards: int, format_: str = "tfrecord", several_splits: bool = False) -> str:
-    """The given template, or the format's default, for that number of shards."""
+def has_folders_of_its_own(format_: str) -> bool:
+    """Whether each split of this format has a folder even when it is the only one."""
+    return format_ in _ALONE
+
+
+def file_name_template(
+    template: str | None, *, shards: int, format_: str = "tfrecord", several_splits: bool = False, dl4j_folders: int = 2
+) -> str:
+    """The given template, or the format's default, for that number of shards. `dl4j_folders` is the version of that part."""
+    if template is None and dl4j_folders > 1 and format_ in _ALONE:
+        return _ALONE[format_]
     if template is None:
         template = _DEFAULTS.get(format_, "{split}.{ext}" if shards <= 1 else "{split}-{shard}-of-{shards}.{ext}")
         template = f"{{split}}/{template}" if several_splits and "{split}" not in template else template
@@ -170,6 +185,15 @@ def file_name(template: str, *, split: str, shard: int, shards: int, ext: str) -
         return f"{shard if name == 'shard' else shards:0{max(int(digits or 5), len(str(shards)))}d}"
 
     return _FIELD.sub(value, template)
+
+
+def split_folder(template: str | None, *, format_: str, split: str, several_splits: bool, dl4j_folders: int = 2) -> str | None:
+    """The folder, relative to the output, that holds the files of this split alone; None where the file names give it none."""
+    named = template or file_name_template(None, shards=2, format_=format_, several_splits=several_splits, dl4j_folders=dl4j_folders)
+    whole = named.removesuffix(f"/{_INNER[format_]}") if format_ in _INNER and template is None else named
+    parts = list(takewhile(lambda part: "{shard" not in part and "{ext}" not in part, whole.split("/")[:-1]))
+    # Without {split}, other splits or the marks of the data set may stand in the same folder.
+    return "/".join(parts).replace("{split}", split) if any("{split}" in part for part in parts) else None
 
 
 def split_files(extension: str, files: Iterable[str]) -> set[str]:

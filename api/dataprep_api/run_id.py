@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dataprep_api import canonical
+from dataprep_api import canonical, names
 from dataprep_api.spec import DataPrepJobSpec
 
 ENCODING_VERSION: Final = 1
@@ -26,9 +26,17 @@ class Part:
 
 
 PARTS: Mapping[str, Part] = {
+    "dl4jFolders": Part(version=2, is_used=lambda spec: _names_dl4j_folders(spec), oldest=1),
     "shuffle": Part(version=1, is_used=lambda spec: spec.shuffle is not None),
 }
 """By name, as plans and manifests have them. A new version gets a line in the changelog; jobs that don't use the part keep their run ids."""
+
+
+def _names_dl4j_folders(spec: DataPrepJobSpec) -> bool:
+    """Whether files have other names since a split of DL4J's formats has a folder even when it is the only one."""
+    several = spec.splits is not None and len(spec.splits.into) > 1
+    named_so_before = spec.output.format == "dl4jDataset" and several
+    return names.has_folders_of_its_own(spec.output.format) and spec.output.file_name is None and not named_so_before
 
 
 def versions(spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> dict[str, int]:

@@ -4,7 +4,7 @@ Every list has a maximum and indexes are ranges; texts of all lengths could stil
 and whatever the job's size the status stays below 64 KB.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -192,6 +192,29 @@ class Timings(Model):
     """What the conversion waited for, and the shares of its stages: `source-bound (read 71 %, …)`."""
 
 
+class Channels(Model):
+    """The data set as the channels of a SageMaker training job."""
+
+    content_type: Short
+    compression_type: Short
+    prefixes: Annotated[dict[Short, LongUri], Field(max_length=MAX_SPLITS)] = {}
+    """How the URIs of each split's files begin."""
+
+    def input_data_config(self) -> list[dict[str, Any]]:  # Any: JSON
+        """`InputDataConfig` of `CreateTrainingJob`."""
+        return [
+            {
+                "ChannelName": name,
+                "ContentType": self.content_type,
+                "CompressionType": self.compression_type,
+                "DataSource": {
+                    "S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": prefix, "S3DataDistributionType": "FullyReplicated"},
+                },
+            }
+            for name, prefix in self.prefixes.items()
+        ]
+
+
 class OutputStatus(Model):
     """The data set. Until it is finished only its place is known."""
 
@@ -205,6 +228,8 @@ class OutputStatus(Model):
     files: Count = 0
     records: Count = 0
     bytes: Count = 0
+    channels: Channels | None = None
+    """For SageMaker, when it can use the data set."""
 
 
 class FromJob(Model):

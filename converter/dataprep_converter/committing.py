@@ -21,7 +21,7 @@ from dataprep_converter.access import Access, Entry
 from dataprep_converter.class_counts import as_texts
 from dataprep_converter.encoders import describe, encoder_class
 from dataprep_converter.errors import BadData, Missing, NotWhole
-from dataprep_converter.metadata import Finished
+from dataprep_converter.metadata import Finished, sagemaker
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.planning import Plan
@@ -49,7 +49,9 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     manifest = _manifest(spec, plan, reports, pipeline, found)
     folder.check_owner()
     manifest = _with_metadata(
-        Finished(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=pipeline.features, statistics=found), folder
+        Finished(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=pipeline.features, statistics=found),
+        folder,
+        before=again.metadata if again is not None else [],
     )
     if again is not None:
         manifest = _as_before(manifest, again)
@@ -110,6 +112,7 @@ def result_of(
         if reports
         else {},
         bad_reasons={reason: count for reason in REFUSALS if (count := sum(report.bad_reasons.get(reason, 0) for report in reports))},
+        channels=sagemaker.channels(folder.uri, manifest),
         shard_seconds=round(sum(report.took_seconds for report in reports), 3),
         shards_within=_within([report.took_seconds for report in reports if report.took_seconds]),
         warnings=[warning[:512] for warning in warnings[:MAX_WARNINGS]],
@@ -231,17 +234,46 @@ def _manifest(
     )
 
 
-def _with_metadata(finished: Finished, folder: OutputFolder) -> Manifest:
-    """The manifest with the files around the data set, which are written; what earlier runs left beside the data is removed."""
+def _with_metadata(finished: Finished, folder: OutputFolder, *, before: Sequence[MetadataFile]) -> Manifest:
+    """The manifest with the files around the data set, which are written; what earlier runs left beside the data is removed.
+
+    `before` are those that must be there again. Those that are whole stay, since another release may have made them otherwise.
+    """
     indexes = [report.index for report in finished.reports if report.index is not None]
     written = [MetadataFile(file=index.file, size=index.size, sha256=index.sha256) for index in indexes]
     files = list(metadata.files(finished))
-    folder.put_metadata(files, hdfs=finished.spec.output.hdfs)
+    if before:
+        return _with_metadata_again(finished, dict(files), folder, before=before)
+    placed = list(metadata.placed(folder.uri, finished.manifest))
+    folder.put_metadata([*files, *placed], hdfs=finished.spec.output.hdfs)
     written += [MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()) for path, content in files]
-    kept = {file.file for file in written}
+    kept = {file.file for file in written} | {path for path, _ in placed}
     for path in [path for path in folder.side_files() if path not in kept]:
         folder.delete(path)
     return finished.manifest.model_copy(update={"metadata": written})
+
+
+def _with_metadata_again(
+    finished: Finished, made: Mapping[str, bytes], folder: OutputFolder, *, before: Sequence[MetadataFile]
+) -> Manifest:
+    """The manifest with the files that it had. Raises NotWhole naming one that is damaged and that this release makes otherwise."""
+    again: list[tuple[str, bytes]] = []
+    for file in before:
+        content = made.get(file.file)
+        if content is not None and hashlib.sha256(content).hexdigest() == file.sha256:
+            again.append((file.file, content))
+        elif hashlib.sha256(folder.read(file.file) or b"").hexdigest() != file.sha256:
+            raise NotWhole(
+                f"{folder.at(file.file)} is damaged, and this release of dataprep makes it otherwise than the one that made the data set. "
+                "Repair it with that release, or run the job again with output.overwrite: Always."
+            )
+    whole = finished.manifest.model_copy(update={"metadata": list(before)})
+    again += metadata.placed(folder.uri, whole)
+    folder.put_metadata(again, hdfs=finished.spec.output.hdfs)
+    kept = {file.file for file in before} | {path for path, _ in again}
+    for path in [path for path in folder.side_files() if path not in kept]:
+        folder.delete(path)
+    return whole
 
 
 def _as_before(manifest: Manifest, again: Manifest) -> Manifest:

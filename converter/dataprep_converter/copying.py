@@ -18,7 +18,7 @@ from dataprep_api.messages import CommitResult
 from dataprep_api.plan import Shard
 from dataprep_api.report import Manifest, ShardReport, Success
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_converter import accounts, committing
+from dataprep_converter import accounts, committing, metadata
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import BadSpec, InputChanged, NotWhole
 from dataprep_converter.output_folder import OutputFolder
@@ -103,7 +103,9 @@ def finish(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
     for file in manifest.metadata:
         if file.file not in of_shards:
             copier.copy(file.file, file.sha256)
-    kept = {file.file for file in manifest.metadata}
+    placed = list(metadata.placed(folder.uri, manifest))
+    folder.put_metadata(placed, hdfs=None)
+    kept = {file.file for file in manifest.metadata} | {path for path, _ in placed}
     for path in [path for path in folder.side_files() if path not in kept]:
         folder.delete(path)
     fault = committing.listing_fault(manifest, folder)

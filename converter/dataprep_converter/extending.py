@@ -150,6 +150,8 @@ def _check_same(spec: DataPrepJobSpec, before: Mapping[str, Any], run: str) -> N
     told = f"{', '.join(differing)} {'differs' if len(differing) == 1 else 'differ'}"
     if differing == ["output.fileName"] and "fileName" not in old:
         told = "the names of its files say how many there are. Begin a data set with overwrite: Extend to extend it later"
+    if differing == ["output.fileName"] and "fileName" in old and "fileName" not in new:
+        told += f" (it was {old['fileName']!r}: say so in the job)"
     raise BadSpec(
         f"The job is not the one that made the data set (run {run}), so it can't extend it: {told}. Or set output.overwrite: Always, which makes it anew."
     )

@@ -123,7 +123,9 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
         learned[str(number)] = pipeline.learn(number, units, chunks)
         pipeline.take(number, learned[str(number)])
     encoded = _encoded_bytes(pipeline, units, bytes_in, probe=_PROBE_RECORDS if counted_by_size(spec) else _FEW_RECORDS)
-    splits = divide(spec, units, bytes_per_record=encoded / max(1, units.samples), extension=extension, rules=rules, assigned=plans)
+    splits = divide(
+        spec, units, bytes_per_record=encoded / max(1, units.samples), extension=extension, rules=rules, assigned=plans, parts=parts
+    )
     this_run = run_id.run_id(spec, inputs_sha256=inputs_sha256, parts=parts)
     made = discovery.made
     stored = made.stored(units, names.join(spec.output.uri, names.made_folder(this_run))) if made else units

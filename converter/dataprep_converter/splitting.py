@@ -6,7 +6,7 @@ Splits that depend on values or ranks are made sample by sample in `assigning.py
 import math
 from collections.abc import Mapping, Sequence
 
-from dataprep_api import names, quantity
+from dataprep_api import names, quantity, run_id
 from dataprep_api.plan import HASH_BLOCK, HashInterval, SplitPlan
 from dataprep_api.spec import NO_TRAIN, DataPrepJobSpec, Split, Splits
 from dataprep_converter.errors import BadSpec
@@ -27,8 +27,10 @@ def divide(
     extension: str,
     rules: Splits | None = None,
     assigned: Sequence[SplitPlan] | None = None,
+    parts: Mapping[str, int] | None = None,
 ) -> list[SplitPlan]:
-    """The splits of the rules (the spec's own, or those given) over the units, with their numbers of shards. `assigned` are those that were made sample by sample."""
+    """The splits of the rules (the spec's own, or those given) over the units, with their numbers of shards. `assigned` are those that were made sample by sample, `parts` the versions that name the files."""
+    dl4j_folders = (run_id.versions(spec) if parts is None else parts).get("dl4jFolders", 1)
     plans = assigned
     if plans is None:
         plans = [
@@ -42,7 +44,9 @@ def divide(
     divided = []
     for plan in plans:
         count = _shard_count(spec, plan.records, bytes_per_record)
-        template = names.file_name_template(spec.output.template, shards=count, format_=spec.output.format, several_splits=several)
+        template = names.file_name_template(
+            spec.output.template, shards=count, format_=spec.output.format, several_splits=several, dl4j_folders=dl4j_folders
+        )
         fault = names.template_fault(template, several_splits=several, several_shards=count > 1)
         if fault:
             raise BadSpec(f"output.fileName {template!r}: {fault}.")

@@ -15,7 +15,7 @@ from dataprep_converter.output_folder import OutputFolder
 AnyPath: TypeAlias = str | os.PathLike[str]
 Source: TypeAlias = AnyPath | Sequence[AnyPath]
 
-_LISTS: Final = f"/{names.SIDE}/paths/"
+_LISTS: Final = (f"/{names.SIDE}/paths/", f"/{names.SIDE}/files/")
 _INNER: Final = "/data"
 """The file of a MapFile that has the records; its users name the folder."""
 
@@ -89,11 +89,29 @@ def _of_manifest(uri: str, access: Access) -> DataSet:
 
 
 def _lines(uri: str, access: Access) -> list[str]:
-    """The files that a list of paths names. They are relative to the folder of the data set, elsewhere to that of the list."""
-    lines = [line.strip() for line in access.store(uri).get(uri).decode().splitlines()]
-    folder, side, _ = f"/{uri}".rpartition(_LISTS)
-    base = folder.removeprefix("/") if side else uri.rpartition("/")[0]
-    return [line if "://" in line or line.startswith("/") or not base else names.join(base, line) for line in lines if line]
+    """The files that a list of paths names. Relative ones are below the folder of the data set, elsewhere below that of the list.
+
+    A data set's own list names its folder. Where the folder was moved or copied by others, its files are those of the same names below it.
+    """
+    lines = [line.strip().removeprefix("file://") for line in access.store(uri).get(uri).decode().splitlines()]
+    side = next((side for side in _LISTS if side in f"/{uri}"), None)
+    folder = f"/{uri}".rpartition(side)[0] if side else None
+    base = uri.rpartition("/")[0] if folder is None else folder.removeprefix("/")
+    found = [line if "://" in line or line.startswith("/") or not base else names.join(base, line) for line in lines if line]
+    if folder is None or (base and all(line.startswith(f"{base}/") for line in found)):
+        return found
+    here = _finished(base or ".", access)
+    if here is None:
+        raise NotFound(f"{base or '.'} has no _SUCCESS: there is no finished data set.", uri=uri)
+    own = {file.file for file in here.files}
+    return [next((names.join(base, name) if base else name for name in _endings(line) if name in own), line) for line in found]
+
+
+def _endings(path: str) -> Iterator[str]:
+    """The path without its first folder, without its first two, and so on."""
+    while "/" in path:
+        path = path.partition("/")[2]
+        yield path
 
 
 def _listed(uris: Sequence[str], access: Access) -> DataSet:

@@ -7,12 +7,14 @@ import json
 import re
 from typing import Any, Final
 
+from dataprep_api import names
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus
 from dataprep_operator.children import Body, owned_labels, owned_metadata
 from dataprep_operator.observed import Observed
 
 FILE: Final = "dataset.json"
+CHANNELS: Final = "input_data_config.json"
 _NOT_IN_A_VARIABLE: Final = re.compile(r"[^A-Z0-9]+")
 
 
@@ -23,7 +25,7 @@ def config_map(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus)
         "kind": "ConfigMap",
         "metadata": owned_metadata(seen, seen.key.name, labels=owned_labels(seen)),
         "immutable": True,
-        "data": _variables(spec, status) | {FILE: json.dumps(_document(spec, status), indent=2, ensure_ascii=False) + "\n"},
+        "data": _variables(spec, status) | {FILE: _json(_document(spec, status))} | _channels(status),
     }
 
 
@@ -40,14 +42,49 @@ def _variables(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, st
         "DATAPREP_SPLITS": ",".join(split.name for split in status.splits),
     }
     for split in status.splits:
-        found[f"DATAPREP_RECORDS_{_NOT_IN_A_VARIABLE.sub('_', split.name.upper())}"] = split.records
+        found[f"DATAPREP_RECORDS_{_variable(split.name)}"] = split.records
+    found |= {f"DATAPREP_FOLDER_{_variable(name)}": folder for name, folder in _folders(spec, status).items()}
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
 def _document(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, Any]:  # Any: JSON
     told = status.model_dump(mode="json", by_alias=True, exclude_none=True, include={"run_id", "output", "splits", "labels", "outputs"})
-    named = _format(spec)
-    return {**({"format": named} if named else {}), **told, "warnings": list(status.warnings)}
+    named, folders = _format(spec), _folders(spec, status)
+    return {
+        **({"format": named} if named else {}),
+        **told,
+        **({"folders": folders} if folders else {}),
+        "warnings": list(status.warnings),
+    }
+
+
+def _channels(status: DataPrepJobStatus) -> dict[str, str]:
+    """SageMaker's `InputDataConfig`, where SageMaker can use the data set."""
+    found = status.output.channels if status.output is not None else None
+    return {CHANNELS: _json(found.input_data_config())} if found is not None else {}
+
+
+def _folders(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, str]:
+    """URIs of the folders that hold the files of one split alone, by split: what a loader is given that takes every file of a folder."""
+    output, several = spec.output, len(status.splits) > 1
+    if output.format == "copy" or spec.script is not None:
+        return {}
+    folders = {
+        split.name: names.split_folder(output.template, format_=output.format, split=split.name, several_splits=several)
+        for split in status.splits
+    }
+    found = {name: names.join(output.uri, folder) for name, folder in folders.items() if folder is not None}
+    # An older release's data set that this one extended keeps the names it has.
+    strayed = {file.split for file in status.outputs if file.split in found and not file.uri.startswith(f"{found[file.split]}/")}
+    return {name: folder for name, folder in found.items() if name not in strayed}
+
+
+def _variable(name: str) -> str:
+    return _NOT_IN_A_VARIABLE.sub("_", name.upper())
+
+
+def _json(document: Any) -> str:  # Any: JSON
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def _format(spec: DataPrepJobSpec) -> str | None:

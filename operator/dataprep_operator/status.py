@@ -532,6 +532,7 @@ def _succeeded(moment: Moment, status: DataPrepJobStatus, result: CommitResult) 
                 files=result.files,
                 records=result.records.out,
                 bytes=result.bytes_out,
+                channels=result.channels,
             ),
             "bad_records": [
                 Failure(reason=Reason.BAD_RECORDS, message=bad.reason, input=bad.uri, index=bad.row) for bad in result.bad[:MAX_FAILURES]

@@ -129,3 +129,22 @@ def test_versions_that_this_release_does_not_make_are_told(made_by: dict[str, in
 def test_an_old_rule_that_a_job_does_not_use_is_no_matter() -> None:
     known = {"shuffle": Part(version=2, is_used=lambda spec: spec.shuffle is not None)}
     assert fault_of_versions({}, spec_of("plain"), parts=known) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"format": "dl4jDataset"}, {"dl4jFolders": 2}),
+        ({"format": "fileBatch"}, {"dl4jFolders": 2}),
+        ({"format": "fileBatch", "fileName": "{split}-{shard}.{ext}"}, {}),
+        ({"format": "dl4jDataset", "two": True}, {}),
+        ({"format": "mapFile"}, {}),
+    ],
+    ids=["dl4jDataset", "fileBatch", "names of the user's own", "splits that had folders before", "another format"],
+)
+def test_folders_for_dl4j_are_a_rule_of_the_jobs_whose_files_they_name(changes: dict[str, Any], expected: dict[str, int]) -> None:
+    output = {"uri": "/out"} | {name: value for name, value in changes.items() if name != "two"}
+    splits = {"splits": {"into": [{"name": "train", "first": 5}, {"name": "test"}]}} if "two" in changes else {}
+    written = {"source": {"csv": {"uris": ["/data"]}}, "output": output} | splits
+    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "a"}, "spec": written})
+    assert versions(job.spec) == expected

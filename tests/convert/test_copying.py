@@ -55,11 +55,14 @@ def root(tmp_path: Path) -> Path:
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    """All files but the reports, which hold what the store calls its objects, and OWNER, which counts how often the folder was taken."""
+    """All files but the reports, which hold what the store calls its objects, OWNER, which counts how often the folder was taken, and what names the folder."""
     return {
         str(file.relative_to(folder)): file.read_bytes()
         for file in sorted(folder.rglob("*"))
-        if file.is_file() and "/reports/" not in str(file) and file.name != "OWNER"
+        if file.is_file()
+        and "/reports/" not in str(file)
+        and file.name not in ("OWNER", "input_data_config.json")
+        and file.parent.name != "paths"
     }
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from dataprep_api import run_id
 from dataprep_api.errors import SpecError
 from dataprep_api.job import DataPrepJob
 from dataprep_api.messages import CommitResult, PlanResult
-from dataprep_api.report import Manifest, Success
+from dataprep_api.report import Manifest, MetadataFile, Success
 from dataprep_converter import inspecting, plugins, preparing, repairing
 from dataprep_converter.access import Access
 from dataprep_converter.display import Display
@@ -74,11 +75,14 @@ def visible(folder: Path) -> dict[str, bytes]:
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    """All files but what depends on the moment: reports, and the stores' pins in the units."""
+    """All files but what depends on the moment or the place: reports, the stores' pins in the units, and what names the folder."""
     return {
         str(file.relative_to(folder)): file.read_bytes()
         for file in sorted(folder.rglob("*"))
-        if file.is_file() and "/reports/" not in str(file) and file.name not in ("units.parquet", "plan.json")
+        if file.is_file()
+        and "/reports/" not in str(file)
+        and file.name not in ("units.parquet", "plan.json", "input_data_config.json")
+        and file.parent.name != "paths"
     }
 
 
@@ -180,7 +184,7 @@ def test_readers_metadata_cover_the_whole_data_set(tmp_path: Path) -> None:
         files = [file for file in said.files if file.split == split["name"]]
         assert split["filepathTemplate"] == f"../../../{split['name']}-{{SHARD_INDEX}}.tfrecords"
         assert split["shardLengths"] == [str(file.records) for file in files]
-        assert (folder / f"_dataprep/paths/{split['name']}.txt").read_text().split() == [file.file for file in files]
+        assert (folder / f"_dataprep/paths/{split['name']}.txt").read_text().split() == [f"file://{folder}/{file.file}" for file in files]
     assert {path.name for path in (folder / "_dataprep/index").iterdir()} == {f"{file.file}.idx" for file in said.files}
     assert sum(sum(split.label_counts["label"].values()) for split in said.splits) == 80
     shown = io.StringIO()
@@ -455,3 +459,56 @@ def test_code_that_has_changed_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(plugins, "digest", lambda: "other")
     with pytest.raises(BadSpec, match=r"The files of spec\.code are not those by which the data set was made"):
         made(a_job(tmp_path, code={"configMapRef": {"name": "mine"}}))
+
+
+def test_dl4js_data_set_of_an_older_release_keeps_its_names_when_it_is_extended_and_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days(tmp_path, 1)
+    spec: dict[str, Any] = {"splits": None, "features": [{"name": "x"}], "output": {"format": "dl4jDataset"}}
+    with monkeypatch.context() as older:
+        # What releases did that knew no parts.
+        older.setattr(run_id, "versions", lambda _: {})
+        made(a_job(tmp_path, **spec))
+    assert sorted(visible(tmp_path / "out")) == ["dataset_00000.bin", "dataset_00001.bin"]
+    before = visible(tmp_path / "out")
+    (tmp_path / "out/dataset_00001.bin").unlink()
+    next((tmp_path / "out/_dataprep").glob("*/plan.json")).unlink()
+    repairing.repair(str(tmp_path / "out"), Access())
+    assert visible(tmp_path / "out") == before
+
+    days(tmp_path, 2)
+    made(a_job(tmp_path, **spec))
+    assert sorted(visible(tmp_path / "out")) == [f"dataset_0000{number}.bin" for number in range(4)]
+    assert verify(str(tmp_path / "out"), Access()).parts == {}
+
+
+def test_files_around_the_data_that_another_release_made_otherwise_stay_when_a_shard_is_repaired(tmp_path: Path) -> None:
+    days(tmp_path, 1)
+    made(a_job(tmp_path))
+    out = tmp_path / "out"
+    loader = out / "_dataprep/loaders/load_torch.py"
+    loader.write_text("# of another release\n")
+    told = manifest(out)
+    theirs = MetadataFile(
+        file="_dataprep/loaders/load_torch.py", size=loader.stat().st_size, sha256=hashlib.sha256(loader.read_bytes()).hexdigest()
+    )
+    told = told.model_copy(update={"metadata": [theirs if file.file == theirs.file else file for file in told.metadata]})
+    success = Success.model_validate_json((out / "_SUCCESS").read_bytes())
+    (out / success.manifest).write_bytes(told.to_bytes())
+    (out / "_SUCCESS").write_bytes(success.model_copy(update={"sha256": hashlib.sha256(told.to_bytes()).hexdigest()}).to_bytes())
+    shard = out / "train-00000.tfrecords"
+    before = shard.read_bytes()
+    shard.unlink()
+    repairing.repair(str(out), Access())
+    assert shard.read_bytes() == before
+    assert loader.read_text() == "# of another release\n"
+    assert verify(str(out), Access()) == told
+
+    loader.unlink()
+    with pytest.raises(NotWhole) as refused:
+        repairing.repair(str(out), Access())
+    assert str(refused.value) == (
+        f"{loader} is damaged, and this release of dataprep makes it otherwise than the one that made the data set. "
+        "Repair it with that release, or run the job again with output.overwrite: Always."
+    )

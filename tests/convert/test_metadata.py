@@ -56,6 +56,14 @@ def hidden(folder: Path) -> dict[str, str]:
     }
 
 
+PLACED = {"_dataprep/paths/train.txt", "_dataprep/paths/validation.txt", "_dataprep/input_data_config.json"}
+
+
+def unplaced(folder: Path) -> dict[str, str]:
+    """Those that don't say where the folder lies."""
+    return {file: sha256 for file, sha256 in hidden(folder).items() if file not in PLACED}
+
+
 def a_finished(
     files: Sequence[ManifestFile],
     *features: FeatureSpec,
@@ -154,17 +162,40 @@ def test_nothing_but_data_has_a_visible_name(tmp_path: Path) -> None:
 def test_the_manifest_has_the_digest_of_every_file_around_the_data(tmp_path: Path) -> None:
     out = made(a_job(tmp_path))
     manifest = verify(str(out), Access())
-    assert {file.file: file.sha256 for file in manifest.metadata} == hidden(out)
+    assert {file.file: file.sha256 for file in manifest.metadata} == unplaced(out)
     assert all((out / file.file).stat().st_size == file.size for file in manifest.metadata)
 
 
 @pytest.mark.parametrize("format_", ["tfrecord", "parquet"])
 def test_equal_data_sets_have_equal_files_around_them_wherever_they_lie(tmp_path: Path, format_: str) -> None:
     one, other = (made(a_job(tmp_path, name, output={"format": format_})) for name in ("one", "other"))
-    assert hidden(one) == hidden(other)
-    assert len(hidden(one)) >= 9
-    for file in hidden(one):
+    assert unplaced(one) == unplaced(other)
+    assert len(unplaced(one)) >= 9
+    for file in unplaced(one):
         assert str(tmp_path / "one") not in (one / file).read_text()
+
+
+def test_a_copy_has_the_files_of_its_own_place(tmp_path: Path) -> None:
+    one = made(a_job(tmp_path, "one"))
+    run(
+        DataPrepJob.parse(
+            {
+                "apiVersion": "dataprep.io/v1alpha1",
+                "kind": "DataPrepJob",
+                "metadata": {"name": "copy"},
+                "spec": {"source": {"dataset": {"uri": str(one)}}, "output": {"uri": str(tmp_path / "two"), "format": "copy"}},
+            }
+        ),
+        access=Access(),
+        workers=1,
+        display=Display(quiet=True),
+    )
+    two = tmp_path / "two"
+    assert unplaced(two) == unplaced(one)
+    assert set(hidden(two)) >= PLACED
+    for file in PLACED:
+        assert f"file://{two}/" in (two / file).read_text()
+        assert (two / file).read_text() == (one / file).read_text().replace(str(one), str(two))
 
 
 def test_nothing_is_left_of_an_earlier_run(tmp_path: Path) -> None:
@@ -172,15 +203,17 @@ def test_nothing_is_left_of_an_earlier_run(tmp_path: Path) -> None:
     out = made(a_job(tmp_path, splits={"into": [{"name": "all"}]}, output={"format": "parquet", "overwrite": "Always"}))
     found = hidden(out)
     assert not [file for file in found if file.startswith(("_tfds", "_dataprep/index"))]
-    assert [file for file in found if "paths" in file] == ["_dataprep/paths/all.txt"]
+    assert [file for file in found if "files/" in file] == ["_dataprep/files/all.txt"]
     assert "_dataprep/input_data_config.json" not in found
     assert len(list(out.glob("_dataprep/*/manifest.json"))) == 1
 
 
 def test_path_lists_have_a_shard_a_line_in_their_order(tmp_path: Path) -> None:
     out = made(a_job(tmp_path, output={"shards": {"count": 2}, "fileName": "{split}/{shard}.{ext}"}))
-    assert (out / "_dataprep/paths/train.txt").read_text() == "train/00000.tfrecords\ntrain/00001.tfrecords\n"
-    assert (out / "_dataprep/paths/validation.txt").read_text() == "validation/00000.tfrecords\nvalidation/00001.tfrecords\n"
+    for split in ("train", "validation"):
+        files = [f"{split}/00000.tfrecords", f"{split}/00001.tfrecords"]
+        assert (out / f"_dataprep/files/{split}.txt").read_text() == "".join(f"{file}\n" for file in files)
+        assert (out / f"_dataprep/paths/{split}.txt").read_text() == "".join(f"file://{out}/{file}\n" for file in files)
 
 
 # --- TensorFlow Datasets ------------------------------------------------------------------------------------------
@@ -241,25 +274,31 @@ def test_class_names_that_tfds_would_change_are_no_classes_there(names: list[str
     ids=["a file", "shards", "folders"],
 )
 def test_channels_are_named_by_the_beginning_of_their_files(files: list[ManifestFile], beginning: str) -> None:
-    found = json.loads(contents(a_finished(files, SCALAR, format_="recordioProtobuf"), sagemaker)["_dataprep/input_data_config.json"])
+    manifest = a_finished(files, SCALAR, format_="recordioProtobuf").manifest
+    found = json.loads(dict(sagemaker.place("s3://bucket/set/", manifest))["_dataprep/input_data_config.json"])
     assert [channel["ChannelName"] for channel in found] == ["train", "validation"]
     assert found[0] == {
         "ChannelName": "train",
         "ContentType": "application/x-recordio-protobuf",
         "CompressionType": "None",
         "DataSource": {
-            "S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": f"{{uri}}/{beginning}", "S3DataDistributionType": "FullyReplicated"}
+            "S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": f"s3://bucket/set/{beginning}", "S3DataDistributionType": "FullyReplicated"}
         },
     }
 
 
-def test_the_loader_fills_in_where_the_folder_lies(tmp_path: Path) -> None:
+def test_the_loader_says_the_same_of_any_place(tmp_path: Path) -> None:
     out = made(a_job(tmp_path, output={"format": "recordioProtobuf"}, features=[{"name": "id"}, {"name": "score"}]))
     loader = out / "_dataprep/loaders/load_sagemaker.py"
     loaded: dict[str, Any] = {"__file__": str(loader), "__name__": "loaded"}
     exec(compile(loader.read_text(), loader, "exec"), loaded)  # noqa: S102 - what a user does with the file
-    filled = (out / "_dataprep/input_data_config.json").read_text().replace("{uri}", "s3://bucket/folder")
-    assert loaded["input_data_config"]("s3://bucket/folder/") == json.loads(filled)
+    written = json.loads((out / "_dataprep/input_data_config.json").read_text())
+    assert [channel["DataSource"]["S3DataSource"]["S3Uri"] for channel in written] == [
+        f"file://{out}/train.rec",
+        f"file://{out}/validation.rec",
+    ]
+    (placed,) = dict(sagemaker.place("s3://bucket/folder", verify(str(out), Access()))).values()
+    assert loaded["input_data_config"]("s3://bucket/folder/") == json.loads(placed)
     with pytest.raises(ValueError, match=r"reads its channels from s3://, got /here"):
         loaded["input_data_config"]("/here")
 
@@ -284,7 +323,7 @@ def test_the_loader_fills_in_where_the_folder_lies(tmp_path: Path) -> None:
     ids=["no train", "same beginning", "no beginning", "another format"],
 )
 def test_what_sagemaker_can_not_use_is_said_by_its_loader_alone(finished: Finished, reason: str) -> None:
-    assert contents(finished, sagemaker) == {}
+    assert dict(sagemaker.place("s3://bucket/set", finished.manifest)) == {}
     assert reason in said(contents(finished, loaders)["_dataprep/loaders/load_sagemaker.py"])
 
 
@@ -407,8 +446,8 @@ def test_a_hundred_thousand_shards_are_no_obstacle() -> None:
     count = 100_000
     files = [a_file(f"train-{n:06}-of-{count:06}.tfrecords") for n in range(count)]
     finished = a_finished(files, SCALAR, LABEL)
-    sizes = {path: len(content) for module in (paths, tfds, sagemaker, loaders, croissant) for path, content in module.make(finished)}
-    assert sizes["_dataprep/paths/train.txt"] == count * len("train-000000-of-100000.tfrecords\n")
+    sizes = {path: len(content) for module in (paths, tfds, loaders, croissant) for path, content in module.make(finished)}
+    assert sizes["_dataprep/files/train.txt"] == count * len("train-000000-of-100000.tfrecords\n")
     assert "_tfds/dataset/1.0.0/dataset_info.json" in sizes
     assert max(sizes.values()) < 64 << 20
 

@@ -324,4 +324,9 @@ def is_noticed(folder: Path) -> bool:
 def contents(folder: Path) -> dict[str, bytes]:
     """All files but those that say when something was done."""
     files = {str(file.relative_to(folder)): file for file in sorted(folder.rglob("*")) if file.is_file()}
-    return {path: file.read_bytes() for path, file in files.items() if "/reports/" not in path}
+    return {path: file.read_bytes() for path, file in files.items() if "/reports/" not in path and not is_placed(path)}
+
+
+def is_placed(path: str) -> bool:
+    """Whether a file says where its folder lies, so that a repaired copy has another."""
+    return path.startswith("_dataprep/paths/") or path == "_dataprep/input_data_config.json"

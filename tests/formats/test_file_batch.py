@@ -88,7 +88,7 @@ def test_a_job_makes_a_batch_of_every_32_files(tmp_path: Path) -> None:
     run(DataPrepJob.parse(job), access=Access(), workers=1, display=Display(quiet=True))
     manifest = verify(str(tmp_path / "out"), Access())
     assert [(file.file, file.records) for file in manifest.files] == [
-        ("train-00000-of-00003.zip", 32), ("train-00001-of-00003.zip", 32), ("train-00002-of-00003.zip", 6),
+        ("train/batch_00000.zip", 32), ("train/batch_00001.zip", 32), ("train/batch_00002.zip", 6),
     ]  # fmt: skip
     found: list[tuple[str, bytes]] = []
     for file in manifest.files:

@@ -4,6 +4,9 @@ import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.StringJoiner;
 import org.datavec.api.io.labels.ParentPathLabelGenerator;
+import org.datavec.api.split.FileSplit;
+import org.deeplearning4j.datasets.iterator.file.FileDataSetIterator;
+import org.deeplearning4j.datasets.iterator.file.FileMultiDataSetIterator;
 import org.nd4j.common.loader.FileBatch;
 import org.nd4j.linalg.api.ndarray.INDArray;
 import org.nd4j.linalg.dataset.DataSet;
@@ -46,6 +49,34 @@ public class ReadDl4j {
                     for (String uri : FileBatch.readFromZip(file).getOriginalUris()) {
                         line(file, new ParentPathLabelGenerator().getLabelForPath(URI.create(uri)).toString(), new File(URI.create(uri)).length());
                     }
+                    break;
+                case "DataSetFolder":
+                    long records = 0;
+                    int minibatches = 0;
+                    for (FileDataSetIterator every = new FileDataSetIterator(file); every.hasNext(); minibatches++) {
+                        records += every.next().numExamples();
+                    }
+                    line(file, "minibatches", minibatches);
+                    line(file, "records", records);
+                    break;
+                case "MultiDataSetFolder":
+                    long examples = 0;
+                    int batches = 0;
+                    for (FileMultiDataSetIterator every = new FileMultiDataSetIterator(file); every.hasNext(); batches++) {
+                        examples += every.next().getFeatures(0).size(0);
+                    }
+                    line(file, "minibatches", batches);
+                    line(file, "records", examples);
+                    break;
+                case "FileBatchFolder":
+                    // What FileBatchRecordReader's users do: the files of a FileSplit, which has all of them, as FileBatches.
+                    long inside = 0;
+                    URI[] found = new FileSplit(file).locations();
+                    for (URI uri : found) {
+                        inside += FileBatch.readFromZip(new File(uri)).getFileBytes().size();
+                    }
+                    line(file, "minibatches", found.length);
+                    line(file, "records", inside);
                     break;
                 default:
                     throw new IllegalArgumentException(arguments[i]);

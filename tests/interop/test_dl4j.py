@@ -82,7 +82,7 @@ def table(folder: Path) -> Case:
     }
     wide, hot = values.astype(np.float32), np.eye(3)[classes]
     expected = [{"features": shown(wide[rows], "FLOAT"), "labels": shown(hot[rows], "FLOAT")} for rows in cut(20)]
-    return Case("DataSet", spec, expected, "dataset_{:05}.bin")
+    return Case("DataSet", spec, expected, "train/dataset_{:05}.bin")
 
 
 def walks(folder: Path) -> Case:
@@ -108,7 +108,7 @@ def walks(folder: Path) -> Case:
             mask[place, : len(walk)] = 1
         labels = [[number % 2] for number in range(11)][rows]
         expected.append({"features": shown(features, "FLOAT"), "labels": shown(labels, "FLOAT"), "featuresMask": shown(mask, "FLOAT")})
-    return Case("DataSet", spec, expected, "dataset_{:05}.bin")
+    return Case("DataSet", spec, expected, "train/dataset_{:05}.bin")
 
 
 def digits(folder: Path) -> Case:
@@ -130,7 +130,7 @@ def digits(folder: Path) -> Case:
         }
         for rows in cut(10)
     ]
-    return Case("MultiDataSet", spec, expected, "dataset_{:05}.bin")
+    return Case("MultiDataSet", spec, expected, "train/dataset_{:05}.bin")
 
 
 def numbers(folder: Path) -> Case:
@@ -158,7 +158,7 @@ def numbers(folder: Path) -> Case:
         "MultiDataSet",
         spec,
         [{**expected, "labels0": shown(labels, "FLOAT"), "labelsMask0": shown(mask, "FLOAT")}],
-        "dataset_{:05}.bin",
+        "train/dataset_{:05}.bin",
     )
 
 
@@ -175,7 +175,7 @@ def files(folder: Path) -> Case:
     }
     in_order = sorted(contents)
     expected = [{f"file:{folder}/files/{quote(name)}": contents[name].hex() for name in in_order[rows]} for rows in cut(len(in_order))]
-    return Case("FileBatch", spec, expected, "train-{:05}-of-00002.zip", are_files=True)
+    return Case("FileBatch", spec, expected, "train/batch_{:05}.zip", are_files=True)
 
 
 def photos(folder: Path) -> Case:
@@ -190,7 +190,7 @@ def photos(folder: Path) -> Case:
     }
     paths = sorted((folder / "photos").rglob("*.png"))
     expected = [{f"file:{path}": path.read_bytes().hex() for path in paths[rows]} for rows in cut(10)]
-    return Case("FileBatch", spec, expected, "train-{:05}-of-00002.zip", are_files=True)
+    return Case("FileBatch", spec, expected, "train/batch_{:05}.zip", are_files=True)
 
 
 def linked(folder: Path) -> Case:
@@ -203,7 +203,7 @@ def linked(folder: Path) -> Case:
         "features": [{"name": "url"}, {"name": "photo"}],
     }
     expected = [{uri: content.hex() for uri, content in zip(uris[rows], contents[rows], strict=True)} for rows in cut(9)]
-    return Case("FileBatch", spec, expected, "train-{:05}-of-00002.zip")
+    return Case("FileBatch", spec, expected, "train/batch_{:05}.zip")
 
 
 CASES: tuple[tuple[Callable[[Path], Case], dict[str, Any]], ...] = (
@@ -218,6 +218,39 @@ CASES: tuple[tuple[Callable[[Path], Case], dict[str, Any]], ...] = (
 
 
 _VERSIONS = {"nd4j-native": "1.0.0-M2.1", "datavec-api": "1.0.0-M2.1"}
+
+
+def test_dl4js_loaders_of_folders_find_the_minibatches_of_a_split_alone(tmp_path: Path) -> None:
+    """They take every file of a folder, hidden ones and those of its folders too."""
+    try:
+        jars = javareaders.classpath("dl4j")
+    except BuildFailed as exc:
+        unavailable(f"the jars of DL4J: {exc}")
+    folders: dict[str, Path] = {}
+    arguments: list[str] = []
+    for make, output in CASES:
+        case = make(tmp_path)
+        data_set = job(tmp_path, f"{make.__name__}-folder", case.spec, **output)
+        listed = Path(verify(str(data_set), Access()).files[0].file).parent
+        folder = folders[make.__name__] = data_set / listed
+        assert sorted(path.relative_to(data_set).as_posix() for path in folder.rglob("*")) == [
+            case.files.format(number) for number in range(len(case.expected))
+        ]
+        arguments += [f"{case.kind}Folder", str(folder)]
+    read = javareaders.run([Path(__file__).parent / "ReadDl4j.java"], "ReadDl4j", jars, arguments)
+    found: dict[str, list[str]] = {}
+    for line in read.splitlines():
+        folder_read, what, value = line.split("\t")
+        found.setdefault(folder_read, []).append(f"{what} {value}")
+    assert {name: found[str(folder)] for name, folder in folders.items()} == {
+        "table": ["minibatches 3", "records 20"],
+        "walks": ["minibatches 2", "records 11"],
+        "digits": ["minibatches 2", "records 10"],
+        "numbers": ["minibatches 1", "records 5"],
+        "files": ["minibatches 2", "records 11"],
+        "photos": ["minibatches 2", "records 10"],
+        "linked": ["minibatches 2", "records 9"],
+    }
 
 
 def test_dl4j_reads_every_value(tmp_path: Path) -> None:

@@ -80,6 +80,22 @@ def test_a_list_of_paths_of_ones_own(folder: Path, tmp_path: Path) -> None:
     assert flat(opened(beside / "few.txt")) == list(range(10, 20))
 
 
+def test_the_list_of_a_folder_that_was_moved_names_the_files_of_that_folder(folder: Path, tmp_path: Path) -> None:
+    gone = shutil.copytree(folder, tmp_path / "gone")
+    paths = gone / "_dataprep/paths/train.txt"
+    paths.write_text(paths.read_text().replace(str(folder), str(gone)))
+    moved = gone.rename(tmp_path / "moved")
+    assert str(gone) in (moved / "_dataprep/paths/train.txt").read_text()
+    assert flat(opened(moved / "_dataprep/paths/train.txt")) == TRAIN
+
+
+def test_relative_lists_name_the_files_of_their_folder(folder: Path, tmp_path: Path) -> None:
+    assert flat(opened(folder / "_dataprep/files/train.txt")) == TRAIN
+    older = shutil.copytree(folder, tmp_path / "older")
+    (older / "_dataprep/paths/train.txt").write_text((folder / "_dataprep/files/train.txt").read_text())
+    assert flat(opened(older / "_dataprep/paths/train.txt")) == TRAIN
+
+
 def test_relative_paths(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     for source in (
@@ -100,9 +116,11 @@ def test_a_folder_without_success_is_refused(folder: Path, tmp_path: Path) -> No
     with pytest.raises(NotFound, match=exactly(f"{unfinished} has no _SUCCESS: there is no finished data set.")):
         opened(unfinished, split="train")
     shard = unfinished / "train-00000-of-00003.tfrecords"
-    for source in (shard, [shard], unfinished / "_dataprep/paths/train.txt"):
+    for source in (shard, [shard]):
         with pytest.raises(NotFound, match=exactly(f"{shard} is in no finished data set: no folder above it has a _SUCCESS.")):
             opened(source)
+    with pytest.raises(NotFound, match=exactly(f"{unfinished} has no _SUCCESS")):
+        opened(unfinished / "_dataprep/paths/train.txt")
     with pytest.raises(NotFound, match=exactly(f"{unfinished} has no _SUCCESS")):
         opened(unfinished / manifest(folder).relative_to(folder), split="train")
 

@@ -56,6 +56,29 @@ def test_a_version_is_handed_over_by_the_uri_of_its_own(world: World) -> None:
     assert made["data"]["DATAPREP_OUTPUT_URI"] == "s3://out/mnist/v1"
 
 
+def test_sagemakers_channels_are_handed_over(world: World) -> None:
+    prefixes = {"train": "s3://out/mnist/train/", "hold-out": "s3://out/mnist/hold-out/"}
+    committed(world, channels={"contentType": "application/x-tfrecord", "compressionType": "None", "prefixes": prefixes})
+    made = world.cluster.objects[("configmaps", NAMESPACE, "mnist")]
+    assert [channel["DataSource"]["S3DataSource"]["S3Uri"] for channel in json.loads(made["data"]["input_data_config.json"])] == list(
+        prefixes.values()
+    )
+
+
+def test_the_folder_of_each_split_is_handed_over_where_it_holds_data_alone(world: World) -> None:
+    world.apply(output={"uri": "s3://out/mnist", "format": "fileBatch"})
+    world.settle()
+    world.planned()
+    world.settle()
+    world.converted()
+    world.settle()
+    world.committed(splits=SPLITS[:1])
+    assert world.settle() == "Succeeded"
+    data = world.cluster.objects[("configmaps", NAMESPACE, "mnist")]["data"]
+    assert data["DATAPREP_FOLDER_TRAIN"] == "s3://out/mnist/train"
+    assert json.loads(data["dataset.json"])["folders"] == {"train": "s3://out/mnist/train"}
+
+
 def test_it_is_there_before_the_job_is_complete(world: World) -> None:
     committed(world)
     made = world.cluster.calls.index(("create", "configmaps", "mnist"))

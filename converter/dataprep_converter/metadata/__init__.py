@@ -4,6 +4,7 @@ Nothing of it has a visible name: a reader that takes every visible file of the 
 format's own reader asks for by name: `names.split_files`.) The commit step writes these files before the manifest, which has their sizes and digests.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -19,12 +20,17 @@ METADATA: Final[Mapping[str, str]] = {
     "labels": "dataprep_converter.metadata.labels:make",
     "paths": "dataprep_converter.metadata.paths:make",
     "tfds": "dataprep_converter.metadata.tfds:make",
-    "sagemaker": "dataprep_converter.metadata.sagemaker:make",
     "croissant": "dataprep_converter.metadata.croissant:make",
     "loaders": "dataprep_converter.metadata.loaders:make",
     "mds_index": "dataprep_converter.metadata.mds_index:make",
 }
 """Kind → function. Adding a kind is one line here and one file."""
+
+PLACED: Final[Mapping[str, str]] = {
+    "paths": "dataprep_converter.metadata.paths:place",
+    "sagemaker": "dataprep_converter.metadata.sagemaker:place",
+}
+"""The same of files that say where the data set lies. The manifest, which is equal wherever it lies, doesn't name them; a copy gets its own."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class Finished:
 
     spec: DataPrepJobSpec
     uri: str
-    """Where it lies. Not for the files' contents: a copy of the folder must stay right."""
+    """Where it lies. Not for the contents of these files: a copy of the folder must stay right. Those of `PLACED` say it."""
     manifest: Manifest
     """Without the metadata files themselves."""
     reports: Sequence[ShardReport]
@@ -53,3 +59,18 @@ def files(finished: Finished) -> Made:
         module, _, name = place.partition(":")
         make: Callable[[Finished], Made] = getattr(import_module(module), name)
         yield from make(finished)
+
+
+def placed(uri: str, manifest: Manifest) -> Made:
+    """The files that say where the data set lies, for a folder. Those that the manifest names are left out: older versions made them for any place."""
+    known = {file.file for file in manifest.metadata}
+    for place in PLACED.values():
+        module, _, name = place.partition(":")
+        make: Callable[[str, Manifest], Made] = getattr(import_module(module), name)
+        yield from (made for made in make(uri, manifest) if made[0] not in known)
+
+
+def absolute(uri: str) -> str:
+    """The URI of a folder as others read it, from anywhere: a path of this machine becomes `file:///…`."""
+    path = uri.removeprefix("file://")
+    return uri.rstrip("/") if "://" in path else f"file://{os.path.abspath(path)}"  # noqa: PTH100 - links stay links

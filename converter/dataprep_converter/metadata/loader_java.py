@@ -3,12 +3,13 @@
 from string import Template
 from typing import Final
 
+from dataprep_api import names
 from dataprep_converter.metadata import Finished, loader_source
 
 _COMMON: Final = """\
     /** The split's files, in their order. */
     static List<String> files(String folder, String split) throws Exception {
-        return Files.readAllLines(Path.of(folder, "_dataprep/paths", split + ".txt")).stream().map(file -> folder + "/" + file).toList();
+        return Files.readAllLines(Path.of(folder, "_dataprep/files", split + ".txt")).stream().map(file -> folder + "/" + file).toList();
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -63,7 +64,7 @@ import java.nio.file.Path;
 import java.util.List;
 import org.nd4j.$package;
 
-/** Loads this data set with ND4J: java -cp "nd4j-jars/*" LoadDl4j.java FOLDER counts its records. */
+/** Loads this data set with ND4J: java -cp "nd4j-jars/*" LoadDl4j.java FOLDER counts its records.$folders */
 class LoadDl4j {
     static final String[][] SPLITS = {$splits};
 
@@ -107,12 +108,27 @@ def dl4j(finished: Finished) -> str:
     """`LoadDl4j.java`. Raises Unreadable for other formats than DL4J's."""
     format_ = finished.manifest.format
     if format_ == "fileBatch":
-        return loader_source.filled(_DL4J, splits=_splits(finished), package="common.loader.FileBatch", load=_BATCH)
+        return loader_source.filled(
+            _DL4J, splits=_splits(finished), folders=_folders(finished), package="common.loader.FileBatch", load=_BATCH
+        )
     if format_ != "dl4jDataset":
         raise loader_source.Unreadable("it is for dl4jDataset and fileBatch.")
     kind = finished.spec.output.dl4j_dataset.holds
     load = Template(_DATASET).substitute(kind=kind, first="0" if kind == "MultiDataSet" else "")
-    return loader_source.filled(_DL4J, splits=_splits(finished), package=f"linalg.dataset.{kind}", load=load)
+    return loader_source.filled(_DL4J, splits=_splits(finished), folders=_folders(finished), package=f"linalg.dataset.{kind}", load=load)
+
+
+def _folders(finished: Finished) -> str:
+    """What loaders of whole folders are given, where the file names make such folders."""
+    version = finished.manifest.parts.get("dl4jFolders", 1)
+    output, splits = finished.spec.output, [split.name for split in finished.manifest.splits]
+    named = [
+        names.split_folder(output.template, format_=output.format, split=name, several_splits=len(splits) > 1, dl4j_folders=version)
+        for name in splits
+    ]
+    if None in named:
+        return ""
+    return f" Loaders that take every file of a folder (FileDataSetIterator, SparkUtils.listPaths) get FOLDER/{', FOLDER/'.join(map(str, named))}."
 
 
 def _splits(finished: Finished) -> str:

@@ -75,10 +75,10 @@ _LISTED: Final = 'print(f"{split}: {expected} records in {len(files(split, folde
 
 def text(finished: Finished) -> str:
     """The file. Raises Unreadable when SageMaker could not use the data set."""
-    fault = sagemaker.fault(finished)
+    fault = sagemaker.fault(finished.manifest)
     if fault is not None:
         raise loader_source.Unreadable(fault)
-    beginnings = {name: loader_source.quoted(found) for name, found in sagemaker.beginnings(finished).items()}
+    beginnings = {name: loader_source.quoted(found) for name, found in sagemaker.beginnings(finished.manifest).items()}
     is_recordio = finished.manifest.format == "recordioProtobuf"
     return loader_source.filled(
         _LOADER,
@@ -87,7 +87,7 @@ def text(finished: Finished) -> str:
         channels=loader_source.dictionary("CHANNELS", beginnings, "How the names of each split's files begin."),
         files=loader_source.files_function("Python", "remote store"),
         kind=sagemaker.CONTENT_TYPES[finished.manifest.format],
-        compression=sagemaker.compression(finished),
+        compression=sagemaker.compression(finished.manifest),
         load=_RECORDS if is_recordio else "",
         count=_COUNTED if is_recordio else _LISTED,
     )

@@ -13,7 +13,7 @@ def files(split, folder=FOLDER):
     """The split's shards, in their order."""
     if "://" in str(folder):
         raise ValueError(f"{folder}: $library opens no $remote here. Mount the folder or copy it, and give its path; or read it by dataprep_reader.open({str(folder)!r}, split={split!r}).")
-    lines = Path(folder, "_dataprep/paths", f"{split}.txt").read_text(encoding="utf-8").splitlines()
+    lines = Path(folder, "_dataprep/files", f"{split}.txt").read_text(encoding="utf-8").splitlines()
     return [str(Path(folder, line)) for line in lines]
 ''')
 

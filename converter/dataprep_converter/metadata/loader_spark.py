@@ -21,7 +21,7 @@ $splits$classes
 
 def files(spark, split, folder=FOLDER):
     """The split's shards, in their order."""
-    lines = spark.sparkContext.textFile(f"{folder}/_dataprep/paths/{split}.txt", 1).collect()
+    lines = spark.sparkContext.textFile(f"{folder}/_dataprep/files/{split}.txt", 1).collect()
     return [f"{folder}/{line}" for line in lines]
 
 

@@ -1,16 +1,18 @@
 """SageMaker: `_dataprep/input_data_config.json`, the `InputDataConfig` of a training job, a channel for each split.
 
-A channel's shards are named by a common beginning of their keys, after `{uri}`, which stands for the folder: so a copy of the folder, to
-another bucket too, stays right. `load_sagemaker.py` fills it in.
+A channel's shards are named by a common beginning of their keys below the data set's URI. A copy by dataprep gets a file of its own;
+`load_sagemaker.py` prints the same for any other place.
 """
 
 import json
 import os.path
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from dataprep_api import names
-from dataprep_converter.metadata import Finished, Made
+from dataprep_api.report import Manifest
+from dataprep_api.status import Channels
+from dataprep_converter.metadata import Made, absolute
 
 FILE: Final = f"{names.SIDE}/input_data_config.json"
 CONTENT_TYPES: Final[Mapping[str, str]] = {
@@ -22,33 +24,45 @@ CONTENT_TYPES: Final[Mapping[str, str]] = {
 }
 
 
-def make(finished: Finished) -> Made:
+def place(uri: str, manifest: Manifest) -> Made:
     """Nothing when SageMaker could not use the data set: `fault` says why."""
-    if fault(finished) is None:
-        yield FILE, json.dumps(_channels(finished), indent=2).encode() + b"\n"
+    found = channels(uri, manifest)
+    if found is not None:
+        yield FILE, json.dumps(found.input_data_config(), indent=2).encode() + b"\n"
 
 
-def fault(finished: Finished) -> str | None:
+def channels(uri: str, manifest: Manifest) -> Channels | None:
+    """The channels of the data set in this folder; None when SageMaker could not use it."""
+    if fault(manifest) is not None:
+        return None
+    return Channels(
+        content_type=CONTENT_TYPES[manifest.format],
+        compression_type=compression(manifest),
+        prefixes={name: names.join(absolute(uri), beginning) for name, beginning in beginnings(manifest).items()},
+    )
+
+
+def fault(manifest: Manifest) -> str | None:
     """Why there can be no InputDataConfig, or None."""
-    found = [split.name for split in finished.manifest.splits]
-    if finished.manifest.format not in CONTENT_TYPES:
-        return f"SageMaker has no content type for {finished.manifest.format}; it has some for {', '.join(CONTENT_TYPES)}."
+    found = [split.name for split in manifest.splits]
+    if manifest.format not in CONTENT_TYPES:
+        return f"SageMaker has no content type for {manifest.format}; it has some for {', '.join(CONTENT_TYPES)}."
     if "train" not in found:
         return f"SageMaker needs a channel named train, and the splits are {', '.join(found)}. Name one of spec.splits.into so."
-    for name, beginning in beginnings(finished).items():
+    for name, beginning in beginnings(manifest).items():
         if not beginning:
             return f"SageMaker names the files of a channel by how they begin, and those of {name} have no beginning of their own; begin output.fileName with {{split}}."
-        others = [file.file for file in finished.manifest.files if file.split != name and file.file.startswith(beginning)]
+        others = [file.file for file in manifest.files if file.split != name and file.file.startswith(beginning)]
         if others:
             return f"SageMaker names the files of a channel by how they begin, and {others[0]} begins as those of {name} do; begin output.fileName with {{split}}/."
     return None
 
 
-def beginnings(finished: Finished) -> dict[str, str]:
+def beginnings(manifest: Manifest) -> dict[str, str]:
     """What the names of each split's files have in common, from the left; of a folder its name and a slash."""
     found: dict[str, str] = {}
-    for split in finished.manifest.splits:
-        files = [file.file for file in finished.manifest.files if file.split == split.name]
+    for split in manifest.splits:
+        files = [file.file for file in manifest.files if file.split == split.name]
         folder = f"{split.name}/"
         common = os.path.commonprefix(files)  # noqa: RUF071 - S3's prefixes end anywhere, too
         common = common if len(files) == 1 else common.rstrip("0123456789") or common
@@ -56,24 +70,6 @@ def beginnings(finished: Finished) -> dict[str, str]:
     return found
 
 
-def compression(finished: Finished) -> str:
+def compression(manifest: Manifest) -> str:
     """In SageMaker's words."""
-    return "Gzip" if finished.manifest.compression == "gzip" else "None"
-
-
-def _channels(finished: Finished) -> list[dict[str, Any]]:
-    return [
-        {
-            "ChannelName": name,
-            "ContentType": CONTENT_TYPES[finished.manifest.format],
-            "CompressionType": compression(finished),
-            "DataSource": {
-                "S3DataSource": {
-                    "S3DataType": "S3Prefix",
-                    "S3Uri": f"{{uri}}/{beginning}",
-                    "S3DataDistributionType": "FullyReplicated",
-                }
-            },
-        }
-        for name, beginning in beginnings(finished).items()
-    ]
+    return "Gzip" if manifest.compression == "gzip" else "None"
