@@ -286,10 +286,10 @@ def _pod(
     }
     pull_policy = workers.image_pull_policy or defaults.image_pull_policy
     optional = {
-        "affinity": workers.affinity and _plain([workers.affinity])[0],
+        "affinity": _affinity(spec, gpu=gpu, defaults=defaults),
         "nodeSelector": _node_selector(spec, gpu=gpu, defaults=defaults),
         "tolerations": _tolerations(spec, gpu=gpu, defaults=defaults),
-        "imagePullSecrets": _plain(workers.image_pull_secrets),
+        "imagePullSecrets": _plain(workers.image_pull_secrets) or [dict(each) for each in defaults.image_pull_secrets],
         "serviceAccountName": workers.service_account_name,
         "priorityClassName": workers.priority_class_name,
         # The users' first: a proxy may be what the code is fetched through.
@@ -304,7 +304,6 @@ def _pod(
         "dnsConfig": template.dns_config and _plain([template.dns_config])[0],
         "terminationGracePeriodSeconds": template.termination_grace_period_seconds,
     }
-    user = defaults.run_as_user
     return {
         "metadata": {
             "labels": dict(template.labels or {}) | owned_labels(seen, step=step, attempt=attempt),
@@ -314,15 +313,7 @@ def _pod(
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            # The group lets the pod write to volumes that support it; a volume that has it already is left alone.
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": user,
-                "runAsGroup": user,
-                "fsGroup": user,
-                "fsGroupChangePolicy": "OnRootMismatch",
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            "securityContext": _security_context(defaults),
             "containers": [container | ({"imagePullPolicy": pull_policy} if pull_policy else {})],
             "volumes": [*volumes, *_git_secret(spec), *_plain(workers.volumes)],
             **{key: value for key, value in optional.items() if value not in (None, [], {})},
@@ -336,6 +327,30 @@ def _confined(containers: Sequence[Body]) -> list[Body]:
     given = [(each, each.get("securityContext") or {}) for each in containers]
     # What is no mapping the API server refuses, in its own words.
     return [each | {"securityContext": ours | context} if isinstance(context, dict) else each for each, context in given]
+
+
+def _security_context(defaults: PodDefaults) -> Body:
+    user = defaults.run_as_user
+    # The group lets the pod write to volumes that support it; a volume that has it already is left alone.
+    own = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    rest = {"runAsNonRoot": True, "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"}}
+    return rest | own | dict(defaults.pod_security_context)
+
+
+def _affinity(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> Body:
+    """The job's own, and for pods without GPUs that they keep off the nodes that the installation names."""
+    own: Body = _plain([spec.workers.affinity])[0] if spec.workers.affinity is not None else {}
+    avoided = [{"key": key, "operator": "NotIn", "values": [value]} for key, value in sorted(defaults.cpu_avoid_nodes.items())]
+    if gpu or not avoided:
+        return own
+    nodes = own.get("nodeAffinity") or {}
+    required = nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    # Terms are alternatives, so each is narrowed. An empty one matches no node, and has to stay empty.
+    terms = [
+        {**term, "matchExpressions": [*(term.get("matchExpressions") or []), *avoided]} if any(term.values()) else term
+        for term in required.get("nodeSelectorTerms") or []
+    ] or [{"matchExpressions": avoided}]
+    return own | {"nodeAffinity": nodes | {"requiredDuringSchedulingIgnoredDuringExecution": required | {"nodeSelectorTerms": terms}}}
 
 
 def _fetching(spec: DataPrepJobSpec, converter: Body, *, commit: str | None, defaults: PodDefaults) -> list[Body]:

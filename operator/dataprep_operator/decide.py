@@ -116,7 +116,7 @@ def actions(seen: Observed, status: DataPrepJobStatus, *, now: datetime, default
         # Before anything is written; and gone at once when the user changes his mind.
         lost.append(Guard(on=seen.removes))
     if status.phase in TERMINAL_PHASES:
-        return [*lost, *_stops(seen, keep=None), *_cleanups(seen, status, now=now)]
+        return [*lost, *_stops(seen, keep=None), *_cleanups(seen, status, now=now, defaults=defaults)]
     current = seen.child((status.step or "Plan").lower(), status.attempt)
     # Two of one place never write at the same time, whatever has been begun.
     strays = _stops(seen, keep=current if seen.rival is None else None)
@@ -130,14 +130,14 @@ def actions(seen: Observed, status: DataPrepJobStatus, *, now: datetime, default
     ]
 
 
-def wake_after_seconds(seen: Observed, status: DataPrepJobStatus, *, now: datetime) -> float | None:
+def wake_after_seconds(seen: Observed, status: DataPrepJobStatus, *, now: datetime, defaults: PodDefaults) -> float | None:
     """When the job must be looked at again although nothing will have happened by then; None for never."""
     due = [moment for own in seen.pods.values() for pod in own if (moment := _pod_due(pod, now)) is not None]
     due += [missed + timedelta(seconds=MADE_AGAIN_AFTER_SECONDS) for missed in seen.missed.values()]
     if seen.deleting and seen.guarded:
         due.append(now + timedelta(seconds=removal.LOOK_AGAIN_SECONDS))
     if status.phase in TERMINAL_PHASES:
-        due += [moment for _, moment in _cleanup_times(seen, status)]
+        due += [moment for _, moment in _cleanup_times(seen, status, defaults=defaults)]
     elif seen.spec is not None:
         due += _deadlines(seen, seen.spec, status, now=now)
     later = [(moment - now).total_seconds() for moment in due if moment > now]
@@ -245,8 +245,8 @@ def _stops(seen: Observed, *, keep: Child | None) -> list[Action]:
 # --- after the end ----------------------------------------------------------------------------------------------------------
 
 
-def _cleanups(seen: Observed, status: DataPrepJobStatus, *, now: datetime) -> list[Action]:
-    due = {action for action, moment in _cleanup_times(seen, status) if moment <= now}
+def _cleanups(seen: Observed, status: DataPrepJobStatus, *, now: datetime, defaults: PodDefaults) -> list[Action]:
+    due = {action for action, moment in _cleanup_times(seen, status, defaults=defaults) if moment <= now}
     if "DeleteSelf" in due:
         return [DeleteSelf()]
     if "DeleteJobs" in due:
@@ -261,13 +261,15 @@ def _announced(what: str, deletions: Sequence[Action]) -> list[Action]:
     return [Tell(Note("Normal", Reason.CLEANED_UP, f"A cleanup rule removes {what}.")), *deletions] if deletions else []
 
 
-def _cleanup_times(seen: Observed, status: DataPrepJobStatus) -> list[tuple[str, datetime]]:
+def _cleanup_times(seen: Observed, status: DataPrepJobStatus, *, defaults: PodDefaults) -> list[tuple[str, datetime]]:
     ended = times.parse(status.completion_time)
     if ended is None or seen.spec is None:
         return []
     rules: Sequence[CleanupRule] = [rule for rule in seen.spec.cleanup or [] if rule.when == status.phase]
     found = [(str(rule.action), ended + timedelta(seconds=rule.after_seconds)) for rule in rules]
     ttl = seen.spec.ttl_seconds_after_finished
+    if ttl is None and seen.spec.deletion_policy == "Retain" and not any(action == "DeleteSelf" for action, _ in found):
+        ttl = defaults.ttl_seconds
     return found if ttl is None else [*found, ("DeleteSelf", ended + timedelta(seconds=ttl))]
 
 

@@ -67,7 +67,7 @@ class Reconciler:
             await self._hands.tell(seen, desired, notes)
         if desired.phase in TERMINAL_PHASES:
             self._observer.forget(seen.uid)
-        return _sooner(wait, decide.wake_after_seconds(seen, desired, now=now))
+        return _sooner(wait, decide.wake_after_seconds(seen, desired, now=now, defaults=self._settings.pods))
 
     def _must_ask(self, seen: Observed, desired: DataPrepJobStatus, *, now: datetime) -> bool:
         """Whether what the watch tells of the job is not enough for what is about to be done."""

@@ -11,25 +11,34 @@ _PREFIX = "DATAPREP_"
 
 @dataclass(frozen=True)
 class PodDefaults:
-    """What pods get when the job doesn't say otherwise."""
+    """What jobs and their pods get when the job doesn't say otherwise."""
 
     image: str = "dataprep:dev"
     image_pull_policy: str | None = None
+    image_pull_secrets: tuple[Mapping[str, str], ...] = ()
+    """Secrets of the job's namespace."""
     # JSON of the pod API (hence Any), passed on as it is.
     cpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     cpu_tolerations: tuple[Mapping[str, Any], ...] = ()
+    cpu_avoid_nodes: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the nodes that pods without GPUs never take, whatever the job selects."""
     gpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     gpu_tolerations: tuple[Mapping[str, Any], ...] = ()
     resources: Mapping[str, Any] = field(default_factory=dict)
     frameworks: Mapping[str, str] = field(default_factory=dict)
     """Images by the short names that `script.framework` may have."""
-    run_as_user: int = 65532
+    run_as_user: int | None = 65532
+    """User and group; None where the cluster gives each namespace its own."""
+    pod_security_context: Mapping[str, Any] = field(default_factory=dict)
+    """Added to the pods' own; its fields win."""
     tmp_size: str | None = None
     """The most that a pod may lay by in `/tmp`, when the job says nothing about ephemeral-storage."""
     allow_host_path: bool = False
     allow_privileges: bool = False
     """Whether containers that jobs bring along may be root, privileged, or see more of the node."""
     status_url: str | None = None
+    ttl_seconds: int | None = None
+    """How long jobs stay that say nothing of their removal, and whose output would not go with them."""
 
 
 @dataclass(frozen=True)
@@ -66,17 +75,21 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
     pods = PodDefaults(
         image=read.text("IMAGE", PodDefaults.image),
         image_pull_policy=read.optional("IMAGE_PULL_POLICY"),
+        image_pull_secrets=tuple(read.json("IMAGE_PULL_SECRETS", [])),
         cpu_node_selector=read.json("CPU_NODE_SELECTOR", {}),
         cpu_tolerations=tuple(read.json("CPU_TOLERATIONS", [])),
+        cpu_avoid_nodes=read.json("CPU_AVOID_NODES", {}),
         gpu_node_selector=read.json("GPU_NODE_SELECTOR", {}),
         gpu_tolerations=tuple(read.json("GPU_TOLERATIONS", [])),
         resources=read.json("RESOURCES", {}),
         frameworks=read.json("FRAMEWORKS", {}),
-        run_as_user=int(read.number("RUN_AS_USER", PodDefaults.run_as_user)),
+        run_as_user=None if read.text("RUN_AS_USER", "") == "none" else int(read.number("RUN_AS_USER", 65532)),
+        pod_security_context=read.json("POD_SECURITY_CONTEXT", {}),
         tmp_size=read.optional("TMP_SIZE"),
         allow_host_path=read.flag("ALLOW_HOST_PATH"),
         allow_privileges=read.flag("ALLOW_PRIVILEGES"),
         status_url=read.optional("STATUS_URL"),
+        ttl_seconds=int(read.number("TTL_SECONDS", 0)) if read.optional("TTL_SECONDS") else None,
     )
     return Settings(
         pods=pods,

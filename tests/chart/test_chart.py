@@ -1,6 +1,7 @@
 """What the chart renders: rights, probes, security, scope, and which values it refuses. No cluster is needed."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,11 @@ import pytest
 import yaml
 
 from dataprep_api import crd
-from dataprep_operator import settings
+from dataprep_api.job import DataPrepJob
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.status import DataPrepJobStatus
+from dataprep_operator import children, settings
+from dataprep_operator.observed import Key, Observed
 from kubecluster import binaries
 
 CHART = Path(__file__).parents[2] / "charts" / "dataprep-operator"
@@ -52,8 +57,52 @@ def the(objects: Objects, kind: str) -> dict[str, Any]:
 
 
 def environment(objects: Objects) -> dict[str, str]:
-    (container,) = the(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    container, *_ = the(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     return {entry["name"]: entry.get("value", "") for entry in container["env"]}
+
+
+def pods_of(objects: Objects) -> list[dict[str, Any]]:
+    """The pods of the release itself: the operator's and that of `helm test`."""
+    return [the(objects, "Deployment")["spec"]["template"]["spec"], the(objects, "Pod")["spec"]]
+
+
+def worker_pods(defaults: settings.PodDefaults) -> list[dict[str, Any]]:
+    """The pods of every step, of jobs of every kind that name no image of their own."""
+    uid = "0f1e2d3c-0000-0000-0000-000000000000"
+    status = DataPrepJobStatus()
+    seen = Observed(key=Key("team-a", "m"), uid=uid, version="1", generation=1, status=status, spec=None, raw_spec={})
+    idx: dict[str, object] = {"source": {"idx": {"subsets": [{"name": "train", "images": "s3://in/a"}]}}}
+    code: dict[str, object] = {"code": {"git": {"url": "https://git.example/code.git"}}}
+    scripts: list[dict[str, object]] = [
+        {"script": {"input": "s3://in/", "framework": name, "command": ["python", "make.py"], "outputs": ["*.tfrecords"]}}
+        for name in defaults.frameworks
+    ]
+    jobs: list[Any] = []  # Any: JSON
+    for rest in [idx, idx | code, *scripts]:
+        spec = a_spec(rest)
+        jobs += [
+            children.plan_job(seen, spec, attempt=1, defaults=defaults),
+            children.convert_job(
+                seen, spec, run_id="r", plan_sha256="0", tasks=1, only=[], attempt=1, gpu=False, memory=None, defaults=defaults
+            ),
+            children.commit_job(seen, spec, run_id="r", plan_sha256="0", attempt=1, defaults=defaults),
+            children.cleanup_job(seen, spec, runs=["r"], defaults=defaults),
+        ]
+    return [job["spec"]["template"]["spec"] for job in jobs]
+
+
+def a_spec(rest: Mapping[str, object]) -> DataPrepJobSpec:
+    spec = {"output": {"uri": "s3://out/x"}, **rest}
+    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "m"}, "spec": spec}).spec
+
+
+def images_of(pods: Sequence[dict[str, Any]]) -> set[str]:
+    return {container["image"] for pod in pods for container in [*pod.get("initContainers", []), *pod["containers"]]}
+
+
+def listed_images(objects: Objects) -> list[str]:
+    (found,) = [each for each in of_kind(objects, "ConfigMap") if each["metadata"]["name"].endswith("-images")]
+    return str(found["data"]["images.txt"]).split()
 
 
 NAMESPACED: dict[str, object] = {"namespaces": ["team-a", "team-b"], "crds": {"install": False}}
@@ -176,7 +225,9 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(render: Render) 
         "image": {"converter": {"repository": "registry.example/converter", "digest": f"sha256:{'a' * 64}", "pullPolicy": "Always"}},
         "workers": {
             "resources": {"limits": {"memory": "1Gi"}},
-            "cpu": {"nodeSelector": {"pool": "cpu"}},
+            "imagePullSecrets": [{"name": "registry"}],
+            "podSecurityContext": {"supplementalGroups": [2000]},
+            "cpu": {"nodeSelector": {"pool": "cpu"}, "avoidNodes": {"nvidia.com/gpu.present": "true"}},
             "gpu": {"nodeSelector": {"pool": "gpu"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]},
             "frameworks": {"tensorflow:1.0.0": "docker.io/tensorflow/tensorflow:1.0.0"},
             "runAsUser": 1000,
@@ -184,6 +235,7 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(render: Render) 
             "tmpSize": "20Gi",
             "allowPrivileges": True,
         },
+        "jobs": {"ttlSecondsAfterFinished": 604_800},
         "status": {"url": "https://operator.example", "progressSeconds": 2.5},
         "operator": {"workers": 3, "qps": 7.5, "burst": 9, "log": {"level": "DEBUG", "format": "plain"}, "tokenIssuer": "https://issuer"},
     }
@@ -200,6 +252,10 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(render: Render) 
     assert read.pods.gpu_tolerations == ({"key": "gpu", "operator": "Exists"},)
     assert read.pods.frameworks == {"tensorflow:1.0.0": "docker.io/tensorflow/tensorflow:1.0.0"}
     assert read.pods.run_as_user == 1000
+    assert read.pods.image_pull_secrets == ({"name": "registry"},)
+    assert read.pods.pod_security_context == {"supplementalGroups": [2000]}
+    assert read.pods.cpu_avoid_nodes == {"nvidia.com/gpu.present": "true"}
+    assert read.pods.ttl_seconds == 604_800
     assert read.pods.allow_host_path is True
     assert read.pods.tmp_size == "20Gi"
     assert read.pods.allow_privileges is True
@@ -231,6 +287,133 @@ def test_an_image_is_named_by_digest_tag_or_the_chart_s_version(render: Render) 
     assert image(repository="r/o") == f"r/o:{version}"
     assert image(repository="r/o", tag="2") == "r/o:2"
     assert image(repository="r/o", tag="2", digest=f"sha256:{'0' * 64}") == f"r/o@sha256:{'0' * 64}"
+
+
+def test_a_registry_is_put_before_both_images_and_wins_over_neither_tag_nor_digest(render: Render) -> None:
+    digest = f"sha256:{'0' * 64}"
+    images = {"registry": "mirror.example:5000/dataprep", "operator": {"tag": "2"}, "converter": {"digest": digest}}
+    objects = render({"image": images}, hooks=True)
+
+    for spec in pods_of(objects):
+        assert spec["containers"][0]["image"] == "mirror.example:5000/dataprep/dataprep-operator:2"
+    assert environment(objects)["DATAPREP_IMAGE"] == f"mirror.example:5000/dataprep/dataprep-converter@{digest}"
+
+
+def test_the_list_of_images_is_all_that_the_release_and_its_jobs_pull(render: Render) -> None:
+    values = {
+        "image": {"registry": "mirror.example"},
+        "workers": {"frameworks": {"tensorflow:1.0.0": "mirror.example/tensorflow:1.0.0", "same": "mirror.example/tensorflow:1.0.0"}},
+        "extraContainers": [{"name": "proxy", "image": "mirror.example/proxy:1"}],
+        "extraInitContainers": [{"name": "certificates", "image": "mirror.example/certificates:1"}],
+    }
+    for given in ({}, values):
+        objects = render(given, hooks=True)
+        defaults = settings.from_environment(environment(objects)).pods
+        pulled = images_of(pods_of(objects)) | images_of(worker_pods(defaults))
+
+        assert listed_images(objects) == sorted(pulled)
+    assert len(listed_images(objects)) == 5
+
+
+def test_the_notes_name_the_images_and_the_value_that_keeps_cpu_jobs_off_gpu_nodes(helm: Path, tmp_path: Path) -> None:
+    def notes(values: Mapping[str, object]) -> str:
+        """Helm renders notes for a cluster only; here as a file of the chart."""
+        chart = tmp_path / "chart"
+        shutil.rmtree(chart, ignore_errors=True)
+        shutil.copytree(CHART, chart)
+        (chart / "templates" / "NOTES.txt").rename(chart / "notes")
+        (chart / "templates" / "notes.yaml").write_text('notes: {{ tpl (.Files.Get "notes") . | toJson }}')
+        done = run(helm, "template", "dp", chart, "--namespace=dataprep", "--show-only=templates/notes.yaml", values=values)
+        assert done.returncode == 0, done.stderr
+        return str(yaml.safe_load(done.stdout)["notes"])
+
+    chosen = notes({"workers": {"cpu": {"avoidNodes": {"nvidia.com/gpu.present": "true"}}}})
+
+    assert "\n  dataprep-converter:0.1.0\n  dataprep-operator:0.1.0\n" in notes({})
+    assert "set workers.cpu.avoidNodes to the label of those nodes" in notes({})
+    assert "(workers.cpu.avoidNodes):\n\n  nvidia.com/gpu.present=true\n" in chosen
+
+
+# --- the operator's pod as an installation wants it -----------------------------------------------------------------------
+
+
+def test_without_a_fixed_user_no_pod_names_one(render: Render) -> None:
+    """As OpenShift's restricted-v2 asks; what else it asks of the workers' pods is tested with the operator."""
+    objects = render({"security": {"fixedUser": False}}, hooks=True)
+    workers = worker_pods(settings.from_environment(environment(objects)).pods)
+
+    for spec in [*pods_of(objects), *workers]:
+        assert not set(spec["securityContext"]) & {"runAsUser", "runAsGroup", "fsGroup", "seLinuxOptions"}
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        for container in spec["containers"]:
+            assert "runAsUser" not in container["securityContext"]
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_users_are_those_of_the_values(render: Render) -> None:
+    objects = render({"runAsUser": 1_000_650_000, "workers": {"runAsUser": 2000}}, hooks=True)
+    workers = worker_pods(settings.from_environment(environment(objects)).pods)
+
+    assert [spec["securityContext"]["runAsUser"] for spec in pods_of(objects)] == [1_000_650_000] * 2
+    assert {spec["securityContext"]["runAsUser"] for spec in workers} == {2000}
+
+
+def test_security_contexts_are_added_to(render: Render) -> None:
+    values = {"podSecurityContext": {"fsGroup": 2000}, "securityContext": {"seLinuxOptions": {"level": "s0"}}}
+
+    for spec in pods_of(render(values, hooks=True)):
+        assert spec["securityContext"]["fsGroup"] == 2000
+        assert spec["securityContext"]["runAsUser"] == 65532
+        assert spec["containers"][0]["securityContext"] == {
+            "seLinuxOptions": {"level": "s0"},
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+def test_more_containers_volumes_and_mounts_stand_beside_the_operator_s(render: Render) -> None:
+    proxy = {"name": "proxy", "image": "proxy:1"}
+    values = {
+        "extraContainers": [proxy],
+        "extraInitContainers": [proxy | {"name": "first"}],
+        "extraVolumes": [{"name": "certificates", "secret": {"secretName": "ca"}}],
+        "extraVolumeMounts": [{"name": "certificates", "mountPath": "/certificates", "readOnly": True}],
+    }
+    spec = the(render(values), "Deployment")["spec"]["template"]["spec"]
+
+    assert [each["name"] for each in spec["containers"]] == ["operator", "proxy"]
+    assert [each["name"] for each in spec["initContainers"]] == ["first"]
+    assert [each["name"] for each in spec["volumes"]] == ["tmp", "certificates"]
+    assert [each["mountPath"] for each in spec["containers"][0]["volumeMounts"]] == ["/tmp", "/certificates"]  # noqa: S108 - the pod's own
+
+
+def test_replicas_are_spread_over_nodes_unless_told_otherwise(render: Render) -> None:
+    def spread(*constraints: Mapping[str, object]) -> Any:  # Any: JSON
+        deployment = the(render({"topologySpreadConstraints": list(constraints)}), "Deployment")
+        assert deployment["spec"]["selector"]["matchLabels"] == replicas["matchLabels"]
+        return deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
+
+    replicas = {
+        "matchLabels": {
+            "app.kubernetes.io/name": "dataprep-operator",
+            "app.kubernetes.io/instance": "dp",
+            "app.kubernetes.io/component": "operator",
+        }
+    }
+    usual = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+    zones = usual | {"topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+    others = {"labelSelector": {"matchLabels": {"app": "other"}}}
+    assert spread() == [usual | {"labelSelector": replicas}]
+    assert spread(zones, usual | others) == [zones | {"labelSelector": replicas}, usual | others]
+
+
+def test_jobs_stay_unless_a_ttl_is_set(render: Render) -> None:
+    def seconds(value: int | None) -> int | None:
+        return settings.from_environment(environment(render({"jobs": {"ttlSecondsAfterFinished": value}}))).pods.ttl_seconds
+
+    assert [seconds(None), seconds(0), seconds(31_536_000)] == [None, 0, 31_536_000]
 
 
 # --- the rest -------------------------------------------------------------------------------------------------------------
@@ -270,6 +453,13 @@ def test_the_network_policy_lets_pods_in_and_the_api_server_be_reached(render: R
     assert policy["ingress"] == [{"from": [{"namespaceSelector": {}}], "ports": [{"port": 8080}]}]
     assert {"port": 16443} in policy["egress"][0]["ports"]
     assert of_kind(render({"networkPolicy": {"enabled": False}}), "NetworkPolicy") == []
+
+
+def test_the_operator_reaches_what_the_network_policy_adds(render: Render) -> None:
+    collector = {"to": [{"namespaceSelector": {}}], "ports": [{"port": 4318}]}
+    policy = the(render({"networkPolicy": {"egress": [collector]}}), "NetworkPolicy")["spec"]
+
+    assert policy["egress"][1:] == [collector]
 
 
 def test_converter_pods_have_a_policy_in_each_listed_namespace_on_request(render: Render) -> None:
@@ -332,6 +522,13 @@ def test_the_test_pod_is_a_hook_and_no_target_of_the_service(render: Render) -> 
         pytest.param({"operator": {"log": {"level": "info"}}}, "/operator/log/level", id="an unknown level"),
         pytest.param({"operator": {"qps": 0}}, "/operator/qps", id="no requests"),
         pytest.param({"networkPolicy": {"apiServerPorts": [70000]}}, "/networkPolicy/apiServerPorts/0", id="no port"),
+        pytest.param({"image": {"registry": "https://mirror.example"}}, "/image/registry", id="a URL for a registry"),
+        pytest.param({"runAsUser": 0}, "/runAsUser", id="the operator as root"),
+        pytest.param({"jobs": {"ttlSecondsAfterFinished": -1}}, "/jobs/ttlSecondsAfterFinished", id="a negative time"),
+        pytest.param({"workers": {"cpu": {"avoidNodes": ["gpu"]}}}, "/workers/cpu/avoidNodes", id="a list for labels"),
+        pytest.param({"workers": {"imagePullSecrets": ["registry"]}}, "/workers/imagePullSecrets/0", id="a name for a Secret"),
+        pytest.param({"topologySpreadConstraints": [{"maxSkew": 1}]}, "/topologySpreadConstraints/0", id="half a constraint"),
+        pytest.param({"extraVolumeMounts": [{"name": "a"}]}, "/extraVolumeMounts/0", id="a mount without a path"),
         pytest.param({"serviceMonitor": {"interval": "often"}}, "/serviceMonitor/interval", id="no duration"),
     ],
 )

@@ -124,6 +124,121 @@ def test_a_pod_meets_the_restricted_standard() -> None:
     }
 
 
+# What OpenShift's restricted-v2 lets a pod be, by its documentation: users and groups come from the namespace's range.
+RESTRICTED_V2_VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+
+
+def faults_by_restricted_v2(pod: Any) -> list[str]:  # Any: JSON
+    whole, found = pod.get("securityContext", {}), []
+    for container in [*pod.get("initContainers", []), *pod["containers"]]:
+        own = container.get("securityContext", {})
+        found += [f"{container['name']}: {key}" for key in ("runAsUser", "privileged") if key in own]
+        if own.get("allowPrivilegeEscalation") is not False or own.get("capabilities") != {"drop": ["ALL"]}:
+            found.append(f"{container['name']}: privileges")
+        found += [f"{container['name']}: hostPort" for port in container.get("ports", []) if "hostPort" in port]
+    found += [f"pod: {key}" for key in ("runAsUser", "fsGroup", "seLinuxOptions", "sysctls") if key in whole]
+    if whole.get("seccompProfile") != {"type": "RuntimeDefault"}:
+        found.append("pod: seccompProfile")
+    found += [f"pod: {key}" for key in ("hostNetwork", "hostPID", "hostIPC") if pod.get(key)]
+    return found + [f"volume {each['name']}" for each in pod.get("volumes", []) if not (set(each) - {"name"}) <= RESTRICTED_V2_VOLUMES]
+
+
+CODE = {"git": {"url": "https://git.example/code.git", "ref": "main"}}
+
+
+def every_job(spec: DataPrepJobSpec, defaults: PodDefaults) -> list[Any]:  # Any: JSON
+    """One Job of each step."""
+    seen = a_job()
+    return [
+        children.plan_job(seen, spec, attempt=1, defaults=defaults),
+        a_convert_job(spec, defaults=defaults),
+        children.commit_job(seen, spec, run_id="r", plan_sha256=SHA, attempt=1, defaults=defaults),
+        children.cleanup_job(seen, spec, runs=["r"], defaults=defaults),
+    ]
+
+
+def pods_of(jobs: list[Any]) -> list[Any]:  # Any: JSON
+    return [job["spec"]["template"]["spec"] for job in jobs]
+
+
+def test_without_a_fixed_user_openshift_s_restricted_v2_takes_every_pod() -> None:
+    spec = a_spec(code=CODE, stores=[{"uriPrefix": "s3://in/", "secretRef": {"name": "keys"}, "configMapRef": {"name": "conf"}}])
+
+    for pod in pods_of(every_job(spec, replace(DEFAULTS, run_as_user=None))):
+        assert faults_by_restricted_v2(pod) == []
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert "runAsGroup" not in pod["securityContext"]
+
+
+def test_a_fixed_user_is_outside_restricted_v2_s_range() -> None:
+    for pod in pods_of(every_job(a_spec(), DEFAULTS)):
+        assert faults_by_restricted_v2(pod) == ["pod: runAsUser", "pod: fsGroup"]
+        assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["fsGroup"]) == (65532, 65532)
+
+
+def test_the_installation_adds_to_the_security_context_of_pods() -> None:
+    defaults = replace(DEFAULTS, pod_security_context={"supplementalGroups": [2000], "fsGroup": 3000})
+
+    for pod in pods_of(every_job(a_spec(), defaults)):
+        assert pod["securityContext"]["supplementalGroups"] == [2000]
+        assert pod["securityContext"]["fsGroup"] == 3000
+        assert pod["securityContext"]["runAsUser"] == 65532
+
+
+def test_pull_secrets_are_the_installation_s_unless_the_job_names_some() -> None:
+    defaults = replace(DEFAULTS, image_pull_secrets=({"name": "mirror"},))
+
+    for pod in pods_of(every_job(a_spec(), defaults)):
+        assert pod["imagePullSecrets"] == [{"name": "mirror"}]
+    for pod in pods_of(every_job(a_spec(workers={"imagePullSecrets": [{"name": "own"}]}), defaults)):
+        assert pod["imagePullSecrets"] == [{"name": "own"}]
+
+
+def required(pod: Any) -> Any:  # Any: JSON
+    return pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+
+
+OFF_GPUS = {"key": "nvidia.com/gpu.present", "operator": "NotIn", "values": ["true"]}
+
+
+def test_pods_without_gpus_keep_off_the_nodes_that_the_installation_names() -> None:
+    defaults = replace(DEFAULTS, cpu_avoid_nodes={"nvidia.com/gpu.present": "true", "amd.com/gpu.present": "true"})
+    own = a_spec(workers={"nodeSelector": {"zone": "a"}})
+
+    for pod in pods_of(every_job(own, defaults)):
+        assert pod["nodeSelector"] == {"zone": "a"}
+        assert required(pod) == [{"matchExpressions": [OFF_GPUS | {"key": "amd.com/gpu.present"}, OFF_GPUS]}]
+
+
+def test_pods_with_gpus_keep_off_no_node() -> None:
+    spec = a_spec(workers={"accelerator": {"policy": "Required"}})
+    defaults = replace(DEFAULTS, cpu_avoid_nodes={"nvidia.com/gpu.present": "true"})
+
+    assert "affinity" not in a_convert_job(spec, gpu=True, defaults=defaults)["spec"]["template"]["spec"]
+
+
+def test_nodes_to_avoid_are_added_to_each_term_of_a_job_s_affinity() -> None:
+    zone = {"key": "zone", "operator": "In", "values": ["a"]}
+    preferred = [{"weight": 1, "preference": {"matchExpressions": [zone]}}]
+    # An empty term matches no node; it stays empty, or it would match some.
+    terms = [{"matchExpressions": [zone]}, {"matchFields": [zone | {"key": "metadata.name"}]}, {}]
+    nodes = {
+        "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms},
+    }
+    spec = a_spec(workers={"affinity": {"nodeAffinity": nodes, "podAntiAffinity": {}}})
+
+    pod = a_convert_job(spec, defaults=replace(DEFAULTS, cpu_avoid_nodes={"nvidia.com/gpu.present": "true"}))["spec"]["template"]["spec"]
+
+    assert required(pod) == [
+        {"matchExpressions": [zone, OFF_GPUS]},
+        {"matchFields": [zone | {"key": "metadata.name"}], "matchExpressions": [OFF_GPUS]},
+        {},
+    ]
+    assert pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] == preferred
+    assert pod["affinity"]["podAntiAffinity"] == {}
+
+
 EXITS = {
     "one bad record fails the job": ("Fail", {"Ignore": [143], "FailJob": [2, 3, 5]}),
     "bad records fail their task": ("Skip", {"Ignore": [143], "FailJob": [2, 5], "FailIndex": [3]}),

@@ -14,6 +14,7 @@ from dataprep_operator.cache import Cache, Kind
 from dataprep_operator.cluster import Body
 from dataprep_operator.observed import Key
 from dataprep_operator.reconcile import Reconciler
+from dataprep_operator.settings import PodDefaults
 
 # --- all goes well ------------------------------------------------------------------------------------------------------
 
@@ -307,6 +308,38 @@ def test_a_job_removes_itself_with_its_children(world: World, spec: Body) -> Non
 
     assert not [key for key in world.cluster.objects if key[0] in ("dataprepjobs", "jobs", "pods", "configmaps")]
     world.look()
+
+
+def the_job_is_there(world: World, *, after: int) -> bool:
+    world.cluster.now += timedelta(seconds=after)
+    world.look()
+    return any(key[0] == "dataprepjobs" for key in world.cluster.objects)
+
+
+@pytest.mark.parametrize(
+    ("spec", "seconds"),
+    [
+        ({}, 60),
+        ({"ttlSecondsAfterFinished": 90}, 90),
+        ({"cleanup": [{"when": "Succeeded", "action": "DeleteSelf", "afterSeconds": 90}]}, 90),
+        ({"cleanup": [{"when": "Failed", "action": "DeleteSelf", "afterSeconds": 90}]}, 60),
+        ({"cleanup": [{"when": "Succeeded", "action": "DeleteJobs", "afterSeconds": 90}]}, 60),
+    ],
+    ids=["nothing", "a ttl", "a rule", "a rule for failures", "a rule for the Jobs"],
+)
+def test_the_installation_s_ttl_is_for_jobs_that_say_none(spec: Body, seconds: int) -> None:
+    world = World(pods=PodDefaults(image="dataprep:1", ttl_seconds=60))
+    succeeded(world, **spec)
+
+    assert the_job_is_there(world, after=seconds - 5)
+    assert not the_job_is_there(world, after=6)
+
+
+def test_the_installation_s_ttl_removes_no_output() -> None:
+    world = World(pods=PodDefaults(image="dataprep:1", ttl_seconds=60))
+    succeeded(world, deletionPolicy="Delete")
+
+    assert the_job_is_there(world, after=100_000)
 
 
 def test_a_job_that_is_being_deleted_gets_no_children(world: World) -> None:

@@ -184,7 +184,7 @@ class World:
 
     def __init__(self, **settings: Any) -> None:  # Any: fields of Settings
         self.cluster = FakeCluster()
-        self.settings = Settings(pods=PodDefaults(image="dataprep:1", status_url="http://status:8080"), **settings)
+        self.settings = Settings(**({"pods": PodDefaults(image="dataprep:1", status_url="http://status:8080")} | settings))
         self.wait: float | None = None
         self.restart()
 

@@ -35,11 +35,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- /* The reference of an image: digest before tag before the chart's own version. Takes a list of the image and the root. */ -}}
 {{- define "dataprep-operator.image" -}}
 {{- $image := index . 0 -}}
+{{- $root := index . 1 -}}
+{{- with $root.Values.image.registry }}{{ . }}/{{ end -}}
 {{- if $image.digest -}}
 {{ $image.repository }}@{{ $image.digest }}
 {{- else -}}
-{{ $image.repository }}:{{ default (index . 1).Chart.AppVersion $image.tag }}
+{{ $image.repository }}:{{ default $root.Chart.AppVersion $image.tag }}
 {{- end -}}
+{{- end -}}
+
+{{- /* Every image that the release's pods and, unless they name their own, the pods of jobs have, one a line. */ -}}
+{{- define "dataprep-operator.images" -}}
+{{- $images := list (include "dataprep-operator.image" (list .Values.image.operator .)) (include "dataprep-operator.image" (list .Values.image.converter .)) -}}
+{{- range concat .Values.extraInitContainers .Values.extraContainers }}{{ $images = append $images .image }}{{ end -}}
+{{- concat $images (values .Values.workers.frameworks) | compact | uniq | sortAlpha | join "\n" -}}
 {{- end -}}
 
 {{- define "dataprep-operator.statusUrl" -}}
@@ -47,18 +56,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- define "dataprep-operator.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
+{{- $own := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" (dict "drop" (list "ALL")) -}}
+{{- toYaml (mergeOverwrite $own (deepCopy .Values.securityContext)) -}}
 {{- end -}}
 
 {{- define "dataprep-operator.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-seccompProfile:
-  type: RuntimeDefault
+{{- $own := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") -}}
+{{- if .Values.security.fixedUser }}
+{{- $user := .Values.runAsUser | int64 }}
+{{- $own = merge $own (dict "runAsUser" $user "runAsGroup" $user) }}
+{{- end -}}
+{{- toYaml (mergeOverwrite $own (deepCopy .Values.podSecurityContext)) -}}
+{{- end -}}
+
+{{- /* Constraints that name no pods are about the operator's. */ -}}
+{{- define "dataprep-operator.topologySpread" -}}
+{{- $pods := dict "matchLabels" (include "dataprep-operator.selector" . | fromYaml) -}}
+{{- $usual := dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway" -}}
+{{- range default (list $usual) .Values.topologySpreadConstraints }}
+{{- $constraint := ternary . (merge (dict "labelSelector" $pods) .) (hasKey . "labelSelector") }}
+- {{ toYaml $constraint | nindent 2 | trim }}
+{{- end }}
 {{- end -}}
 
 {{- /* What the operator may do, in each namespace that it works in. docs/rights.md says why. */ -}}
