@@ -24,6 +24,7 @@ SECRET_KEYS: Final[Mapping[str, Sequence[Sequence[str]]]] = {
     "gs": (("serviceAccountKey",),),
     "webhdfs": (("delegationToken",),),
     "swebhdfs": (("delegationToken",),),
+    **dict.fromkeys(("ftp", "sftp", "ssh", "smb", "webdav"), (("username", "password"),)),
 }
 """Scheme → the sets of keys of which a Secret must have one; of all others, `_KEYS`."""
 _OPTIONAL: Final = "securityToken"

@@ -39,6 +39,28 @@ STORES: Final[Mapping[str, str]] = {
 EXTRAS: Final[Mapping[str, str]] = {"abfs": "azure", "abfss": "azure", "gs": "gcs"}
 """Scheme → what to install for it, where that has another name."""
 
+FSSPEC: Final = (
+    "ftp",
+    "sftp",
+    "ssh",
+    "smb",
+    "webdav",
+    "hf",
+    "git",
+    "github",
+    "gist",
+    "dropbox",
+    "box",
+    "gdrive",
+    "dbfs",
+    "lakefs",
+    "oci",
+    "ocilake",
+    "tos",
+    "root",
+)
+"""Schemes without a store of ours that fsspec reads. Left out are those of fsspec's that are other names of our stores, or lie on top of other systems."""
+
 _MOST_FILES: Final = 1024
 
 
@@ -294,6 +316,11 @@ def scheme_of(uri: str) -> str:
 
 def store_class(scheme: str) -> type[Store]:
     """The class for a scheme. Raises BadSpec naming the known ones and, when its client is not installed, the extra to install."""
+    if scheme in FSSPEC:
+        # Here, because fsspec takes long to import and most commands need none.
+        from dataprep_converter.stores.fsspec_store import FsspecStore
+
+        return FsspecStore
     if scheme not in STORES:
         known = ", ".join(f"{name}://" for name in STORES if name)
         raise BadSpec(f"No store for {scheme}://{nearest(scheme, STORES)} (known: {known}, or a path)")

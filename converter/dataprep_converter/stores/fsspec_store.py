@@ -1,0 +1,262 @@
+"""Schemes without a store of ours, such as `ftp://`, by fsspec: sources only.
+
+fsspec has one interface for many systems and promises little for all of them: no exclusive creation, no conditional reads, no order of a listing. So
+nothing is written. A listing is sorted here, folder by folder; a pin is what the system tells of a file; a file is looked at again when it has been
+read to its end. One call at a time: many of these clients have one connection.
+"""
+
+# Store and Input in __init__.py document the public methods.
+# fsspec gives the options and the path of a URI by methods that begin with an underscore, and asks those who write a system to override them.
+# ruff: noqa: D102, SLF001
+
+import contextlib
+import ftplib
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from threading import Lock
+from typing import Any, Final, NoReturn, TypeVar
+
+import fsspec  # type: ignore[import-untyped]  # it ships no types
+
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.errors import (
+    BadCredentials,
+    BadSpec,
+    ConvertError,
+    InputChanged,
+    NotFound,
+    NotPermitted,
+    Unreachable,
+)
+from dataprep_converter.retrying import retrying
+from dataprep_converter.stores import Details, Entry, StoreSettings, Upload, scheme_of
+from dataprep_converter.stores.ranged import RangedInput
+
+_PIECE: Final = 4 << 20
+_RECEIVED: Final = 1 << 20
+_MARKS: Final = ("ETag", "etag", "checksum", "mtime", "modified", "modify", "LastModified", "last_modified", "created")
+"""What systems call that by which a change is seen, the surest first."""
+_LOGIN: Final = {"username": "username", "password": "password"}
+_LOGIN_REFUSED: Final = ("530", "331", "332")
+
+T = TypeVar("T")
+# Any: fsspec has no types, and each of its systems tells other things of a file.
+System = Any
+Info = Mapping[str, Any]
+
+
+class FsspecStore:
+    """The systems of one scheme, one for each host."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.settings = settings
+        self._systems: dict[str, System] = {}
+        self._turn = Lock()
+
+    def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
+        root = uri.rstrip("/") + "/"
+        waiting = [self._listed(root)]
+        while waiting:
+            found = next(waiting[-1], None)
+            if found is None:
+                waiting.pop()
+            elif isinstance(found, Entry):
+                yield found
+            elif recursive:
+                waiting.append(self._listed(found))
+
+    def stat(self, uri: str) -> Entry | None:
+        def attempt() -> Entry | None:
+            try:
+                info = self._ask(uri, lambda system, path: system.info(path))
+            except NotFound:
+                return None
+            return _entry(uri, info) if info.get("type") == "file" else None
+
+        return retrying(attempt, what=f"looking at {uri}")
+
+    def open(self, uri: str) -> "FsspecInput":
+        found = self.stat(uri)
+        if found is None:
+            raise NotFound(f"{uri} does not exist.", uri=uri)
+        return FsspecInput(found, self)
+
+    def get(self, uri: str) -> bytes:
+        with self.open(uri) as source:
+            return source.read_at(0, source.size)
+
+    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> Upload:  # noqa: ARG002 - refused
+        _refuse(uri)
+
+    def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - refused
+        _refuse(uri)
+
+    def delete(self, uri: str) -> None:
+        _refuse(uri)
+
+    def sweep(self, uri: str) -> int:
+        _refuse(uri)
+
+    def read(self, uri: str, start: int, end: int) -> Iterator[bytes]:
+        """A range of a file, in pieces; fewer bytes when the file has fewer."""
+        if scheme_of(uri) == "ftp":
+            yield from self._by_ftp(uri, start, end)
+            return
+        while start < end:
+            here = min(end, start + _PIECE)
+            data: bytes = self._ask(uri, partial(_cut, start=start, end=here))
+            yield data
+            if len(data) < here - start:
+                return
+            start = here
+
+    def _by_ftp(self, uri: str, start: int, end: int) -> Iterator[bytes]:
+        """By a connection of its own, which ends with the range: fsspec's own way breaks a transfer off and goes on with the connection, which many servers end."""
+        with _border(uri):
+            system = self._connected(uri)
+        try:
+            with _border(uri):
+                system.ftp.voidcmd("TYPE I")
+                data = system.ftp.transfercmd(f"RETR {system._strip_protocol(uri)}", rest=start)
+            with data:
+                while start < end:
+                    with _border(uri):
+                        piece = data.recv(min(_RECEIVED, end - start))
+                    if not piece:
+                        return
+                    start += len(piece)
+                    yield piece
+        finally:
+            system.ftp.close()
+
+    def _listed(self, folder: str) -> Iterator[Entry | str]:
+        """Files of a folder and URIs of the folders in it, as whole paths are ordered: a-1, a.b, a/b."""
+
+        def attempt() -> list[Info]:
+            try:
+                return list(self._ask(folder, lambda system, path: system.ls(path, detail=True)))
+            except NotFound:
+                return []
+
+        found: dict[str, Info] = {}
+        for info in retrying(attempt, what=f"listing {folder}"):
+            name = str(info["name"]).rstrip("/").rpartition("/")[2]
+            if name:
+                found[f"{name}/" if info.get("type") == "directory" else name] = info
+        for name in sorted(found, key=lambda name: name.encode("utf-8", "surrogateescape")):
+            if name.endswith("/"):
+                yield folder + name
+            elif found[name].get("type") == "file":
+                yield _entry(folder + name, found[name])
+
+    def _ask(self, uri: str, call: Callable[[System, str], T]) -> T:
+        """The answer of the system behind a URI, which is asked anew. What goes wrong becomes ours."""
+        authority = uri.partition("://")[2].partition("/")[0]
+        with self._turn:
+            try:
+                with _border(uri):
+                    if authority not in self._systems:
+                        self._systems[authority] = self._connected(uri)
+                    system = self._systems[authority]
+                    system.invalidate_cache()
+                    return call(system, system._strip_protocol(uri))
+            except Unreachable:
+                # Its connection may be in the middle of an answer.
+                self._systems.pop(authority, None)
+                raise
+
+    def _connected(self, uri: str) -> System:
+        scheme, authority = scheme_of(uri), uri.partition("://")[2].partition("/")[0]
+        if "@" in authority:
+            raise BadSpec(
+                f"{scheme}://{authority.rpartition('@')[2]}/…: a URI can't hold a user and a password. Put them into a Secret of spec.stores, "
+                f"or into FSSPEC_{scheme.upper()}_USERNAME and FSSPEC_{scheme.upper()}_PASSWORD."
+            )
+        system = fsspec.get_filesystem_class(scheme)
+        given = {name: value for name, value in system._get_kwargs_from_urls(uri).items() if name not in ("path", "protocol")}
+        login = {_LOGIN[key]: value for key, value in self.settings.credentials.items() if key in _LOGIN}
+        if self.settings.user is not None:
+            login["username"] = self.settings.user
+        return system(**given, **login, skip_instance_cache=True, use_listings_cache=False)
+
+
+class FsspecInput(RangedInput):
+    """Ranges of one file, each asked for by itself."""
+
+    step = _PIECE
+
+    def __init__(self, entry: Entry, store: FsspecStore) -> None:
+        super().__init__(entry)
+        self._store = store
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        end = offset + max(0, min(length, self.size - offset))
+        return retrying(lambda: self._range(offset, end), what=f"reading {self.uri}") if end > offset else b""
+
+    def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
+        for piece in self._store.read(self.uri, offset, end):
+            offset += len(piece)
+            if offset == self.size:
+                self._check()
+            yield piece
+        if offset < end:
+            self._check()
+            raise Unreachable(f"{self.uri} ended at {offset}, {end} was due.", uri=self.uri)
+
+    def _range(self, start: int, end: int) -> bytes:
+        return b"".join(self._pieces(start, end))
+
+    def _check(self) -> None:
+        """Raises InputChanged when the file is no longer the one that was opened."""
+        now = self._store.stat(self.uri)
+        if now is None or now.pin != self._entry.pin:
+            raise InputChanged(f"{self.uri} was replaced while it was read.", uri=self.uri)
+
+
+def _entry(uri: str, info: Info) -> Entry:
+    size = info.get("size")
+    if not isinstance(size, int):
+        raise BadSpec(f"{uri}: the server doesn't tell how large it is, so it can't be read in parts: copy it to a store.", uri=uri)
+    mark = next((str(info[name]) for name in _MARKS if info.get(name)), "")
+    return Entry(uri=uri, size=size, pin=f"{size}-{mark}", details=Details(modified=0.0))
+
+
+def _cut(system: System, path: str, *, start: int, end: int) -> bytes:
+    data: bytes = system.cat_file(path, start=start, end=end)
+    return data
+
+
+@contextlib.contextmanager
+def _border(uri: str) -> Iterator[None]:
+    """Around every call of fsspec's: its errors become ours."""
+    try:
+        yield
+    except Exception as exc:  # every system of fsspec's has errors of its own, which nobody lists
+        error = _translated(exc, uri, scheme_of(uri))
+        if error is exc:
+            raise
+        raise error from exc
+
+
+def _translated(error: Exception, uri: str, scheme: str) -> ConvertError:
+    said = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, ConvertError):
+        return error
+    if isinstance(error, ImportError):
+        return BadSpec(f"{scheme}:// is read by fsspec, whose client for it is not installed: {said}.", uri=uri)
+    if isinstance(error, ftplib.error_perm) and said.startswith(_LOGIN_REFUSED):
+        return BadCredentials(f"{scheme}://{uri.partition('://')[2].partition('/')[0]} refuses the login: {said}.", uri=uri)
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return NotFound(f"{uri} does not exist.", uri=uri)
+    if isinstance(error, PermissionError | ftplib.error_perm):
+        return NotPermitted(f"{uri} may not be read: {said}.", uri=uri)
+    if isinstance(error, TypeError | ValueError):
+        return BadSpec(f"{uri} is no address that fsspec can open: {said}.", uri=uri)
+    return Unreachable(f"{uri}: {type(error).__name__}: {said}.", uri=uri)
+
+
+def _refuse(uri: str) -> NoReturn:
+    scheme = scheme_of(uri)
+    raise BadSpec(
+        f"{uri}: nothing is written to {scheme}://, which is read by fsspec and promises no whole files under their names. Name a folder of another store."
+    )
