@@ -5,8 +5,8 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import replace
 from typing import Final
@@ -22,7 +22,7 @@ from dataprep_operator.cluster import KubernetesCluster
 from dataprep_operator.cron_reconcile import CronReconciler
 from dataprep_operator.endpoint import Endpoint
 from dataprep_operator.errors import LeaseLost, NotServed, OperatorError, Unavailable
-from dataprep_operator.leading import follow, lead
+from dataprep_operator.leading import follow, lead, stop_by_signals
 from dataprep_operator.lease import Lease
 from dataprep_operator.observed import Key
 from dataprep_operator.probes import Health
@@ -37,6 +37,9 @@ logger = logging.getLogger("dataprep_operator")
 
 START_TRIES: Final = 10
 START_WAIT_SECONDS: Final = 3.0
+UNSERVED_SECONDS: Final = 1.0
+END_SECONDS: Final = 15.0
+"""Less than the pod's grace period, and more than requests that are under way take."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,9 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def serve(settings: Settings) -> None:
     """Run until told to stop."""
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stop.set)
+    stop_by_signals(stop)
     cluster = await KubernetesCluster.connect(qps=settings.qps, burst=settings.burst)
     cache, board = Cache(), Board()
     queue = WorkQueue[Key](urgent=cache.is_new)
@@ -102,10 +103,18 @@ async def serve(settings: Settings) -> None:
         KIND: Reconciler(cache=cache, cluster=cluster, board=board, settings=settings, clock=cluster.clock).reconcile,
         CRON_KIND: CronReconciler(cache=cache, cluster=cluster, clock=cluster.clock).reconcile,
     }
+
+    async def look(key: Key) -> float | None:
+        if heard.serves(key.namespace):
+            return await looks[key.kind](key)
+        return UNSERVED_SECONDS if cache.knows(key) else None
+
+    # Older than kopf's tasks, so that kopf lets it be.
+    limiting = asyncio.create_task(_limit_the_end(stop))
     try:
         await _check_served(cluster)
         async with _listening(endpoint.application(), settings):
-            following = asyncio.create_task(follow(settings=settings, cache=cache, heard=heard, concerns=concern, stop=stop))
+            following = asyncio.create_task(follow(settings=settings, cache=cache, heard=heard, concerns=concern, stop=stop, died=_die))
             # Without its watches a replica is of no use, whether it leads or not.
             following.add_done_callback(lambda _: stop.set())
             try:
@@ -115,7 +124,7 @@ async def serve(settings: Settings) -> None:
                         cache=cache,
                         heard=heard,
                         queue=queue,
-                        look=lambda key: looks[key.kind](key),
+                        look=look,
                         health=health,
                         stop=stop,
                     ),
@@ -128,7 +137,32 @@ async def serve(settings: Settings) -> None:
                 stop.set()
                 await following
     finally:
+        limiting.cancel()
         await cluster.close()
+
+
+async def _limit_the_end(stop: asyncio.Event) -> None:
+    """An end in good order takes a second or two. One that takes longer has met something that will never end."""
+    await stop.wait()
+    watchdog = threading.Timer(END_SECONDS, _give_up)
+    watchdog.daemon = True
+    watchdog.start()
+
+
+def _give_up() -> None:
+    logger.error("not ended %.0f s after it was to stop; the process ends now", END_SECONDS)
+    _exit_now()
+
+
+def _die(task: str, error: BaseException | None) -> None:
+    """The watches don't work any more, so nothing does. Another replica takes over when the Lease has run out; the kubelet starts this one again."""
+    logger.error("kopf's task %r has ended: %s; this replica stops", task, repr(error) if error is not None else "no error was told")
+    _exit_now()
+
+
+def _exit_now() -> None:
+    logging.shutdown()
+    os._exit(1)
 
 
 async def _check_served(cluster: KubernetesCluster) -> None:
@@ -197,8 +231,7 @@ def _stop_at_once(holding: "asyncio.Task[None]") -> None:
     """The Lease is lost: end the process before it writes anything more. Shutting down in good order would take seconds of writing."""
     if not holding.cancelled():
         logger.error("%s; this replica stops", holding.exception())
-        logging.shutdown()
-        os._exit(1)
+        _exit_now()
 
 
 def _log(settings: Settings) -> None:

@@ -147,6 +147,14 @@ class Cache:
         """All DataPrepJobs and DataPrepCronJobs."""
         return [*self._jobs, *self._crons]
 
+    def keys_in(self, namespace: str | None) -> list[Key]:
+        """Those of one namespace."""
+        return [key for key in (*self._jobs, *self._crons) if key.namespace == namespace]
+
+    def knows(self, key: Key) -> bool:
+        """Whether there is a DataPrepJob or DataPrepCronJob at that place."""
+        return key in self._jobs or key in self._crons
+
     def unsettled(self) -> list[Key]:
         """The same without jobs that have ended and nobody deletes: there may be thousands of them."""
         return [*(key for key, kept in self._jobs.items() if kept.is_unfinished or kept.is_deleted), *self._crons]

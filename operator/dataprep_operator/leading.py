@@ -1,8 +1,10 @@
 """What runs as long as the operator does: kopf's watches in every replica; the workers that reconcile, and the slow scan that forgets nobody, in the leader."""
 
 import asyncio
+import functools
 import itertools
 import logging
+import signal
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -30,11 +32,23 @@ Concerns = Callable[[Key, float], None]
 """Told of an object that something has happened to, and the seconds within which it must be looked at."""
 
 
-async def follow(*, settings: Settings, cache: Cache, heard: streams.Streams, concerns: Concerns, stop: asyncio.Event) -> None:
-    """Keep the cache as the cluster is, until `stop` is set or a watch fails for good. A standby does so too: it takes over without listing."""
+Died = Callable[[str, BaseException | None], None]
+"""Told of a task of kopf's that has ended although nobody wanted it to, and of its error."""
+
+CREDENTIALS_TASK: Final = "credentials retriever"
+"""The one of kopf's tasks that `spawn_tasks` starts and doesn't name: without it no connection is renewed."""
+
+
+async def follow(*, settings: Settings, cache: Cache, heard: streams.Streams, concerns: Concerns, stop: asyncio.Event, died: Died) -> None:
+    """Keep the cache as the cluster is, until `stop` is set. A standby does so too: it takes over without listing.
+
+    kopf's tasks live as long as the operator. When one ends before, kopf would end the others one after the other, and was seen to wait for them
+    for minutes; so it isn't asked to: `died` must end the process.
+    """
     undo = streams.listen(heard)
+    before = asyncio.all_tasks()
     try:
-        await kopf.operator(
+        roots = await kopf.spawn_tasks(
             registry=watching.registry(cache=cache, streams=heard, concerns=concerns),
             settings=watching.operator_settings(),
             # Without one kopf asks for the user's name, and an image's user 65532 has none.
@@ -44,8 +58,25 @@ async def follow(*, settings: Settings, cache: Cache, heard: streams.Streams, co
             namespaces=settings.namespaces,
             stop_flag=stop,
         )
+        # kopf takes the signals for itself.
+        stop_by_signals(stop)
+        spawned = asyncio.all_tasks() - before
+        for task in {*roots, *(each for each in spawned if each.get_name() == CREDENTIALS_TASK)}:
+            task.add_done_callback(functools.partial(_ended, stop=stop, died=died))
+        await kopf.run_tasks(roots, ignored=before)
     finally:
         undo()
+
+
+def stop_by_signals(stop: asyncio.Event) -> None:
+    """Let the signals that ask a process to end set `stop`."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+
+
+def _ended(task: "asyncio.Task[None]", *, stop: asyncio.Event, died: Died) -> None:
+    if not stop.is_set():
+        died(task.get_name(), None if task.cancelled() else task.exception())
 
 
 async def lead(

@@ -95,6 +95,8 @@ def operator_settings() -> kopf.OperatorSettings:
     chosen.networking.request_timeout = 30
     chosen.networking.connect_timeout = 10
     chosen.networking.enforce_retry_after = True
+    # A stream that fails begins anew by itself (`streams.py`); until then it only delays what is said about it.
+    chosen.networking.error_backoffs = (0.5, 1, 2, 3, 5)
     chosen.persistence.consistency_timeout = 60
     chosen.execution.max_workers = 8
     chosen.process.ultimate_exiting_timeout = 30
