@@ -21,8 +21,16 @@ _WILDCARD: Final = re.compile(r"[*?\[]")
 _ANY_DEPTH: Final = "**"
 
 
-def check(uris: Sequence[str], output: str, access: Access, *, table: str | None = None) -> None:
-    """Raises BadSpec when the output, or its table, is one of these inputs, lies in one or holds one."""
+def check(uris: Sequence[str], output: str, access: Access, *, table: str | None = None, shallow: Sequence[str] = ()) -> None:
+    """Raises BadSpec when the output, or its table, is one of these inputs, lies in one or holds one.
+
+    Of a `shallow` folder the folders in it are not read, so the output may be one of them.
+    """
+    folder = place_of(output, access)
+    for uri in shallow:
+        place = place_of(uri, access)
+        if place is not None and folder is not None and (below := folder.path_of(place)) is not None:
+            raise BadSpec(_is(uri, "output.uri", output) if below == () else _holds(uri, "output.uri", output), uri=uri)
     for field, target in (("output.uri", output), ("output.table.uri", table)):
         written = place_of(target, access) if target is not None else None
         for uri in uris if written is not None else ():
@@ -94,6 +102,10 @@ def _may_match_below(pattern: str, below: Steps) -> bool:
 def _is_hidden(below: Steps) -> bool:
     """Below an input nobody looks into such folders."""
     return any(step[0] in "_." for step in below)
+
+
+def _is(uri: str, field: str, target: str) -> str:
+    return f"{field} {target} is the input {uri} itself, and a job may not write where it reads: choose another {field}."
 
 
 def _lies_in(uri: str, field: str, target: str) -> str:

@@ -140,10 +140,22 @@ def _refuse_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
     """Raises BadSpec when the job would write where it reads; from here on also when a listing finds that."""
     table = spec.output.table.uri if spec.output.table is not None else None
     if spec.script is None:
-        overlaps.check(spec.data.inputs(), spec.output.uri, access, table=table)
+        shallow = _shallow(spec.data)
+        whole = [uri for uri in spec.data.inputs() if uri not in shallow]
+        overlaps.check(whole, spec.output.uri, access, table=table, shallow=shallow)
     elif spec.script.input is not None:
         overlaps.check([spec.script.input], spec.output.uri, access)
     access.output = spec.output.uri
+
+
+def _shallow(source: Source) -> list[str]:
+    """Folders of which not all is read that lies below them: the one that paths of a list are relative to, and those of images without their folders."""
+    images = source.images
+    if images is None:
+        return []
+    if images.listed is not None:
+        return [images.listed.root] if images.listed.root else []
+    return [] if images.recursive else list(images.uris or [])
 
 
 def _given(spec: DataPrepJobSpec) -> list[str]:

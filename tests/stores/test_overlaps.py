@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from dataprep_api.job import DataPrepJob
 from dataprep_api.messages import CommitResult, PlanResult
@@ -185,6 +186,19 @@ def test_input_and_output_side_by_side_are_no_overlap(tmp_path: Path) -> None:
     file = rows_in(tmp_path)
     for source in (tmp_path / "out-raw", file):
         assert made(a_job({"jsonl": {"uris": [str(source)]}}, tmp_path / "out"))[1].records.out == 40
+
+
+@pytest.mark.parametrize("how", ["a list", "not recursive"])
+def test_a_folder_of_images_may_hold_the_output_where_its_folders_are_not_read(tmp_path: Path, how: str) -> None:
+    (tmp_path / "in").mkdir()
+    Image.new("RGB", (4, 4)).save(tmp_path / "in/a.png")
+    (tmp_path / "list.txt").write_text("a.png\n")
+    images: dict[str, Any] = {"uris": [f"{tmp_path}/in"], "recursive": False}
+    if how == "a list":
+        images = {"list": {"uri": f"{tmp_path}/list.txt", "root": f"{tmp_path}/in"}}
+    source = {"images": {**images, "labelFrom": "None"}}
+    assert made(a_job(source, tmp_path / "in/out"))[1].records.out == 1
+    assert "may not write where it reads" in refused(a_job(source, tmp_path / "in"), kept=tmp_path)
 
 
 def test_a_script_may_not_write_where_it_reads(tmp_path: Path) -> None:
