@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, get_args
 
 from dataprep_api import CRON_KIND, KIND, names, profile
 from dataprep_api.status import TERMINAL_PHASES, Phase
-from dataprep_operator import observed, outputs, pods, times
+from dataprep_operator import foreign, observed, outputs, pods, times
 from dataprep_operator.observed import Child, Key
 from dataprep_operator.pods import Pod
 
@@ -184,7 +184,7 @@ class Cache:
     def also_concerned(self, job: Raw) -> list[Key]:
         """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it or for its output, and the DataPrepCronJob that made it."""
         metadata, owner = job["metadata"], observed.controller(job)
-        crons = [Key(metadata["namespace"], owner["name"], CRON_KIND)] if owner.get("kind") == CRON_KIND else []
+        crons = [Key(metadata["namespace"], foreign.text(owner.get("name")), CRON_KIND)] if owner.get("kind") == CRON_KIND else []
         key, kept = Key(metadata["namespace"], metadata["name"]), self._jobs.get(Key(metadata["namespace"], metadata["name"]))
         output = self._place_of(job)
         others = sorted(self._outputs.get(output, set()) - {key}) if output is not None else []
@@ -248,8 +248,8 @@ class Cache:
             return Key(metadata["namespace"], metadata["name"])
         if kind is Kind.JOBS:
             owner = observed.controller(raw)
-            return Key(metadata["namespace"], owner["name"]) if owner.get("kind") == KIND else None
-        return self._keys_by_uid.get((metadata.get("labels") or {}).get(names.LABEL_JOB_UID, ""))
+            return Key(metadata["namespace"], foreign.text(owner.get("name"))) if owner.get("kind") == KIND else None
+        return self._keys_by_uid.get(foreign.text(foreign.mapping(metadata.get("labels")).get(names.LABEL_JOB_UID)))
 
     def rival_of(self, key: Key) -> Key | None:
         """The unfinished job with the same output that has the better claim than `key`, if there is one.
@@ -426,20 +426,21 @@ class Cache:
 
 
 def _kept(raw: Raw, *, output: str | None) -> _Kept:
-    metadata, status, maker = raw["metadata"], raw.get("status") or {}, observed.controller(raw)
+    metadata, status, maker = raw["metadata"], foreign.mapping(raw.get("status")), observed.controller(raw)
+    rate = foreign.mapping(status.get("progress")).get("recordsPerSecond")
     is_deleted = "deletionTimestamp" in metadata
     return _Kept(
         text=json.dumps(_slim(raw), separators=(",", ":")),
         uid=metadata["uid"],
         version=_version(raw),
-        phase=status.get("phase"),
+        phase=foreign.text(status.get("phase")) or None,
         has_started=bool(status.get("startTime")),
         is_deleted=is_deleted,
-        is_leaving=is_deleted and names.FINALIZER in (metadata.get("finalizers") or []),
-        records_per_second=float((status.get("progress") or {}).get("recordsPerSecond") or 0),
+        is_leaving=is_deleted and names.FINALIZER in _list(metadata.get("finalizers")),
+        records_per_second=float(rate) if isinstance(rate, int | float) else 0.0,
         output=output,
         awaited=tuple(_awaited_by(raw)),
-        maker=maker["uid"] if maker.get("kind") == CRON_KIND else None,
+        maker=(foreign.text(maker.get("uid")) or None) if maker.get("kind") == CRON_KIND else None,
     )
 
 
@@ -448,38 +449,42 @@ Claim = tuple[bool, datetime, str]
 
 def claim(raw: Raw) -> Claim:
     """What orders two jobs that want one output: who has begun goes first, then the older (a retry claims anew), then the uid."""
-    status = raw.get("status") or {}
-    since = times.parse(raw["metadata"]["creationTimestamp"])
-    for condition in status.get("conditions") or []:
-        if condition["type"] == "Failed" and condition["status"] == "False":
-            since = times.parse(condition["lastTransitionTime"])
+    status = foreign.mapping(raw.get("status"))
+    since = times.parse(raw["metadata"].get("creationTimestamp"))
+    failed = foreign.conditions(status).get("Failed", {})
+    if failed.get("status") == "False":
+        since = times.parse(failed.get("lastTransitionTime")) or since
     if status.get("phase") in TERMINAL_PHASES:
         # Judged at the moment of its retry: whoever is under way was first.
         return True, times.now(), raw["metadata"]["uid"]
-    assert since is not None  # noqa: S101 - every object of the API server has a creation time
-    return not status.get("startTime"), since, raw["metadata"]["uid"]
+    return not status.get("startTime"), since or times.now(), raw["metadata"]["uid"]
 
 
 def _awaited_by(raw: Raw) -> list[Key]:
     """The jobs that one waits for. One that has started waits no more; one that failed before may be retried, and would wait again."""
-    spec, status = raw.get("spec") or {}, raw.get("status") or {}
+    spec, status = foreign.mapping(raw.get("spec")), foreign.mapping(raw.get("status"))
     if status.get("startTime") or status.get("phase") == "Succeeded":
         return []
-    source = spec.get("source") or {}
-    named = [(source.get("fromJob") or {}).get("name"), *(spec.get("runAfter") or [])]
+    after = spec.get("runAfter")
+    from_job = foreign.mapping(foreign.mapping(spec.get("source")).get("fromJob"))
+    named = [foreign.text(each) for each in (from_job.get("name"), *(after if isinstance(after, list) else []))]
     return [Key(raw["metadata"]["namespace"], name) for name in dict.fromkeys(named) if name]
 
 
 def _keeps(raw: Raw, runs: set[str]) -> bool:
-    status = raw.get("status") or {}
+    status = foreign.mapping(raw.get("status"))
     if "deletionTimestamp" in raw["metadata"]:
         return False
     return status.get("runId") in runs if status.get("phase") in TERMINAL_PHASES else bool(status.get("startTime"))
 
 
 def _version(raw: Raw) -> int:
-    version = raw["metadata"].get("resourceVersion", "")
-    return int(version) if version.isdigit() else 0
+    return foreign.number(raw["metadata"].get("resourceVersion"))
+
+
+# Any: JSON of any form.
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _discard(index: defaultdict[K, set[V]], key: K, value: V) -> None:
@@ -491,6 +496,6 @@ def _discard(index: defaultdict[K, set[V]], key: K, value: V) -> None:
 def _slim(raw: Raw) -> Raw:
     """The object without `managedFields`, which are half of its size, and without kubectl's copy of it. They are nobody's business here."""
     metadata = {key: value for key, value in raw["metadata"].items() if key != "managedFields"}
-    if _LAST_APPLIED in (metadata.get("annotations") or {}):
+    if _LAST_APPLIED in foreign.mapping(metadata.get("annotations")):
         metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != _LAST_APPLIED}
     return {**raw, "metadata": metadata}

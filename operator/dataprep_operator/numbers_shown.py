@@ -19,9 +19,9 @@ def running(status: DataPrepJobStatus, live: Live, child: Child | None, *, now: 
     if child is None:
         return before
     total = before.shards.total
-    finished = steps.tasks_before(child, tasks=tasks) + len(ranges.parse(child.completed_indexes))
+    finished = steps.tasks_before(child, tasks=tasks) + ranges.count(child.completed_indexes)
     done = min(total, max(live.shards_done, total * finished // tasks, before.shards.done))
-    given_up = min(total - done, -(-len(ranges.parse(child.failed_indexes)) * total // tasks))
+    given_up = min(total - done, -(-ranges.count(child.failed_indexes) * total // tasks))
     active = min(total - done - given_up, max(live.shards_active, child.active))
     records = RecordProgress(
         total=before.records.total,

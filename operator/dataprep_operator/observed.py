@@ -9,7 +9,7 @@ from dataprep_api import KIND, names
 from dataprep_api.messages import CommitResult, PlanResult, WorkResult
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus, FromJob, RecordProgress
-from dataprep_operator import times
+from dataprep_operator import foreign, times
 from dataprep_operator.pods import Blockage, Pod
 
 ANNOTATION_TASKS: Final = "dataprep.io/tasks"
@@ -230,47 +230,46 @@ class Observed:
 # Any: a Job as the API server's JSON.
 def read_child(raw: Mapping[str, Any]) -> Child:
     """The child Job in the API server's JSON."""
-    metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    metadata, spec, status = raw["metadata"], foreign.mapping(raw.get("spec")), foreign.mapping(raw.get("status"))
+    labels, annotations = foreign.mapping(metadata.get("labels")), foreign.mapping(metadata.get("annotations"))
     owner = controller(raw)
-    conditions = {c["type"]: c for c in status.get("conditions") or [] if c.get("status") == "True"}
+    conditions = {kind: each for kind, each in foreign.conditions(status).items() if each.get("status") == "True"}
     # FailureTarget comes first and names the real reason; Failed follows when the last pod is gone.
     broken = conditions.get("Failed") or {}
     ended = broken or conditions.get("Complete") or {}
-    attempt = labels.get(names.LABEL_ATTEMPT, "")
     return Child(
         name=metadata["name"],
         namespace=metadata["namespace"],
         uid=metadata["uid"],
-        owner_uid=owner.get("uid", ""),
-        owner_name=owner.get("name", ""),
-        step=labels.get(names.LABEL_STEP, ""),
-        attempt=int(attempt) if attempt.isdigit() else 0,
+        owner_uid=foreign.text(owner.get("uid")),
+        owner_name=foreign.text(owner.get("name")),
+        step=foreign.text(labels.get(names.LABEL_STEP)),
+        attempt=foreign.number(labels.get(names.LABEL_ATTEMPT)),
         created=times.parse(metadata.get("creationTimestamp")),
         suspended=bool(spec.get("suspend")),
         queued=QUEUE_LABEL in labels,
         suspended_by_others=bool(spec.get("suspend")) and QUEUE_LABEL not in labels and annotations.get(ANNOTATION_SUSPEND) == "false",
-        parallelism=spec.get("parallelism", 1),
-        completions=spec.get("completions", 1),
-        active=status.get("active", 0),
-        completed_indexes=status.get("completedIndexes") or "",
-        failed_indexes=status.get("failedIndexes") or "",
+        parallelism=foreign.number(spec.get("parallelism"), 1),
+        completions=foreign.number(spec.get("completions"), 1),
+        active=foreign.number(status.get("active")),
+        completed_indexes=foreign.text(status.get("completedIndexes")),
+        failed_indexes=foreign.text(status.get("failedIndexes")),
         complete="Complete" in conditions,
         failed="Failed" in conditions,
-        failure_reason=broken.get("reason") or "",
-        failure_message=broken.get("message") or "",
+        failure_reason=foreign.text(broken.get("reason")),
+        failure_message=foreign.text(broken.get("message")),
         started_at=times.parse(status.get("startTime")),
         ended_at=times.parse(status.get("completionTime") or ended.get("lastTransitionTime")),
-        tasks=annotations.get(ANNOTATION_TASKS),
-        plan_sha256=annotations.get(ANNOTATION_PLAN),
-        spec_sha256=annotations.get(ANNOTATION_SPEC),
+        tasks=foreign.text(annotations.get(ANNOTATION_TASKS)) or None,
+        plan_sha256=foreign.text(annotations.get(ANNOTATION_PLAN)) or None,
+        spec_sha256=foreign.text(annotations.get(ANNOTATION_SPEC)) or None,
         deleting="deletionTimestamp" in metadata,
     )
 
 
 def controller(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """The ownerReference of the object's controller, or an empty mapping."""
-    return next((o for o in raw["metadata"].get("ownerReferences") or [] if o.get("controller")), {})
+    return next((owner for owner in foreign.mappings(raw["metadata"].get("ownerReferences")) if owner.get("controller")), {})
 
 
 def owned_by(raw: Mapping[str, Any], *, uid: str) -> bool:

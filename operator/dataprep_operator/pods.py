@@ -15,7 +15,7 @@ from dataprep_api.exits import Exit
 from dataprep_api.messages import FailureResult, Message
 from dataprep_api.reasons import Reason
 from dataprep_api.status import Failure
-from dataprep_operator import times
+from dataprep_operator import foreign, times
 
 CONTAINER: Final = "dataprep"
 CODE_CONTAINER: Final = "dataprep-code"
@@ -128,59 +128,57 @@ class Pod:
 # Any: a Pod as the API server's JSON.
 def read(raw: Mapping[str, Any]) -> Pod:
     """The pod in the API server's JSON."""
-    metadata, status = raw["metadata"], raw.get("status") or {}
-    conditions = {c["type"]: c for c in status.get("conditions") or []}
-    scheduled = conditions.get("PodScheduled") or {}
+    metadata, status = raw["metadata"], foreign.mapping(raw.get("status"))
+    conditions = foreign.conditions(status)
+    scheduled = conditions.get("PodScheduled", {})
     scheduled_at = times.parse(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None
     fetching = _container_state(status, "initContainerStatuses", CODE_CONTAINER)
-    is_fetching = "waiting" in fetching or bool((fetching.get("terminated") or {}).get("exitCode"))
+    is_fetching = "waiting" in fetching or bool(foreign.mapping(fetching.get("terminated")).get("exitCode"))
     state = fetching if is_fetching else _container_state(status, "containerStatuses", CONTAINER)
-    terminated, waiting = state.get("terminated") or {}, state.get("waiting") or {}
-    labels, index = metadata.get("labels") or {}, (metadata.get("annotations") or {}).get(INDEX_ANNOTATION)
-    phase = status.get("phase") or "Pending"
-    disruption = conditions.get("DisruptionTarget") or {}
+    terminated, waiting = foreign.mapping(state.get("terminated")), foreign.mapping(state.get("waiting"))
+    labels, annotations = foreign.mapping(metadata.get("labels")), foreign.mapping(metadata.get("annotations"))
+    phase, exit_code = foreign.text(status.get("phase")) or "Pending", terminated.get("exitCode")
+    disruption = conditions.get("DisruptionTarget", {})
     is_disrupted = disruption.get("status") == "True"
     return Pod(
         name=metadata["name"],
         namespace=metadata["namespace"],
         uid=metadata["uid"],
-        version=metadata.get("resourceVersion", ""),
-        owner_uid=next((o["uid"] for o in metadata.get("ownerReferences") or [] if o.get("controller")), ""),
+        version=foreign.text(metadata.get("resourceVersion")),
+        owner_uid=_owner_uid(metadata),
         phase=phase,
-        step=labels.get(names.LABEL_STEP, ""),
-        attempt=_number(labels.get(names.LABEL_ATTEMPT)),
+        step=foreign.text(labels.get(names.LABEL_STEP)),
+        attempt=foreign.number(labels.get(names.LABEL_ATTEMPT)),
         created=times.parse(metadata.get("creationTimestamp")),
         scheduled_at=scheduled_at,
         unschedulable=_unschedulable(scheduled),
         waiting=_waiting(waiting),
-        creating=scheduled_at is not None and phase == "Pending" and waiting.get("reason", "ContainerCreating") in _CREATING,
+        creating=scheduled_at is not None and phase == "Pending" and foreign.text(waiting.get("reason", "ContainerCreating")) in _CREATING,
         deletion_due=times.parse(metadata.get("deletionTimestamp")),
         disrupted_at=times.parse(disruption.get("lastTransitionTime")) if is_disrupted else None,
         disrupted_by=str(disruption.get("reason") or "") if is_disrupted else "",
         told=str(status.get("message") or "") if status.get("reason") == "Evicted" else "",
-        index=_number(index) if index is not None else None,
-        exit_code=terminated.get("exitCode"),
-        exit_reason=terminated.get("reason"),
+        index=foreign.number(annotations[INDEX_ANNOTATION]) if INDEX_ANNOTATION in annotations else None,
+        exit_code=foreign.number(exit_code) if exit_code is not None else None,
+        exit_reason=foreign.text(terminated.get("reason")) or None,
         finished_at=times.parse(terminated.get("finishedAt")),
-        message=terminated.get("message") or "",
-        script=(metadata.get("annotations") or {}).get(names.ANNOTATION_SCRIPT) == "true"
-        and labels.get(names.LABEL_STEP) == "convert"
-        and not is_fetching,
+        message=foreign.text(terminated.get("message")),
+        script=annotations.get(names.ANNOTATION_SCRIPT) == "true" and labels.get(names.LABEL_STEP) == "convert" and not is_fetching,
     )
 
 
 def missing_mount(pod_events: Sequence[Mapping[str, Any]]) -> str | None:
     """What a volume of the pod needs and nobody has, from its Events. A slow mount is none of these."""
     for event in reversed(pod_events):
-        message = event.get("message") or ""
+        message = foreign.text(event.get("message"))
         if event.get("reason") in ("FailedMount", "FailedAttachVolume") and any(phrase in message for phrase in _GONE_FOR_GOOD):
-            return str(message)
+            return message
     return None
 
 
 def refused_pods(job_events: Sequence[Mapping[str, Any]]) -> str | None:
     """Why the API server takes no pod of a Job, from the Job's Events."""
-    return next((str(event.get("message") or "") for event in reversed(job_events) if event.get("reason") == "FailedCreate"), None)
+    return next((foreign.text(event.get("message")) for event in reversed(job_events) if event.get("reason") == "FailedCreate"), None)
 
 
 def may_pass(refusal: str) -> bool:
@@ -238,9 +236,9 @@ def _reason_and_message(pod: Pod, told: FailureResult | None) -> tuple[Reason, s
 
 
 def _container_state(status: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:
-    for container in status.get(kind) or []:
+    for container in foreign.mappings(status.get(kind)):
         if container.get("name") == name:
-            return container.get("state") or {}
+            return foreign.mapping(container.get("state"))
     return {}
 
 
@@ -249,18 +247,18 @@ def _unschedulable(condition: Mapping[str, Any]) -> Blockage | None:
         return None
     return Blockage(
         reason=Reason.UNSCHEDULABLE,
-        message=condition.get("message") or "no node takes the pod",
+        message=foreign.text(condition.get("message")) or "no node takes the pod",
         since=times.parse(condition.get("lastTransitionTime")),
     )
 
 
 def _waiting(waiting: Mapping[str, Any]) -> Blockage | None:
-    reason, message = waiting.get("reason") or "", waiting.get("message") or ""
+    reason, message = foreign.text(waiting.get("reason")), foreign.text(waiting.get("message"))
     for known, ours in ((_IMAGE, Reason.IMAGE_PULL_FAILED), (_CONFIG, Reason.CONFIG_MISSING), (_REFUSED, Reason.POD_REFUSED)):
         if reason in known:
             return Blockage(reason=ours, message=f"{reason}: {message}" if message else reason, fatal=True)
     return None
 
 
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isdigit() else 0
+def _owner_uid(metadata: Mapping[str, Any]) -> str:
+    return next((foreign.text(o.get("uid")) for o in foreign.mappings(metadata.get("ownerReferences")) if o.get("controller")), "")

@@ -106,19 +106,19 @@ def failures(seen: Observed, *, step: str, attempt: int) -> list[Failure]:
 
 def tasks_of(child: Child, *, tasks: int) -> list[int]:
     """The task behind each index of a convert Job."""
-    return ranges.parse(child.tasks) if child.tasks else list(range(tasks))
+    return ranges.parse(child.tasks, below=tasks) if child.tasks else list(range(tasks))
 
 
 def completed_tasks(child: Child, *, tasks: int) -> set[int]:
     """Tasks that a convert Job has finished."""
     behind = tasks_of(child, tasks=tasks)
-    return {behind[index] for index in ranges.parse(child.completed_indexes) if index < len(behind)}
+    return {behind[index] for index in ranges.parse(child.completed_indexes, below=len(behind))}
 
 
 def failed_tasks(child: Child, *, tasks: int) -> set[int]:
     """Tasks that a convert Job has given up."""
     behind = tasks_of(child, tasks=tasks)
-    return {behind[index] for index in ranges.parse(child.failed_indexes) if index < len(behind)}
+    return {behind[index] for index in ranges.parse(child.failed_indexes, below=len(behind))}
 
 
 def unfinished_tasks(seen: Observed, *, attempt: int, plan_sha256: str, tasks: int) -> list[int]:
@@ -184,9 +184,9 @@ def _deciding(child: Child, told: list[tuple[Pod, Failure]]) -> list[tuple[Pod, 
 def _how_often(child: Child, times_failed: int) -> str:
     if child.step != "convert":
         return f"The {child.step} step failed {times_failed} times; the last time:"
-    given_up = ranges.parse(child.failed_indexes)
+    given_up = ranges.count(child.failed_indexes)
     shown = ranges.shortened(child.failed_indexes, limit=100)
-    return f"{len(given_up)} of {child.completions} tasks failed for good (indexes {shown}); the last failure:"
+    return f"{given_up} of {child.completions} tasks failed for good (indexes {shown}); the last failure:"
 
 
 def _unreadable(own: Sequence[Pod]) -> str | None:

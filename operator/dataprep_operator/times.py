@@ -1,6 +1,10 @@
 """Times as Kubernetes writes them (RFC 3339, UTC, whole seconds) and durations for people."""
 
 from datetime import UTC, datetime
+from typing import Final
+
+_FIRST_YEAR: Final = 1900
+_LAST_YEAR: Final = 9000
 
 
 def now() -> datetime:
@@ -14,11 +18,16 @@ def text(moment: datetime) -> str:
 
 
 def parse(value: str | None) -> datetime | None:
-    """The time in `value`, or None for nothing."""
-    if not value:
+    """The time in `value`, or None for nothing and for what is none."""
+    if not isinstance(value, str) or not value:
         return None
-    moment = datetime.fromisoformat(value.replace("Z", "+00:00"))
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    try:
+        moment = datetime.fromisoformat(value.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    # At the ends of the calendar no second can be added, nor a zone be changed.
+    known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return known if _FIRST_YEAR <= moment.year <= _LAST_YEAR else None
 
 
 def seconds_between(start: datetime | None, end: datetime | None) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import kopf
 
 from dataprep_api import CRON_PLURAL, GROUP, PLURAL, PROFILE_PLURAL, VERSION, names
+from dataprep_operator import foreign
 from dataprep_operator.cache import Cache, Kind
 from dataprep_operator.observed import Key
 from dataprep_operator.settings import Settings
@@ -57,12 +58,15 @@ def registry(*, cache: Cache, streams: Streams, concerns: Callable[[Key, float],
 def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, concerns: Callable[[Key, float], None]) -> None:
     """Put what an event tells into the cache, and name everybody whom it concerns: half of all events are of what nobody reads."""
     raw = event["object"]
-    if event["type"] == "DELETED":
-        key = cache.drop(kind, raw)
-    else:
-        is_news = cache.put(kind, raw) or event["type"] != "MODIFIED"
-        key = cache.key_of(kind, raw) if is_news else None
-    streams.handled(kind, raw["metadata"]["uid"])
+    try:
+        if event["type"] == "DELETED":
+            key = cache.drop(kind, raw)
+        else:
+            is_news = cache.put(kind, raw) or event["type"] != "MODIFIED"
+            key = cache.key_of(kind, raw) if is_news else None
+    finally:
+        # Whatever one object says, the others don't wait for it.
+        streams.handled(kind, raw["metadata"]["uid"])
     others = cache.also_concerned(raw) if kind is Kind.DATAPREPJOBS else []
     if kind is Kind.DATAPREPPROFILES:
         others = cache.not_begun(raw["metadata"]["namespace"])
@@ -73,7 +77,8 @@ def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, concerns: C
 # Any: the API's JSON.
 def _ends_the_plan(pod: Any) -> bool:
     """Whether workers wait for nothing but this pod, which has ended."""
-    return (pod["metadata"].get("labels") or {}).get(names.LABEL_STEP) == "plan" and (pod.get("status") or {}).get("phase") == "Succeeded"
+    labels, status = foreign.mapping(pod["metadata"].get("labels")), foreign.mapping(pod.get("status"))
+    return labels.get(names.LABEL_STEP) == "plan" and status.get("phase") == "Succeeded"
 
 
 def operator_settings() -> kopf.OperatorSettings:

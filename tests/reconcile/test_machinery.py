@@ -42,7 +42,7 @@ NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 )
 def test_indexes_are_written_as_ranges_and_read_back(indexes: list[int], text: str) -> None:
     assert ranges.write(indexes) == text
-    assert ranges.parse(text) == sorted(set(indexes))
+    assert ranges.parse(text, below=100) == sorted(set(indexes))
 
 
 def test_shortened_ranges_still_parse() -> None:
