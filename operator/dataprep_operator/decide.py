@@ -6,12 +6,14 @@ The status is written before anything here is done, so a decision outlives the o
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
+
+from pydantic import ValidationError
 
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import CleanupRule, DataPrepJobSpec
 from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus
-from dataprep_operator import children, deadlines, evictions, patience, removal, steps, times
+from dataprep_operator import children, deadlines, evictions, foreign, patience, removal, steps, times
 from dataprep_operator.children import Body
 from dataprep_operator.events import Note
 from dataprep_operator.observed import CLEANUP, Child, Observed
@@ -263,14 +265,30 @@ def _announced(what: str, deletions: Sequence[Action]) -> list[Action]:
 
 def _cleanup_times(seen: Observed, status: DataPrepJobStatus, *, defaults: PodDefaults) -> list[tuple[str, datetime]]:
     ended = times.parse(status.completion_time)
-    if ended is None or seen.spec is None:
+    if ended is None:
         return []
-    rules: Sequence[CleanupRule] = [rule for rule in seen.spec.cleanup or [] if rule.when == status.phase]
-    found = [(str(rule.action), ended + timedelta(seconds=rule.after_seconds)) for rule in rules]
-    ttl = seen.spec.ttl_seconds_after_finished
-    if ttl is None and seen.spec.deletion_policy == "Retain" and not any(action == "DeleteSelf" for action, _ in found):
+    rules, ttl, retains = _ends(seen)
+    found = [(str(rule.action), ended + timedelta(seconds=rule.after_seconds)) for rule in rules if rule.when == status.phase]
+    if ttl is None and retains and not any(action == "DeleteSelf" for action, _ in found):
         ttl = defaults.ttl_seconds
     return found if ttl is None else [*found, ("DeleteSelf", ended + timedelta(seconds=ttl))]
+
+
+def _ends(seen: Observed) -> tuple[Sequence[CleanupRule], int | None, bool]:
+    """The cleanup rules, the time to live, and whether the output stays. Of a spec that can't be accepted, what of these can be read."""
+    if seen.spec is not None:
+        return seen.spec.cleanup or [], seen.spec.ttl_seconds_after_finished, seen.spec.deletion_policy == "Retain"
+    ttl = foreign.number(seen.raw_spec.get("ttlSecondsAfterFinished"), -1)
+    found = [_rule(each) for each in foreign.mappings(seen.raw_spec.get("cleanup"))]
+    return [rule for rule in found if rule is not None], ttl if ttl >= 0 else None, not seen.removes
+
+
+# Any: the API's JSON.
+def _rule(raw: Mapping[str, Any]) -> CleanupRule | None:
+    try:
+        return CleanupRule.model_validate(raw)
+    except ValidationError:
+        return None
 
 
 def _removal(seen: Observed, *, now: datetime, defaults: PodDefaults) -> list[Action]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from dataprep_api import names
+from dataprep_api import KIND, names
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus
@@ -41,6 +41,10 @@ class ForeignChild(ClusterError):
     """An object with the name of a child belongs to someone else."""
 
 
+class LeftOver(ForeignChild):
+    """It belongs to a deleted job of the same name, and Kubernetes is about to remove it."""
+
+
 class Hands:
     """All effects on the cluster."""
 
@@ -71,9 +75,14 @@ class Hands:
         return replace(seen, version=written["metadata"]["resourceVersion"])
 
     async def hand_over(self, seen: Observed, spec: DataPrepJobSpec, desired: DataPrepJobStatus) -> None:
-        """Make the ConfigMap that tells a training Job what was made. A refusal is told; the data set is whole without it."""
+        """Make the ConfigMap that tells a training Job what was made. A refusal is told; the data set is whole without it.
+
+        That of a job which this one has replaced goes by itself, so its end is waited for: the look is made again.
+        """
         try:
             await self._ensure(CONFIG_MAPS, handover.config_map(seen, spec, desired), seen)
+        except LeftOver:
+            raise
         except (Refused, ForeignChild) as exc:
             await self.tell(seen, desired, [Note("Warning", Reason.NOT_HANDED_OVER, f"No ConfigMap for training was made: {exc}")])
 
@@ -180,6 +189,9 @@ class Hands:
         name = body["metadata"]["name"]
         found = await self._cluster.get(resource, seen.key.namespace, name)
         if not observed.owned_by(found, uid=seen.uid):
+            owner = observed.controller(found)
+            if owner.get("kind") == KIND and owner.get("name") == seen.key.name:
+                raise LeftOver(f"{body['kind']} {name} is of a deleted DataPrepJob of the same name; its end is waited for.")
             raise ForeignChild(f"{body['kind']} {name} exists and doesn't belong to this DataPrepJob; delete or rename it.")
         return found
 

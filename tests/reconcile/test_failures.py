@@ -9,6 +9,7 @@ from dataprep_api import names
 from dataprep_api.messages import FailureResult
 from dataprep_api.reasons import Reason
 from dataprep_api.status import RecordProgress
+from dataprep_operator.cluster import Body
 from dataprep_operator.errors import Refused
 from dataprep_operator.hands import ForeignChild
 
@@ -169,6 +170,27 @@ def test_an_invalid_spec_names_its_faults(world: World) -> None:
     assert world.condition("Validated") == ("False", "InvalidSpec")
     assert "${place}" in world.message()
     assert world.jobs() == []
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        {"ttlSecondsAfterFinished": 60},
+        {"cleanup": [{"when": "Failed", "action": "DeleteSelf", "afterSeconds": 60}]},
+        {"cleanup": [{"when": "Sometimes"}, {"when": "Failed", "action": "DeleteSelf", "afterSeconds": 60}]},
+    ],
+    ids=["time to live", "cleanup rule", "one rule of two can be read"],
+)
+def test_a_job_with_an_invalid_spec_is_cleaned_up_too(world: World, ends: Body) -> None:
+    world.apply(output={"uri": "s3://out/${place}"}, **ends)
+    assert world.settle() == "Failed"
+    world.cluster.now += timedelta(seconds=59)
+    world.look()
+    assert ("dataprepjobs", NAMESPACE, "mnist") in world.cluster.objects
+    world.cluster.now += timedelta(seconds=2)
+    world.look()
+
+    assert ("dataprepjobs", NAMESPACE, "mnist") not in world.cluster.objects
 
 
 def test_a_host_path_is_refused_by_default(world: World) -> None:

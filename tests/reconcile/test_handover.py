@@ -3,10 +3,12 @@
 import json
 from typing import Any
 
+import pytest
 from tests.reconcile.world import NAMESPACE, SHA, World, a_failure, retry
 
 from dataprep_api.reasons import Reason
 from dataprep_operator.errors import Refused
+from dataprep_operator.hands import ForeignChild
 
 SPLITS = [{"name": "train", "records": 900, "shards": 7, "bytes": 3600}, {"name": "hold-out", "records": 90, "shards": 1, "bytes": 400}]
 
@@ -91,6 +93,22 @@ def test_a_map_of_someone_else_is_left_alone_and_told(world: World) -> None:
     assert committed(world) == "Succeeded"
     assert world.cluster.objects[("configmaps", NAMESPACE, "mnist")]["data"] == {"mine": "yes"}
     assert "NotHandedOver" in world.events()
+
+
+def test_the_map_of_a_job_that_was_replaced_is_waited_for(world: World) -> None:
+    owner = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "name": "mnist", "uid": "uid-before", "controller": True}
+    world.cluster.add("configmaps", NAMESPACE, {"metadata": {"name": "mnist", "ownerReferences": [owner]}, "data": {"old": "yes"}})
+    world.running()
+    world.converted()
+    world.settle()
+    world.committed()
+    with pytest.raises(ForeignChild, match="is of a deleted DataPrepJob of the same name; its end is waited for"):
+        world.look()
+    assert world.status()["phase"] == "Committing"
+    world.cluster.remove("configmaps", NAMESPACE, "mnist")
+
+    assert world.settle() == "Succeeded"
+    assert "old" not in world.cluster.objects[("configmaps", NAMESPACE, "mnist")]["data"]
 
 
 def test_a_refused_map_does_not_fail_the_job(world: World) -> None:
