@@ -203,7 +203,7 @@ def _refuse_others(folder: OutputFolder, success: Success | None, *, planned: Ab
                 uri=folder.uri,
             )
     known = folder.known_files()
-    if names.plan_file(folder.run_id) in {path for path, _ in folder.everything()}:
+    if folder.run_id in folder.runs():
         # The stored plan may be damaged.
         known |= planned | names.split_files(extension, planned)
     for path, _ in folder.visible():
