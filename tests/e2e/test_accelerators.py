@@ -6,10 +6,13 @@ import pytest
 
 from kubecluster import Cluster
 from kubecluster.state import marking_nodes
+from workbench.installation import Installation
 from workbench.jobs import Document, Namespace, condition
 from workbench.stores import Stores, a_job
 
 GPU = "nvidia.com/gpu"
+PROMISED_SECONDS = 30
+"""Within that time a pod that finds no node is told of, or goes to a CPU node once its `fallbackAfterSeconds` are over."""
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +48,23 @@ def job(namespace: Namespace, stores: Stores, source: str, **accelerator: object
 
 
 def workers(namespace: Namespace) -> list[Document]:
-    return namespace.pods("gpu", step="convert")
+    """The pods that convert; at least one, so that what is said of all of them is said of something."""
+    found = namespace.pods("gpu", step="convert")
+    assert found, namespace.story("gpu")
+    return found
+
+
+def wait_until_workers_are_asked_for(namespace: Namespace) -> None:
+    namespace.wait("gpu", lambda _: bool(namespace.pods("gpu", step="convert")), what="asking for workers")
+
+
+def wait_until_no_gpu_is_told(namespace: Namespace) -> Document:
+    return namespace.wait(
+        "gpu",
+        lambda status: condition(status, "Running").get("reason") == "NoGPUNodes",
+        what="waiting for a GPU",
+        seconds=PROMISED_SECONDS,
+    )
 
 
 def limits(pod: Document) -> Document:
@@ -68,7 +87,8 @@ def test_required_waits_and_says_so_until_a_gpu_appears(
     namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str
 ) -> None:
     namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Required", count=1))
-    waiting = namespace.wait("gpu", lambda s: condition(s, "Running").get("reason") == "NoGPUNodes", what="waiting for a GPU")
+    wait_until_workers_are_asked_for(namespace)
+    waiting = wait_until_no_gpu_is_told(namespace)
     assert waiting["phase"] == "Pending"
     cluster.kubectl("label", "node", "node0", "accelerator=gpu", "--overwrite")
     cluster.set_capacity("node0", {GPU: 1})
@@ -81,8 +101,17 @@ def test_required_waits_and_says_so_until_a_gpu_appears(
 
 def test_preferred_falls_back_to_cpu_with_an_event(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Preferred", count=1, fallbackAfterSeconds=3))
+    wait_until_workers_are_asked_for(namespace)
+    namespace.wait(
+        "gpu",
+        lambda status: status.get("effective", {}).get("accelerator") == "CPU",
+        what="on CPU nodes",
+        seconds=3 + PROMISED_SECONDS,
+    )
     status = namespace.wait_phase("gpu", "Succeeded")
     assert status["effective"]["accelerator"] == "CPU"
+    for pod in workers(namespace):
+        assert GPU not in limits(pod)
     assert "FellBackToCPU" in [reason for reason, _ in namespace.events("gpu")]
 
 
@@ -92,3 +121,67 @@ def test_none_never_asks_for_a_gpu(namespace: Namespace, stores: Stores, digits_
     for pod in workers(namespace):
         assert GPU not in limits(pod)
         assert pod["spec"]["nodeName"] != gpu_node
+
+
+@pytest.fixture
+def other_gpu_node(cluster: Cluster) -> Iterator[str]:
+    """node0 with more GPUs than anybody asks for, no taint, and another label."""
+    node = "node0"
+    cluster.kubectl("label", "node", node, "accelerator=other", "--overwrite")
+    cluster.set_capacity(node, {GPU: 8})
+    yield node
+    cluster.remove_capacity(node, GPU)
+    cluster.kubectl("label", "node", node, "accelerator-")
+
+
+def test_two_gpus_are_taken_of_the_node_that_the_selector_names(
+    namespace: Namespace, stores: Stores, digits_on_hdfs: str, gpu_node: str, other_gpu_node: str
+) -> None:
+    """Two workers, and room for one of them at a time: the other waits rather than take GPUs of another label."""
+    namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Required", count=2))
+    status = namespace.wait_phase("gpu", "Succeeded")
+    assert status["effective"]["accelerator"] == "GPU"
+    for pod in workers(namespace):
+        assert pod["spec"]["nodeName"] == gpu_node != other_gpu_node
+        assert pod["spec"]["nodeSelector"] == {"accelerator": "gpu"}
+        assert limits(pod)[GPU] == "2"
+
+
+def test_more_gpus_than_the_selected_node_has_are_waited_for(
+    namespace: Namespace, stores: Stores, digits_on_hdfs: str, gpu_node: str, other_gpu_node: str
+) -> None:
+    del gpu_node, other_gpu_node  # two GPUs under the label, eight under another
+    namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Required", count=3))
+    wait_until_workers_are_asked_for(namespace)
+    assert wait_until_no_gpu_is_told(namespace)["phase"] == "Pending"
+    assert [pod["spec"].get("nodeName") for pod in workers(namespace) if pod["spec"].get("nodeName")] == []
+
+
+@pytest.mark.apart
+def test_one_value_of_the_chart_keeps_cpu_jobs_off_gpu_nodes_without_a_taint(
+    namespace: Namespace, stores: Stores, cluster: Cluster, own_operator: Installation, digits_on_hdfs: str
+) -> None:
+    """A job that names the GPU node by another label and asks for no GPU finds no node; without that label it runs elsewhere."""
+    node, taken_from = "node1", {"accelerator": "gpu"}
+    own_operator.install(
+        {"namespaces": [namespace.name], "crds": {"install": False}, "workers": {"cpu": {"avoidNodes": taken_from}}},
+    )
+    cluster.kubectl("label", "node", node, "accelerator=gpu", "room=gpu", "--overwrite")
+    try:
+        kept_off = job(namespace, stores, digits_on_hdfs, policy="None")
+        kept_off["spec"]["workers"]["nodeSelector"] = {"room": "gpu"}
+        namespace.apply(kept_off)
+        namespace.wait(
+            "gpu",
+            lambda status: condition(status, "Running").get("reason") == "Unschedulable",
+            what="without a node",
+            seconds=3 * PROMISED_SECONDS,
+        )
+        assert [pod["spec"].get("nodeName") for pod in namespace.pods("gpu")] == [None]
+        namespace.kubectl("delete", "dpj", "gpu")
+        namespace.apply(job(namespace, stores, digits_on_hdfs, policy="None"))
+        namespace.wait_phase("gpu", "Succeeded")
+        for pod in workers(namespace):
+            assert pod["spec"]["nodeName"] != node
+    finally:
+        cluster.kubectl("label", "node", node, "accelerator-", "room-")
