@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.availability import unavailable
 
 from kubecluster import Cluster
 from storeservers.hdfs import HdfsCluster
@@ -59,7 +60,7 @@ def _spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 def stores(cluster: Cluster) -> Iterator[Stores]:
     """HDFS with two data nodes, an S3 server, the OSS fake and a shared folder."""
     if cluster.bridge_ip is None:
-        pytest.skip("the stores need an address that the pods of this cluster reach")
+        unavailable("the stores need an address that the pods of this cluster reach; `make cluster-up` gives a cluster with one")
     folder = Path(tempfile.mkdtemp(prefix="dataprep-stores-"))
     folder.chmod(0o755)
     volume = folder / "volume"

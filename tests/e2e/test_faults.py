@@ -172,6 +172,7 @@ def test_a_lost_node_does_not_stop_the_job(namespace: Namespace, stores: Stores,
 
 
 def test_a_data_node_killed_in_the_middle_changes_no_byte(namespace: Namespace, stores: Stores, digits: Path) -> None:
+    """Every block is on both; one dies with a block half written, and stays dead until the job has ended."""
     volume = mount(namespace, stores)
     job = a_job(
         stores,
@@ -180,20 +181,19 @@ def test_a_data_node_killed_in_the_middle_changes_no_byte(namespace: Namespace, 
         output=f"{stores.hdfs.uri}/{namespace.name}",
         workers__parallelism=4,
         **(volume | SHARDED),
-        output__hdfs={"replication": 1},
+        output__hdfs={"replication": 2},
     )
     namespace.apply(job)
     namespace.wait("hdfs", lambda s: s.get("phase") == "Running", what="Running")
-    stores.hdfs.kill_datanode(0)
     try:
-        time.sleep(1)
+        assert stores.hdfs.kill_datanode_while_writing(0)
+        namespace.wait_phase("hdfs", "Succeeded")
+        for split in ("train", "validation", "test"):
+            files = sorted(e.path for e in stores.hdfs.ls(f"/{namespace.name}") if Path(e.path).name.startswith(split))
+            whole = b"".join(stores.hdfs.read(file) for file in files)
+            assert hashlib.sha256(whole).hexdigest() == mnist.FILES[f"{split}.tfrecords"].sha256
     finally:
-        stores.hdfs.start_datanode(0)
-        stores.hdfs.wait_for_live_datanodes(2)
-    namespace.wait_phase("hdfs", "Succeeded")
-    for split in ("train", "validation", "test"):
-        files = sorted(e.path for e in stores.hdfs.ls(f"/{namespace.name}") if Path(e.path).name.startswith(split))
-        assert hashlib.sha256(b"".join(stores.hdfs.read(file) for file in files)).hexdigest() == mnist.FILES[f"{split}.tfrecords"].sha256
+        stores.hdfs.start_missing()
 
 
 def test_nothing_short_is_ever_visible_and_success_is_last(namespace: Namespace, stores: Stores, digits: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -198,6 +199,37 @@ def test_a_killed_datanode_is_missed_and_comes_back(hdfs: HdfsCluster) -> None:
     hdfs.wait_for_live_datanodes(2)
 
     assert content_without == some_bytes(MIB)
+
+
+def test_a_datanode_is_killed_with_a_block_half_written(hdfs: HdfsCluster) -> None:
+    ended = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not ended.is_set():
+            hdfs.write(f"/written/{number}", some_bytes(8 * MIB))
+            number += 1
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        begun = hdfs.kill_datanode_while_writing(0)
+        still_there = {block for block in begun if block.exists()}
+    finally:
+        ended.set()
+        writer.join()
+        hdfs.start_missing()
+
+    assert begun
+    assert still_there == begun
+    assert hdfs.read("/written/0") == some_bytes(8 * MIB)
+
+
+def test_a_datanode_that_nobody_writes_to_is_not_killed(hdfs: HdfsCluster) -> None:
+    with pytest.raises(ServerFailed, match="nothing was written to datanode-0"):
+        hdfs.kill_datanode_while_writing(0, seconds=0.02)
+
+    assert len(hdfs.live_datanodes()) == 2
 
 
 def test_a_killed_namenode_comes_back_with_its_files(hdfs: HdfsCluster) -> None:

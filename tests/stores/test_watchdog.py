@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.availability import unavailable
 
 from dataprep_converter import watchdog
 from dataprep_converter.watchdog import KILLED, Heartbeats
@@ -224,7 +225,7 @@ def test_as_process_one_the_supervisor_kills_what_a_watchdog_could_not() -> None
     program = PREAMBLE + "assert os.getpid() == 1\nsys.exit(supervise(hang, limit_seconds=1))"
     done = subprocess.run([*unshare, sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
     if "unshare:" in done.stderr:
-        pytest.skip(f"no pid namespace here: {done.stderr}")
+        unavailable(f"a pid namespace of one's own: {done.stderr}")
 
     assert done.returncode == KILLED
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -168,6 +169,28 @@ class HdfsCluster(Server):
     def kill_datanode(self, number: int) -> None:
         """End one DataNode as a power failure would; the NameNode takes it for dead some 16 s later."""
         self._processes.pop(self._datanodes[number].name).kill()
+
+    def kill_datanode_while_writing(self, number: int, *, seconds: float = 60) -> set[Path]:
+        """End a DataNode that has begun a block and not finished it: it is stopped first, and goes on if there is none.
+
+        Returns its files of such blocks. What an earlier death has left there doesn't count.
+        """
+        process = self._processes[self._datanodes[number].name]
+        deadline = time.monotonic() + seconds
+        left = self._unfinished_blocks(number)
+        while True:
+            process.pause()
+            if begun := self._unfinished_blocks(number) - left:
+                self.kill_datanode(number)
+                return begun
+            process.resume()
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"nothing was written to {process.name} for {seconds} s")
+            time.sleep(0.005)
+
+    def _unfinished_blocks(self, number: int) -> set[Path]:
+        found = (self.run_dir / "data" / self._datanodes[number].name).glob("current/BP-*/current/rbw/blk_*")
+        return {path for path in found if path.suffix != ".meta"}
 
     def start_datanode(self, number: int) -> None:
         """Start a DataNode again, on its old address and data; see `wait_for_live_datanodes`."""
