@@ -11,9 +11,9 @@ from tests.interop.comparisons import compared
 import environments
 from dataprep_converter.records import parse_example
 
-pytestmark = [pytest.mark.interop, pytest.mark.heavy]
+pytestmark = pytest.mark.interop
 
-READER = Path(__file__).parents[1] / "readers" / "grain_records.py"
+READER = Path(__file__).parent / "readers" / "grain_records.py"
 PICKED: Final = (3, 0, 77, 40)
 FEATURES: Final[list[dict[str, Any]]] = [{"name": "image"}, {"name": "pixels", "columns": ["image"], "encoding": "Values"}]
 OPTIONS: Final[dict[str, dict[str, Any]]] = {"idx": {}, "csv": {"compression": "None"}, "libsvm": {"compression": "Brotli", "groupSize": 7}}

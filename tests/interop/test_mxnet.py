@@ -14,9 +14,9 @@ import environments
 from dataprep_api import names
 from dataprep_converter.decoders.recordio import parse_record
 
-pytestmark = [pytest.mark.interop, pytest.mark.heavy]
+pytestmark = pytest.mark.interop
 
-READER = Path(__file__).parents[1] / "readers" / "mxnet_records.py"
+READER = Path(__file__).parent / "readers" / "mxnet_records.py"
 NUMBER = "csv, with the magic number"
 
 
