@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.cli.commandline import EXAMPLES, ROOT, code_of, environment, settings, visible
 
-from dataprep_converter import plugins, records
+from dataprep_converter import plugins
 from dataprep_converter.access import Access
 from dataprep_converter.verifying import verify
-from workbench import mnist, photos
+from workbench import foreign, mnist, photos
 from workbench.example_inputs import INPUTS
 
 JOBS = [file for file in sorted(EXAMPLES.glob("*.yaml")) if "kind: DataPrepJob" in file.read_text(encoding="utf-8")]
@@ -80,10 +80,10 @@ def test_the_images_example_keeps_the_bytes_of_the_photographs(tmp_path: Path) -
     assert code_of("run", EXAMPLES / "images-local.yaml", *settings({"params.input": source, "output.uri": output})) == 0
 
     found = set()
-    for file in verify(str(output), Access()).files:
-        for _, payload in records.read([(output / file.file).read_bytes()]):
-            record = records.parse_example(payload)
-            found.add((record["image/class/text"][0].decode(), record["image/class/label"][0], record["image/encoded"][0]))
+    for record in foreign.examples(output / file.file for file in verify(str(output), Access()).files):
+        (text,), (label,), (encoded,) = record["image/class/text"], record["image/class/label"], record["image/encoded"]
+        assert isinstance(text, bytes)
+        found.add((text.decode(), label, encoded))
     files = list(source.glob("*/*.jpg"))
     shards = sum(shard.stat().st_size for shard in output.glob("*.tfrecords"))
     assert 0 < shards - sum(file.stat().st_size for file in files) <= 200 * len(files)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep_converter.records import parse_example, read
+from workbench import foreign
 from workbench.jobs import Namespace, example
 from workbench.photos import write
 from workbench.stores import EXAMPLES, Stores, mount
@@ -36,14 +36,14 @@ def test_photographs_keep_their_bytes(namespace: Namespace, stores: Stores, phot
     classes = sorted(folder.name for folder in photos.iterdir())
     assert status["labels"] == [{"feature": "image/class/label", "numClasses": 3, "classes": classes}]
     seen = set()
-    for shard in output.glob("*.tfrecords"):
-        for _, payload in read([shard.read_bytes()]):
-            record = parse_example(payload)
-            digest = hashlib.sha256(record["image/encoded"][0]).hexdigest()
-            file = files[digest]
-            assert record["image/class/text"] == [file.parent.name.encode()]
-            assert record["image/class/label"] == [classes.index(file.parent.name)]
-            assert record["image/format"] == [b"jpeg"]
-            seen.add(digest)
+    for record in foreign.examples(output.glob("*.tfrecords")):
+        (encoded,) = record["image/encoded"]
+        assert isinstance(encoded, bytes)
+        digest = hashlib.sha256(encoded).hexdigest()
+        file = files[digest]
+        assert record["image/class/text"] == [file.parent.name.encode()]
+        assert record["image/class/label"] == [classes.index(file.parent.name)]
+        assert record["image/format"] == [b"jpeg"]
+        seen.add(digest)
     assert seen == set(files)
     assert status["output"]["records"] == len(files)
