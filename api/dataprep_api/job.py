@@ -2,13 +2,14 @@
 
 import re
 import shlex
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError
 
 from dataprep_api import API_VERSION, KIND
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.params import fill, fill_command
+from dataprep_api.shown import one_line
 from dataprep_api.spec import DataPrepJobSpec, Model, Open
 from dataprep_api.spec.script import VARIABLES
 from dataprep_api.status import DataPrepJobStatus
@@ -80,6 +81,9 @@ def _filled_script(script: dict[str, Any], params: dict[str, str], spec: dict[st
     return rest | {"command": fill_command(command, params, variables=variables, path="spec.script.command")}
 
 
+_LONGEST_ECHO: Final = 64
+
+
 def fault(root: type[Model], error: Any) -> Fault:
     """One pydantic error in the user's words. `root` is the model that was asked. Any: pydantic's ErrorDetails is a plain dict."""
     location = error["loc"]
@@ -92,7 +96,15 @@ def fault(root: type[Model], error: Any) -> Fault:
         return Fault(path, "is required")
     message = error["msg"].removeprefix("Value error, ")
     given = error.get("input")
-    shown = f", got {given!r}" if isinstance(given, str | int | float) and "got " not in message else ""
+    shown = f", got {_echoed(given)}" if isinstance(given, str | int | float) and "got " not in message else ""
     if error["type"] == "literal_error" and isinstance(given, str):
         shown += nearest(given, re.findall("'([^']*)'", error["ctx"]["expected"]))
-    return Fault(path, message + shown)
+    # A message of a validator may quote what it was given, too.
+    return Fault(path, one_line(message + shown))
+
+
+def _echoed(given: str | float) -> str:
+    """What was given, where it can't be a credential: a text with the marks of an address, or a long one, is only counted."""
+    if isinstance(given, str) and (len(given) > _LONGEST_ECHO or any(mark in given for mark in ("://", "@", "=", "?"))):
+        return f"{len(given)} characters"
+    return repr(given)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from dataprep_api import canonical, names
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.spec.model import STORED
 
 ENCODING_VERSION: Final = 1
 """Raised only when every job's records get other bytes than before. A change that only some jobs notice raises the version of its part below."""
@@ -65,9 +66,10 @@ def content(spec: DataPrepJobSpec) -> dict[str, Any]:
     """What of `spec` decides the bytes, after params, as JSON values.
 
     Fields at their defaults are left out, so that a release that adds fields leaves the ids of older jobs as they are. In return a default may
-    change only together with ENCODING_VERSION.
+    change only together with ENCODING_VERSION. Web addresses stand here without what
+    signs them, for the manifest holds this.
     """
-    whole = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True)
+    whole = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True, context={STORED: True})
     output = whole.pop("output")
     if spec.output.template is not None:
         output["fileName"] = spec.output.template

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from dataprep_api.shown import has_user
 from dataprep_converter.archive_uris import divided
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.stores import Entry, Input, Store, StoreSettings, Upload, scheme_of, store_class
@@ -27,6 +28,8 @@ class Access:
         """The client for `uri`; for a member of an archive (`photos.zip!/1.jpg`) a read-only one. Raises BadSpec where there is none."""
         if "\0" in uri:
             raise BadSpec(f"{uri!r} has a NUL character in it, which no store takes.", uri=uri)
+        if has_user(uri):
+            raise BadSpec(f"{uri} holds a user or a key: credentials come from an entry of stores or from the environment.")
         if divided(uri) is not None:
             return self._within_archives()
         scheme = scheme_of(uri)

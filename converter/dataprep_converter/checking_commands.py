@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from dataprep_api.exits import Exit
+from dataprep_api.shown import one_line
 from dataprep_converter.arguments import access_to, add_workers, job_of, ready_workers, uri_command, with_code
 
 
@@ -36,7 +37,7 @@ def _verify(arguments: argparse.Namespace) -> Exit:
         count = 0
         for fault in found:
             count += 1
-            sys.stdout.write(f"{uri}: {fault.text}.\n")
+            sys.stdout.write(one_line(f"{uri}: {fault.text}.") + "\n")
         if count:
             raise NotWhole(f"{uri} has {count} fault{'s' * (count != 1)}.")
     elif (first := next(found, None)) is not None:
@@ -55,9 +56,9 @@ def _repair(arguments: argparse.Namespace) -> Exit:
     job = with_code(job_of(arguments)) if arguments.job else None
     repaired = repairing.repair(arguments.uri, access_to(arguments), job=job, workers=workers)
     for file in repaired.remade:
-        sys.stdout.write(f"made again: {file}\n")
+        sys.stdout.write(one_line(f"made again: {file}") + "\n")
     for other in repaired.others:
-        sys.stdout.write(f"put right: {other}\n")
+        sys.stdout.write(one_line(f"put right: {other}") + "\n")
     if not repaired.remade and not repaired.others:
         sys.stdout.write("nothing to repair\n")
     sys.stdout.write(f"{arguments.uri} is whole; manifest {repaired.manifest_sha256}\n")

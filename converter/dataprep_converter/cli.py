@@ -21,9 +21,10 @@ from dataprep_api import tracing
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
 from dataprep_api.json_lines import JsonLines
+from dataprep_api.shown import one_line, shown
 from dataprep_converter import __version__, checking_commands, converting_command, copying_command, without_pandas
 from dataprep_converter.arguments import access_of, access_to, add_workers, job_command, job_of, ready_workers, uri_command, with_code
-from dataprep_converter.redacting import RedactingFormatter, redacted
+from dataprep_converter.redacting import RedactingFormatter, guard, raw
 
 if TYPE_CHECKING:
     from dataprep_api.job import DataPrepJob
@@ -41,6 +42,8 @@ class TerminatedError(BaseException):
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs a command and exits with its code (see `dataprep_api.exits`)."""
+    # First of all: a wrong argument is quoted too.
+    guard()
     execute(_parser().parse_args(argv))
 
 
@@ -50,13 +53,15 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
     if os.environ.get("DATAPREP_LOG_FORMAT") == "json":
         run = getattr(arguments, "run", None)
         about = {"job": os.environ.get("DATAPREP_JOB_NAME"), "runId": run if isinstance(run, str) else None}
-        lines.setFormatter(JsonLines(lambda: about, shown=redacted))
+        lines.setFormatter(JsonLines(lambda: about, shown=shown))
     else:
         lines.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.DEBUG if arguments.debug else logging.INFO if _in_pod() else logging.WARNING, handlers=[lines])
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A name that is no UTF-8, or a terminal that is not: shown with escapes, as on standard error.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    guard()
+    output = raw(sys.stdout)
+    if isinstance(output, io.TextIOWrapper):
+        # A terminal that is not UTF-8: shown with escapes, as on standard error.
+        output.reconfigure(errors="backslashreplace")
     if _in_pod():
         from dataprep_converter.watchdog import supervise
 
@@ -139,11 +144,11 @@ def _failed(exc: BaseException, arguments: argparse.Namespace) -> Exit:
 
 def _say(text: str) -> None:
     """One line, whatever a foreign message holds."""
-    sys.stderr.write(f"dataprep: {redacted(' '.join(text.splitlines()))}\n")
+    sys.stderr.write(f"dataprep: {one_line(' '.join(text.split(chr(10))))}\n")
 
 
 def _print_traceback(exc: BaseException) -> None:
-    sys.stderr.write(redacted("".join(traceback.format_exception(exc))))
+    sys.stderr.write(shown("".join(traceback.format_exception(exc))))
 
 
 # --- the pod's side ------------------------------------------------------------------------------------------------
@@ -169,20 +174,15 @@ def _leave_failure(code: Exit, reason: "Reason", message: str, arguments: argpar
         return
     failure = messages.FailureResult(
         reason=reason,
-        message=redacted(_encodable(message))[:2048],
+        message=shown(message)[:2048],
         exit_code=int(code),
         index=getattr(arguments, "task", None),
-        input=redacted(_encodable(uri))[:2048] if uri else None,
+        input=shown(uri)[:2048] if uri else None,
     )
     try:
         _write_termination(messages.dump(failure))
     except OSError as exc:
         logger.warning("no termination message: %s", exc)  # the error is the one to report
-
-
-def _encodable(text: str) -> str:
-    """Without the halves of surrogates that stand for bytes of a name that is no UTF-8: JSON can't hold them."""
-    return text.encode(errors="backslashreplace").decode()
 
 
 def _write_termination(text: str) -> None:
@@ -311,7 +311,7 @@ def _infer(arguments: argparse.Namespace) -> Exit:
     written = [store.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True) for store in stores]
     text = inferring.infer(arguments.uri, access_to(arguments), output=arguments.to, stores=written)
     if arguments.output is None:
-        sys.stdout.write(text)
+        raw(sys.stdout).write(text)
     else:
         _write(arguments.output, text, option="--output")
     return Exit.DONE

@@ -98,12 +98,14 @@ class Display:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
+        from dataprep_converter.redacting import raw
+
         bar = Progress(
             TextColumn("converting"),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f} %"),
             TextColumn("{task.fields[rates]}"),
-            console=Console(file=self._stream),
+            console=Console(file=raw(self._stream)),
         )
         self._bar = (bar, bar.add_task("convert", total=max(1, self._total), rates=""))
         bar.start()

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import yaml
 
 from dataprep_api import API_VERSION, KIND
 from dataprep_api.job import DataPrepJob
+from dataprep_api.shown import one_line
 from dataprep_api.spec import Feature, LabelFeature, Output, Source
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import BadSpec, NotFound
@@ -29,6 +29,7 @@ from dataprep_converter.readers import READERS, SAMPLE, reader_class
 from dataprep_converter.readers.listing import input_files
 from dataprep_converter.readers.partitions import keys_of
 from dataprep_converter.recognising import HEAD_BYTES, dialect, extension, kind_of, unzipped
+from dataprep_converter.redacting import yaml_text
 from dataprep_converter.tensors import is_tensor, kernels, shape_of, value_type
 from dataprep_converter.units import Units
 
@@ -109,8 +110,8 @@ def infer(uri: str, access: Access, *, output: str | None = None, stores: Sequen
         "spec": spec | ({"stores": [dict(store) for store in stores]} if stores else {}),
     }
     DataPrepJob.parse(document)
-    comments = "".join(f"# {' '.join(note.split())}\n" for note in found.notes)
-    return comments + yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
+    comments = "".join(f"# {one_line(' '.join(note.split()))}\n" for note in found.notes)
+    return comments + yaml_text(document)
 
 
 def _finished(uri: str, access: Access) -> _Found | None:

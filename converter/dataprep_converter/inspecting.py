@@ -9,18 +9,21 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import numpy as np
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from dataprep_api import names
 from dataprep_api.report import Manifest, Success
+from dataprep_api.shown import one_line, shown
 from dataprep_converter import html_pictures, html_report, statistics_table
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.decoders import decoder
 from dataprep_converter.errors import NotFound
 from dataprep_converter.metadata.statistics import stored as stored_statistics
 from dataprep_converter.output_folder import OutputFolder
+from dataprep_converter.redacting import raw
 from dataprep_converter.script_files import is_read
 
 _BAR = 30
@@ -37,15 +40,15 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
     statistics = stored_statistics(manifest, folder)
     samples = first_records(manifest, folder, access, count=records)
     if as_json:
-        shown = {
+        whole = {
             "manifest": json.loads(manifest.to_bytes()),
             "statistics": statistics,
             "records": [_jsonable(sample) for sample in samples],
         }
-        stream.write(json.dumps(shown, indent=2) + "\n")
+        stream.write(json.dumps(whole, indent=2) + "\n")
         return
     # Values are shown as they are: `[/a]` and `:x:` mean something to rich. A file or pipe takes lines of any width.
-    console = Console(file=stream, highlight=False, markup=False, emoji=False, width=None if stream.isatty() else _PLAIN_WIDTH)
+    console = _Console(file=raw(stream), highlight=False, markup=False, emoji=False, width=None if stream.isatty() else _PLAIN_WIDTH)
     console.print(_files(manifest))
     if manifest.bad:
         where = f"; all of them are kept in {folder.at(names.quarantine_folder(manifest.run_id))}" if manifest.quarantine else ""
@@ -56,6 +59,15 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
         statistics_table.show(console, statistics)
     for sample in samples:
         _print_record(console, manifest, sample)
+
+
+class _Console(Console):
+    """Its colours reach the terminal, and of texts only what is `shown`."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """The segments, each shown."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(shown(segment.text), segment.style)
 
 
 def html(uri: str, access: Access, *, records: int) -> str:
@@ -101,7 +113,7 @@ def listing(uri: str, access: Access, *, stream: TextIO) -> None:
         found = [file]
     else:
         raise NotFound(f"{uri} holds no visible files.", uri=uri)
-    stream.writelines(f"{line}\n" for line in _columns(found))
+    stream.writelines(f"{one_line(line)}\n" for line in _columns(found))
 
 
 def _columns(entries: Sequence[Entry]) -> Iterator[str]:
@@ -138,7 +150,7 @@ def _files(manifest: Manifest) -> Table:
         table.add_column(column, justify="right")
     table.add_column("sha256")
     for file in manifest.files[:40]:
-        table.add_row(file.file, file.split, f"{file.records:,}", f"{file.size:,}", file.sha256[:16] + "…")
+        table.add_row(one_line(file.file), file.split, f"{file.records:,}", f"{file.size:,}", file.sha256[:16] + "…")
     if len(manifest.files) > 40:
         table.add_row(f"… and {len(manifest.files) - 40} more", "", "", "", "")
     return table
@@ -154,31 +166,31 @@ def _histogram(manifest: Manifest, label: str, names: list[str]) -> Table:
     classes = sorted({name for split in splits for name in split.label_counts[label]}, key=int)
     totals = {name: sum(split.label_counts[label].get(name, 0) for split in splits) for name in classes}
     most = max(totals.values(), default=1)
-    table = Table(title=label, title_justify="left")
+    table = Table(title=one_line(label), title_justify="left")
     table.add_column("class")
     for split in splits:
         table.add_column(split.name, justify="right")
     table.add_column("all")
     for name in classes[:50]:
-        shown = f"{name} {names[int(name)]}" if 0 <= int(name) < len(names) else name
+        named = f"{name} {one_line(names[int(name)])}" if 0 <= int(name) < len(names) else name
         bar = "█" * math.ceil(_BAR * totals[name] / most)
-        table.add_row(shown, *(f"{split.label_counts[label].get(name, 0):,}" for split in splits), bar)
+        table.add_row(named, *(f"{split.label_counts[label].get(name, 0):,}" for split in splits), bar)
     if len(classes) > 50:
         table.add_row(f"… and {len(classes) - 50} more", *("" for _ in splits), "")
     return table
 
 
 def _print_record(console: Console, manifest: Manifest, sample: dict[str, list[Any]]) -> None:
-    raw = {f["name"]: f for f in manifest.features if f["raw"] and not f.get("sequence")}
+    raws = {f["name"]: f for f in manifest.features if f["raw"] and not f.get("sequence")}
     for name, values in sorted(sample.items()):
-        if name in raw:
-            console.print(Text.assemble((name, "bold"), f": {raw[name]['dtype']}{raw[name]['shape']}"))
-            console.print(picture(values[0], raw[name]["dtype"], raw[name]["shape"]), soft_wrap=True)
+        if name in raws:
+            console.print(Text.assemble((one_line(name), "bold"), f": {raws[name]['dtype']}{raws[name]['shape']}"))
+            console.print(picture(values[0], raws[name]["dtype"], raws[name]["shape"]), soft_wrap=True)
         else:
-            shown = ", ".join(_short(value) for value in values[:_SHOWN_VALUES])
+            values_shown = ", ".join(_short(value) for value in values[:_SHOWN_VALUES])
             what = "steps" if any(isinstance(value, list) for value in values) else "values"
             more = f", … ({len(values)} {what})" if len(values) > _SHOWN_VALUES else ""
-            console.print(Text.assemble((name, "bold"), f": {shown}{more}"))
+            console.print(Text.assemble((one_line(name), "bold"), one_line(f": {values_shown}{more}")))
 
 
 def picture(content: bytes, dtype: str, shape: list[int]) -> str:

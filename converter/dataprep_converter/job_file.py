@@ -136,7 +136,9 @@ def _key(here: Any, part: str, path: str) -> str | int:
     if isinstance(here, dict):
         return part
     if not isinstance(here, list):
-        raise SpecError([Fault(f"--set {path}", f"{part} is below {here!r}, which has no fields")])
+        raise SpecError(
+            [Fault(f"--set {path}", f"{part} is below a {'text' if isinstance(here, str) else type(here).__name__}, which has no fields")]
+        )
     if not part.isdecimal() or int(part) >= len(here):
         raise SpecError([Fault(f"--set {path}", f"expected an index from 0 to {len(here) - 1}, got {part}")])
     return int(part)

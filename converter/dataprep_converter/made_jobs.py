@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataprep_api.exits import Exit
 from dataprep_converter.arguments import add_workers, job_of, ready_workers
+from dataprep_converter.redacting import raw, yaml_text
 
 if TYPE_CHECKING:
     from dataprep_converter.access import Access
@@ -29,7 +30,6 @@ def execute(
     arguments: argparse.Namespace, document: dict[str, Any], access: "Access", *, before: Callable[["Display"], None] | None = None
 ) -> Exit:
     """Runs the job, with the stores of `--job` and the fields of `--set`, after `before`; or prints it."""
-    import yaml
 
     workers = 1 if arguments.print_job else ready_workers(arguments)
     from dataprep_api.job import DataPrepJob
@@ -44,7 +44,7 @@ def execute(
         job_file.set_field(document, override)
     job = DataPrepJob.parse(document)
     if arguments.print_job:
-        sys.stdout.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+        raw(sys.stdout).write(yaml_text(document))
         return Exit.DONE
     display = Display(quiet=arguments.quiet)
     try:

@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_api.shown import unsigned
 from dataprep_api.spec import Feature
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.readers import SAMPLE, Batch, HasLines, Reader
 from dataprep_converter.tensors import Array, kernels, to_arrow, to_numpy
-from dataprep_converter.units import Units
+from dataprep_converter.units import Unit, Units
 
 UID: Final = "_uid"
 SOURCE: Final = "_source"
@@ -47,8 +48,8 @@ def added(batch: Batch, units: Units, reader: Reader) -> pa.RecordBatch:
     numbers, place = np.unique(index, return_inverse=True)
     here = [units.unit(number) for number in numbers.tolist()]
     records = _texts(within + np.array([unit.row for unit in here], np.int64)[place])
-    names = _of_each([(unit.path or unit.uri.rpartition("/")[2]) + ":" for unit in here], place)
-    sources = _of_each([f'{{"source": {json.dumps(unit.uri, ensure_ascii=False)}, "index": ' for unit in here], place)
+    names = _of_each([_name(unit) + ":" for unit in here], place)
+    sources = _of_each([f'{{"source": {json.dumps(unsigned(unit.uri), ensure_ascii=False)}, "index": ' for unit in here], place)
     if lines is None:
         made = (_joined(names, records), _joined(sources, records, "}"))
     else:
@@ -57,6 +58,12 @@ def added(batch: Batch, units: Units, reader: Reader) -> pa.RecordBatch:
     for field, texts in zip(_FIELDS, made, strict=True):
         found = found.append_column(field, texts)
     return found
+
+
+def _name(unit: Unit) -> str:
+    """The file below its URI. The path of a signed address has its query, of which records keep what names the file."""
+    without = unsigned(unit.uri)
+    return without.rpartition("/")[2] if without != unit.uri else unit.path or unit.uri.rpartition("/")[2]
 
 
 def _of_each(texts: Sequence[str], place: npt.NDArray[np.int64]) -> Array:

@@ -1,19 +1,78 @@
-"""Addresses in what is said: the query of a web address may be a signature, which whoever reads a log or a status must not have."""
+"""The border to people: no line of a log or an output holds what may be a credential, or what a terminal obeys."""
 
+import io
 import logging
-import re
+import sys
+from typing import TextIO, cast
 
-_QUERY = re.compile(r"""(https?://[^\s?'"<>]+\?)[^\s'"<>,;]+""")
+from dataprep_api.shown import one_line, printable, shown
 
 
-def redacted(text: str) -> str:
-    """The text with `…` for the query of each http or https address."""
-    return _QUERY.sub(r"\1…", text)
+class ShownStream(io.TextIOBase):
+    """Standard output or error, through which every text of ours, of libraries and of plug-ins goes `shown`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.raw = stream
+        """The stream itself, for what is a file rather than a message, and for colours."""
+
+    def write(self, text: str, /) -> int:
+        """Writes what is to be shown of it."""
+        self.raw.write(shown(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flushes the stream."""
+        self.raw.flush()
+
+    def fileno(self) -> int:
+        """The stream's."""
+        return self.raw.fileno()
+
+    def isatty(self) -> bool:
+        """Whether a person is there."""
+        return self.raw.isatty()
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # typeshed has an attribute
+        """The stream's."""
+        return self.raw.encoding
+
+    def close(self) -> None:
+        """The stream is another's to close."""
+
+
+def guard() -> None:
+    """Puts both standard streams of this process behind the border, once."""
+    if not isinstance(sys.stdout, ShownStream):
+        sys.stdout = cast("TextIO", ShownStream(sys.stdout))
+    if not isinstance(sys.stderr, ShownStream):
+        sys.stderr = cast("TextIO", ShownStream(sys.stderr))
+
+
+def raw(stream: TextIO) -> TextIO:
+    """The stream before the border: for a file that is written there, and for colours around texts that were `shown`."""
+    return stream.raw if isinstance(stream, ShownStream) else stream
+
+
+def yaml_text(document: object) -> str:
+    """A document as YAML that means the same and is safe to be looked at: what isn't `printable` is escaped as YAML does it."""
+    import yaml
+
+    written = str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))
+    return written if printable(written) == written else str(yaml.safe_dump(document, sort_keys=False, width=120))
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formats as its base does, tracebacks too, and redacts."""
+    """Formats as its base does; a message is one line, a traceback is several."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base's name
+        """The message's line."""
+        return one_line(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        return redacted(super().format(record))
+        """The line, and the traceback."""
+        return shown(super().format(record))

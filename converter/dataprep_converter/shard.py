@@ -19,6 +19,7 @@ from dataprep_api import names
 from dataprep_api.messages import BadRecord
 from dataprep_api.plan import Shard
 from dataprep_api.report import MAX_BAD_EXAMPLES, Companion, ShardReport
+from dataprep_api.shown import shown
 from dataprep_api.spec import BadRecords
 from dataprep_converter.access import Access, Store, Upload
 from dataprep_converter.encoders import Encoder
@@ -31,7 +32,6 @@ from dataprep_converter.prefetching import prefetched
 from dataprep_converter.publishing import publish
 from dataprep_converter.quarantine import Quarantine
 from dataprep_converter.readers import Batch
-from dataprep_converter.redacting import redacted
 from dataprep_converter.selection import Samples, Selection
 from dataprep_converter.shard_sink import ShardSink
 from dataprep_converter.statistics import ShardStatistics
@@ -237,7 +237,7 @@ def _account(batch: Batch, *, plan: Plan, policy: BadRecords, tally: _Tally) -> 
         uri, row = plan.units.origin(bad.sample)
         if policy.policy == "Fail":
             raise BadData(f"{uri}, record {row}: {bad.reason}. Set onBadRecord.policy: Skip to leave such records out.", uri=uri)
-        record = BadRecord(uri=redacted(uri), row=row, reason=bad.reason[:512])
+        record = BadRecord(uri=shown(uri), row=row, reason=shown(bad.reason)[:512])
         if len(tally.bad_examples) < MAX_BAD_EXAMPLES:
             tally.bad_examples.append(record)
         if tally.quarantine is not None:

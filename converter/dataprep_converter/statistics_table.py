@@ -6,6 +6,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from dataprep_api.shown import one_line
 from dataprep_converter.html_charts import short
 
 _ROWS: Final = 60
@@ -47,7 +48,7 @@ def _table(rows: list[tuple[str, str, Mapping[str, Any]]]) -> Table:
             numbers.get("deviation"),
             numbers.get("max"),
         ]
-        table.add_row(name, of, split, f"{found['count']:,}", f"{found['missing']:,}", *map(short, shown), _frequent(found))
+        table.add_row(one_line(name), of, split, f"{found['count']:,}", f"{found['missing']:,}", *map(short, shown), _frequent(found))
     if len(rows) > _ROWS:
         table.add_row(f"… and {len(rows) - _ROWS} more", *[""] * 10)
     return table
@@ -66,7 +67,7 @@ def _frequent(found: Mapping[str, Any]) -> str:
     if not top or top[0]["count"] < 2:
         return ""
     each = found["sampledEvery"]
-    shown = (f"{_cut(str(value['value']))} ({value['count'] * each / max(1, found['values']):.0%})" for value in top)
+    shown = (f"{one_line(_cut(str(value['value'])))} ({value['count'] * each / max(1, found['values']):.0%})" for value in top)
     return ", ".join(shown)
 
 

@@ -2,10 +2,12 @@
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.stores.loopback import QuietFolder, served
 
 from dataprep_api.job import DataPrepJob
 from dataprep_converter.access import Access
@@ -154,3 +156,16 @@ def test_a_fault_in_a_file_without_lines_names_its_record(tmp_path: Path) -> Non
     source = {"idx": {"subsets": [{"name": "train", "images": str(tmp_path / "images"), "labels": str(tmp_path / "labels")}]}}
     with pytest.raises(BadData, match=r"images, record 1: label 9 is outside 0\.\.1"):
         made(tmp_path, source, labels=[{"name": "label", "numClasses": 2}])
+
+
+def test_the_signature_of_an_address_is_in_no_record(tmp_path: Path) -> None:
+    web = tmp_path / "web"
+    web.mkdir()
+    (web / "a.csv").write_text("n\n1\n")
+    with served(partial(QuietFolder, directory=str(web))) as port:
+        address = f"http://127.0.0.1:{port}/a.csv?versionId=7"
+        out = made(tmp_path, {"csv": {"uris": [f"{address}&X-Amz-Expires=60&X-Amz-Signature=se/cret"], "header": True}})
+    [record] = records(out)
+    assert record["_uid"] == [b"a.csv?versionId=7:2"]
+    assert json.loads(record["_source"][0])["source"] == address
+    assert b"se/cret" not in next((out / "_dataprep").rglob("manifest.json")).read_bytes()

@@ -1,10 +1,11 @@
 """`spec.code` and the columns that user code declares."""
 
+import re
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from dataprep_api.spec.model import Column, Model, ObjectName, rule, rules
+from dataprep_api.spec.model import Column, Model, ObjectName, Uri, rule, rules
 
 CALLABLE: Final = r"^([A-Za-z_][A-Za-z0-9_.]*:)?[A-Za-z_][A-Za-z0-9_.-]*$"
 
@@ -34,10 +35,26 @@ class GitSecret(Model):
     name: ObjectName
 
 
+_REPOSITORY: Final = "expected http://, https://, git:// or file://, without a user or a token: these come from secretRef"
+
+
+def _a_repository(url: str) -> str:
+    if re.match("(https?|git|file)://", url) is None:
+        raise ValueError(_REPOSITORY)
+    return url
+
+
 class Git(Model):
     """A Git repository."""
 
-    url: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^(https?|git|file)://")]
+    # Of the object, for the API server says the value that doesn't match a field's own pattern.
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule("self.url.matches('^(https?|git|file)://') && !self.url.matches('^[a-z]+://[^/]*@')", _REPOSITORY, path=".url")
+        )
+    )
+
+    url: Annotated[Uri, AfterValidator(_a_repository)]
     """`https://github.com/team/code.git`."""
     ref: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")] = "HEAD"
     """Branch, tag or commit. It is resolved once, while planning; every pod then takes that commit, and `status.code.commit` has it."""

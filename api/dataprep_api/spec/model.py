@@ -1,12 +1,23 @@
 """What the models of the spec are made of: the base class, CEL rules, unions and the types of strings and numbers."""
 
 import re
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    SerializationInfo,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from dataprep_api import quantity
+from dataprep_api.shown import has_user, unsigned
 from dataprep_api.spec import descriptions
 
 
@@ -33,6 +44,7 @@ class Model(BaseModel):
         extra="forbid",
         frozen=True,
         defer_build=True,
+        hide_input_in_errors=True,
         validate_default=True,
     )
 
@@ -110,7 +122,27 @@ def _without_nul(uri: str) -> str:
     return uri
 
 
-Uri = Annotated[str, AfterValidator(_without_nul), Field(min_length=1, max_length=1024)]
+def _without_user(uri: str) -> str:
+    if has_user(uri):
+        raise ValueError(
+            "a URI holds no user, key or password: credentials come from a Secret (an entry of stores) or from the environment"
+        )
+    return uri
+
+
+def _as_stored(uri: str, info: SerializationInfo) -> str:
+    return unsigned(uri) if isinstance(info.context, Mapping) and info.context.get(STORED) else uri
+
+
+STORED: Final = "stored"
+"""In the context of `model_dump`: URIs as records may hold them, without what signs them."""
+Uri = Annotated[
+    str,
+    AfterValidator(_without_nul),
+    AfterValidator(_without_user),
+    PlainSerializer(_as_stored),
+    Field(min_length=1, max_length=1024),
+]
 Label63 = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
 SplitName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$")]

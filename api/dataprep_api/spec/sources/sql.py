@@ -1,12 +1,23 @@
 """`source.sql`."""
 
-from typing import Annotated, Literal, Self
+import re
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from dataprep_api.spec.model import Column, Model, NullDefaults
+from dataprep_api.spec.model import Column, Model, NullDefaults, rule, rules
 
 SQLITE = "sqlite:///"
+_URL: Final = "^(sqlite:///[^?]+|postgres(ql)?://([^:@/]*@)?[^@]*)$"
+_HIDDEN: Final = "(?i)[?&][^=&]*(pass|pwd|secret|token|scram|%)[^=&]*="
+"""An option of libpq that holds a secret, or the file of one; a percent sign in a name could spell any of them."""
+_WANTED: Final = "expected postgresql://user@host:5432/database?options or sqlite:/// and a path, without a password or its file: a password comes from a Secret"
+
+
+def _a_url(value: str) -> str:
+    if re.search(_URL, value) is None or (not value.startswith(SQLITE) and re.search(_HIDDEN, value) is not None):
+        raise ValueError(_WANTED)
+    return value
 
 
 class SqlPartitions(Model):
@@ -21,7 +32,14 @@ class SqlPartitions(Model):
 class SqlSource(Model):
     """The rows of a query. Columns: those of its result."""
 
-    url: Annotated[str, Field(max_length=1024, pattern=r"^(sqlite:///[^?]+|postgres(ql)?://([^:@/]*@)?[^@]*)$")]
+    # A rule of the object: the API server says the value that doesn't match a field's own pattern or rule.
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(f"self.url.matches('{_URL}') && (self.url.startsWith('sqlite:') || !self.url.matches('{_HIDDEN}'))", _WANTED, path=".url")
+        )
+    )
+
+    url: Annotated[str, AfterValidator(_a_url), Field(max_length=1024)]
     """`postgresql://user@host:5432/database?sslmode=require`, or `sqlite:///` and the path of a file. Never with a password: that comes from a Secret."""
     query: Annotated[str, Field(min_length=1, max_length=16_384)]
     """A SELECT, which stands as a table in the statements that are run."""

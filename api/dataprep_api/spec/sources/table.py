@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from dataprep_api.spec.model import Column, Model, NullDefaults, rule, rules
+from dataprep_api.spec.model import Column, Model, NullDefaults, Uri, rule, rules
 
 _TABLE: Final = re.compile(r"odps://[^/]+/tables/[^/=]+(/[^/=]+=[^/]+)*/?")
 
@@ -16,7 +16,7 @@ def _a_table(uri: str) -> str:
     return uri
 
 
-TableUri = Annotated[str, AfterValidator(_a_table), Field(min_length=1, max_length=1024)]
+TableUri = Annotated[Uri, AfterValidator(_a_table)]
 """Without a pattern in the CRD: the API server sees `${NAME}`."""
 
 

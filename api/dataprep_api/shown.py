@@ -1,0 +1,112 @@
+"""What people and records may see of a text: without what may be a credential, and without characters that steer a terminal.
+
+Operator and converter both write logs and statuses, so the rule is here, once.
+"""
+
+import re
+from typing import Final
+from urllib.parse import unquote
+
+_QUERY: Final = re.compile(r"""(https?://[^\s?'"<>]+\?)[^\s'"<>,;]+""", re.IGNORECASE)
+_USER: Final = re.compile(r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)([^\s/?#@'"<>]*)@""")
+"""A user, with or without a password, as a URI should have them."""
+_PASSWORD: Final = re.compile(r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)([^\s/:@'"<>]*):(?![0-9]{1,5}(?:[/?#\s]|$))[^\s]*@""")
+"""A password that is not percent-encoded may hold any character: up to the last @."""
+_NAMED: Final = re.compile(
+    r"""([?&;#][^=&;\s'"<>]*?(?:pass|pwd|secret|token|signature|credential|api_?key|sig)[^=&;\s'"<>]*=)[^&\s'"<>]+""", re.IGNORECASE
+)
+_WITH_NAMES: Final = ("postgresql://", "postgres://", "abfs://", "abfss://")
+"""Schemes whose name before the @ is no secret: a database's user, a container."""
+
+_HOSTILE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""Controls (C0 but tab and newline, C1), marks and overrides of direction, separators of lines, invisible characters, halves of surrogates."""
+
+_SIGNING: Final = re.compile(
+    r"x-(amz|goog)-.*|x-oss-(?!process$|traffic-limit$).*|x-cos-security-token|q-(sign-algorithm|ak|signature|sign-time|key-time|header-list|url-param-list)"
+    r"|(aws|oss)?accesskeyid|googleaccessid|sig|sign|hmac|.*(signature|token|secret|passw|pwd|credential|api[-_]?key|auth|jwt).*",
+    re.IGNORECASE,
+)
+_BESIDE: Final = frozenset(
+    [
+        "expires",
+        "policy",
+        "key-pair-id",
+        "sv",
+        "ss",
+        "srt",
+        "sp",
+        "se",
+        "st",
+        "spr",
+        "sip",
+        "sr",
+        "skoid",
+        "sktid",
+        "skt",
+        "ske",
+        "sks",
+        "skv",
+        "saoid",
+        "suoid",
+        "scid",
+        "sdd",
+        "ses",
+    ]
+)
+"""Parameters that belong to a signature where there is one."""
+
+
+def redacted(text: str) -> str:
+    """The text with `…` for passwords and users in URIs, for the query of each web address, and for parameters that are named like a secret."""
+    if "://" not in text:
+        return text
+    text = _PASSWORD.sub(r"\1…@", text)
+    text = _USER.sub(lambda found: found[0] if found[1].lower() in _WITH_NAMES and ":" not in found[2] else f"{found[1]}…@", text)
+    return _NAMED.sub(r"\1…", _QUERY.sub(r"\1…", text))
+
+
+def has_user(uri: str) -> bool:
+    """Whether a URI holds a user or a key before its host; of `abfss://container@account…` and databases, whether it holds a password."""
+    if "@" not in uri:
+        return False
+    scheme, mark, rest = uri.partition("://")
+    user, at, _ = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")
+    if mark and f"{scheme.lower()}://" in _WITH_NAMES:
+        return ":" in user
+    return bool(mark and at) or (bool(mark) and _PASSWORD.match(uri) is not None)
+
+
+def printable(text: str) -> str:
+    r"""The text with `\u001b` for each character that a terminal obeys or nobody sees. Tabs and newlines stay. In JSON it means the same."""
+    return _HOSTILE.sub(_escaped, text)
+
+
+def shown(text: str) -> str:
+    """Both: what becomes of a text on its way to a person."""
+    return printable(redacted(text))
+
+
+def one_line(text: str) -> str:
+    r"""`shown`, with `\n` for a newline, so that no name or message can look like a line of ours."""
+    return shown(text).replace("\n", "\\n")
+
+
+def unsigned(uri: str) -> str:
+    """A web address without the parameters that sign it or hold a token; what else names the file stays. Other URIs stay as they are."""
+    address, mark, query = uri.partition("?")
+    if not mark or not address.lower().startswith(("http://", "https://")):
+        return uri
+    given = [(unquote(part.partition("=")[0]).lower(), part) for part in query.split("&")]
+    kept = [(name, part) for name, part in given if not _SIGNING.fullmatch(name)]
+    if len(kept) < len(given):
+        kept = [(name, part) for name, part in kept if name not in _BESIDE]
+    return address + ("?" + "&".join(part for _, part in kept) if kept else "")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\u{0xD800 + ((code - 0x10000) >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"

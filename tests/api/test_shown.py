@@ -1,0 +1,65 @@
+"""What people and records may see of a text."""
+
+import pytest
+
+from dataprep_api.shown import has_user, one_line, printable, redacted, unsigned
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("s3://AKIA:se/cret@bucket/x", "s3://…@bucket/x"),
+        ("s3://AKIA:secret@bucket/x", "s3://…@bucket/x"),
+        ("https://ghp_token@github.com/a.git is gone", "https://…@github.com/a.git is gone"),
+        ("postgresql://me:p@ss:w/rd@db/x", "postgresql://…@db/x"),
+        ("postgresql://me@db:5432/x: refused", "postgresql://me@db:5432/x: refused"),
+        ("postgresql://db/x?sslmode=require&password=hunter2", "postgresql://db/x?sslmode=require&password=…"),
+        ("abfss://data@account.dfs.core.windows.net/x", "abfss://data@account.dfs.core.windows.net/x"),
+        ("https://h/a.csv?X-Amz-Signature=abc, then", "https://h/a.csv?…, then"),
+        ("oss://b/a?Signature=abc", "oss://b/a?Signature=…"),
+        ("s3://b/photo@2x.png and hdfs://nn:8020/a@b", "s3://b/photo@2x.png and hdfs://nn:8020/a@b"),
+    ],
+)
+def test_credentials_in_a_text_are_not_shown(text: str, seen: str) -> None:
+    assert redacted(text) == seen
+
+
+@pytest.mark.parametrize(
+    ("uri", "kept"),
+    [
+        ("https://h/a.csv?id=5&token=abc", "https://h/a.csv?id=5"),
+        ("https://h/a?X-Amz-Algorithm=A&X-Amz-Credential=c&X-Amz-Signature=s&versionId=7", "https://h/a?versionId=7"),
+        ("https://h/a?OSSAccessKeyId=k&Expires=9&Signature=s&x-oss-process=resize", "https://h/a?x-oss-process=resize"),
+        ("https://h/a?sv=1&se=2&sp=r&sig=x", "https://h/a"),
+        ("https://h/a?%73ig=x", "https://h/a"),
+        ("https://h/a?page=2&expires=never", "https://h/a?page=2&expires=never"),
+        ("s3://b/what?sig=name", "s3://b/what?sig=name"),
+    ],
+)
+def test_a_record_names_the_file_and_not_its_signature(uri: str, kept: str) -> None:
+    assert unsigned(uri) == kept
+
+
+def test_what_a_terminal_obeys_is_shown_escaped() -> None:
+    assert printable("\x1b]0;x\x07 \x9b31m \u202egpj.exe \udc80 \U000e0041") == (
+        r"\u001b]0;x\u0007 \u009b31m \u202egpj.exe \udc80 \udb40\udc41"
+    )
+    assert printable("Käse 中文 👩‍🔬\tb\n") == "Käse 中文 👩‍🔬\tb\n"
+    assert one_line("a\nerror: b") == r"a\nerror: b"
+
+
+@pytest.mark.parametrize(
+    ("uri", "has"),
+    [
+        ("s3://k:s@b/x", True),
+        ("https://token@h/x", True),
+        ("s3://b/a@b", False),
+        ("abfss://c@a/x", False),
+        ("abfss://c:key@a/x", True),
+        ("/data/a@b:c", False),
+        ("hdfs://nn:8020/a@b", False),
+        ("s3://k:s/l@b/x", True),
+    ],
+)
+def test_a_user_in_a_uri_is_found(uri: str, has: bool) -> None:
+    assert has_user(uri) is has
