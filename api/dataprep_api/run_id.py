@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dataprep_api import canonical, names
+from dataprep_api import canonical, names, sagemaker
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.spec.model import STORED
 
@@ -28,6 +28,7 @@ class Part:
 
 PARTS: Mapping[str, Part] = {
     "dl4jFolders": Part(version=2, is_used=lambda spec: _names_dl4j_folders(spec), oldest=1),
+    "recordio": Part(version=2, is_used=lambda spec: _is_flat_or_sparse(spec)),
     "shuffle": Part(version=1, is_used=lambda spec: spec.shuffle is not None),
 }
 """By name, as plans and manifests have them. A new version gets a line in the changelog; jobs that don't use the part keep their run ids."""
@@ -38,6 +39,13 @@ def _names_dl4j_folders(spec: DataPrepJobSpec) -> bool:
     several = spec.splits is not None and len(spec.splits.into) > 1
     named_so_before = spec.output.format == "dl4jDataset" and several
     return names.has_folders_of_its_own(spec.output.format) and spec.output.file_name is None and not named_so_before
+
+
+def _is_flat_or_sparse(spec: DataPrepJobSpec) -> bool:
+    """Whether SageMaker's records are other ones since IDX became flat vectors there, and libsvm one sparse tensor."""
+    if spec.script is not None or spec.output.format != "recordioProtobuf":
+        return False
+    return spec.data.idx is not None or sagemaker.sparse_of_libsvm(spec) is not None
 
 
 def versions(spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> dict[str, int]:

@@ -1,18 +1,22 @@
 """The pipeline of one process: samples → read → transform → project onto the features. Encoding and writing come after (`shard.py`)."""
 
+import math
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
-from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api import sagemaker
+from dataprep_api.spec import DataPrepJobSpec, Feature
 from dataprep_api.stages import REFUSALS
 from dataprep_converter import provenance
 from dataprep_converter.access import Access
 from dataprep_converter.encoders import Encoder, FeatureSpec, TakesClasses, encoder_class
+from dataprep_converter.errors import BadSpec
 from dataprep_converter.features import Projector, resolve
 from dataprep_converter.prefetching import prefetched
 from dataprep_converter.readers import Batch, HasLines, HasSteps, reader_class
@@ -25,11 +29,34 @@ _TENSOR_BYTES = 8 * 2**20
 """Of all samples of a batch, where they are largest on their way."""
 
 
+_SIZES: Final = frozenset({"height", "width", "depth"})
+"""Columns of IDX that only say the shape of the others."""
+
+
+def _as_sagemaker_wants(spec: DataPrepJobSpec) -> DataPrepJobSpec:
+    """The spec, in which libsvm that goes to `recordioProtobuf` without another word is one sparse feature. Raises BadSpec when its shape isn't said."""
+    found = sagemaker.sparse_of_libsvm(spec)
+    if found is None:
+        return spec
+    if found.sparse is None:
+        raise BadSpec(
+            "recordioProtobuf stores libsvm as one sparse tensor, which needs a shape: set source.libsvm.numFeatures, the number of features."
+        )
+    options = spec.output.recordio_protobuf.model_copy(update={"sparse": [found.sparse]})
+    return spec.model_copy(
+        update={
+            "features": [Feature(name=sagemaker.KEYS), Feature(name=sagemaker.VALUES)],
+            "output": spec.output.model_copy(update={"recordio_protobuf": options}),
+        }
+    )
+
+
 class Pipeline:
     """Made once per process and used for every shard. Raises BadSpec when a step can't take what the one before gives."""
 
     def __init__(self, spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access, learned: Mapping[str, Any] | None = None) -> None:
         reader_type = reader_class(spec.data.kind)
+        spec = _as_sagemaker_wants(spec)
         self.spec = spec
         self.reader = reader_type(spec.data, state, access)
         self._steps: list[Step] = []
@@ -46,6 +73,9 @@ class Pipeline:
         self.most_records = max(1, _TENSOR_BYTES // max(1, widest))
         """Samples of a batch at most. What is read of them may be small, but the tensors made of it must fit into memory."""
         features = spec.features
+        if features is None and self._is_flat():
+            named = {column for label in spec.labels or [] for column in label.columns or [label.name]}
+            schema = pa.schema([field for field in schema if field.name not in _SIZES or field.name in named])
         if spec.output.provenance:
             schema, features = provenance.schema_with(schema), provenance.features_with(features)
         self._projector: Projector = resolve(
@@ -55,7 +85,16 @@ class Pipeline:
     @property
     def features(self) -> list[FeatureSpec]:
         """The features of the records."""
-        return self._projector.features
+        if not self._is_flat():
+            return self._projector.features
+        return [
+            replace(feature, shape=(math.prod(feature.shape),)) if len(feature.shape) > 1 else feature
+            for feature in self._projector.features
+        ]
+
+    def _is_flat(self) -> bool:
+        """Whether images are vectors without their sizes, as SageMaker's algorithms take those of IDX."""
+        return self.spec.output.format == "recordioProtobuf" and self.spec.data.idx is not None
 
     @property
     def warnings(self) -> list[str]:

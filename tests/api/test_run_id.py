@@ -139,8 +139,9 @@ def test_an_old_rule_that_a_job_does_not_use_is_no_matter() -> None:
         ({"format": "fileBatch", "fileName": "{split}-{shard}.{ext}"}, {}),
         ({"format": "dl4jDataset", "two": True}, {}),
         ({"format": "mapFile"}, {}),
+        ({"format": "recordioProtobuf"}, {}),
     ],
-    ids=["dl4jDataset", "fileBatch", "names of the user's own", "splits that had folders before", "another format"],
+    ids=["dl4jDataset", "fileBatch", "names of the user's own", "splits that had folders before", "another format", "records of rows"],
 )
 def test_folders_for_dl4j_are_a_rule_of_the_jobs_whose_files_they_name(changes: dict[str, Any], expected: dict[str, int]) -> None:
     output = {"uri": "/out"} | {name: value for name, value in changes.items() if name != "two"}

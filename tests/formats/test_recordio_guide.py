@@ -16,6 +16,9 @@ from dataprep_converter.decoders.recordio import parse_record
 from dataprep_converter.display import Display
 from dataprep_converter.errors import BadSpec, ConvertError
 from dataprep_converter.run import run
+from dataprep_converter.verifying import verify
+from dataprep_reader import open as open_data_set
+from workbench import mnist
 
 FIVE = {"name": "features", "columns": ["0..4"]}
 TWO_ROWS = "1.0,3.2,4.5,1.1,6.3,0\n1.6,2.4,5.9,0.2,2.2,1\n"
@@ -84,6 +87,38 @@ def test_a_line_of_libsvm(tmp_path: Path) -> None:
     assert made.hex() == (
         "0a23d7ce350000000a1f0a0676616c756573121512130a080000c03f00002040120303c7011a02c80112120a0676616c756573120812060a040000803f000000"
     )
+
+
+def test_libsvm_is_the_one_sparse_tensor_without_options(tmp_path: Path) -> None:
+    source = {"libsvm": {"uris": text(tmp_path, "1 4:1.5 200:2.5\n"), "numFeatures": 200}}
+    made = shard(tmp_path, source=source)
+    assert made.hex() == (
+        "0a23d7ce350000000a1f0a0676616c756573121512130a080000c03f00002040120303c7011a02c80112120a0676616c756573120812060a040000803f000000"
+    )
+    manifest = verify(str(tmp_path / "output"), Access(), every_record=True)
+    assert manifest.parts == {"recordio": 2}
+    (batch,) = open_data_set(str(tmp_path / "output"), split="train")
+    assert [batch[name][0].tolist() for name in ("keys", "values")] == [[3, 199], [1.5, 2.5]]
+
+
+def test_libsvm_without_a_number_of_features_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadSpec) as refused:
+        shard(tmp_path, source={"libsvm": {"uris": text(tmp_path, "1 4:1.5 200:2.5\n")}})
+    assert str(refused.value) == (
+        "recordioProtobuf stores libsvm as one sparse tensor, which needs a shape: set source.libsvm.numFeatures, the number of features."
+    )
+
+
+def test_idx_is_the_flat_vector(tmp_path: Path) -> None:
+    folder = mnist.write(tmp_path / "mnist", train=3, test=1)
+    subset = {"name": "train", "images": str(folder / "train-images-idx3-ubyte.gz"), "labels": str(folder / "train-labels-idx1-ubyte.gz")}
+    made = shard(tmp_path, source={"idx": {"subsets": [subset]}})
+    found = messages(made)
+    assert [int.from_bytes(made[at + 4 : at + 8], "little") for at in range(0, len(made), len(made) // 3)] == [3176] * 3
+    assert len(made) == 3 * (8 + 3176)
+    tensor = found[1].features["values"].float32_tensor
+    assert (len(tensor.values), list(tensor.shape)) == (784, [])
+    assert verify(str(tmp_path / "output"), Access(), every_record=True).parts == {"recordio": 2}
 
 
 def test_an_array_of_numpy(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def message(source: str, row: data_sets.Row) -> dict[str, Any]:
     """The Record that a row becomes."""
     label = {"values": dense(row["label"])}
     if source == "idx":
-        return {"features": {"values": dense(row["image"], (28, 28))}, "label": label}
+        return {"features": {"values": dense(row["image"])}, "label": label}
     if source == "libsvm":
         return {"features": {"values": sparse(row["keys"], row["values"])}, "label": label}
     features = {
@@ -48,6 +48,15 @@ def message(source: str, row: data_sets.Row) -> dict[str, Any]:
         "name": {"bytes": {"value": [base64.b64encode(row["name"][0].encode()).decode()], "content_type": "text/plain"}},
     }
     return {"features": features, "label": label, "uid": row["id"][0], "metadata": row["about"][0], "configuration": row["about"][0]}
+
+
+def as_published(record: dict[str, Any]) -> dict[str, Any]:
+    """The message in the names of the guide's schema, which calls a field otherwise than the SDK."""
+    features = {
+        key: {"int64_tensor" if name == "int32_tensor" else name: value for name, value in entry.items()}
+        for key, entry in record["features"].items()
+    }
+    return {**record, "features": features}
 
 
 def made(folder: Path) -> dict[str, Path]:

@@ -63,7 +63,7 @@ def test_sagemakers_sdk_reads_every_field(by_sagemaker: Any, source: str) -> Non
 @pytest.mark.parametrize("source", OPTIONS)
 def test_protocs_code_reads_every_field(by_protoc: Any, source: str) -> None:
     found = [record for file in of_source(by_protoc["files"], source) for record in file]
-    expected = [message(source, row) for row in data_sets.rows(source)]
+    expected = [recordio_sets.as_published(message(source, row)) for row in data_sets.rows(source)]
     assert found == expected
     agree("protoc's code for `record.proto`", by_protoc["versions"], source)
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from dataprep_api import sagemaker
 from dataprep_api.report import Manifest
 from dataprep_api.spec.formats.recordio_protobuf import RecordioProtobufOptions
 from dataprep_converter.decoders import BrokenRecord
@@ -71,6 +72,9 @@ class RecordioDecoder:
     def _names(self) -> dict[str, str]:
         output = self._manifest.content.get("output", {})
         written = RecordioProtobufOptions.model_validate(output.get("recordioProtobuf", {}))
+        names = {feature["name"] for feature in self._manifest.features if not feature["label"]}
+        if written.sparse is None and self._manifest.parts.get("recordio", 1) > 1 and {sagemaker.KEYS, sagemaker.VALUES} <= names:
+            written = written.model_copy(update={"sparse": [sagemaker.SparseColumns(num_features=1).sparse]})
         options = with_provenance(written, asked=output.get("provenance", False))
         return _names(self._manifest.features, options)
 
@@ -149,7 +153,7 @@ def parse_record(payload: bytes) -> Any:
 def _record_class() -> Any:
     """The message class of SageMaker's Record (proto2), from a description of its own pool."""
     kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="record.proto", package="aialgs.data", syntax="proto2")
+    file = descriptor_pb2.FileDescriptorProto(name="record.proto", package="AmazonAIAlgorithmsIO", syntax="proto2")
     for name, kind in (("Float32Tensor", kinds.TYPE_FLOAT), ("Float64Tensor", kinds.TYPE_DOUBLE), ("Int32Tensor", kinds.TYPE_INT32)):
         tensor = file.message_type.add(name=name)
         for number, (field, of) in enumerate((("values", kind), ("keys", kinds.TYPE_UINT64), ("shape", kinds.TYPE_UINT64)), start=1):
@@ -163,23 +167,30 @@ def _record_class() -> Any:
     members = (
         ("float32_tensor", 2, "Float32Tensor"),
         ("float64_tensor", 3, "Float64Tensor"),
-        ("int32_tensor", 7, "Int32Tensor"),
+        ("int64_tensor", 7, "Int32Tensor"),
         ("bytes", 9, "Bytes"),
     )
     for name, number, of in members:
         value.field.add(
-            name=name, number=number, type=kinds.TYPE_MESSAGE, type_name=f".aialgs.data.{of}", label=kinds.LABEL_OPTIONAL, oneof_index=0
+            name=name,
+            number=number,
+            type=kinds.TYPE_MESSAGE,
+            type_name=f".AmazonAIAlgorithmsIO.{of}",
+            label=kinds.LABEL_OPTIONAL,
+            oneof_index=0,
         )
     record = file.message_type.add(name="Record")
     for number, name in enumerate(("features", "label"), start=1):
         entry = record.nested_type.add(name=f"{name.title()}Entry")
         entry.options.map_entry = True
         entry.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
-        entry.field.add(name="value", number=2, type=kinds.TYPE_MESSAGE, type_name=".aialgs.data.Value", label=kinds.LABEL_OPTIONAL)
-        of = f".aialgs.data.Record.{entry.name}"
+        entry.field.add(
+            name="value", number=2, type=kinds.TYPE_MESSAGE, type_name=".AmazonAIAlgorithmsIO.Value", label=kinds.LABEL_OPTIONAL
+        )
+        of = f".AmazonAIAlgorithmsIO.Record.{entry.name}"
         record.field.add(name=name, number=number, type=kinds.TYPE_MESSAGE, type_name=of, label=kinds.LABEL_REPEATED)
     for number, name in enumerate(("uid", "metadata", "configuration"), start=3):
         record.field.add(name=name, number=number, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("aialgs.data.Record"))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("AmazonAIAlgorithmsIO.Record"))
