@@ -70,11 +70,17 @@ def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
 
 
 def is_untouched(manifest: Manifest, folder: OutputFolder) -> bool:
-    """Whether a finished data set is still, file for file, the objects that the run wrote."""
+    """Whether a finished data set is still, file for file, the objects that the run wrote; of the files around the data their sizes, of indexes more."""
     listed = dict(folder.visible())
     if _difference(visible_sizes(manifest), listed) is not None:
         return False
-    pins = {report.file: report.pin for report in folder.reports(len(manifest.files)) if report is not None}
+    beside = folder.side_entries()
+    if any(file.file not in beside or beside[file.file].size != file.size for file in manifest.metadata if names.is_hidden(file.file)):
+        return False
+    reports = [report for report in folder.reports(len(manifest.files)) if report is not None]
+    if any(report.index is not None and beside[report.index.file].pin != report.index.pin for report in reports):
+        return False
+    pins = {report.file: report.pin for report in reports}
     return all(pins.get(file.file) == listed[file.file].pin for file in manifest.files)
 
 

@@ -271,6 +271,10 @@ class OutputFolder:
         """The indexes of shards, by relative path."""
         return dict(self._listed(names.INDEX))
 
+    def side_entries(self) -> dict[str, Entry]:
+        """Every file that stands beside the data, by relative path."""
+        return {path: entry for below in (names.SIDE, names.TFDS) for path, entry in self._listed(below)}
+
     def side_files(self) -> Iterator[str]:
         """What stands beside the data, but for this run's own files and OWNER: earlier runs' files, and metadata."""
         for path, _ in self._listed(names.SIDE):

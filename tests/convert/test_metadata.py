@@ -216,6 +216,26 @@ def test_path_lists_have_a_shard_a_line_in_their_order(tmp_path: Path) -> None:
         assert (out / f"_dataprep/paths/{split}.txt").read_text() == "".join(f"file://{out}/{file}\n" for file in files)
 
 
+@pytest.mark.parametrize(
+    "lost",
+    ["_dataprep/index/train.tfrecords.idx", "_dataprep/statistics.json", "_tfds/dataset/1.0.0/features.json"],
+    ids=["index", "json", "tfds"],
+)
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_a_data_set_is_not_reused_without_the_files_around_it(tmp_path: Path, lost: str, damage: str) -> None:
+    job = a_job(tmp_path, output={"overwrite": "IfChanged"})
+    out = made(job)
+    before = hidden(out)
+    if damage == "missing":
+        (out / lost).unlink()
+    else:
+        (out / lost).write_bytes((out / lost).read_bytes()[:-1])
+    planned, _ = run(job, access=Access(), workers=1, display=Display(quiet=True))
+    assert planned.reused is False
+    assert hidden(out) == before
+    assert run(job, access=Access(), workers=1, display=Display(quiet=True))[0].reused is True
+
+
 # --- TensorFlow Datasets ------------------------------------------------------------------------------------------
 
 
