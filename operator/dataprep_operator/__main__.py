@@ -21,13 +21,14 @@ from dataprep_operator.cache import Cache
 from dataprep_operator.cluster import KubernetesCluster
 from dataprep_operator.cron_reconcile import CronReconciler
 from dataprep_operator.endpoint import Endpoint
-from dataprep_operator.errors import LeaseLost, NotServed, OperatorError, Unavailable
+from dataprep_operator.errors import LeaseLost, NotServed, OperatorError, Overlap, Unavailable
 from dataprep_operator.leading import follow, lead, stop_by_signals
 from dataprep_operator.lease import Lease
 from dataprep_operator.observed import Key
 from dataprep_operator.probes import Health
 from dataprep_operator.progress import Board
 from dataprep_operator.reconcile import Reconciler
+from dataprep_operator.scope import Scope
 from dataprep_operator.settings import Settings
 from dataprep_operator.streams import Streams
 from dataprep_operator.tokens import Verifier
@@ -37,13 +38,14 @@ logger = logging.getLogger("dataprep_operator")
 
 START_TRIES: Final = 10
 START_WAIT_SECONDS: Final = 3.0
+OVERLAPS: Final = 4
 UNSERVED_SECONDS: Final = 1.0
 END_SECONDS: Final = 15.0
 """Less than the pod's grace period, and more than requests that are under way take."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command. Exit codes: 0 stopped on purpose, 1 failed or lost its Lease, 2 bad settings, 3 the CRD is missing."""
+    """The command. Exit codes: 0 stopped on purpose, 1 failed or lost its Lease, 2 bad settings, 3 the CRD is missing, 4 another release works there."""
     parser = argparse.ArgumentParser(prog="dataprep-operator", description="Runs DataPrepJobs. Settings come from DATAPREP_… variables.")
     parser.add_argument(
         "--namespace", "-n", action="append", default=[], help="watch this namespace only (repeatable; DATAPREP_NAMESPACES)"
@@ -67,6 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except NotServed as exc:
         logger.error("%s", exc)
         return 3
+    except Overlap as exc:
+        logger.error("%s", exc)
+        return OVERLAPS
     except (LeaseLost, OperatorError) as exc:
         logger.error("%s", exc)
         return 1
@@ -160,9 +165,9 @@ def _die(task: str, error: BaseException | None) -> None:
     _exit_now()
 
 
-def _exit_now() -> None:
+def _exit_now(code: int = 1) -> None:
     logging.shutdown()
-    os._exit(1)
+    os._exit(code)
 
 
 async def _check_served(cluster: KubernetesCluster) -> None:
@@ -199,7 +204,8 @@ async def _in_turn(
         await leadership
         return
     lease = Lease(cluster, namespace=settings.lease_namespace, name=settings.lease_name, identity=settings.identity)
-    acquiring, stopping = asyncio.create_task(_acquire(lease, heard)), asyncio.create_task(stop.wait())
+    scope = Scope(cluster, settings=settings, clock=cluster.clock)
+    acquiring, stopping = asyncio.create_task(_acquire(lease, scope, heard)), asyncio.create_task(stop.wait())
     await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     # kopf, when it ends, cancels every task that is younger than itself.
@@ -211,27 +217,30 @@ async def _in_turn(
         leadership.close()
     acquiring.result()
     cluster.may_write = lambda: lease.sure
-    holding = asyncio.create_task(lease.hold())
-    holding.add_done_callback(_stop_at_once)
+    holding, keeping = asyncio.create_task(lease.hold()), asyncio.create_task(scope.keep())
+    for each in (holding, keeping):
+        each.add_done_callback(_stop_at_once)
     try:
         await leadership
     finally:
-        holding.remove_done_callback(_stop_at_once)
-        holding.cancel()
+        for each in (holding, keeping):
+            each.remove_done_callback(_stop_at_once)
+            each.cancel()
     await lease.release()
 
 
-async def _acquire(lease: Lease, heard: Streams) -> None:
+async def _acquire(lease: Lease, scope: Scope, heard: Streams) -> None:
     """A replica that has not listed everything yet leaves the Lease to one that has: that one can begin at once."""
     await heard.whole()
+    await scope.claim()
     await lease.acquire()
 
 
 def _stop_at_once(holding: "asyncio.Task[None]") -> None:
-    """The Lease is lost: end the process before it writes anything more. Shutting down in good order would take seconds of writing."""
+    """The Lease is lost, or another release was there first: end the process before it writes anything more. Shutting down in good order would take seconds of writing."""
     if not holding.cancelled():
         logger.error("%s; this replica stops", holding.exception())
-        _exit_now()
+        _exit_now(OVERLAPS if isinstance(holding.exception(), Overlap) else 1)
 
 
 def _log(settings: Settings) -> None:

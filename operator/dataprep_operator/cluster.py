@@ -41,7 +41,9 @@ class Resource:
     """Of our own kinds, whose status is written."""
 
     def path(self, namespace: str, name: str = "", *, subresource: str = "") -> str:
-        """The path of an object, or of all objects of a namespace."""
+        """The path of an object, of all objects of a namespace, or of all that there are."""
+        if not namespace:
+            return f"/{self.prefix}/{self.plural}"
         parts = [self.prefix, "namespaces", quote(namespace, safe=""), self.plural, quote(name, safe=""), subresource]
         return "/" + "/".join(part for part in parts if part)
 

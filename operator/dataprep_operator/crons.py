@@ -161,11 +161,17 @@ def job(seen: SeenCron, due: datetime) -> Body:
         "metadata": {
             "name": job_name(seen.key.name, due),
             "namespace": seen.key.namespace,
-            "labels": {**metadata.get("labels", {}), names.LABEL_CRON_JOB: names.label_value(seen.key.name)},
+            "labels": {**metadata.get("labels", {}), **_of_the_class(seen), names.LABEL_CRON_JOB: names.label_value(seen.key.name)},
             "annotations": {**metadata.get("annotations", {}), names.ANNOTATION_SCHEDULED: times.text(due)},
             "ownerReferences": [owner],
         }
     }
+
+
+def _of_the_class(seen: SeenCron) -> dict[str, str]:
+    """Who looks after the schedule makes its jobs, and looks after them."""
+    found = (seen.raw["metadata"].get("labels") or {}).get(names.LABEL_CLASS)
+    return {names.LABEL_CLASS: found} if found else {}
 
 
 def job_name(cron_name: str, due: datetime) -> str:

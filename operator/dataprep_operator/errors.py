@@ -49,6 +49,10 @@ class LeaseLost(OperatorError):
     """This replica can't be sure that it leads."""
 
 
+class Overlap(OperatorError):
+    """Another release works in the same namespaces."""
+
+
 class ReportRefused(OperatorError):
     """A progress report is refused with an HTTP status."""
 

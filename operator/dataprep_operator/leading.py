@@ -50,7 +50,7 @@ async def follow(*, settings: Settings, cache: Cache, heard: streams.Streams, co
     try:
         roots = await kopf.spawn_tasks(
             registry=watching.registry(cache=cache, streams=heard, concerns=concerns),
-            settings=watching.operator_settings(),
+            settings=watching.operator_settings(settings),
             # Without one kopf asks for the user's name, and an image's user 65532 has none.
             identity=settings.identity,  # type: ignore[arg-type]  # kopf's NewType of str is not public
             standalone=True,

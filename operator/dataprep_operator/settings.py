@@ -61,6 +61,8 @@ class Settings:
     lease_namespace: str | None = None
     """Namespace of the leader Lease; none means that this is the only replica."""
     identity: str = ""
+    operator_class: str | None = None
+    """Objects with this value of the label `dataprep.io/operator-class` are worked on; None means those without the label."""
     kueue: bool = False
     """Whether Kueue is installed and its Workloads may be read."""
     token_issuer: str | None = None
@@ -105,6 +107,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         lease_name=read.text("LEASE_NAME", Settings.lease_name),
         lease_namespace=read.optional("LEASE_NAMESPACE"),
         identity=environ.get("POD_NAME") or environ.get("HOSTNAME") or f"process-{os.getpid()}",
+        operator_class=read.optional("OPERATOR_CLASS"),
         kueue=read.flag("KUEUE"),
         token_issuer=read.optional("TOKEN_ISSUER"),
         log_format=read.text("LOG_FORMAT", Settings.log_format),

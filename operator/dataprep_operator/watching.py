@@ -81,7 +81,7 @@ def _ends_the_plan(pod: Any) -> bool:
     return labels.get(names.LABEL_STEP) == "plan" and status.get("phase") == "Succeeded"
 
 
-def operator_settings() -> kopf.OperatorSettings:
+def operator_settings(settings: Settings) -> kopf.OperatorSettings:
     """kopf's settings. Each differs from the default for a reason."""
     chosen = kopf.OperatorSettings()
     # Rights on CRDs and namespaces aren't needed: our kinds are known, and their presence is checked before the start.
@@ -90,6 +90,9 @@ def operator_settings() -> kopf.OperatorSettings:
     chosen.peering.standalone = True
     # Events are told by `hands.py`, deduplicated.
     chosen.posting.enabled = False
+    of_the_class = f"{names.LABEL_CLASS}={settings.operator_class}" if settings.operator_class else f"!{names.LABEL_CLASS}"
+    for plural in (PLURAL, CRON_PLURAL):
+        chosen.watching.label_selectors[GROUP, VERSION, plural] = of_the_class
     chosen.watching.label_selectors["batch", "v1", "jobs"] = names.SELECTOR
     chosen.watching.label_selectors["", "v1", "pods"] = names.SELECTOR
     chosen.watching.connect_timeout = 30

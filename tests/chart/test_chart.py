@@ -14,7 +14,7 @@ from dataprep_api import crd
 from dataprep_api.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus
-from dataprep_operator import children, settings
+from dataprep_operator import children, scope, settings
 from dataprep_operator.observed import Key, Observed
 from kubecluster import binaries
 
@@ -155,6 +155,18 @@ def test_the_lease_is_reached_in_the_operator_s_own_namespace_and_by_name(render
     assert named["resourceNames"] == [environment(objects)["DATAPREP_LEASE_NAME"]]
 
 
+@pytest.mark.parametrize("operator_class", ["", "blue"])
+def test_the_marker_of_a_release_is_reached_by_name(render: Render, operator_class: str) -> None:
+    role = next(
+        role
+        for role in of_kind(render({"operatorClass": operator_class}), "ClusterRole")
+        if role["metadata"]["name"] == "dp-dataprep-operator"
+    )
+    named = [rule for rule in role["rules"] if rule["resources"] == ["leases"] and rule["verbs"] != ["create"]]
+
+    assert [rule["resourceNames"] for rule in named] == [[scope.marker(operator_class)]]
+
+
 def test_every_right_is_in_the_documentation(render: Render) -> None:
     page = (CHART.parents[1] / "docs" / "rights.md").read_text()
 
@@ -222,6 +234,7 @@ def test_the_operator_is_probed_and_has_a_place_to_write(render: Render) -> None
 def test_the_operator_reads_every_setting_that_the_chart_writes(render: Render) -> None:
     values = {
         "namespaces": ["team-a"],
+        "operatorClass": "blue",
         "image": {"converter": {"repository": "registry.example/converter", "digest": f"sha256:{'a' * 64}", "pullPolicy": "Always"}},
         "workers": {
             "resources": {"limits": {"memory": "1Gi"}},
@@ -244,6 +257,7 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(render: Render) 
     read = settings.from_environment(written)
 
     assert read.namespaces == ("team-a",)
+    assert read.operator_class == "blue"
     assert read.pods.image == f"registry.example/converter@sha256:{'a' * 64}"
     assert read.pods.image_pull_policy == "Always"
     assert read.pods.resources["limits"] == {"memory": "1Gi"}

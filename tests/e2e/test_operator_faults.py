@@ -106,6 +106,41 @@ def test_a_paused_leader_is_followed_in_time_and_does_no_harm_when_it_wakes(
         ]
 
 
+@pytest.mark.parametrize("everywhere", [False, True], ids=["of the namespace", "of all namespaces"])
+def test_a_second_release_where_another_one_works_does_not_start(
+    namespace: Namespace, operator: Installation, kubeconfig: Path, tmp_path: Path, everywhere: bool
+) -> None:
+    ports = free_ports("127.0.0.1", count=2)
+    first = OutsideOperator(
+        kubeconfig,
+        ports[0],
+        namespaces=[namespace.name],
+        identity="first",
+        lease_namespace=operator.namespace,
+        lease_name="dataprep-dataprep-operator",
+        log=tmp_path / "first",
+    )
+    second = OutsideOperator(
+        kubeconfig,
+        ports[1],
+        namespaces=[] if everywhere else [namespace.name],
+        identity="second",
+        lease_namespace=operator.namespace,
+        lease_name="another",
+        log=tmp_path / "second",
+    )
+    with first:
+        until(first.leads, seconds=60)
+        second.start()
+        try:
+            assert second.wait_ended(seconds=60) == 4
+        finally:
+            second.stop()
+        said = f"The release {operator.namespace}/dataprep-dataprep-operator works in the namespace {namespace.name}: this one, "
+        assert f"{said}{operator.namespace}/another, doesn't start." in second.words()
+        assert first.ended is None
+
+
 def test_an_operator_whose_clock_is_wrong_judges_by_the_api_servers(
     namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path
 ) -> None:

@@ -44,7 +44,7 @@ async def heard(
     vault = credentials.Vault()
     await vault.populate({"stub": kopf.ConnectionInfo(server=api.address)})
     auth.vault_var.set(vault)
-    chosen = watching.operator_settings()
+    chosen = watching.operator_settings(Settings())
     chosen.watching.reconnect_backoff = 0
     chosen.networking.error_backoffs = ()
     expected = watching.expected_streams(Settings(namespaces=(namespace,) if namespace else ()))

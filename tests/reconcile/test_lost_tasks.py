@@ -15,6 +15,7 @@ from tests.reconcile.stub_api import StubApi
 
 from dataprep_operator import leading, watching
 from dataprep_operator.cache import Cache
+from dataprep_operator.settings import Settings
 from dataprep_operator.streams import Streams
 
 ROOT: Final = Path(__file__).parents[2]
@@ -49,7 +50,7 @@ def test_these_are_all_of_kopfs_tasks() -> None:
         handlers = watching.registry(cache=Cache(), streams=streams, concerns=lambda _, __: None)
         roots = await kopf.spawn_tasks(
             registry=handlers,
-            settings=watching.operator_settings(),
+            settings=watching.operator_settings(Settings()),
             identity="test",  # type: ignore[arg-type]  # kopf's NewType of str is not public
             standalone=True,
             clusterwide=True,

@@ -430,12 +430,13 @@ def test_the_wrapped_stream_passes_everything_on_and_is_taken_off_again(monkeypa
 
 
 def test_kopf_watches_only_what_is_ours_and_writes_nothing() -> None:
-    chosen = watching.operator_settings()
+    chosen = watching.operator_settings(settings.Settings())
 
     assert chosen.scanning.disabled
     assert chosen.peering.standalone
     assert not chosen.posting.enabled
-    assert list(chosen.watching.label_selectors.values()) == [names.SELECTOR, names.SELECTOR]
+    selectors = chosen.watching.label_selectors
+    assert (selectors["batch", "v1", "jobs"], selectors["", "v1", "pods"]) == (names.SELECTOR, names.SELECTOR)
 
 
 def test_there_is_one_stream_for_each_kind_and_namespace() -> None:

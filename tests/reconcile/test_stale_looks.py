@@ -374,6 +374,8 @@ def test_a_replica_that_can_not_ask_for_the_lease_does_not_lead() -> None:
     led = []
 
     class Broken:
+        clock = staticmethod(times.now)
+
         async def get(self, *_: object) -> None:
             raise RuntimeError("not foreseen")
 
@@ -389,6 +391,8 @@ def test_a_replica_that_has_not_listed_everything_leaves_the_lease_to_one_that_h
     done = []
 
     class Leases:
+        clock = staticmethod(times.now)
+
         async def get(self, *_: object) -> None:
             done.append("asks for the Lease")
             raise RuntimeError("enough")

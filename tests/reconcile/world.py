@@ -66,7 +66,7 @@ class FakeCluster:
             copy.deepcopy(body)
             for (plural, place, _), body in self.objects.items()
             if plural == resource.plural
-            and place == namespace
+            and namespace in ("", place)
             and all((body["metadata"].get("labels") or {}).get(k) == v for k, v in wanted.items())
             and (not kind or body["type"] == kind)
         ]

@@ -80,6 +80,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- /* What the operator may do, in each namespace that it works in. docs/rights.md says why. */ -}}
+{{- define "dataprep-operator.scope" -}}
+dataprep-operator-scope{{ with .Values.operatorClass }}-{{ . }}{{ end }}
+{{- end -}}
+
 {{- define "dataprep-operator.rules" -}}
 - apiGroups: [dataprep.io]
   resources: [dataprepjobs]
@@ -111,6 +115,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ include "dataprep-operator.scope" . }}]
+  verbs: [get, list, update]
 {{- if .Values.kueue.enabled }}
 - apiGroups: [kueue.x-k8s.io]
   resources: [workloads]
