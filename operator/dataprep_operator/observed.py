@@ -10,7 +10,7 @@ from dataprep_api.messages import CommitResult, PlanResult, WorkResult
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus, FromJob, RecordProgress
 from dataprep_operator import foreign, times
-from dataprep_operator.pods import Blockage, Pod
+from dataprep_operator.pods import CONTAINER, Blockage, Pod
 
 ANNOTATION_TASKS: Final = "dataprep.io/tasks"
 """On a convert Job: the tasks behind its indexes, when it is not all of them."""
@@ -70,6 +70,8 @@ class Child:
     spec_sha256: str | None = None
     """Of the spec that its pods get. None of a Job that an older operator made."""
     deleting: bool = False
+    image: str | None = None
+    """What its pods run: an operator of another release, with another default, may have made it."""
 
     @property
     def finished(self) -> bool:
@@ -264,7 +266,14 @@ def read_child(raw: Mapping[str, Any]) -> Child:
         plan_sha256=foreign.text(annotations.get(ANNOTATION_PLAN)) or None,
         spec_sha256=foreign.text(annotations.get(ANNOTATION_SPEC)) or None,
         deleting="deletionTimestamp" in metadata,
+        image=_image(spec),
     )
+
+
+def _image(spec: Mapping[str, Any]) -> str | None:
+    pod = foreign.mapping(foreign.mapping(spec.get("template")).get("spec"))
+    found = [foreign.text(each.get("image")) for each in foreign.mappings(pod.get("containers")) if each.get("name") == CONTAINER]
+    return found[0] or None if found else None
 
 
 def controller(raw: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -489,7 +489,7 @@ def _with_effective_values(moment: Moment, status: DataPrepJobStatus, child: Chi
     completions = child.completions if child is not None else status.tasks or 1
     effective = Effective(
         parallelism=child.parallelism if child is not None and child.queued else parallelism(moment.spec, completions),
-        image=scripts.image(moment.spec, moment.defaults),
+        image=child.image if child is not None and child.image else scripts.image(moment.spec, moment.defaults),
         accelerator=accelerator(moment.spec, status),
         memory=status.effective.memory if status.effective else None,
     )

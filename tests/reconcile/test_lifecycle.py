@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -308,6 +309,18 @@ def test_a_job_removes_itself_with_its_children(world: World, spec: Body) -> Non
 
     assert not [key for key in world.cluster.objects if key[0] in ("dataprepjobs", "jobs", "pods", "configmaps")]
     world.look()
+
+
+def test_the_image_that_is_shown_is_the_one_that_runs(world: World) -> None:
+    world.running()
+    world.settle()
+    assert world.status()["effective"]["image"] == "dataprep:1"
+    world.settings = replace(world.settings, pods=replace(world.settings.pods, image="dataprep:2"))
+    world.restart()
+    world.cluster.now += timedelta(seconds=30)
+    world.settle()
+
+    assert world.status()["effective"]["image"] == "dataprep:1"
 
 
 def the_job_is_there(world: World, *, after: int) -> bool:
