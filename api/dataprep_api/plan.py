@@ -110,6 +110,10 @@ class PlanHead(Stored):
     tasks: int
     warnings: list[str] = []
 
+    def version_of(self, part: str) -> int:
+        """The version of a part that the plan's bytes are made by."""
+        return self.parts.get(part, 1)
+
     @property
     def shards(self) -> int:
         """Number of shards of all splits."""

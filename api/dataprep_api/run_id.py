@@ -29,7 +29,7 @@ class Part:
 PARTS: Mapping[str, Part] = {
     "dl4jFolders": Part(version=2, is_used=lambda spec: _names_dl4j_folders(spec), oldest=1),
     "recordio": Part(version=2, is_used=lambda spec: _is_flat_or_sparse(spec)),
-    "shuffle": Part(version=1, is_used=lambda spec: spec.shuffle is not None),
+    "shuffle": Part(version=2, is_used=lambda spec: spec.shuffle is not None, oldest=1),
 }
 """By name, as plans and manifests have them. A new version gets a line in the changelog; jobs that don't use the part keep their run ids."""
 

@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from dataprep_api import names
+from pydantic import ValidationError
+
+from dataprep_api import names, run_id
 from dataprep_api.job import DataPrepJob
 from dataprep_api.messages import PlanResult
 from dataprep_api.plan import PlanHead, shards
@@ -47,6 +49,8 @@ class _Intended:
     """Of the plan; None for a copy, which takes them as they are."""
     extended: Extended | None = None
     original: Original | None = None
+    begun: str | None = None
+    """The unfinished run of this very job that another release began by other rules: it goes on, or is replaced where these are gone."""
 
 
 def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> Prepared:
@@ -75,6 +79,7 @@ def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]]
         planned={shard.file for shard in shards(fresh.head)},
         extension=fresh.head.extension,
         may_replace=spec.output.overwrite != "Never",
+        begun=intended.begun,
     )
     if extended is not None and intended.tables is not None:
         extending.take_over(fresh, intended.tables, extended, folder, access)
@@ -109,8 +114,30 @@ def _intended(spec: DataPrepJobSpec, access: Access) -> _Intended:
         return _Intended(original.plan, original.manifest.labels, original=original)
     extended = extending.find(spec, access) if spec.output.overwrite == "Extend" else None
     plan, tables = planning.make(spec, access) if extended is None else extending.plan(spec, access, extended)
+    begun = _begun_by_other_rules(spec, plan.head, access)
+    if begun is not None and run_id.fault_of_versions(begun.parts, spec) is None:
+        plan, tables = planning.make(spec, access, parts=begun.parts)
     classes = Pipeline(spec, plan.head.reader_state, access, plan.head.learned).class_names()
-    return _Intended(plan, classes, tables, extended)
+    return _Intended(plan, classes, tables, extended, begun=begun.run_id if begun is not None else None)
+
+
+def _begun_by_other_rules(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> PlanHead | None:
+    """The plan of this very job that another release began and did not finish, if it did so by other versions of the rules."""
+    folder = OutputFolder(spec.output.uri, access, fresh.run_id)
+    try:
+        owner = folder.owner()
+    except NotWhole:
+        return None
+    if owner is None or owner.run_id == fresh.run_id or folder.success() is not None:
+        return None
+    path = names.plan_file(owner.run_id)
+    written = folder.read(path)
+    try:
+        found = folder.parsed(PlanHead, path, written or b"")
+    except ValidationError:
+        return None
+    same = run_id.run_id(spec, inputs_sha256=fresh.inputs_sha256, parts=found.parts)
+    return found if found.run_id == owner.run_id == same else None
 
 
 def _may_reuse(spec: DataPrepJobSpec, success: Success, folder: OutputFolder, original: Original | None) -> bool:
@@ -178,7 +205,9 @@ def _folder_of_glob(uri: str) -> str:
     return uri if at is None else uri[:at].rpartition("/")[0]
 
 
-def _refuse_others(folder: OutputFolder, success: Success | None, *, planned: AbstractSet[str], extension: str, may_replace: bool) -> None:
+def _refuse_others(
+    folder: OutputFolder, success: Success | None, *, planned: AbstractSet[str], extension: str, may_replace: bool, begun: str | None
+) -> None:
     """Raises OutputExists when the folder holds what may not be replaced. An unfinished folder of this very run may always go on."""
     try:
         owner = folder.owner()
@@ -190,7 +219,7 @@ def _refuse_others(folder: OutputFolder, success: Success | None, *, planned: Ab
                 uri=exc.uri,
             ) from None
         owner = None
-    ours = owner is not None and owner.run_id == folder.run_id
+    ours = owner is not None and owner.run_id in (folder.run_id, begun)
     if not may_replace:
         if success is not None:
             raise OutputExists(

@@ -324,7 +324,13 @@ def _check_inputs(broken: Iterable[Shard], plan: Plan, access: Access) -> None:
 
 
 def _units_of(shard: Shard, plan: Plan) -> list[int]:
-    selection = Selection(plan.head.splits[shard.part], plan.units, shuffle_seed=plan.head.shuffle_seed, codes=plan.codes)
+    selection = Selection(
+        plan.head.splits[shard.part],
+        plan.units,
+        shuffle_seed=plan.head.shuffle_seed,
+        shuffle_version=plan.head.version_of("shuffle"),
+        codes=plan.codes,
+    )
     found: set[int] = set()
     for samples in selection.chunks(shard.first, shard.records, size=_SELECTED):
         index, _ = plan.units.locate(samples)

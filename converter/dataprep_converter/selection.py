@@ -7,18 +7,23 @@ keyed bijection of the ranks. All of it is arithmetic on arrays, so any worker d
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from dataprep_api.plan import HASH_BLOCK, SplitPlan
+from dataprep_api.run_id import PARTS
 from dataprep_converter.codes import Codes
 from dataprep_converter.units import Units
 
 Samples = npt.NDArray[np.int64]
+SHUFFLE: Final = PARTS["shuffle"].version
 
 _CACHED_BLOCKS = 512
-_ROUNDS = 4
+_ROUNDS = 6
+_SORTED = 65_536
+"""Up to so many numbers are put in order by sorting; a network is fair only where its halves are large."""
 _TABLE_BITS = 16
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -45,21 +50,42 @@ def hashes(units: Units, samples: Samples, *, seed: int) -> npt.NDArray[np.uint6
     return mix(keys ^ mix(rows.astype(np.uint64) * np.uint64(_GOLDEN) ^ mixed(seed + 1)))
 
 
-def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int) -> npt.NDArray[np.int64]:
-    """The images of `ranks` under a seeded permutation of 0 … size-1.
+def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int, version: int = SHUFFLE) -> npt.NDArray[np.int64]:
+    """The images of `ranks` under a seeded permutation of 0 … size-1, by a version of the part `shuffle`.
 
-    A balanced Feistel network over the next even number of bits; a value that falls outside walks on until it is inside
-    (Black and Rogaway 2002). Less than four walks are expected.
+    The first version was a network of four rounds for every size, which prefers some orders where there are few.
     """
     if size <= 1:
         return ranks.copy()
+    if version == 1:
+        return _networked(ranks, size=size, seed=seed, rounds=4)
+    if size <= _SORTED:
+        found: npt.NDArray[np.int64] = _sorted(size, seed)[ranks]
+        return found
+    return _networked(ranks, size=size, seed=seed, rounds=_ROUNDS)
+
+
+@lru_cache(maxsize=4)
+def _sorted(size: int, seed: int) -> npt.NDArray[np.int64]:
+    """All numbers in the order of their seeded hashes: each order is as likely as any other."""
+    numbers = np.arange(size, dtype=np.uint64) * np.uint64(_GOLDEN)
+    found = np.argsort(mix(mix(numbers) ^ mixed(seed + 1)), kind="stable")
+    found.flags.writeable = False
+    return found
+
+
+def _networked(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds: int) -> npt.NDArray[np.int64]:
+    """A balanced Feistel network over the next even number of bits; a value that falls outside walks on until it is inside (Black and Rogaway 2002).
+
+    Less than four walks are expected.
+    """
     half = max(1, ((size - 1).bit_length() + 1) // 2)
-    rounds = _rounds(half, seed)
+    functions = _rounds(half, seed, rounds)
     images = ranks.astype(np.uint64)
     outside = np.arange(len(images))
     while len(outside):
         left, right = images[outside] >> np.uint64(half), images[outside] & np.uint64((1 << half) - 1)
-        for apply in rounds:
+        for apply in functions:
             left, right = right, left ^ apply(right)
         images[outside] = left << np.uint64(half) | right
         outside = outside[images[outside] >= np.uint64(size)]
@@ -67,7 +93,7 @@ def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int) -> npt.NDArr
 
 
 @lru_cache(maxsize=4)
-def _rounds(half: int, seed: int) -> list[Callable[[npt.NDArray[np.uint64]], npt.NDArray[np.uint64]]]:
+def _rounds(half: int, seed: int, rounds: int) -> list[Callable[[npt.NDArray[np.uint64]], npt.NDArray[np.uint64]]]:
     """The functions of the network's rounds, from `half` bits to `half` bits: looked up in a table where it is small, for all shards alike."""
     mask = np.uint64((1 << half) - 1)
 
@@ -77,17 +103,20 @@ def _rounds(half: int, seed: int) -> list[Callable[[npt.NDArray[np.uint64]], npt
 
         return computed(np.arange(1 << half, dtype=np.uint64)).take if half <= _TABLE_BITS else computed
 
-    return [function(mixed(seed * _ROUNDS + number + 1)) for number in range(_ROUNDS)]
+    return [function(mixed(seed * rounds + number + 1)) for number in range(rounds)]
 
 
 class Selection:
     """The samples of one split by rank."""
 
-    def __init__(self, split: SplitPlan, units: Units, *, shuffle_seed: int | None, codes: Codes | None = None) -> None:
+    def __init__(
+        self, split: SplitPlan, units: Units, *, shuffle_seed: int | None, shuffle_version: int = SHUFFLE, codes: Codes | None = None
+    ) -> None:
         self._split = split
         self._units = units
         self._codes = codes
         self._shuffle_seed = shuffle_seed
+        self._shuffle_version = shuffle_version
         self._starts = np.array([start for start, _ in split.ranges], dtype=np.int64)
         lengths = np.array([stop - start for start, stop in split.ranges], dtype=np.int64)
         self._before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
@@ -101,7 +130,7 @@ class Selection:
         for start in range(first, first + records, size):
             ranks = np.arange(start, min(start + size, first + records), dtype=np.int64)
             if self._shuffle_seed is not None:
-                ranks = permuted(ranks, size=self._split.records, seed=self._shuffle_seed)
+                ranks = permuted(ranks, size=self._split.records, seed=self._shuffle_seed, version=self._shuffle_version)
             yield self.samples(ranks)
 
     def samples(self, ranks: npt.NDArray[np.int64]) -> Samples:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dataprep_api.report import Manifest
 from dataprep_converter.access import Access
+from dataprep_converter.selection import SHUFFLE
 from dataprep_converter.stores import StoreSettings, scheme_of
 from dataprep_converter.tensors import to_arrow
 from dataprep_reader import flow, order
@@ -177,7 +178,7 @@ class Reader:
         data = hashlib.sha256(f"{self.manifest.run_id}\n{files}".encode()).hexdigest()[:16]
         mine = self._options
         decisive = ("batch_size", "shuffle", "drop_remainder", "rank", "world_size")
-        window = {} if mine.shuffle is None else {"shuffle_window": self._window}
+        window = {} if mine.shuffle is None else {"shuffle_window": self._window, "shuffle_version": SHUFFLE}
         return {"data": data} | {name: value for name, value in asdict(mine).items() if name in decisive} | window
 
     # --- reading -------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Selection: every rank has one sample, whatever the ranges, the fractions and the shuffle."""
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from dataprep_api.plan import HASH_BLOCK, HashInterval, SplitPlan
 from dataprep_converter import selection
 from dataprep_converter.selection import Selection, hashes, mix, permuted
 from dataprep_converter.units import Unit, Units
+from dataprep_reader.order import window_order
 
 
 def units(*records: int) -> Units:
@@ -35,9 +37,76 @@ def test_mix_is_splitmix64() -> None:
     assert mix(seeds).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
 
-@given(size=st.integers(1, 3000), seed=st.integers(0, 2**53))
-def test_a_shuffle_is_a_permutation(size: int, seed: int) -> None:
-    assert sorted(permuted(np.arange(size), size=size, seed=seed).tolist()) == list(range(size))
+@given(size=st.integers(1, 3000), seed=st.integers(0, 2**53), version=st.sampled_from([1, 2]))
+def test_a_shuffle_is_a_permutation(size: int, seed: int, version: int) -> None:
+    assert sorted(permuted(np.arange(size), size=size, seed=seed, version=version).tolist()) == list(range(size))
+
+
+def test_a_large_shuffle_is_a_permutation() -> None:
+    for size in (65_536, 65_537, 70_000):
+        assert np.array_equal(np.sort(permuted(np.arange(size), size=size, seed=3)), np.arange(size))
+
+
+def test_the_first_version_of_a_shuffle_is_what_it_was() -> None:
+    # By the last release that knew no versions: plans of that time have this order.
+    assert permuted(np.arange(12), size=12, seed=7, version=1).tolist() == [9, 6, 3, 4, 11, 5, 0, 8, 1, 2, 7, 10]
+    assert permuted(np.arange(5), size=100_000, seed=7, version=1).tolist() == [12069, 87266, 9140, 18074, 78921]
+
+
+def excess(counts: npt.NDArray[np.int64], expected: npt.NDArray[np.float64], *, freedom: int) -> float:
+    """By how many standard deviations chi-square is more than it should be."""
+    return float((((counts - expected) ** 2 / expected).sum() - freedom) / np.sqrt(2 * freedom))
+
+
+@pytest.mark.parametrize("window", [False, True], ids=["shards", "the reader's windows"])
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 7, 8, 16, 17, 64, 100, 256, 1000, 1024, 4096, 10_000])
+def test_positions_and_neighbours_of_a_shuffle_are_as_likely_as_any_others(size: int, window: bool) -> None:
+    drawn = max(60, min(1500, 150_000 // size))
+    if window:
+        orders = np.stack([window_order(size, seed=seed % 7, epoch=seed // 7, window=seed % 5) for seed in range(drawn)])
+    else:
+        orders = np.stack([permuted(np.arange(size), size=size, seed=seed) for seed in range(drawn)])
+    bins = min(size, 12)
+    bin_of = np.arange(size) * bins // size
+    wide = np.bincount(bin_of, minlength=bins)
+    places = np.zeros((bins, bins), np.int64)
+    np.add.at(places, (np.broadcast_to(bin_of, orders.shape), bin_of[orders]), 1)
+    # Of all positions together: a permutation's rows and columns each have a fixed sum.
+    assert excess(places, np.outer(wide, wide) * drawn / size, freedom=(bins - 1) ** 2) * (size - 1) / size < 4.5
+    steps = (np.diff(orders, axis=1) % size - 1).ravel()
+    if size > 2:
+        kinds = min(4 * bins, size - 1)
+        expected = np.bincount(np.arange(size - 1) * kinds // (size - 1), minlength=kinds) / (size - 1) * len(steps)
+        # Steps of one order depend on each other a little where there are few.
+        assert excess(np.bincount(steps * kinds // (size - 1), minlength=kinds), expected, freedom=kinds - 1) < 6
+
+
+@pytest.mark.parametrize("size", [16, 64])
+def test_a_shuffle_has_even_and_odd_orders(size: int) -> None:
+    odd = sum(is_odd(permuted(np.arange(size), size=size, seed=seed)) for seed in range(600))
+    assert 240 < odd < 360
+
+
+def is_odd(order: npt.NDArray[np.int64]) -> bool:
+    seen, swaps = np.zeros(len(order), np.bool_), 0
+    for start in range(len(order)):
+        at = start
+        while not seen[at]:
+            seen[at] = True
+            at = int(order[at])
+            swaps += at != start
+    return swaps % 2 == 1
+
+
+def test_numbers_a_half_apart_are_not_seen_in_a_large_shuffle() -> None:
+    # Numbers with equal low bits stay so many apart half again as often as they should when the network has only four rounds.
+    size, half = 2**18, 9
+    apart = orders = 0
+    for seed in range(12):
+        order = permuted(np.arange(size), size=size, seed=seed)
+        apart += int((((order[: -(1 << half)] ^ order[1 << half :]) >> half) == 1).sum())
+        orders += size - (1 << half)
+    assert abs(apart * 2**half / orders - 1) < 0.06
 
 
 def test_a_shuffle_depends_on_its_seed_and_not_on_the_chunks() -> None:

@@ -241,6 +241,15 @@ def test_a_state_of_another_order_is_refused(folder: Path, options: dict[str, An
         opened(folder, **{"batch_size": 10, "shuffle": 5} | options).restore(state)
 
 
+def test_a_state_that_was_saved_before_orders_had_versions_is_refused_if_it_is_shuffled(folder: Path) -> None:
+    shuffled, plain = (opened(folder, batch_size=10, shuffle=seed).state() for seed in (5, None))
+    del shuffled["of"]["shuffle_version"]
+    with pytest.raises(ValueError, match=exactly("The state is of another order: shuffle_version was None, and is 2.")):
+        opened(folder, batch_size=10, shuffle=5).restore(shuffled)
+    assert "shuffle_version" not in plain["of"]
+    opened(folder, batch_size=10).restore(plain)
+
+
 def test_a_state_of_another_data_set_is_refused(folder: Path, tmp_path: Path) -> None:
     state = opened(folder).state()
     with pytest.raises(ValueError, match="The state is of another order: data was"):
