@@ -47,6 +47,8 @@ def run(names: list[str]) -> dict[str, int]:
         pid = os.fork()
         if not pid:
             os.environ["DATAPREP_LEASE_NAME"] = name.replace(" ", "-").replace("/", "-")
+            # Each is a release of its own, and none is in the others' way.
+            os.environ["DATAPREP_OPERATOR_CLASS"] = os.environ["DATAPREP_LEASE_NAME"]
             if name != NOBODY:
                 lose(name)
             os._exit(main([]))

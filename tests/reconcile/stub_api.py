@@ -139,6 +139,8 @@ class StubApi:
 
     def _lease(self, method: str, path: str, content: bytes) -> tuple[int, Body]:
         name = path.rpartition("/")[2]
+        if method == "GET" and name == "leases":
+            return 200, {"items": list(self.leases.values())}
         if method == "GET":
             return (200, self.leases[name]) if name in self.leases else (404, _failure(404, "NotFound"))
         body = json.loads(content)
