@@ -104,6 +104,26 @@ def test_the_quote_is_any_character_and_doubled_inside(tmp_path: Path) -> None:
     assert values(of_text(tmp_path, "'x, y','it''s'\n", quote="'")) == [["x, y", "it's"]]
 
 
+@pytest.mark.parametrize("zipped", [False, True], ids=["plain", "gzip"])
+def test_a_quote_that_is_never_closed_is_bad_data_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zipped: bool) -> None:
+    monkeypatch.setattr(stretches, "UNIT_BYTES", 256)
+    text = ("".join(f"{n},a\n" for n in range(200)) + '200,"open\n' + "".join(f"{n},b\n" for n in range(1_000))).encode()
+    source = of_text(tmp_path, gzip.compress(text) if zipped else text)
+    with pytest.raises(BadData, match=r"a\.csv, line 201: a quote is never closed\."):
+        plan(CsvReader, source)
+
+
+@pytest.mark.parametrize("last", ['"', '1,"', '1,"x""', '1,"x""\n'])
+def test_an_open_quote_in_the_last_row_is_bad_data(tmp_path: Path, last: str) -> None:
+    with pytest.raises(BadData, match=r"a\.csv, line 2: a quote is never closed\."):
+        plan(CsvReader, of_text(tmp_path, "0,x\n" + last))
+
+
+def test_an_open_quote_in_the_header_is_bad_data(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match=r"a\.csv, line 2: a quote is never closed\."):
+        plan(CsvReader, of_text(tmp_path, 'skipped\nid,"text\n1,a\n2,b\n', header=True, skipLines=1))
+
+
 def test_a_quote_inside_a_cell_is_text(tmp_path: Path) -> None:
     text = '1,5" pipe\n2,"abc"de"f\n3," ""q"" "\n4,z\n'
     assert values(of_text(tmp_path, text)) == [[1, '5" pipe'], [2, 'abcde"f'], [3, ' "q" '], [4, "z"]]

@@ -35,6 +35,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.starts)
 
+    def unclosed(self) -> int | None:
+        """Where the quote stands that is never closed. Only of a text that is complete: else the rest may close it."""
+        return int(self.quotes[-1]) if len(self.quotes) % 2 else None
+
     def lines_before(self, place: int) -> int:
         """Line ends before a place."""
         return int(np.searchsorted(self.line_ends, place))

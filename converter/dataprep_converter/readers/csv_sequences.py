@@ -105,8 +105,8 @@ class _Texts(FilesReader[list[_Text]]):
                 f"line {preamble.skip_lines + 1}: the header has the columns {', '.join(start.names)}; expected {', '.join(self._names[number])}"
             )
         rows = preamble.dialect.rows(start.data)
-        if len(rows.quotes) % 2:
-            raise BadSample(f"line {start.line + rows.lines_before(int(rows.quotes[-1]))}: a quote is never closed")
+        if (place := rows.unclosed()) is not None:
+            raise BadSample(f"line {start.line + rows.lines_before(place)}: a quote is never closed")
         if not len(rows):
             raise BadSample(f"line {start.line}: there is no row")
         data = start.data if start.data.endswith((b"\n", b"\r")) else start.data + b"\n"

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from dataprep_api.spec import CsvColumn
-from dataprep_converter.errors import BadSpec
+from dataprep_converter.errors import BadSample, BadSpec
 from dataprep_converter.features import find_columns
 from dataprep_converter.readers.columns import check_names
 from dataprep_converter.readers.csv_cells import Dialect, parsed
@@ -40,7 +40,7 @@ class Preamble:
     header: bool
 
     def taken_off(self, data: bytes, *, at_end: bool) -> Start | None:
-        """The start of a file that begins with `data`. None when more bytes are needed."""
+        """The start of a file that begins with `data`. None when more bytes are needed. Raises BadSample for a header that never ends."""
         at = len(BOM) if data.startswith(BOM) else 0
         for skipped in range(self.skip_lines):
             # A skipped line is a line as it stands in the file, whatever quotes it has.
@@ -54,6 +54,8 @@ class Preamble:
         rows = self.dialect.rows(data[at:], at_end=at_end)
         if not len(rows):
             return Start(b"", len(data), line, None, at_end=True) if at_end else None
+        if len(rows) == 1 and at_end and (place := rows.unclosed()) is not None:
+            raise BadSample(f"line {line + rows.lines_before(place)}: a quote is never closed")
         cells = self.dialect.cells(data[at + int(rows.starts[0]) : at + int(rows.stops[0])])
         after = int(rows.starts[1]) if len(rows) > 1 else rows.size
         names = [name or str(number) for number, name in enumerate(cells)]

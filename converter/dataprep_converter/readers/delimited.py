@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import CsvColumn, CsvSource, Source
 from dataprep_converter.access import Access, Entry
-from dataprep_converter.errors import BadData, BadSpec
+from dataprep_converter.errors import BadData, BadSample, BadSpec
 from dataprep_converter.readers import Discovery, stretches
 from dataprep_converter.readers.blocks import Block
 from dataprep_converter.readers.columns import check_names
@@ -108,7 +108,10 @@ class _Planner:
         while True:
             data += forward.read(wanted - len(data))
             at_end = len(data) < wanted
-            start = self._preamble.taken_off(data, at_end=at_end)
+            try:
+                start = self._preamble.taken_off(data, at_end=at_end)
+            except BadSample as exc:
+                raise BadData(f"{uri}, {exc}.", uri=uri) from exc
             if start is not None:
                 return start
             if len(data) >= stretches.LONGEST_RECORD:

@@ -37,6 +37,9 @@ class Lines:
     def __len__(self) -> int:
         return len(self.starts)
 
+    def unclosed(self) -> None:
+        """A line has nothing to close."""
+
     def lines_before(self, place: int) -> int:
         """Line ends before a place."""
         return int(np.searchsorted(self.feeds, place))

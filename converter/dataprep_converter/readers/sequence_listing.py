@@ -15,7 +15,7 @@ import pyarrow as pa
 from dataprep_api.spec import CsvColumn
 from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
 from dataprep_converter.access import Access, Entry
-from dataprep_converter.errors import BadData, BadSpec
+from dataprep_converter.errors import BadData, BadSample, BadSpec
 from dataprep_converter.readers.columns import check_names
 from dataprep_converter.readers.csv_cells import Dialect, Parser, parsed
 from dataprep_converter.readers.csv_starts import Preamble, Start, dialect_of, inferred
@@ -125,11 +125,11 @@ class _Columns:
         try:
             with self._access.store(entry.uri).open(entry.uri) as source:
                 data = Forward(source, entry.uri, zipped=is_zipped(source)).read(_SAMPLE_BYTES)
-        except BadData:
-            # Broken gzip tells nothing here, and makes its record bad later.
+            at_end = len(data) < _SAMPLE_BYTES
+            start = self._preamble.taken_off(data, at_end=at_end)
+        except (BadData, BadSample):
+            # Broken gzip, or a header that never ends, tells nothing here, and makes its record bad later.
             return
-        at_end = len(data) < _SAMPLE_BYTES
-        start = self._preamble.taken_off(data, at_end=at_end)
         if start is None:
             raise BadData(f"{entry.uri}: the header doesn't end within {_SAMPLE_BYTES >> 20} MiB; is a quote never closed?", uri=entry.uri)
         rows = self._preamble.dialect.rows(start.data, at_end=at_end)

@@ -41,6 +41,10 @@ class Scanned(Protocol):
 
     def __len__(self) -> int: ...
 
+    def unclosed(self) -> int | None:
+        """Where something begins that a complete text never closes."""
+        ...
+
     def lines_before(self, place: int) -> int:
         """Line ends before a place."""
         ...
@@ -75,7 +79,8 @@ def opened(source: Input, entry: Entry) -> closing[Forward]:
 def cut(forward: Forward, begun: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> Iterator[tuple[Stretch, bytes]]:
     """The rest of a file, from line `line` on, as stretches, each with bytes that begin with it; its bytes `begun` have been read already.
 
-    Raises BadData for a record of more than LONGEST_RECORD, which `limit` explains: "a row of more than {} MiB".
+    Raises BadData for a record of more than LONGEST_RECORD, which `limit` explains: "a row of more than {} MiB"; and for a quote that is
+    still open at the file's end: what it holds would be one record, however many rows were meant.
     """
     data = begun
     first = 0
@@ -89,6 +94,8 @@ def cut(forward: Forward, begun: bytes, *, line: int, scan: Scan, uri: str, limi
                 raise BadData(f"{uri}, line {line}: {limit.format(LONGEST_RECORD >> 20)}", uri=uri)
             wanted *= 2
             continue
+        if at_end and (place := found.unclosed()) is not None:
+            raise BadData(f"{uri}, line {line + found.lines_before(place)}: a quote is never closed.", uri=uri)
         if len(found):
             yield Stretch(forward.position - len(data), found.size, first, len(found), line), data
         first += len(found)
