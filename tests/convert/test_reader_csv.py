@@ -260,7 +260,9 @@ def test_an_empty_cell_has_the_default(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("kind", "default"), [("Int64", "x"), ("Float32", "1,5"), ("Bool", ""), ("Int64", "1.5")])
+@pytest.mark.parametrize(
+    ("kind", "default"), [("Int64", "x"), ("Float32", "1,5"), ("Bool", ""), ("Int64", "1.5"), ("Float32", "1e39"), ("Float64", "-1e400")]
+)
 def test_a_default_of_another_type_is_refused(tmp_path: Path, kind: str, default: str) -> None:
     with pytest.raises(BadSpec, match=rf"the default '{default}' of 'c' is not a {kind}"):
         plan(CsvReader, of_text(tmp_path, "1\n", columns=[{"name": "c", "type": kind, "default": default}]))
@@ -286,6 +288,8 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
     "whole number too large": ("9223372036854775808,2,x,true,3", "'9223372036854775808' is not a Int64 (column 'a')"),
     "no number": ("1,abc,x,true,3", "'abc' is not a Float32 (column 'b')"),
     "number too large": ("1,1e39,x,true,3", "1e+39 is not a Float32 (column 'b')"),
+    "number too large for any float": ("1,-1e400,x,true,3", "'-1e400' is not a Float32 (column 'b')"),
+    "number too large for a float64": ('1,2,x,true,"1e400"', "'1e400' is not a Float64 (column 'e')"),
     "no truth": ("1,2,x,yes,3", "'yes' is not a Bool (column 'd')"),
     "empty": ("1,,x,true,3", "column 'b' is empty and has no default"),
     "not UTF-8": (b"1,2,\xff,true,3", "column 'c' is not UTF-8"),

@@ -223,6 +223,8 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
     "a number for an object": (changed(o=1), "'1' is not a Float32 (column 'o/b')"),
     "an object for a number": (changed(o={"b": {"z": 1}}), "'{\"z\": 1}' is not a Float32 (column 'o/b')"),
     "too large for a float": (changed(o={"b": 1e39}), "1e+39 is not a Float32 (column 'o/b')"),
+    "too large for any float": (GOOD.replace('"a": 1', '"a": 1e400'), "'Infinity' is not a Int64 (column 'a')"),
+    "thousands of digits": (GOOD.replace('"a": 1', f'"a": {"9" * 4301}'), "not a record: it has an integer of more than 4,300 digits"),
     "too large in a list": (changed(d=[1, -1e39]), "-1e+39 is not a Float32 (column 'd')"),
     "a number for a list": (changed(d=1), "'1' is not a list of Float32 (column 'd')"),
     "text in a list": (changed(d=[1, "é"]), "'[1, \"é\"]' is not a list of Float32 (column 'd')"),

@@ -146,6 +146,8 @@ def test_what_scikit_learn_writes_is_read_as_it_reads_it(tmp_path: Path, table: 
 
 WRONG: dict[str, tuple[str, str]] = {
     "label": ("x 1:1", "the label 'x' is no number"),
+    "label too large": ("-1e39 1:1", "the label '-1e39' is too large for a float32"),
+    "value too large": ("1 1:1 2:1e400", "the value of '2:1e400' is too large for a float32"),
     "two labels": ("1,2 1:1", "the label '1,2' is no number"),
     "label with underscore": ("1_0 1:1", "the label '1_0' is no number"),
     "no label": ("1:1 2:2", "the label '1:1' is no number"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
@@ -109,7 +110,7 @@ class Parser:
         missing = {row: f"expect {len(self._names)} fields but have {cells}" for row, cells in skipped} | refused
         numbers = np.setdiff1d(np.arange(records), list(missing), assume_unique=True) if missing else np.arange(records)
         columns, wrong = self._finished(table)
-        reasons = missing | {int(numbers[place]): reason for place, reason in wrong.items()}
+        reasons = missing | {int(numbers[place]): reason for place, reason in wrong.items()} | self._too_large(table, numbers, data)
         whole = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         return Block.of(whole, self._with_lines(reasons, data, line) if reasons else {}, missing=missing)
 
@@ -169,6 +170,21 @@ class Parser:
             columns.append(values)
         return columns, wrong
 
+    def _too_large(self, table: pa.Table, numbers: npt.NDArray[np.int64], data: bytes) -> dict[int, str]:
+        """The rows with a number beyond the largest float64. Arrow reads it as infinite, like the word `inf`, so the text decides."""
+        found: dict[int, str] = {}
+        for column in self._columns:
+            values: Any = table.column(column.name)
+            if not pa.types.is_floating(values.type) or not kernels.any(kernels.is_inf(values)).as_py():
+                continue
+            rows = self._dialect.rows(data)
+            place = self._names.index(column.name)
+            for number in numbers[np.isinf(values.to_numpy())].tolist():
+                cell = self._dialect.cells(data[int(rows.starts[number]) : int(rows.stops[number])])[place]
+                if _has_digits(cell):
+                    found.setdefault(number, f"{shown(cell)} is not a {column.type} (column {column.name!r})")
+        return found
+
     def _empty(self, column: CsvColumn, is_empty: Array) -> dict[int, str]:
         words = f" or one of {', '.join(self._dialect.nulls)}" if self._dialect.nulls else ""
         places = np.flatnonzero(is_empty.to_numpy(zero_copy_only=False)).tolist()
@@ -181,13 +197,24 @@ class Parser:
             value = parsed(written.encode(), [column.name], {column.name: self._types[column.name]}, dialect, skipped=[])[0][0]
         except pa.ArrowInvalid:
             value = None
-        if value is None or not value.is_valid:
+        if value is None or not value.is_valid or (pa.types.is_floating(value.type) and self._is_infinite(value.as_py(), column)):
             raise BadSpec(f"{self._of}.columns: the default {shown(column.default or '')} of {column.name!r} is not a {column.type}.")
         return value
+
+    def _is_infinite(self, value: float, column: CsvColumn) -> bool:
+        """Whether a default that is written in digits is infinite in its column's type."""
+        with np.errstate(over="ignore"):
+            number = np.float32(value) if column.type == "Float32" else value
+        return bool(np.isinf(number)) and _has_digits(column.default or "")
 
     def _with_lines(self, reasons: Mapping[int, str], data: bytes, line: int) -> dict[int, str]:
         rows = self._dialect.rows(data)
         return {row: f"line {line + rows.lines_before(int(rows.starts[row]))}: {reason}" for row, reason in reasons.items()}
+
+
+def _has_digits(text: str) -> bool:
+    """Whether a number is written in digits, not as a word such as `inf`."""
+    return any(sign.isdigit() for sign in text)
 
 
 def _is_utf8(data: bytes) -> bool:

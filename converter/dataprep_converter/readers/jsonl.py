@@ -4,6 +4,7 @@ Files are cut at line ends (`stretches.py`). Lines that Arrow refuses are found 
 """
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -220,6 +221,9 @@ class _Parser:
             return "not a record: it is nested too deeply"
         except _Twice as exc:
             return f"the key {exc.args[0]!r} is there twice"
+        except ValueError:
+            # Python's own limit for text that becomes an integer.
+            return f"not a record: it has an integer of more than {sys.get_int_max_str_digits():,} digits"
         if not isinstance(record, dict):
             return f"expect an object but have {shown(json.dumps(record))}"
         for written, column, schema in zip(self._written, self._columns, self._schemas, strict=True):

@@ -224,6 +224,7 @@ class _SparseReader(StretchReader):
     def _labels(self, tokens: _Tokens, faults: _Faults) -> Array:
         labels, wrong = _numbers(tokens, _NUMBER, pa.float32())
         faults.add(tokens, wrong, lambda number: f"the label {tokens.shown(number)} is no number")
+        faults.add(tokens, _too_large(labels, tokens), lambda number: f"the label {tokens.shown(number)} is too large for a float32")
         return to_arrow(labels)
 
     def _are_queries(self, tokens: _Tokens) -> npt.NDArray[np.bool_]:
@@ -255,9 +256,12 @@ class _SparseReader(StretchReader):
         faults.add(tokens, ~has_one, lambda number: f"{tokens.shown(number)} is no index:value")
         tokens, colon = tokens.some(has_one), colons[before[has_one]]
         indexes, no_index = _numbers(tokens.cut(tokens.starts, colon), _WHOLE, pa.int64())
-        values, no_value = _numbers(tokens.cut(colon + 1, tokens.ends), _NUMBER, pa.float32())
+        written = tokens.cut(colon + 1, tokens.ends)
+        values, no_value = _numbers(written, _NUMBER, pa.float32())
         faults.add(tokens, no_index, lambda number: f"the index of {tokens.shown(number)} is no whole number")
         faults.add(tokens, no_value, lambda number: f"the value of {tokens.shown(number)} is no number")
+        too_large = _too_large(values, written)
+        faults.add(tokens, too_large, lambda number: f"the value of {tokens.shown(number)} is too large for a float32")
         first = 1 if self._source.one_based else 0
         hint = "; set source.libsvm.oneBased: false where it is 0" if first else ""
         faults.add(tokens, indexes < first, lambda number: f"the index {indexes[number]} is below the first, {first}{hint}")
@@ -303,3 +307,12 @@ def _numbers(tokens: _Tokens, pattern: str, kind: pa.DataType) -> tuple[npt.NDAr
         strings = replace(tokens, text=np.where(tokens.text < 0x80, tokens.text, np.uint8(ord("?")))).strings()
         wrong = ~to_numpy(kernels.match_substring_regex(strings, pattern=pattern))
         return to_numpy(kernels.if_else(to_arrow(wrong), "0", strings).cast(kind)), wrong
+
+
+def _too_large(numbers: npt.NDArray[Any], tokens: _Tokens) -> npt.NDArray[np.bool_]:
+    """Which numbers became infinite, though they are written in digits."""
+    wrong: npt.NDArray[np.bool_] = np.isinf(numbers)
+    for number in np.flatnonzero(wrong).tolist():
+        text = tokens.text[tokens.starts[number] : tokens.ends[number]]
+        wrong[number] = bool(((text >= ord("0")) & (text <= ord("9"))).any())
+    return wrong
