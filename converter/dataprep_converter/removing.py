@@ -20,6 +20,7 @@ from dataprep_api.messages import RemoveResult
 from dataprep_api.plan import PlanHead, shards
 from dataprep_api.report import Manifest, ShardReport
 from dataprep_api.stored import Stored
+from dataprep_converter import metadata
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import BadSpec, NotWhole
 from dataprep_converter.output_folder import OutputFolder
@@ -90,6 +91,7 @@ class _Run:
 
     def __init__(self, folder: OutputFolder, run: str, listed: Mapping[str, Entry]) -> None:
         self._id = run
+        self._uri = folder.uri
         self.own = [path for path in listed if _belongs(path, names.run_folder(run))]
         """Files of the run's own folder."""
         self._head = _parsed(PlanHead, names.plan_file(run), folder)
@@ -106,9 +108,9 @@ class _Run:
         for file in self._manifest.files if self._manifest is not None else ():
             yield file.file, [_Written(file.size, file.sha256)]
             yield from ((each.file, [_Written(each.size, each.sha256)]) for each in file.companions)
-        for metadata in self._manifest.metadata if self._manifest is not None else ():
-            if not names.is_hidden(metadata.file):
-                yield metadata.file, [_Written(metadata.size, metadata.sha256)]
+        for each in self._manifest.metadata if self._manifest is not None else ():
+            if not names.is_hidden(each.file):
+                yield each.file, [_Written(each.size, each.sha256)]
         if self._head is not None:
             planned = {shard.file for shard in shards(self._head)}
             yield from ((file, []) for file in sorted(planned | names.split_files(self._head.extension, planned)))
@@ -116,7 +118,9 @@ class _Run:
     def beside(self) -> Iterator[str]:
         """Files around the data set: indexes and metadata."""
         yield from (report.index.file for report in self._reports if report.index is not None)
-        yield from (each.file for each in (self._manifest.metadata if self._manifest is not None else ()) if names.is_hidden(each.file))
+        if self._manifest is not None:
+            yield from (each.file for each in self._manifest.metadata if names.is_hidden(each.file))
+            yield from (path for path, _ in metadata.placed(self._uri, self._manifest))
 
     def pins(self) -> set[str]:
         """Pins of the shards that have a report."""
