@@ -156,7 +156,10 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"code": {"configMapRef": {"name": "a"}, "git": {"url": "https://a"}}},
         "spec.code: Invalid value: set exactly one of configMapRef and git",
     ),
-    "code by SSH": ({"code": {"git": {"url": "ssh://a"}}}, "spec.code.git.url in body should match"),
+    "code by SSH": (
+        {"code": {"git": {"url": "ssh://a"}}},
+        "spec.code.git.url: Invalid value: expected http://, https://, git:// or file://",
+    ),
     "SageMaker's format without a split to train on": (
         {"output.format": "recordioProtobuf", "splits": {"into": [{"name": "a"}]}},
         "spec.splits: Invalid value: recordioProtobuf is for SageMaker, whose training jobs need a channel named train",
