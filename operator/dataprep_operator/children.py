@@ -21,6 +21,7 @@ from dataprep_operator.observed import (
     ANNOTATION_TASKS,
     CLEANUP,
     QUEUE_LABEL,
+    RESUMED,
     Observed,
 )
 from dataprep_operator.pods import CODE_CONTAINER, CONTAINER
@@ -224,9 +225,9 @@ def _job(metadata: Body, spec: Body) -> Body:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-def asked(*, suspend: bool) -> dict[str, str]:
-    """What the operator asks of a Job, on the Job: when it stands still all the same, somebody else wants it so."""
-    return {ANNOTATION_SUSPEND: str(suspend).lower()}
+def asked(*, suspend: bool, again: bool = False) -> dict[str, str]:
+    """What the operator asks of a Job, on the Job. `again`: somebody else had suspended it, and the operator starts it."""
+    return {ANNOTATION_SUSPEND: RESUMED if again and not suspend else str(suspend).lower()}
 
 
 def owned_metadata(seen: Observed, own_name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> Body:

@@ -163,8 +163,7 @@ def _for_step(
     if current.queued:
         # A queue starts and stops its Jobs itself; a suspended DataPrepJob has none.
         return [DeleteJob(current)] if spec.suspend else []
-    if current.suspended_by_others:
-        # To start it would begin a quarrel without an end.
+    if steps.left_to_others(seen, current):
         return _enqueued(seen, current) if not spec.suspend else []
     is_paused = evictions.pause(seen, spec, status, current, now=now) is not None
     return _adjustments(spec, current, suspend=spec.suspend or is_paused)

@@ -133,7 +133,9 @@ class Hands:
                 except NotFound:
                     await self._ensure(CONFIG_MAPS, config_map, seen)
             case PatchJob(child=child, spec=spec, told=told):
-                metadata = {"uid": child.uid} | ({"annotations": children.asked(suspend=spec["suspend"])} if "suspend" in spec else {})
+                metadata: Body = {"uid": child.uid}
+                if "suspend" in spec:
+                    metadata["annotations"] = children.asked(suspend=spec["suspend"], again=child.suspended_by_others)
                 body = {"metadata": metadata, "spec": spec}
                 await self._on_child(JOBS, Kind.JOBS, child.namespace, child.name, child.uid, body)
                 if told:

@@ -18,7 +18,9 @@ ANNOTATION_PLAN: Final = "dataprep.io/plan-sha256"
 ANNOTATION_SPEC: Final = "dataprep.io/spec-sha256"
 """On every child Job: the digest of the spec that the job's ConfigMap keeps."""
 ANNOTATION_SUSPEND: Final = "dataprep.io/suspend"
-"""On every child Job that no queue's label is on: the `suspend` that the operator has last asked for."""
+"""On every child Job that no queue's label is on: the `suspend` that the operator has last asked for, or RESUMED."""
+RESUMED: Final = "resumed"
+"""The operator has started the Job again after somebody else suspended it."""
 QUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 QUEUE_LABEL: Final = f"{QUEUE_DOMAIN}/queue-name"
 CLEANUP: Final = "cleanup"
@@ -54,6 +56,8 @@ class Child:
     """Whether a queue decides when it runs."""
     suspended_by_others: bool = False
     """Whether it stands still although the operator wants it to run: Kueue's `manageJobsWithoutQueueName`, or somebody by hand."""
+    resumed: bool = False
+    """Whether the operator has started it again once, after somebody else suspended it."""
     parallelism: int = 1
     completions: int = 1
     active: int = 0
@@ -250,7 +254,10 @@ def read_child(raw: Mapping[str, Any]) -> Child:
         created=times.parse(metadata.get("creationTimestamp")),
         suspended=bool(spec.get("suspend")),
         queued=QUEUE_LABEL in labels,
-        suspended_by_others=bool(spec.get("suspend")) and QUEUE_LABEL not in labels and annotations.get(ANNOTATION_SUSPEND) == "false",
+        suspended_by_others=bool(spec.get("suspend"))
+        and QUEUE_LABEL not in labels
+        and annotations.get(ANNOTATION_SUSPEND) in ("false", RESUMED),
+        resumed=annotations.get(ANNOTATION_SUSPEND) == RESUMED,
         parallelism=foreign.number(spec.get("parallelism"), 1),
         completions=foreign.number(spec.get("completions"), 1),
         active=foreign.number(status.get("active")),

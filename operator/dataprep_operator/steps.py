@@ -13,7 +13,7 @@ from dataprep_api.reasons import Reason
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import Failure
 from dataprep_operator import pods, ranges
-from dataprep_operator.observed import Child, Observed
+from dataprep_operator.observed import CLEANUP, Child, Observed
 from dataprep_operator.pods import Blockage, Pod
 
 
@@ -73,10 +73,19 @@ def judge(seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int) -> 
     stopped = _stopped_too_often(child, spec, own)
     if stopped is not None:
         return stopped
-    if (child.queued and child.suspended) or child.suspended_by_others:
+    if (child.queued and child.suspended) or left_to_others(seen, child):
         return Queued()
     blockage = _blockage(seen, spec, own, child)
     return Held(blockage) if blockage is not None else Working()
+
+
+def left_to_others(seen: Observed, child: Child) -> bool:
+    """Whether somebody else has suspended the Job and the operator leaves it so.
+
+    A job with a queue goes into it at once. Without one the operator starts the Job again, once: somebody may have slipped. Whoever suspends it
+    after that means it, as Kueue does when it manages Jobs without a queue; to go on would be a quarrel without an end.
+    """
+    return child.suspended_by_others and (seen.queue is not None or child.resumed or child.step == CLEANUP)
 
 
 def has_told(seen: Observed, child: Child) -> bool:

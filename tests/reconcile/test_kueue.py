@@ -216,9 +216,12 @@ def writes(world: World) -> int:
     return sum(1 for verb, what, _ in world.cluster.calls if (verb, what) == ("patch", "jobs"))
 
 
-def test_a_job_that_kueue_stops_is_left_to_kueue(world: World) -> None:
+def test_a_job_that_is_stopped_is_started_again_once_and_then_left_to_kueue(world: World) -> None:
     world.apply()
     world.settle()
+    kueue_manages_all(world, "plan")
+    assert world.settle() == "Planning"
+    assert world.job("plan")["spec"]["suspend"] is False
     kueue_manages_all(world, "plan")
     before = writes(world)
 
