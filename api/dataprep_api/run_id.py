@@ -7,6 +7,7 @@ from typing import Any, Final
 from dataprep_api import canonical, names, sagemaker
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.spec.model import STORED
+from dataprep_api.spec.sources.sql import SQLITE
 
 ENCODING_VERSION: Final = 1
 """Raised only when every job's records get other bytes than before. A change that only some jobs notice raises the version of its part below."""
@@ -30,6 +31,7 @@ PARTS: Mapping[str, Part] = {
     "dl4jFolders": Part(version=2, is_used=lambda spec: _names_dl4j_folders(spec), oldest=1),
     "recordio": Part(version=2, is_used=lambda spec: _is_flat_or_sparse(spec)),
     "shuffle": Part(version=2, is_used=lambda spec: spec.shuffle is not None, oldest=1),
+    "sqlTimes": Part(version=2, is_used=lambda spec: _counts_postgres_rows(spec)),
 }
 """By name, as plans and manifests have them. A new version gets a line in the changelog; jobs that don't use the part keep their run ids."""
 
@@ -46,6 +48,15 @@ def _is_flat_or_sparse(spec: DataPrepJobSpec) -> bool:
     if spec.script is not None or spec.output.format != "recordioProtobuf":
         return False
     return spec.data.idx is not None or sagemaker.sparse_of_libsvm(spec) is not None
+
+
+def _counts_postgres_rows(spec: DataPrepJobSpec) -> bool:
+    """Whether infinite times of PostgreSQL became bad records without other inputs: pins by content are digests, which tell by themselves."""
+    source = spec.source
+    if source is None:
+        return False
+    queries = [source.sql] if source.join is None else [table.source.sql for table in source.join.tables]
+    return any(query is not None and query.pin == "Count" and not query.url.startswith(SQLITE) for query in queries)
 
 
 def versions(spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> dict[str, int]:

@@ -149,3 +149,25 @@ def test_folders_for_dl4j_are_a_rule_of_the_jobs_whose_files_they_name(changes: 
     written = {"source": {"csv": {"uris": ["/data"]}}, "output": output} | splits
     job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "a"}, "spec": written})
     assert versions(job.spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"pin": "Count"}, {"sqlTimes": 2}),
+        ({}, {}),
+        ({"pin": "Count", "url": "sqlite:////data/a.db"}, {}),
+    ],
+    ids=["counted", "a digest tells by itself", "another database"],
+)
+@pytest.mark.parametrize("is_joined", [False, True], ids=["alone", "joined"])
+def test_infinite_times_are_a_rule_of_the_jobs_that_only_count_rows(
+    changes: dict[str, Any], expected: dict[str, int], is_joined: bool
+) -> None:
+    source: dict[str, Any] = {"sql": {"url": "postgresql://db/x", "query": "SELECT 1 AS id", "orderBy": ["id"]} | changes}
+    if is_joined:
+        tables = [{"name": "a", "source": {"csv": {"uris": ["/a"], "header": True}}}, {"name": "b", "source": source}]
+        source = {"join": {"keys": ["id"], "tables": tables}}
+    written = {"source": source, "output": {"uri": "/out"}}
+    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "a"}, "spec": written})
+    assert versions(job.spec) == expected

@@ -18,7 +18,7 @@ from dataprep_api.spec import Source
 from dataprep_converter import records
 from dataprep_converter.access import Access
 from dataprep_converter.display import Display
-from dataprep_converter.errors import BadCredentials, BadSpec, InputChanged, NotFound, Unreachable
+from dataprep_converter.errors import BadCredentials, BadData, BadSpec, InputChanged, NotFound, Unreachable
 from dataprep_converter.readers import SAMPLE, Reader, databases, sql
 from dataprep_converter.readers.sql import SqlReader
 from dataprep_converter.run import run
@@ -173,6 +173,14 @@ def test_a_column_of_text_and_numbers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadSpec, match="the column 'x' has values of the types integer and text; CAST it to one"):
         plan(SqlReader, a_source(file))
     assert [row["x"] for row in values(a_source(file, "SELECT id, CAST(x AS TEXT) AS x FROM t;"))] == ["one", "2"]
+
+
+def test_a_whole_number_among_others_that_float64_does_not_hold_is_refused(tmp_path: Path) -> None:
+    file = filled(tmp_path / "a.db", "id, x", [(1, 0.5), (2, 2**53 + 1)])
+    with pytest.raises(BadSpec, match=r"the column 'x' has numbers with a fraction and whole numbers that float64 doesn't hold; CAST it"):
+        plan(SqlReader, a_source(file))
+    kept = filled(tmp_path / "b.db", "id, x", [(1, 0.5), (2, 2**53)])
+    assert [row["x"] for row in values(a_source(kept))] == [0.5, 2.0**53]
 
 
 def test_names_of_columns_may_be_anything(tmp_path: Path) -> None:
@@ -365,3 +373,137 @@ def test_a_change_in_postgres_is_noticed(server: Server) -> None:
     assert len(rows(list(reader.read(units, iter([np.arange(50)]))))) == 50
     with pytest.raises(InputChanged, match=r"the part 51 <= id: the rows have changed since they were planned\. Plan again"):
         list(reader.read(units, iter([np.arange(50, 60)])))
+
+
+POSTGRES_TYPES: dict[str, tuple[str, Any]] = {
+    "bool": ("true", True),
+    "int2": ("-3", -3),
+    "int4": ("4", 4),
+    "int8": ("9007199254740993", 9007199254740993),
+    "float4": ("1.5", 1.5),
+    "float8": ("'-Infinity'", float("-inf")),
+    "numeric": ("1.5", 1.5),
+    "text": ("'é'", "é"),
+    "varchar": ("'v'", "v"),
+    "bpchar": ("'b'", "b"),
+    "name": ("'n'", "n"),
+    "refcursor": ("'r'", "r"),
+    "bytea": ("'\\x00ff'", b"\x00\xff"),
+    "json": ("'[1]'", "[1]"),
+    "jsonb": ("'[1]'", "[1]"),
+    "uuid": ("'00000000-0000-0000-0000-000000000001'", b"\0" * 15 + b"\1"),
+    "date": ("'1970-01-02'", 1),
+    "time": ("'00:00:01'", 1_000_000),
+    "timestamp": ("'1969-12-31 23:59:59'", -1_000_000),
+    "timestamptz": ("'1970-01-01 01:00:00+01'", 0),
+    "int2vector": ("'1 2'", [1, 2]),
+}
+"""What is read, and how."""
+
+
+def test_each_postgres_type_is_read_or_refused_by_name(server: Server) -> None:
+    with databases.connect(server.url, access_to(server)) as database:
+        # Arrays of a table's rows are told by the columns of the table.
+        catalogue = (
+            "SELECT string_agg(typname, ' ' ORDER BY typname) FROM pg_type t WHERE typtype IN ('b', 'r', 'm') AND typnamespace = 11"
+            " AND NOT EXISTS (SELECT FROM pg_type e WHERE e.oid = t.typelem AND e.typrelid <> 0)"
+        )
+        (found,) = database.row(catalogue)
+        (of_arrays,) = database.row(
+            "SELECT string_agg(a.typname || ' ' || e.typname, ' ') FROM pg_type a JOIN pg_type e ON a.oid = e.typarray WHERE a.typnamespace = 11"
+        )
+        pairs = of_arrays.split()
+        inner = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        assert {"money", "_money", "date", "_date", "point", "int4range", "aclitem"} <= set(found.split())
+        wrong = []
+        for name in found.split():
+            read = inner.get(name, name) in POSTGRES_TYPES
+            try:
+                database.columns(f'SELECT 1 AS id, NULL::pg_catalog."{name}" AS x')
+            except BadSpec as exc:
+                database._connection.rollback()
+                said = str(exc)
+                named = (
+                    (name in ("aclitem", "gtsvector") and "no binary form" in said)
+                    or f"the column 'x' is {name}, " in said
+                    or f"the column 'x' is {inner.get(name)}[], " in said
+                    or "bit varying" in said
+                )
+                if read or not named or "to text in source.sql.query" not in said:
+                    wrong.append((name, said))
+            else:
+                if not read:
+                    wrong.append((name, "read"))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+@pytest.mark.parametrize("kind", POSTGRES_TYPES)
+def test_postgres_values_are_those_of_the_server(server: Server, kind: str) -> None:
+    literal, expected = POSTGRES_TYPES[kind]
+    source = a_source(server.url, f'SELECT 1 AS id, CAST({literal} AS pg_catalog."{kind}") AS x')
+    units, state = planned(source, access_to(server))
+    assert [row["x"] for row in rows(list(SqlReader(source, state, access_to(server)).read(units, iter([np.arange(1)]))))] == [expected]
+
+
+@pytest.mark.parametrize(("kind", "expected"), [
+    ("money", r"the column 'x' is money, which can't be read\. CAST it to numeric or to text in source\.sql\.query"),
+    ("money[]", r"the column 'x' is money\[\], which can't be read\. CAST it to numeric\[\] or to text"),
+    ("cash", r"the column 'x' is money, "),
+    ("oid", r"the column 'x' is oid, which can't be read\. CAST it to bigint or to text"),
+    ("interval", r"the column 'x' is interval, which can't be read\. CAST it to text"),
+    ("priced", r"the column 'x/price' is money, "),
+])  # fmt: skip
+def test_a_postgres_type_that_would_be_another_value_is_refused(server: Server, kind: str, expected: str) -> None:
+    statements(server, "DROP DOMAIN IF EXISTS cash", "CREATE DOMAIN cash AS money")
+    statements(server, "DROP TYPE IF EXISTS priced", "CREATE TYPE priced AS (price money)")
+    with pytest.raises(BadSpec, match=expected):
+        planned(a_source(server.url, f"SELECT 1 AS id, NULL::{kind} AS x"), access_to(server))
+
+
+def test_a_postgres_enum_is_text(server: Server) -> None:
+    statements(server, "CREATE TYPE mood AS ENUM ('glad', 'sad')")
+    source = a_source(server.url, "SELECT 1 AS id, 'sad'::mood AS x")
+    assert planned(source, access_to(server))[0].samples == 1
+
+
+@pytest.mark.parametrize(("kind", "earliest", "latest", "days_or_microseconds"), [
+    ("date", "4714-11-24 BC", "5874897-12-31", (-2440588, 2145042905)),
+    ("timestamp", "4714-11-24 BC", "294247-01-10 04:00:54.775807", (-210866803200000000, 2**63 - 1)),
+    ("timestamptz", "4714-11-24 00:00:00+00 BC", "294247-01-10 04:00:54.775807+00", (-210866803200000000, 2**63 - 1)),
+])  # fmt: skip
+def test_infinite_postgres_times_are_bad_records(
+    server: Server, kind: str, earliest: str, latest: str, days_or_microseconds: tuple[int, int]
+) -> None:
+    made = [earliest, "infinity", latest, "-infinity"]
+    query = " UNION ALL ".join(
+        f"SELECT {place} AS id, '{text}'::{kind} AS x, array['{text}'::{kind}] AS a" for place, text in enumerate(made)
+    )
+    source = a_source(server.url, query)
+    units, state = planned(source, access_to(server))
+    read = list(SqlReader(source, state, access_to(server)).read(units, iter([np.arange(4)])))
+    assert [(row["x"], row["a"]) for row in rows(read)] == [(value, [value]) for value in days_or_microseconds]
+    assert faults(read) == {1: "column 'x' is infinity", 3: "column 'x' is -infinity"}
+
+
+def test_an_infinite_time_in_a_postgres_array_is_a_bad_record(server: Server) -> None:
+    source = a_source(server.url, "SELECT 1 AS id, array[NULL, 'infinity'::date] AS a UNION ALL SELECT 2, array['1970-01-02'::date]")
+    units, state = planned(source, access_to(server))
+    read = list(SqlReader(source, state, access_to(server)).read(units, iter([np.arange(2)])))
+    assert [row["a"] for row in rows(read)] == [[1]]
+    assert list(faults(read)) == [0]
+
+
+def test_a_postgres_timestamp_that_64_bits_do_not_hold_is_a_bad_record(server: Server) -> None:
+    source = a_source(server.url, "SELECT 1 AS id, '294276-01-01'::timestamp AS x")
+    units, state = planned(source, access_to(server))
+    read = list(SqlReader(source, state, access_to(server)).read(units, iter([np.arange(1)])))
+    assert faults(read) == {0: "column 'x' is later than 64 bits of microseconds hold"}
+
+
+def test_a_numeric_that_float64_does_not_hold_is_refused(server: Server) -> None:
+    with pytest.raises(BadData, match=r"a value of the column 'x' is too large for float64: 1000.*… \(401 characters\)\. CAST it to text"):
+        planned(a_source(server.url, "SELECT 1 AS id, 1e400::numeric AS x"), access_to(server))
+    source = a_source(server.url, "SELECT 1 AS id, 'Infinity'::numeric AS x")
+    units, state = planned(source, access_to(server))
+    read = SqlReader(source, state, access_to(server)).read(units, iter([np.arange(1)]))
+    assert [row["x"] for row in rows(list(read))] == [float("inf")]

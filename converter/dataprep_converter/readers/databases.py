@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from urllib.parse import quote, urlsplit, urlunsplit
 
+import numpy as np
 import pyarrow as pa
 
 from dataprep_api.spec.sources.sql import SQLITE
@@ -23,6 +24,35 @@ if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
 
 _CONNECT_SECONDS: Final = 15
+_SERVERS_TYPE: Final = b"POSTGRESQL:type"
+_UNNAMED: Final = "unnamed<oid:"
+"""How the driver begins the name of a type that it doesn't know."""
+_READ: Final = frozenset(
+    [
+        "bool",
+        "int2",
+        "int4",
+        "int8",
+        "float4",
+        "float8",
+        "numeric",
+        "bytea",
+        "json",
+        "jsonb",
+        "uuid",
+        "date",
+        "time",
+        "timestamp",
+        "timestamptz",
+    ]
+)
+"""PostgreSQL's types of which the driver gives the very values, beside text and arrays and structs of these."""
+_INSTEAD: Final[Mapping[str, str]] = {"money": "numeric", "oid": "bigint"}
+_FIRST_DAY: Final = -2_440_588
+"""PostgreSQL's first date, 4714-11-24 BC, in days since 1970."""
+_EPOCH_DAYS: Final = 10_957
+"""From 1970 to 2000, where PostgreSQL's times begin."""
+_DAY_MICROSECONDS: Final = 86_400_000_000
 _SQLITE_ROWS: Final = 65_536
 """Rows of a batch; from the first one the driver tells the columns' types."""
 
@@ -50,6 +80,10 @@ class Database:
     def selected(self, schema: pa.Schema) -> str:
         """What to select for these columns."""
         return ", ".join(quoted(name) for name in schema.names)
+
+    def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:  # noqa: ARG002 - for databases that have such values
+        """Rows of `batches` with a value that its column can't say, with the reason."""
+        return {}
 
     def row(self, statement: str) -> tuple[Any, ...]:
         """The only row of a result."""
@@ -96,7 +130,30 @@ class Postgres(Database):
         with _translated(self.uri), self._connection.cursor() as cursor:
             cursor.execute(f"SELECT * FROM ({query}) AS q LIMIT 0")
             found = cursor.fetch_record_batch().schema
+        for field in found:
+            if unread := _unread(field, field.name):
+                name, kind, brackets = unread
+                if kind.startswith(_UNNAMED):
+                    (kind,) = self.row(f"SELECT {int(kind.removeprefix(_UNNAMED).rstrip('>'))}::regtype::text")
+                other = f"{_INSTEAD[kind]}{brackets} or to " if kind in _INSTEAD else ""
+                raise BadSpec(
+                    f"{self.uri}: the column {name!r} is {kind}{brackets}, which can't be read. CAST it to {other}text in source.sql.query."
+                )
         return pa.schema([pa.field(field.name, pa.float64() if _is_numeric(field.type) else _stored(field.type)) for field in found])
+
+    def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
+        """Those with an infinite date or time, or one that 64 bits don't hold: the driver's sum has then wrapped to before the first day."""
+        wrong: dict[int, str] = {}
+        for field, values in zip(rows.schema, rows.columns, strict=True):
+            for path, inner, places in _dates_and_times((field.name,), values, np.arange(len(values), dtype=np.int64)):
+                is_date = pa.types.is_date(inner.type)
+                whole: Any = inner.cast(pa.int32() if is_date else pa.int64())
+                first = _FIRST_DAY if is_date else _FIRST_DAY * _DAY_MICROSECONDS
+                early = kernels.fill_null(kernels.less(whole, pa.scalar(first, whole.type)), False).to_numpy(zero_copy_only=False)
+                for place in np.flatnonzero(early).tolist():
+                    said = _said_of_wrapped(whole[place].as_py(), is_date=is_date)
+                    wrong.setdefault(int(places[place]), f"column {'/'.join(path)!r} {said}")
+        return wrong
 
 
 class Sqlite(Database):
@@ -123,11 +180,20 @@ class Sqlite(Database):
             cursor.execute(f"SELECT * FROM ({query}) LIMIT 0")
             names = cursor.fetch_record_batch().schema.names
         kinds = [f"max(typeof({quoted(name)}) = '{kind}')" for name in names for kind in self._TYPES]
+        # A whole number that float64 doesn't hold comes back as another one.
+        kinds += [
+            f"max(typeof({quoted(name)}) = 'integer' AND CAST(CAST({quoted(name)} AS REAL) AS INTEGER) <> {quoted(name)})" for name in names
+        ]
         flags = self.row(f"SELECT {', '.join(kinds)} FROM ({query})")
         fields: list[Any] = []
         for place, name in enumerate(names):
             found = [kind for kind, flag in zip(self._TYPES, flags[4 * place : 4 * place + 4], strict=True) if flag]
             if found == ["integer", "real"]:
+                if flags[4 * len(names) + place]:
+                    raise BadSpec(
+                        f"{self.uri}: the column {name!r} has numbers with a fraction and whole numbers that float64 doesn't hold; "
+                        "CAST it to TEXT or to INTEGER in source.sql.query."
+                    )
                 found = ["real"]
             if len(found) > 1:
                 raise BadSpec(
@@ -180,6 +246,44 @@ def _stored(kind: pa.DataType) -> pa.DataType:
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
+def _unread(field: "pa.Field[Any]", name: str, brackets: str = "") -> tuple[str, str, str] | None:
+    """(column, type, brackets of an array) that the driver gives as other values (money as cents, oid with a sign) or as the server's own bytes."""
+    kind: Any = field.type
+    called = (field.metadata or {}).get(_SERVERS_TYPE, b"").decode()
+    if called == "int2vector" or called in _READ:
+        return None
+    if pa.types.is_list(kind):
+        return _unread(kind.value_field, name, "[]")
+    if isinstance(kind, pa.StructType) and called != "record":
+        return next(filter(None, (_unread(member, f"{name}/{member.name}") for member in kind)), None)
+    if pa.types.is_string(kind) and called != "char":
+        return None  # an enum, or a type of an extension that is text
+    return name, called or str(kind), brackets
+
+
+def _dates_and_times(path: tuple[str, ...], values: Any, rows: Any) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    """(path, single values, the row of each) of all dates and timestamps in a column."""
+    kind = values.type
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        yield path, values, rows
+    elif pa.types.is_list(kind):
+        yield from _dates_and_times(path, kernels.list_flatten(values), rows[kernels.list_parent_indices(values).to_numpy()])
+    elif isinstance(kind, pa.StructType):
+        for member in kind:
+            yield from _dates_and_times((*path, member.name), kernels.struct_field(values, member.name), rows)
+
+
+def _said_of_wrapped(value: int, *, is_date: bool) -> str:
+    """What a date or a time of the server was before the driver moved it from 2000 to 1970."""
+    bits, moved = (32, _EPOCH_DAYS) if is_date else (64, _EPOCH_DAYS * _DAY_MICROSECONDS)
+    before = value - moved + (1 << bits if value - moved < -(1 << (bits - 1)) else 0)
+    if before == (1 << (bits - 1)) - 1:
+        return "is infinity"
+    if before == -(1 << (bits - 1)):
+        return "is -infinity"
+    return "is later than 64 bits of microseconds hold"
+
+
 def _as(column: Any, field: "pa.Field[Any]", uri: str) -> Array:
     """A column in its planned type. Raises BadData for a value that isn't of it."""
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
@@ -189,7 +293,21 @@ def _as(column: Any, field: "pa.Field[Any]", uri: str) -> Array:
         cast: Array = plain.cast(field.type)
     except pa.ArrowException as exc:
         raise BadData(f"{uri}: a value of the column {field.name!r} is no {field.type}: {exc}", uri=uri) from exc
+    if field.type == pa.float64() and pa.types.is_string(plain.type):
+        _refuse_too_large(plain, cast, field.name, uri)
     return cast
+
+
+def _refuse_too_large(texts: Any, numbers: Array, name: str, uri: str) -> None:
+    """Raises BadData for a numeric that became infinite and was not."""
+    for place in np.flatnonzero(kernels.fill_null(kernels.is_inf(numbers), False).to_numpy(zero_copy_only=False)).tolist():
+        text = texts[place].as_py()
+        if "inf" not in text:
+            raise BadData(
+                f"{uri}: a value of the column {name!r} is too large for float64: {text[:20]}… ({len(text)} characters). "
+                "CAST it to text in source.sql.query.",
+                uri=uri,
+            )
 
 
 def _not_connected(url: str, message: str) -> ConvertError:
@@ -219,7 +337,10 @@ def _translated(uri: str) -> Iterator[None]:
             raise Unreachable(f"{uri}: {said}", uri=uri) from exc
         if state[:2] == "22":
             raise BadData(f"{uri}: {said}", uri=uri) from exc
-        raise BadSpec(f"{uri}: {said}") from exc
+        # The driver asks a second time, which hides that the server has no binary form of a type (aclitem, gtsvector).
+        is_hidden = "current transaction is aborted" in said
+        hint = " A column may be of a type that has no binary form: CAST it to text in source.sql.query." if is_hidden else ""
+        raise BadSpec(f"{uri}: {said}{hint}") from exc
 
 
 _TRANSIENT: Final[Sequence[str]] = ("08", "40", "53", "57", "58")

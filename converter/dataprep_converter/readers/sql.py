@@ -162,6 +162,7 @@ class _Rows:
             self._refuse_ties(last, rows, source)
             last = rows.slice(rows.num_rows - 1)
             values, wrong = settled([taken(rows, column) for column in self.columns], self.columns, self.defaults)
+            wrong = database.unfit(rows) | wrong
             yield pa.RecordBatch.from_arrays(values, schema=self.schema), wrong
 
     def _refuse_ties(self, last: pa.RecordBatch | None, rows: pa.RecordBatch, source: SqlSource) -> None:
