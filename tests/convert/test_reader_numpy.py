@@ -184,6 +184,12 @@ def npy(array: Array) -> bytes:
     return buffer.getvalue()
 
 
+def with_shape(shape: str, size: int) -> bytes:
+    """A .npy file of `size` bytes of values whose header holds `shape` as it is written here."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(size)
+
+
 GOOD = npy(ramp(4, 3))
 BROKEN: dict[str, tuple[bytes, str]] = {
     "no array": (b"P6 320 240", "a.npy is no whole .npy file: "),
@@ -199,6 +205,12 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     ),
     "one value": (npy(np.array(3.0)), "a.npy is a single value; its first dimension must count the records."),
     "no columns": (npy(np.empty((3, 0))), "a.npy: the dimensions [3, 0] can't be right."),
+    "a length that is a truth value": (with_shape("(True,)", 4), "a.npy: the dimensions [True] can't be right."),
+    "an inner length that is a truth value": (with_shape("(3, True)", 12), "a.npy: the dimensions [3, True] can't be right."),
+    "a negative length": (with_shape("(-3,)", 4), "a.npy: the dimensions [-3] can't be right."),
+    "a length with a point": (with_shape("(3.0,)", 12), "a.npy is no whole .npy file: "),
+    "a length that is a tuple": (with_shape("((3,),)", 12), "a.npy is no whole .npy file: "),
+    "a huge length": (with_shape("(18446744073709551616,)", 4), "a.npy is truncated: its header tells of float32[18446744073709551616]"),
     "complex": (npy(np.zeros(3, "complex64")), "a.npy is an array of complex64, which records can't hold."),
     "uint64": (npy(np.zeros(3, "uint64")), "a.npy is an array of uint64, which records can't hold."),
     "records": (npy(np.zeros(3, [("a", "i4")])), "a.npy is an array of [('a', '<i4')], which records can't hold."),

@@ -294,7 +294,8 @@ def _check(header: _Header, uri: str, *, is_fortran: bool) -> None:
         raise BadData(f"{uri} holds Python objects (dtype {header.dtype}), which are pickles and are never loaded.", uri=uri)
     if not header.shape:
         raise BadData(f"{uri} is a single value; its first dimension must count the records.", uri=uri)
-    if min(header.shape) < 0 or 0 in header.shape[1:]:
+    # True and False are integers to Python, and so to numpy's own check.
+    if any(type(length) is not int or length < 0 for length in header.shape) or 0 in header.shape[1:]:
         raise BadData(f"{uri}: the dimensions {list(header.shape)} can't be right.", uri=uri)
     if is_fortran and len(header.shape) > 1:
         raise BadData(f"{uri} is in Fortran order, so its records don't stand together; save np.ascontiguousarray(array).", uri=uri)
