@@ -26,7 +26,7 @@ from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.planning import Plan, Tables
 from dataprep_converter.publishing import digest_of
 from dataprep_converter.readers.inputs import open_pinned
-from dataprep_converter.selection import Selection
+from dataprep_converter.shard import selection_of
 from dataprep_converter.stores import STORES, scheme_of
 from dataprep_converter.verifying import metadata_faults
 
@@ -324,13 +324,7 @@ def _check_inputs(broken: Iterable[Shard], plan: Plan, access: Access) -> None:
 
 
 def _units_of(shard: Shard, plan: Plan) -> list[int]:
-    selection = Selection(
-        plan.head.splits[shard.part],
-        plan.units,
-        shuffle_seed=plan.head.shuffle_seed,
-        shuffle_version=plan.head.version_of("shuffle"),
-        codes=plan.codes,
-    )
+    selection = selection_of(shard, plan)
     found: set[int] = set()
     for samples in selection.chunks(shard.first, shard.records, size=_SELECTED):
         index, _ = plan.units.locate(samples)
