@@ -3,17 +3,24 @@
 The operator parses both as untrusted input: whoever may run a pod can write anything there.
 """
 
+import base64
+import zlib
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from dataprep_api import canonical
 from dataprep_api.errors import MessageError
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import Model
-from dataprep_api.status import Channels, Count, LabelStatus, LongUri, OutputFile, RecordProgress, Sha256, SplitStatus
+from dataprep_api.status import MAX_LABELS, Channels, Count, LabelStatus, LongUri, OutputFile, RecordProgress, Sha256, Short, SplitStatus
 
 TERMINATION_LIMIT = 4096
+UNPACKED_LIMIT = 2**20
+"""Bytes of JSON that packed class names may have."""
+_FEWEST_CLASSES = 20
 PROGRESS_LIMIT = 4096
 PROGRESS_PATH = "/v1/progress"
 TOKEN_AUDIENCE = "dataprep-operator"  # noqa: S105  # a name, not a secret
@@ -41,6 +48,8 @@ class PlanResult(Model):
     bytes_in: Count
     splits: Annotated[list[SplitStatus], Field(max_length=16)] = []
     labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
+    packed_classes: Annotated[str, Field(max_length=TERMINATION_LIMIT)] | None = None
+    """Only on the way, where the names don't fit as they are: those of each of `labels`, packed (`_packed`)."""
     code_commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")] | None = None
     """The commit that `spec.code.git` was resolved to."""
     reused: bool = False
@@ -118,6 +127,7 @@ class FailureResult(Model):
 Message = PlanResult | CommitResult | WorkResult | RemoveResult | FailureResult
 Termination = Annotated[Message, Field(discriminator="kind")]
 _TERMINATION: TypeAdapter[Message] = TypeAdapter(Termination)
+_NAMES: TypeAdapter[list[list[Short]]] = TypeAdapter(list[Annotated[list[Short], Field(max_length=MAX_LABELS)]])
 
 
 class ProgressReport(Model):
@@ -145,10 +155,14 @@ class ProgressReply(Model):
 def dump(message: Message) -> str:
     """The message as JSON of at most 4,096 bytes. Lists of a result are shortened, the longest last, until it fits."""
     for shortened in _shorter_and_shorter(message):
-        text = shortened.model_dump_json(by_alias=True, exclude_none=True)
+        text = _written(shortened)
         if len(text.encode()) <= TERMINATION_LIMIT:
             return text
     raise MessageError(f"a {message.kind} message of {len(text)} bytes can't be shortened to {TERMINATION_LIMIT}")
+
+
+def _written(message: Message) -> str:
+    return message.model_dump_json(by_alias=True, exclude_none=True)
 
 
 def _shorter_and_shorter(message: Message) -> Sequence[Message]:
@@ -158,16 +172,41 @@ def _shorter_and_shorter(message: Message) -> Sequence[Message]:
         no_files = [fewer.model_copy(update={"outputs": []}) for fewer in shorter]
         return [message, *shorter, *no_files, _bare(message), _bare(message).model_copy(update={"splits": []})]
     if isinstance(message, PlanResult):
-        labels = [label.model_copy(update={"classes": label.classes[:20]}) for label in message.labels]
-        few_plan = message.model_copy(update={"labels": labels})
-        small = few_plan.model_copy(update={"commit": message.commit and _bare(message.commit), "warnings": message.warnings[:3]})
+        small = message.model_copy(update={"commit": message.commit and _bare(message.commit), "warnings": message.warnings[:3]})
         bare = small.model_copy(update={"labels": [], "warnings": []})
         no_splits: dict[str, object] = {"splits": [], "commit": bare.commit and bare.commit.model_copy(update={"splits": []})}
-        return [message, few_plan, small, bare, bare.model_copy(update=no_splits)]
+        return [message, _with_classes_that_fit(message), _with_classes_that_fit(small), bare, bare.model_copy(update=no_splits)]
     if isinstance(message, FailureResult):
         long = {"message": message.message[:900], "input": (message.input or "")[:500] or None}
         return [message, message.model_copy(update=long), message.model_copy(update={"message": message.message[:250], "input": None})]
     return [message]
+
+
+def _with_classes_that_fit(plan: PlanResult) -> PlanResult:
+    """The plan with as many packed names of each label as leave it within the limit, or with 20."""
+    counts = range(_FEWEST_CLASSES, 1 + max((len(label.classes) for label in plan.labels), default=0))
+    beyond = bisect_left(counts, True, key=lambda count: len(_written(_packed(plan, count)).encode()) > TERMINATION_LIMIT)
+    return _packed(plan, _FEWEST_CLASSES + max(0, beyond - 1))
+
+
+def _packed(plan: PlanResult, count: int) -> PlanResult:
+    """The plan with that many names of each label: as base 85 of the zlib stream of a JSON list of lists."""
+    names = canonical.dumps([label.classes[:count] for label in plan.labels])
+    labels = [label.model_copy(update={"classes": []}) for label in plan.labels]
+    return plan.model_copy(update={"labels": labels, "packed_classes": base64.b85encode(zlib.compress(names, 9)).decode()})
+
+
+def _unpacked(plan: PlanResult) -> PlanResult:
+    """What `_packed` was made from. Raises MessageError."""
+    if plan.packed_classes is None:
+        return plan
+    try:
+        stream = zlib.decompressobj()
+        names = _NAMES.validate_json(stream.decompress(base64.b85decode(plan.packed_classes), UNPACKED_LIMIT))
+        told = [label.model_copy(update={"classes": classes}) for label, classes in zip(plan.labels, names, strict=True)]
+    except (ValueError, zlib.error) as exc:
+        raise MessageError("not a termination message of dataprep: the packed classes can't be unpacked") from exc
+    return plan.model_copy(update={"labels": told, "packed_classes": None})
 
 
 def _bare(commit: CommitResult) -> CommitResult:
@@ -181,6 +220,7 @@ def parse(text: str) -> Message:
     if size > TERMINATION_LIMIT:
         raise MessageError(f"a termination message has at most {TERMINATION_LIMIT} bytes, got {size}")
     try:
-        return _TERMINATION.validate_json(text, extra="ignore")
+        message = _TERMINATION.validate_json(text, extra="ignore")
     except ValidationError as exc:
         raise MessageError(f"not a termination message of dataprep: {exc.errors()[0]['msg']}") from exc
+    return _unpacked(message) if isinstance(message, PlanResult) else message

@@ -4,6 +4,8 @@ Every list has a maximum and indexes are ranges; texts of all lengths could stil
 and whatever the job's size the status stays below 64 KB.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -18,7 +20,9 @@ MAX_OUTPUTS = 50
 MAX_FAILURES = 20
 MAX_RUNS = 5
 MAX_SPLITS = 16
-MAX_LABELS = 200
+MAX_LABELS = 1000
+"""Class names of one feature that the status shows; all of them are beside the data."""
+_FEWER_CLASSES = (500, 250, 100, 10)
 
 Phase = Literal["Pending", "Planning", "Queued", "Running", "Suspended", "Committing", "Succeeded", "Failed"]
 TERMINAL_PHASES: frozenset[Phase] = frozenset({"Succeeded", "Failed"})
@@ -113,8 +117,9 @@ class LabelStatus(Model):
 
     feature: Short
     num_classes: Count
+    """How many there are, also where fewer are shown."""
     classes: Annotated[list[Short], Field(max_length=MAX_LABELS)] = []
-    """Names, as many as fit; all of them are in the manifest."""
+    """The first names, as many as fit; all of them are in `_dataprep/labels/<feature>.txt`."""
 
 
 class Failure(Model):
@@ -286,7 +291,9 @@ class DataPrepJobStatus(Model):
 
 def bounded(status: DataPrepJobStatus) -> DataPrepJobStatus:
     """`status` cut to SIZE_LIMIT: first goes what the manifest holds too, then examples, then the ends of long texts."""
-    for shorten in (_whole, _without_outputs, _few_classes, _few_examples, _short_texts):
+    fewer = [partial(_few_classes, most=most) for most in _FEWER_CLASSES]
+    steps: list[Callable[[DataPrepJobStatus], DataPrepJobStatus]] = [_whole, _without_outputs, *fewer, _few_examples, _short_texts]
+    for shorten in steps:
         status = shorten(status)
         if len(canonical.dumps(status.model_dump(mode="json", by_alias=True, exclude_none=True))) <= SIZE_LIMIT:
             break
@@ -301,8 +308,8 @@ def _without_outputs(status: DataPrepJobStatus) -> DataPrepJobStatus:
     return status.model_copy(update={"outputs": []})
 
 
-def _few_classes(status: DataPrepJobStatus) -> DataPrepJobStatus:
-    return status.model_copy(update={"labels": [label.model_copy(update={"classes": label.classes[:10]}) for label in status.labels]})
+def _few_classes(status: DataPrepJobStatus, *, most: int) -> DataPrepJobStatus:
+    return status.model_copy(update={"labels": [label.model_copy(update={"classes": label.classes[:most]}) for label in status.labels]})
 
 
 def _few_examples(status: DataPrepJobStatus) -> DataPrepJobStatus:

@@ -110,7 +110,7 @@ def _full_status(fill: str) -> DataPrepJobStatus:
             updated_at=TIME,
         ),
         splits=[status.SplitStatus(name=short, records=NUMBER, shards=NUMBER, bytes=NUMBER)] * 16,
-        labels=[status.LabelStatus(feature=short, num_classes=NUMBER, classes=[short] * 200)] * 8,
+        labels=[status.LabelStatus(feature=short, num_classes=NUMBER, classes=[short] * 1000)] * 8,
         output=status.OutputStatus(
             uri=uri, manifest_uri=uri, manifest_sha256="f" * 64, digest="f" * 64, files=NUMBER, records=NUMBER, bytes=NUMBER
         ),

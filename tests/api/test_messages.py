@@ -1,6 +1,8 @@
 """Messages from pods: they always fit, and whatever comes is either one of ours or refused."""
 
+import base64
 import json
+import zlib
 from collections.abc import Callable
 
 import pytest
@@ -47,7 +49,7 @@ def a_plan(fill: str = "x", uri: str = "hdfs://nn:9000/out", *, reused: bool = F
         records=NUMBER,
         bytes_in=NUMBER,
         splits=a_commit(fill).splits,
-        labels=[LabelStatus(feature=fill * 256, num_classes=NUMBER, classes=[fill * 256] * 200)] * 8,
+        labels=[LabelStatus(feature=fill * 256, num_classes=NUMBER, classes=[fill * 256] * 1000)] * 8,
         reused=reused,
         commit=a_commit(fill, uri) if reused else None,
         warnings=[fill * 512] * 10,
@@ -104,6 +106,69 @@ def test_a_failure_keeps_the_beginning_of_its_message() -> None:
     assert isinstance(failure, messages.FailureResult)
     assert failure.message.startswith("漢" * 100)
     assert (failure.reason, failure.exit_code) == (Reason.START_DEADLINE_EXCEEDED, 143)
+
+
+def a_labelled_plan(classes: list[str]) -> messages.PlanResult:
+    """A usual result, with one label."""
+    return messages.PlanResult(
+        run_id="f" * 16,
+        plan_sha256=SHA,
+        plan_uri="hdfs://nn:9000/imagenet-tfrecord/_dataprep/ffffffffffffffff/plan.json",
+        tasks=4,
+        shards=4,
+        records=456_567,
+        bytes_in=50_000_000_000,
+        splits=[SplitStatus(name=name, records=NUMBER, shards=8) for name in ("train", "val")],
+        labels=[LabelStatus(feature="image/class/label", num_classes=len(classes), classes=classes)],
+        warnings=["24 of 456,567 records say the same as an earlier one and are left out"],
+    )
+
+
+def long_names(count: int) -> list[str]:
+    """Names as WordNet's: hard to pack."""
+    return [f"n{(number * 2654435761) % 10**8:08} {('cat', 'hound', 'beetle')[number % 3]}, domesticated" for number in range(count)]
+
+
+def test_the_201_classes_of_imagenets_detection_set_reach_the_operator_whole() -> None:
+    plan = a_labelled_plan([*long_names(200), "background"])
+
+    assert len(plan.model_dump_json().encode()) > messages.TERMINATION_LIMIT, "the test would show nothing"
+    assert messages.parse(messages.dump(plan)) == plan
+
+
+def test_of_many_classes_as_many_as_fit_reach_the_operator_and_their_number() -> None:
+    names = long_names(1000)
+    text = messages.dump(a_labelled_plan(names))
+    sent = messages.parse(text)
+
+    assert isinstance(sent, messages.PlanResult)
+    [label] = sent.labels
+    assert label.num_classes == 1000
+    assert label.classes == names[: len(label.classes)]
+    assert 300 < len(label.classes) < 1000
+    assert messages.TERMINATION_LIMIT - 32 <= len(text.encode()) <= messages.TERMINATION_LIMIT
+    assert sent.warnings, "nothing else was cut"
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        pytest.param("~", id="not base 85"),
+        pytest.param(base64.b85encode(b"[[]]").decode(), id="not compressed"),
+        pytest.param(base64.b85encode(zlib.compress(b"[[]")).decode(), id="not JSON"),
+        pytest.param(base64.b85encode(zlib.compress(b"[]")).decode(), id="a list less than labels"),
+        pytest.param(base64.b85encode(zlib.compress(b'[["a"],["b"]]')).decode(), id="a list more"),
+        pytest.param(base64.b85encode(zlib.compress(b"[[5]]")).decode(), id="a number"),
+        pytest.param(base64.b85encode(zlib.compress(b'[["' + b"x" * 257 + b'"]]')).decode(), id="too long a name"),
+        pytest.param(base64.b85encode(zlib.compress(b'[["' + b'","' * 1000 + b'"]]')).decode(), id="too many names"),
+        pytest.param(base64.b85encode(zlib.compress(b"[[" + b" " * 2_000_000 + b"]]")).decode(), id="a bomb"),
+    ],
+)
+def test_packed_classes_that_are_not_ours_are_refused(packed: str) -> None:
+    plan = a_labelled_plan([]).model_copy(update={"packed_classes": packed})
+
+    with pytest.raises(MessageError, match="the packed classes can't be unpacked"):
+        messages.parse(plan.model_dump_json(by_alias=True, exclude_none=True))
 
 
 # --- untrusted input ------------------------------------------------------------------------------------------------------

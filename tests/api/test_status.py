@@ -63,6 +63,13 @@ def test_files_go_before_what_only_the_status_tells() -> None:
     assert cut.failures == long.failures
 
 
+def test_of_classes_as_many_stay_as_fit_and_their_number() -> None:
+    labels = [status.LabelStatus(feature=f"label{number}", num_classes=1000, classes=["x" * 40] * 1000) for number in range(2)]
+    cut = status.bounded(DataPrepJobStatus(labels=labels))
+
+    assert [(label.num_classes, len(label.classes)) for label in cut.labels] == [(1000, 500)] * 2
+
+
 def test_every_reason_is_documented() -> None:
     assert set(MEANING) == set(Reason)
 

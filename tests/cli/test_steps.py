@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.commandline import code_of, contents, dataprep, mnist_run, visible
+from tests.convert import annotated
 
 from dataprep_api import messages
 from dataprep_api.reasons import Reason
@@ -65,6 +66,20 @@ def whole(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("whole") / "out"
     assert dataprep("run", *mnist_run(few, output, FIELDS)).returncode == 0
     return output
+
+
+def test_the_plan_step_names_all_of_201_classes(tmp_path: Path, step: Step) -> None:
+    names = [f"n{number * 214013 % 10**8:08}, a kind of hound" for number in range(200)]
+    annotated.write(tmp_path / "in", "Voc", {"a.jpg": [(name, 1, 1, 5, 5) for name in names], "b.jpg": []}, names=names)
+    source = {"images": [f"{tmp_path}/in/images"], "annotations": [f"{tmp_path}/in/annotations"], "format": "Voc", "label": "LargestBox"}
+    spec = {"source": {"annotatedImages": source}, "output": {"uri": str(tmp_path / "out")}}
+    (tmp_path / "job.json").write_text(
+        json.dumps({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "det"}, "spec": spec})
+    )
+    planned = step("plan", tmp_path / "job.json")
+    assert isinstance(planned, messages.PlanResult)
+    [label] = planned.labels
+    assert (label.num_classes, label.classes) == (201, [*sorted(names), "background"])
 
 
 def assert_same(output: Path, whole: Path) -> None:
