@@ -1,6 +1,7 @@
 """Names: children on the cluster, files beside the output, shards."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from typing import Final
@@ -127,6 +128,21 @@ def normalised(uri: str) -> str:
     if parts.scheme in ("", "file"):
         return path
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), path, "", "")).rstrip("/")
+
+
+# --- splits ---------------------------------------------------------------------------------------------------------------
+
+_LONGEST_SPLIT: Final = 63
+_NOT_IN_SPLITS: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def split_name(subset: str) -> str:
+    """The split that a subset becomes when nobody says. Empty when nothing is left of the name.
+
+    Letters lose their accents, everything between letters, digits, dots, dashes and underscores becomes one dash, and the name is cut.
+    """
+    letters = (letter for letter in unicodedata.normalize("NFKD", subset) if not unicodedata.combining(letter))
+    return _NOT_IN_SPLITS.sub("-", "".join(letters)).strip("-._")[:_LONGEST_SPLIT].rstrip("-._")
 
 
 # --- shards ---------------------------------------------------------------------------------------------------------------

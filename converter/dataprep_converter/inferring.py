@@ -17,10 +17,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dataprep_api import API_VERSION, KIND
+from dataprep_api import API_VERSION, KIND, names
 from dataprep_api.job import DataPrepJob
 from dataprep_api.shown import one_line
 from dataprep_api.spec import Feature, LabelFeature, Output, Source
+from dataprep_api.spec.splits import MOST_SPLITS
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import BadSpec, NotFound
 from dataprep_converter.features import resolve
@@ -227,7 +228,7 @@ def _common_folder(uri: str, files: Sequence[_File]) -> str:
     return uri.rstrip("/") if shared in (".", "") else f"{uri.rstrip('/')}/{shared}"
 
 
-def _idx(uri: str, looked: "_Looked", access: Access) -> _Found:  # noqa: ARG001 - one form for all
+def _idx(uri: str, looked: "_Looked", access: Access) -> _Found:
     images: dict[str, _File] = {}
     labels: dict[str, _File] = {}
     for file in looked.chosen:
@@ -239,8 +240,13 @@ def _idx(uri: str, looked: "_Looked", access: Access) -> _Found:  # noqa: ARG001
     subsets = []
     for pair, file in images.items():
         word = re.split(r"[-_./]", file.path.rpartition("/")[2])[0]
-        subset = {"name": _SUBSETS.get(word.lower(), word), "images": file.entry.uri}
+        subset = {"name": _SUBSETS.get(word.lower()) or names.split_name(word) or "part", "images": file.entry.uri}
         subsets.append(subset | ({"labels": labels[pair].entry.uri} if pair in labels else {}))
+    if len(subsets) > MOST_SPLITS:
+        raise BadSpec(
+            f"{uri} holds {len(subsets):,} IDX files of records, and source.idx takes at most {MOST_SPLITS}: name fewer of them, by a glob.",
+            uri=uri,
+        )
     subsets.sort(key=lambda subset: str(subset["name"]) != "train")
     if len({subset["name"] for subset in subsets}) < len(subsets):
         subsets = [subset | {"name": f"part{number}"} for number, subset in enumerate(subsets)]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dataprep_api import canonical, names, run_id
 from dataprep_api.plan import PlanHead, SplitPlan
-from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.spec import DataPrepJobSpec, Split
 from dataprep_converter import assigning, overlaps, plugins
 from dataprep_converter.access import Access
 from dataprep_converter.codes import Codes
@@ -131,6 +131,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
     stored = made.stored(units, names.join(spec.output.uri, names.made_folder(this_run))) if made else units
     new_shards = sum(split.shards for split in splits)
     told = splits if base is None else [split for split in splits if split.records]
+    renamed = [] if spec.splits is not None else [split for split in rules.into if split.subset not in (None, split.name)]
     warnings = _warnings(told, total=min(units.samples, spec.limit or units.samples), repeated=assigned.repeated if assigned else 0)
     stored_codes = assigned.stored if assigned else None
     if base is not None:
@@ -166,7 +167,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
             passes=spec.shuffle is not None and isinstance(pipeline.reader, Foresees) and bytes_in > KEPT_BYTES,
             own_code=spec.code is not None,
         ),
-        warnings=[*state.get("warnings", []), *_passed_over(access), *pipeline.warnings, *warnings],
+        warnings=[*state.get("warnings", []), *_passed_over(access), *pipeline.warnings, *map(_renamed, renamed), *warnings],
     )
     tables = Tables(units=units_file, codes=stored_codes, made=made)
     codes = Codes(stored_codes) if stored_codes is not None else None
@@ -240,6 +241,10 @@ def _warnings(splits: Sequence[SplitPlan], *, total: int, repeated: int) -> Iter
     left_out = total - repeated - sum(split.records for split in splits)
     if left_out:
         yield f"{left_out:,} of {total:,} records are in no split"
+
+
+def _renamed(split: Split) -> str:
+    return f"the subset {split.subset!r} is the split {split.name}; splits.into can give it another name"
 
 
 def _passed_over(access: Access) -> Iterator[str]:

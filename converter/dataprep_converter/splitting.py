@@ -3,12 +3,14 @@
 Splits that depend on values or ranks are made sample by sample in `assigning.py`; all others are ranges and hash intervals, made here.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 
 from dataprep_api import names, quantity, run_id
 from dataprep_api.plan import HASH_BLOCK, HashInterval, SplitPlan
 from dataprep_api.spec import NO_TRAIN, DataPrepJobSpec, Split, Splits
+from dataprep_api.spec.splits import LONGEST_SUBSET, MOST_SPLITS
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.selection import Selection
 from dataprep_converter.tensors import kernels
@@ -56,16 +58,60 @@ def divide(
 
 
 def rules_of(spec: DataPrepJobSpec, units: Units) -> Splits:
-    """The spec's rules, or the default ones for the subsets that the source has. Raises BadSpec for a subset that it doesn't have."""
-    subsets = subset_ranges(units)
-    rules = spec.splits or Splits(
-        into=[Split(name=name, subset=name) for name in subsets] if set(subsets) - {""} else [Split(name="train")]
-    )
-    for split in rules.into:
+    """The spec's rules, or the default ones for the subsets that the source has.
+
+    Raises BadSpec for a subset that it doesn't have, and for subsets that can't each be a split.
+    """
+    subsets = list(subset_ranges(units))
+    if spec.splits is None:
+        return _rules_by_default(subsets)
+    for split in spec.splits.into:
         if units.samples and split.subset is not None and split.subset not in subsets:
-            known = ", ".join(name for name in subsets if name) or "none"
-            raise BadSpec(f"splits: {split.name} takes subset {split.subset!r}, which the source does not have (it has: {known}).")
-    return rules
+            raise BadSpec(f"splits: {split.name} takes subset {split.subset!r}, which the source does not have (it has: {_some(subsets)}).")
+    return spec.splits
+
+
+def _rules_by_default(subsets: Sequence[str]) -> Splits:
+    """A split for each subset, called like it; `train` for a source that has none."""
+    named = [subset for subset in subsets if subset]
+    if not named:
+        return Splits(into=[Split(name="train")])
+    if len(named) < len(subsets):
+        raise BadSpec(
+            f"Some records are in no subset, others are ({_some(named)}): say in splits.into where they go; an entry without subset takes what is left."
+        )
+    if len(named) > MOST_SPLITS:
+        raise BadSpec(
+            f"The source has {len(named):,} subsets ({_some(named)}), and each would be a split, of which a job has at most {MOST_SPLITS}: "
+            "set splits.into, or leave out what names the subsets (subsetFrom)."
+        )
+    subset_of: dict[str, str] = {}
+    for subset in named:
+        if len(subset) > LONGEST_SUBSET:
+            raise BadSpec(f"The subset {subset[:64]!r}… has a name of {len(subset):,} characters; expected at most {LONGEST_SUBSET:,}.")
+        name = names.split_name(subset)
+        if not name:
+            raise BadSpec(
+                f"The subset {subset!r} gives no name for a split (letters from A to Z, digits, and . _ - between them). {_give(subset)}"
+            )
+        if name in subset_of:
+            raise BadSpec(
+                f"The subsets {subset_of[name]!r} and {subset!r} would both be the split {name}. {_give(subset_of[name], subset)}"
+            )
+        subset_of[name] = subset
+    return Splits(into=[Split(name=name, subset=subset) for name, subset in subset_of.items()])
+
+
+def _give(*subsets: str) -> str:
+    """Advice: names for these."""
+    entries = ", ".join(f"{{name: …, subset: {json.dumps(subset, ensure_ascii=False)}}}" for subset in subsets)
+    return f"Give names, for all subsets: splits: {{into: [{entries}, …]}}."
+
+
+def _some(subsets: Sequence[str]) -> str:
+    """Those with a name, as far as they are few."""
+    named = [subset for subset in subsets if subset]
+    return ", ".join([*named[:MOST_SPLITS], *(["…"] if len(named) > MOST_SPLITS else [])]) or "none"
 
 
 def deviations(fraction: float, spread: float) -> int:

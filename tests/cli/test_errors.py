@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from tests.cli.commandline import DATAPREP, code_of, dataprep, environment, mnist_run
+from PIL import Image
+from tests.cli.commandline import DATAPREP, code_of, dataprep, environment, mnist_run, visible
 
 MINIMAL = """
 apiVersion: dataprep.io/v1alpha1
@@ -161,6 +162,43 @@ def test_debug_shows_the_traceback_above_the_line(few: Path, tmp_path: Path, cap
     assert "Traceback (most recent call last):" in said
     assert "dataprep_converter.errors.NotFound: " in said
     assert said.splitlines()[-1].startswith("dataprep: error: ")
+
+
+IMAGES = """
+apiVersion: dataprep.io/v1alpha1
+kind: DataPrepJob
+metadata: {name: photos}
+spec:
+  source: {images: {uris: [in], subsetFrom: FirstFolder}}
+  output: {uri: out}
+"""
+
+
+def photos(folder: Path, *paths: str) -> None:
+    for path in paths:
+        (folder / "in" / path).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (4, 3)).save(folder / "in" / path)
+
+
+def test_a_folder_with_any_name_may_name_a_subset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    photos(tmp_path, "train set/cat/1.png", "tr\u00e4ning/cat/1.png", f"{'long' * 60}/cat/1.png")
+    assert code_of("run", a_file(tmp_path, IMAGES)) == 0
+    assert visible(tmp_path / "out") == [f"{('long' * 60)[:63]}.tfrecords", "train-set.tfrecords", "traning.tfrecords"]
+    assert "warning: the subset 'train set' is the split train-set; splits.into can give it another name\n" in capsys.readouterr().err
+
+
+def test_a_folder_that_can_not_name_a_split_is_refused_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    photos(tmp_path, "\u8bad\u7ec3/cat/1.png", "test/cat/1.png")
+    done = dataprep("run", a_file(tmp_path, IMAGES), where=tmp_path)
+    assert done.returncode == 2
+    assert "The subset '\u8bad\u7ec3' gives no name for a split" in lines(done.stderr)[-1]
+    named = IMAGES + "  splits: {into: [{name: train, subset: \u8bad\u7ec3}, {name: test, subset: test}]}\n"
+    assert code_of("run", a_file(tmp_path, named)) == 0
+    assert visible(tmp_path / "out") == ["test.tfrecords", "train.tfrecords"]
 
 
 def test_a_process_ends_with_the_code_and_the_line(few: Path, tmp_path: Path) -> None:

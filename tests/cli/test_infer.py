@@ -214,6 +214,22 @@ def test_idx_files_are_paired_and_named(tmp_path: Path) -> None:
     ]
 
 
+def test_idx_files_may_be_called_anything(tmp_path: Path) -> None:
+    root = idx(tmp_path)
+    for file in root.iterdir():
+        file.rename(root / file.name.replace("t10k", "pr\u00fcfung").replace("train", "\u8bad\u7ec3"))
+    _, spec = inferred(root, tmp_path)
+    assert sorted(subset["name"] for subset in spec["source"]["idx"]["subsets"]) == ["part", "prufung"]
+
+
+def test_more_idx_files_than_a_source_takes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = idx(tmp_path)
+    for number in range(16):
+        (root / f"fold{number}-images.gz").write_bytes((root / "t10k-images-idx3-ubyte.gz").read_bytes())
+    assert code_of("infer", root) == 2
+    assert "holds 18 IDX files of records, and source.idx takes at most 16: name fewer of them, by a glob" in capsys.readouterr().err
+
+
 CSVS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "numbers without a header": (
         "a.csv", "1.0,3.2,0\n1.6,2.4,1\n2,3,1\n", {},

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataprep_api import names
 from dataprep_api.plan import SplitPlan
-from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.spec import DataPrepJobSpec, Split
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.selection import Selection
 from dataprep_converter.splitting import divide
@@ -53,6 +54,58 @@ def test_without_splits_each_subset_is_one() -> None:
         ("train", 3),
         ("test", 2),
     ]
+
+
+@pytest.mark.parametrize(
+    ("subset", "split"),
+    [
+        ("train set", "train-set"),
+        ("tr\u00e4ning", "traning"),
+        ("tra\u0308ning", "traning"),
+        ("Fold (1)", "Fold-1"),
+        ("_a..b_", "a..b"),
+        ("Stra\u00dfe", "Stra-e"),
+        ("x" * 62 + ".y" + "z" * 200, "x" * 62),
+        ("a.b_c-9", "a.b_c-9"),
+    ],
+)
+def test_a_subset_with_any_name_is_a_split(subset: str, split: str) -> None:
+    plans = divide(a_spec(), units(**{subset: 3, "test": 2}), bytes_per_record=1, extension="tfrecords")
+    assert [(plan.name, plan.records) for plan in plans] == [(split, 3), ("test", 2)]
+
+
+@given(st.text())
+def test_every_name_that_is_made_is_one_that_may_be_given(subset: str) -> None:
+    name = names.split_name(subset)
+    assert not name or Split(name=name).name == names.split_name(name) == name
+
+
+@given(st.from_regex(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?", fullmatch=True))
+def test_a_name_that_a_split_may_have_stays(subset: str) -> None:
+    assert names.split_name(subset) == subset
+
+
+@pytest.mark.parametrize(
+    ("subsets", "said"),
+    [
+        pytest.param({"\u8bad\u7ec3": 1, "test": 1}, "The subset '\u8bad\u7ec3' gives no name for a split", id="no letters"),
+        pytest.param({"\u8bad\u7ec3": 1}, '{into: [{name: …, subset: "\u8bad\u7ec3"}, …]}', id="advice"),
+        pytest.param({"train set": 1, "train-set": 1}, "'train set' and 'train-set' would both be the split train-set", id="one name"),
+        pytest.param({f"class{n}": 1 for n in range(17)}, "has 17 subsets (class0, class1, ", id="too many"),
+        pytest.param({"x" * 1025: 1}, "has a name of 1,025 characters; expected at most 1,024", id="too long"),
+        pytest.param({"train": 1, "all": 1}, "Some records are in no subset, others are (train)", id="some without"),
+    ],
+)
+def test_subsets_that_cannot_each_be_a_split_are_refused_with_advice(subsets: dict[str, int], said: str) -> None:
+    with pytest.raises(BadSpec) as refused:
+        divide(a_spec(), units(**subsets), bytes_per_record=1, extension="tfrecords")
+    assert said in str(refused.value)
+
+
+def test_any_subset_may_be_named() -> None:
+    splits = {"into": [{"name": "train", "subset": "\u8bad\u7ec3"}, {"name": "test", "subset": "test set"}]}
+    plans = divide(a_spec(splits=splits), units(**{"\u8bad\u7ec3": 3, "test set": 2}), bytes_per_record=1, extension="tfrecords")
+    assert [(plan.name, plan.records) for plan in plans] == [("train", 3), ("test", 2)]
 
 
 def test_without_splits_and_subsets_all_is_train() -> None:

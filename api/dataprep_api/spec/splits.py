@@ -11,6 +11,9 @@ SUM_TOLERANCE = 1e-6
 _ONE = "set only one of first, count, fraction, values, and since with before"
 _Bound = Annotated[str, Field(min_length=1, max_length=64)]
 _Value = Annotated[str, Field(max_length=256)]
+LONGEST_SUBSET = 1024
+_Subset = Annotated[str, Field(min_length=1, max_length=LONGEST_SUBSET)]
+MOST_SPLITS = 16
 
 
 class Split(Model):
@@ -28,8 +31,8 @@ class Split(Model):
 
     name: SplitName
     """Name of the split: `train`."""
-    subset: SplitName | None = None
-    """Take samples of this subset of the source only."""
+    subset: _Subset | None = None
+    """Take samples of this subset of the source only: a folder by its name as it is, `train set`."""
     first: Annotated[int, Field(ge=0)] | None = None
     """Take this many samples, the first in the source's order."""
     count: Annotated[int, Field(ge=0)] | None = None
@@ -107,7 +110,7 @@ class Splits(Model):
     """Column of the source with a class: the fractions hold within each class. For fractions."""
     column: Column | None = None
     """Column of the source that `values`, `since` and `before` look at."""
-    into: Annotated[list[Split], Field(min_length=1, max_length=16)]
+    into: Annotated[list[Split], Field(min_length=1, max_length=MOST_SPLITS)]
     """The splits, in order. By their value in `column` samples are taken before all else, then the `first`, then `count`; then fractions and entries without a rule share out what is left."""
 
     @model_validator(mode="after")
