@@ -206,6 +206,14 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"source": {"annotatedImages": {"images": ["/a"], "annotations": ["/b"], "format": "Voc", "classNames": "/n.txt"}}},
         "spec.source.annotatedImages.classNames: Invalid value: classNames is for format: Yolo",
     ),
+    "classes of a subset where there are none": (
+        {"source": {"annotatedImages": {"images": ["/a"], "annotations": ["/b"], "format": "Voc", "classesFrom": "train"}}},
+        "spec.source.annotatedImages.classesFrom: Invalid value: classesFrom is for format: Voc without classes, and needs subsetFrom",
+    ),
+    "classes of a subset of images where there are none": (
+        {"source": {"images": {"uris": ["/a"], "classesFrom": "train"}}},
+        "spec.source.images.classesFrom: Invalid value: classesFrom needs subsetFrom, and labels that are names, without classes",
+    ),
     "sequences without as many folders of labels": (
         {"source": {"csvSequences": {"uris": ["/a", "/b"], "labels": {"uris": ["/c"]}}}},
         "spec.source.csvSequences.labels.uris: Invalid value: labels.uris must have as many entries as uris",

@@ -262,6 +262,50 @@ def test_a_class_that_only_the_validation_subset_has_is_a_warning(tmp_path: Path
     assert state["warnings"] == ["the class 'zebra' is only in the subset val, not in train"]
 
 
+def test_the_classes_and_the_number_of_background_may_be_those_of_one_subset(tmp_path: Path) -> None:
+    images: dict[str, Objects] = {
+        "train/1.jpg": [("cat", 0, 0, 1, 1), ("dog", 0, 0, 2, 2)],
+        "train/2.jpg": [],
+        "val/3.jpg": [("ape", 0, 0, 1, 1)],
+        "val/4.jpg": [("dog", 0, 0, 1, 1)],
+    }
+    source = write(tmp_path, "Voc", images, label="LargestBox", subsetFrom="FirstFolder", classesFrom="train")
+    units, state = plan(AnnotatedImagesReader, source)
+    reader = opened(AnnotatedImagesReader, source, state)
+    found = list(reader.read(units, iter([np.arange(4)])))
+    assert reader.classes() == {"image/class/label": ["cat", "dog", "background"]}
+    assert [(row["image/class/text"], row["image/class/label"]) for row in rows(found)] == [("dog", 1), ("background", 2), ("dog", 1)]
+    assert faults(found) == {
+        2: "object 1 of its annotation is of the class 'ape', which the subset 'train' (source.annotatedImages.classesFrom) doesn't have: cat, dog"
+    }
+    assert state["warnings"] == ["the class 'ape' is only in the subset val, not in train"]
+
+
+def test_a_class_that_only_other_subsets_have_may_be_left_out(tmp_path: Path) -> None:
+    images: dict[str, Objects] = {"train/1.jpg": [("cat", 0, 0, 1, 1)], "val/2.jpg": [("ape", 0, 0, 9, 9), ("cat", 0, 0, 1, 1)]}
+    options = {"label": "LargestBox", "subsetFrom": "FirstFolder", "classesFrom": "train", "unknownClasses": "Ignore"}
+    assert labels(write(tmp_path, "Voc", images, **options)) == [0, 0]
+
+
+def test_a_subset_without_classes_is_named(tmp_path: Path) -> None:
+    images: dict[str, Objects] = {"train/1.jpg": [("cat", 0, 0, 1, 1)], "val/2.jpg": []}
+    with pytest.raises(BadSpec) as caught:
+        plan(AnnotatedImagesReader, write(tmp_path, "Voc", images, subsetFrom="FirstFolder", classesFrom="val"))
+    assert str(caught.value) == "source.annotatedImages.classesFrom: the subset 'val' has no objects; subsets with objects: train."
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"subsetFrom": "Root", "classes": ["a"]}, {"subsetFrom": "Root", "format": "Coco"}],
+    ids=["no subsets", "classes given", "no class is searched for"],
+)
+def test_the_subset_of_the_classes_needs_subsets_and_classes_that_are_found(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="classesFrom is for format: Voc without classes, and needs subsetFrom"):
+        Source.model_validate(
+            {"annotatedImages": {"images": ["a"], "annotations": ["b"], "format": "Voc", "classesFrom": "train", **options}}
+        )
+
+
 def test_the_inputs_change_with_the_names_of_the_classes(tmp_path: Path) -> None:
     for kind in ("Yolo", "Coco"):
         before, _ = plan(AnnotatedImagesReader, write(tmp_path / kind, kind, {"1.jpg": []}, names=["a", "b"]))

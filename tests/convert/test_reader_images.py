@@ -256,6 +256,20 @@ def test_labels_that_are_numbers_are_taken_as_they_are(tmp_path: Path) -> None:
         plan(ImagesReader, source)
 
 
+def test_the_classes_may_be_those_of_one_subset(tmp_path: Path) -> None:
+    put(tmp_path, {f"{path}/1.jpg": an_image() for path in ("test/dog", "train/cat", "train/dog")})
+    source = a_source(tmp_path, subsetFrom="FirstFolder", classesFrom="train")
+    assert plan(ImagesReader, source)[1]["classes"] == ["cat", "dog"]
+    put(tmp_path, {"test/ape/2.jpg": an_image(), "test/ape/1.jpg": an_image()})
+    with pytest.raises(BadSpec) as caught:
+        plan(ImagesReader, source)
+    assert str(caught.value) == (
+        f"{tmp_path}/test/ape/1.jpg is of the class 'ape', which the subset 'train' doesn't have (source.images.classesFrom): cat, dog."
+    )
+    with pytest.raises(BadSpec, match=r"^source\.images\.classesFrom: the subset 'tain' has no images\.$"):
+        plan(ImagesReader, a_source(tmp_path, subsetFrom="FirstFolder", classesFrom="tain"))
+
+
 def test_what_the_plan_knows_of_a_sample_is_read_without_its_file(tmp_path: Path) -> None:
     put(tmp_path, CATS_AND_DOGS)
     source = a_source(tmp_path)
@@ -296,6 +310,15 @@ INCONSISTENT: dict[str, tuple[dict[str, Any], str]] = {
     "no column": ({"list": {"uri": "a"}, "labelFrom": "List"}, "labelFrom: List and list.labelColumn belong together"),
     "a column that nobody asks": ({"list": {"uri": "a", "labelColumn": "b"}}, "labelFrom: List and list.labelColumn belong together"),
     "a class twice": ({"uris": ["a"], "classes": ["cat", "dog", "cat"]}, "the class 'cat' is there twice"),
+    "classes of no subset": ({"uris": ["a"], "classesFrom": "train"}, "classesFrom needs subsetFrom, and labels that are names, without"),
+    "classes from two places": (
+        {"uris": ["a"], "subsetFrom": "Root", "classesFrom": "train", "classes": ["a"]},
+        "classesFrom needs subsetFrom, and labels that are names, without classes",
+    ),
+    "a subset's classes of numbers": (
+        {"uris": ["a"], "subsetFrom": "Root", "classesFrom": "train", "labelType": "Number"},
+        "classesFrom needs subsetFrom, and labels that are names, without classes",
+    ),
     "classes of numbers": ({"uris": ["a"], "classes": ["1"], "labelType": "Number"}, "classes need labels that are names"),
 }
 

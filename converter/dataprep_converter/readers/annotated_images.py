@@ -84,6 +84,10 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, Boxed]]):
         """Those of the schema."""
         return image_columns([image for image, _ in found]) | self._columns.arrays([boxed for _, boxed in found])
 
+    def _whose(self) -> str:
+        of = self._source.classes_from
+        return f"{_OPTION}.classes" if of is None else f"the subset {of!r} ({_OPTION}.classesFrom)"
+
     def _of_known_classes(self, annotation: Annotation) -> Annotation:
         unknown = [number for number, each in enumerate(annotation.objects) if each.name not in self._known]
         if not unknown:
@@ -92,7 +96,7 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, Boxed]]):
             first = annotation.objects[unknown[0]].name
             raise BadSample(
                 f"object {unknown[0] + 1} of its annotation is of the class {first!r},"
-                f" which {_OPTION}.classes doesn't have: {shown(self._classes)}"
+                f" which {self._whose()} doesn't have: {shown(self._classes)}"
             )
         return Annotation(
             [each for each in annotation.objects if each.name in self._known], annotation.size, is_relative=annotation.is_relative
@@ -137,7 +141,7 @@ def _paired_units(source: AnnotatedImagesSource, access: Access, state: dict[str
         more = {"names": _digest(state["names"])}
     pairing = _pairing(source, state)
     pairs = pairing.pairs(access, subset_from=source.subset_from, state=state)
-    found: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
     if source.format == "Voc" and source.classes is None:
         pairs = _with_classes(pairs, access, source, found)
     for pair in pairs:
@@ -149,11 +153,11 @@ def _paired_units(source: AnnotatedImagesSource, access: Access, state: dict[str
             yield pairing.unit(pair, reason=f"its annotation has more than {LARGEST_ANNOTATION >> 20} MiB")
         else:
             yield pairing.unit(pair, **more)
-    state["classes"] = source.classes or state.get("names") or sorted(found)
-    _warn_of_subsets(found, state)
+    state["classes"] = source.classes or state.get("names") or _classes_found(source, found)
+    _warn_of_subsets(found, state, of=source.classes_from or "train")
 
 
-def _with_classes(pairs: Iterator[Pair], access: Access, source: AnnotatedImagesSource, found: dict[str, str]) -> Iterator[Pair]:
+def _with_classes(pairs: Iterator[Pair], access: Access, source: AnnotatedImagesSource, found: dict[str, list[str]]) -> Iterator[Pair]:
     """The pairs; `found` gets every class of a good annotation with the subsets that have it. Annotations are read by a few threads."""
     waiting: deque[tuple[Pair, Future[set[str]] | None]] = deque()
     subsets: dict[str, set[str]] = {}
@@ -161,7 +165,7 @@ def _with_classes(pairs: Iterator[Pair], access: Access, source: AnnotatedImages
     def note(pair: Pair, classes: Future[set[str]] | None) -> Pair:
         for name in classes.result() if classes else ():
             subsets.setdefault(name, set()).add(pair.present.subset)
-            found[name] = ", ".join(sorted(subsets[name]))
+            found[name] = sorted(subsets[name])
         return pair
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="annotations") as threads:
@@ -191,13 +195,23 @@ def _classes_of(pair: Pair, access: Access, source: AnnotatedImagesSource) -> se
         return set()
 
 
-def _warn_of_subsets(found: Mapping[str, str], state: dict[str, Any]) -> None:
-    """Notes the classes that a model could not learn, because the subset `train` lacks them."""
-    if not any("train" in subsets.split(", ") for subsets in found.values()):
+def _classes_found(source: AnnotatedImagesSource, found: Mapping[str, Sequence[str]]) -> list[str]:
+    """All of them, or those of one subset. Raises BadSpec when that has none."""
+    of = source.classes_from
+    classes = sorted(name for name, subsets in found.items() if of is None or of in subsets)
+    if of is not None and not classes:
+        there = sorted({subset for subsets in found.values() for subset in subsets})
+        raise BadSpec(f"{_OPTION}.classesFrom: the subset {of!r} has no objects; subsets with objects: {shown(there) or 'none'}.")
+    return classes
+
+
+def _warn_of_subsets(found: Mapping[str, Sequence[str]], state: dict[str, Any], *, of: str) -> None:
+    """Notes the classes that a model could not learn, because the subset it learns from lacks them."""
+    if not any(of in subsets for subsets in found.values()):
         return
     for name, subsets in sorted(found.items()):
-        if "train" not in subsets.split(", "):
-            state.setdefault("warnings", []).append(f"the class {name!r} is only in the subset {subsets}, not in train")
+        if of not in subsets:
+            state.setdefault("warnings", []).append(f"the class {name!r} is only in the subset {', '.join(subsets)}, not in {of}")
 
 
 def _coco_units(source: AnnotatedImagesSource, access: Access, state: dict[str, Any], missing: Missing) -> Iterator[Unit]:

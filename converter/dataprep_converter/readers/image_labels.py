@@ -41,22 +41,33 @@ def number(text: str, *, where: str) -> int:
 
 
 class Classes:
-    """The classes of a source: those given, or those that have been added."""
+    """The classes of a source: those given, or those that have been added, of one subset or of all."""
 
-    def __init__(self, given: Sequence[str] | None, *, option: str) -> None:
+    def __init__(self, given: Sequence[str] | None, *, option: str, of: str | None = None) -> None:
         self._option = option
         self._given = given
+        self._of = of
         self._known = set(given or [])
+        self._others: dict[str, str] = {}
 
-    def add(self, name: str, *, where: str) -> None:
+    def add(self, name: str, *, where: str, subset: str) -> None:
         """Takes a class. Raises BadSpec naming `where` for one that isn't among those given."""
-        if self._given is None:
+        if self._given is None and self._of in (None, subset):
             self._known.add(name)
+        elif self._given is None:
+            self._others.setdefault(name, where)
         elif name not in self._known:
             raise BadSpec(f"{where} is of the class {name!r}, which {self._option} doesn't have: {shown(self._given)}.")
 
     def names(self) -> list[str]:
-        """In the order of their numbers: as given, or sorted."""
+        """In the order of their numbers: as given, or sorted. Raises BadSpec naming a file of a class that the subset lacks."""
+        if self._of is not None and not self._known:
+            raise BadSpec(f"{self._option}From: the subset {self._of!r} has no images.")
+        for name, where in sorted(self._others.items()):
+            if name not in self._known:
+                raise BadSpec(
+                    f"{where} is of the class {name!r}, which the subset {self._of!r} doesn't have ({self._option}From): {shown(sorted(self._known))}."
+                )
         # Python compares strings by code points, which is the order of their UTF-8 bytes.
         return list(self._given) if self._given is not None else sorted(self._known)
 
@@ -101,7 +112,7 @@ def _check(pattern: str) -> None:
         raise BadSpec(f"source.images.fileName.pattern {pattern!r} must have one group named label, (?P<label>…).")
 
 
-def checked(labels: Sequence[str], uris: Sequence[str], source: ImagesSource, classes: Classes) -> list[str]:
+def checked(labels: Sequence[str], subsets: Sequence[str], uris: Sequence[str], source: ImagesSource, classes: Classes) -> list[str]:
     """The labels, added to `classes`, or as numbers. Raises BadSpec naming the URI of one that can't be."""
     if source.label_from == "None":
         return list(labels)
@@ -110,6 +121,10 @@ def checked(labels: Sequence[str], uris: Sequence[str], source: ImagesSource, cl
     if source.label_type == "Number":
         numbers = {label: str(number(label, where=first[label])) for label in dict.fromkeys(labels)}
         return [numbers[label] for label in labels]
-    for label in dict.fromkeys(labels):
-        classes.add(label, where=first[label])
+    if source.classes_from is None:
+        for label in dict.fromkeys(labels):
+            classes.add(label, where=first[label], subset="")
+    else:
+        for label, subset, uri in zip(labels, subsets, uris, strict=True):
+            classes.add(label, where=uri, subset=subset)
     return list(labels)

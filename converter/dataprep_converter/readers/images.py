@@ -147,9 +147,9 @@ def _images(source: Source) -> ImagesSource:
 
 
 def _units(source: ImagesSource, access: Access, state: dict[str, Any]) -> Iterator[Files]:
-    classes = Classes(source.classes, option="source.images.classes")
+    classes = Classes(source.classes, option="source.images.classes", of=source.classes_from)
     for files in _listed(source, access) if source.listed is not None else _below(source, access, state):
-        yield replace(files, extras=checked(files.extras, files.uris, source, classes))
+        yield replace(files, extras=checked(files.extras, files.subsets, files.uris, source, classes))
     if source.label_from != "None" and source.label_type == "Name":
         state["classes"] = classes.names()
 

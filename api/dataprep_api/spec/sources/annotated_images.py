@@ -5,10 +5,11 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from dataprep_api.spec.model import Model, Uri, rule, rules
-from dataprep_api.spec.sources.images import IMAGE_EXTENSIONS, ClassNames, Extensions
+from dataprep_api.spec.sources.images import IMAGE_EXTENSIONS, ClassNames, Extensions, SubsetName
 
 _PAIRS = "images and annotations must have as many entries as each other"
 _YOLO = "Yolo files hold numbers: give classNames or classes"
+_CLASSES_FROM = "classesFrom is for format: Voc without classes, and needs subsetFrom"
 _NAMES = "classNames is for format: Yolo"
 
 
@@ -23,6 +24,11 @@ class AnnotatedImagesSource(Model):
             rule("size(self.images) == size(self.annotations)", _PAIRS, path=".annotations"),
             rule("self.format != 'Yolo' || has(self.classNames) || has(self.classes)", _YOLO),
             rule("self.format == 'Yolo' || !has(self.classNames)", _NAMES, path=".classNames"),
+            rule(
+                "!has(self.classesFrom) || (self.format == 'Voc' && !has(self.classes) && has(self.subsetFrom) && self.subsetFrom != 'None')",
+                _CLASSES_FROM,
+                path=".classesFrom",
+            ),
         ),
     )
 
@@ -36,6 +42,8 @@ class AnnotatedImagesSource(Model):
     """`AllBoxes`: lists named as in the TF Object Detection API. `LargestBox`: the class of the object with the largest box. `ClassSet`: the classes in the image, each once, by number."""
     classes: ClassNames | None = None
     """The classes in the order of their numbers. When absent: Voc, every class found, sorted by its UTF-8 bytes; Coco, its categories by id; Yolo, `classNames`."""
+    classes_from: SubsetName | None = None
+    """For Voc: the subset whose classes these are, such as `train`; a class that only others have is no class then (`unknownClasses`)."""
     class_names: Uri | None = None
     """For Yolo: a file with a class name a line, or a YAML file with `names`."""
     extensions: Extensions = IMAGE_EXTENSIONS
@@ -47,7 +55,7 @@ class AnnotatedImagesSource(Model):
     outside_boxes: Literal["Bad", "Clip"] = "Bad"
     """A box that reaches more than half a pixel beyond the image makes the record bad, or is cut at the border."""
     unknown_classes: Literal["Bad", "Ignore"] = "Bad"
-    """With `classes`: an object of any other class makes the record bad, or is left out."""
+    """With `classes` or `classesFrom`: an object of any other class makes the record bad, or is left out."""
     without_objects: Literal["Background", "Bad"] = "Background"
     """An image without an object. `Background`: for LargestBox the number after the last class (0 with `firstLabel: 1`), otherwise empty lists."""
     first_label: Annotated[int, Field(ge=0, le=1)] = 0
@@ -67,4 +75,6 @@ class AnnotatedImagesSource(Model):
             raise ValueError(_YOLO)
         if self.format != "Yolo" and self.class_names is not None:
             raise ValueError(_NAMES)
+        if self.classes_from is not None and (self.format != "Voc" or self.classes is not None or self.subset_from == "None"):
+            raise ValueError(_CLASSES_FROM)
         return self

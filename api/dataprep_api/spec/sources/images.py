@@ -21,10 +21,12 @@ IMAGE_EXTENSIONS = ["jpg", "jpeg", "png", "bmp", "gif", "tif", "tiff", "webp"]
 ClassNames = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=256)]], Field(min_length=1, max_length=4096), AfterValidator(_each_once)
 ]
+SubsetName = Annotated[str, Field(min_length=1, max_length=256)]
 
 _ONE_PLACE = "set exactly one of uris and list"
 _FILE_NAME = "labelFrom: FileName and fileName belong together"
 _LIST = "labelFrom: List and list.labelColumn belong together"
+_CLASSES_FROM = "classesFrom needs subsetFrom, and labels that are names, without classes"
 _CLASSES = "classes need labels that are names (labelFrom is None, or labelType is Number)"
 
 
@@ -90,6 +92,12 @@ class ImagesSource(Model):
                 _CLASSES,
                 path=".classes",
             ),
+            rule(
+                "!has(self.classesFrom) || (has(self.subsetFrom) && self.subsetFrom != 'None' && !has(self.classes)"
+                " && !(has(self.labelFrom) && self.labelFrom == 'None') && !(has(self.labelType) && self.labelType == 'Number'))",
+                _CLASSES_FROM,
+                path=".classesFrom",
+            ),
         ),
     )
 
@@ -109,6 +117,8 @@ class ImagesSource(Model):
     """`Name`: the classes are numbered. `Number`: what stands there is the label, a whole number."""
     classes: ClassNames | None = None
     """The classes in the order of their numbers. When absent: every class found, sorted by its UTF-8 bytes. A file of another class is an error."""
+    classes_from: SubsetName | None = None
+    """The subset whose classes these are, such as `train`. A file of another subset that has a class of its own is an error."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
     """What names the subset, for `splits`: the first folder below the URI (train/cat/1.jpg), or the last part of the URI itself."""
     check: Literal["Header", "None"] = "Header"
@@ -130,4 +140,7 @@ class ImagesSource(Model):
             raise ValueError(_LIST)
         if self.classes is not None and (self.label_from == "None" or self.label_type == "Number"):
             raise ValueError(_CLASSES)
+        names = self.label_from != "None" and self.label_type == "Name"
+        if self.classes_from is not None and (self.subset_from == "None" or self.classes is not None or not names):
+            raise ValueError(_CLASSES_FROM)
         return self
