@@ -177,6 +177,10 @@ class Effective(Model):
     """`CPU` or `GPU`."""
     memory: Annotated[str, Field(max_length=32)] | None = None
     """Memory limit of the converter pods, when `spec.retry` has raised it."""
+    plan_memory: Annotated[str, Field(max_length=32)] | None = None
+    """The same of the plan step."""
+    commit_memory: Annotated[str, Field(max_length=32)] | None = None
+    """The same of the commit step."""
 
 
 class CodeStatus(Model):

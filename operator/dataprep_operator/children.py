@@ -84,12 +84,12 @@ def spec_map_name(seen: Observed) -> str:
     return f"{names.child_base(seen.key.name, seen.uid)}-spec"
 
 
-def plan_job(seen: Observed, spec: DataPrepJobSpec, *, attempt: int, defaults: PodDefaults) -> Body:
+def plan_job(seen: Observed, spec: DataPrepJobSpec, *, attempt: int, memory: str | None = None, defaults: PodDefaults) -> Body:
     """The plan step: one pod that lists the input, divides it, and checks every right before a worker starts."""
     # The plan step retries an unreachable store by itself; when it gives up, the user should know at once.
     final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.UNREACHABLE, Exit.NOT_FOUND)
     arguments = ["plan", "--job", f"{MOUNTS}/{JOB_FILE}"]
-    pod = _pod(seen, spec, step="plan", attempt=attempt, arguments=arguments, gpu=False, defaults=defaults)
+    pod = _pod(seen, spec, step="plan", attempt=attempt, arguments=arguments, gpu=False, memory=memory, defaults=defaults)
     return _single(seen, spec, step="plan", attempt=attempt, pod=pod, final=final)
 
 
@@ -100,13 +100,24 @@ def commit_job(
     run_id: str,
     plan_sha256: str,
     attempt: int,
+    memory: str | None = None,
     defaults: PodDefaults,
     code_commit: str | None = None,
 ) -> Body:
     """The commit step: one pod that checks every shard and writes the manifest and `_SUCCESS`."""
     final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.NOT_FOUND)
     arguments = ["commit", "--job", f"{MOUNTS}/{JOB_FILE}", "--run", run_id, "--plan-sha256", plan_sha256]
-    pod = _pod(seen, spec, step="commit", attempt=attempt, arguments=arguments, gpu=False, code_commit=code_commit, defaults=defaults)
+    pod = _pod(
+        seen,
+        spec,
+        step="commit",
+        attempt=attempt,
+        arguments=arguments,
+        gpu=False,
+        memory=memory,
+        code_commit=code_commit,
+        defaults=defaults,
+    )
     return _single(seen, spec, step="commit", attempt=attempt, pod=pod, final=final)
 
 
@@ -275,7 +286,7 @@ def _pod(
         "command": ["dataprep"],
         "args": list(arguments),
         "env": [*_plain(workers.env), *_environment(seen, spec, attempt=attempt, defaults=defaults)],
-        "resources": _resources(spec, gpu=gpu, memory=memory, defaults=defaults),
+        "resources": _resources(spec, step=step, gpu=gpu, memory=memory, defaults=defaults),
         "volumeMounts": [*mounts, *_plain(workers.volume_mounts)],
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -296,7 +307,7 @@ def _pod(
         # The users' first: a proxy may be what the code is fetched through.
         "initContainers": [
             *_confined(_plain(template.init_containers)),
-            *_fetching(spec, container, commit=code_commit, defaults=defaults),
+            *_fetching(spec, container, commit=code_commit, memory=memory, defaults=defaults),
         ],
         "topologySpreadConstraints": _plain(template.topology_spread_constraints),
         "hostAliases": _plain(template.host_aliases),
@@ -354,7 +365,7 @@ def _affinity(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> Bod
     return own | {"nodeAffinity": nodes | {"requiredDuringSchedulingIgnoredDuringExecution": required | {"nodeSelectorTerms": terms}}}
 
 
-def _fetching(spec: DataPrepJobSpec, converter: Body, *, commit: str | None, defaults: PodDefaults) -> list[Body]:
+def _fetching(spec: DataPrepJobSpec, converter: Body, *, commit: str | None, memory: str | None, defaults: PodDefaults) -> list[Body]:
     """The init container that fetches the code of Git: by its reference while planning, later the commit that this was."""
     git = spec.code.git if spec.code is not None else None
     if git is None:
@@ -369,7 +380,7 @@ def _fetching(spec: DataPrepJobSpec, converter: Body, *, commit: str | None, def
             "args": ["fetch-code", "--job", f"{MOUNTS}/{JOB_FILE}", "--into", CODE_FOLDER, *(["--commit", commit] if commit else [])],
             # The users' own variables too: a proxy, or certificates.
             "env": [*_plain(spec.workers.env), {"name": "DATAPREP_MOUNTS", "value": MOUNTS}],
-            "resources": _resources(spec, gpu=False, memory=None, defaults=defaults),
+            "resources": _resources(spec, step="fetch-code", gpu=False, memory=memory, defaults=defaults),
             "volumeMounts": [*(each for each in converter["volumeMounts"] if each["mountPath"] in needed), *secret],
             "terminationMessagePath": "/dev/termination-log",
             "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -460,13 +471,19 @@ def _asked_for(spec: DataPrepJobSpec, defaults: PodDefaults) -> Body:
     return found
 
 
-def _resources(spec: DataPrepJobSpec, *, gpu: bool, memory: str | None, defaults: PodDefaults) -> Body:
-    resources = _asked_for(spec, defaults)
+def _resources(spec: DataPrepJobSpec, *, step: str, gpu: bool, memory: str | None, defaults: PodDefaults) -> Body:
+    accelerator = spec.workers.accelerator
+    fell_back = accelerator.resource_name if accelerator.policy != "None" and not gpu else None
+    # Devices, whose names have a domain, are for the conversion alone: a plan would wait for a GPU, and then let it idle.
+    resources: Body = {
+        kind: kept
+        for kind, amounts in _asked_for(spec, defaults).items()
+        if (kept := {name: amount for name, amount in amounts.items() if name != fell_back and (step == "convert" or "/" not in name)})
+    }
     if memory is not None:
         # The request too: a pod that needs more shall be put where more is free.
         for kind in ("requests", "limits"):
             resources[kind] = resources.get(kind, {}) | {"memory": memory}
-    accelerator = spec.workers.accelerator
     if gpu and accelerator.count:
         resources["limits"] = resources.get("limits", {}) | {accelerator.resource_name: str(accelerator.count)}
     return resources

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import CleanupRule, DataPrepJobSpec
 from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus
-from dataprep_operator import children, deadlines, evictions, foreign, patience, removal, steps, times
+from dataprep_operator import children, deadlines, evictions, foreign, memory, patience, removal, steps, times
 from dataprep_operator.children import Body
 from dataprep_operator.events import Note
 from dataprep_operator.observed import CLEANUP, Child, Observed
@@ -199,16 +199,23 @@ def _body(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, d
                 only=steps.unfinished_tasks(seen, attempt=status.attempt, plan_sha256=plan_sha256, tasks=tasks),
                 attempt=status.attempt,
                 gpu=accelerator(spec, status) == "GPU",
-                memory=status.effective.memory if status.effective else None,
+                memory=memory.of(status),
                 code_commit=code_commit,
                 defaults=defaults,
             )
         case "Commit":
             return children.commit_job(
-                seen, spec, run_id=run_id, plan_sha256=plan_sha256, attempt=status.attempt, code_commit=code_commit, defaults=defaults
+                seen,
+                spec,
+                run_id=run_id,
+                plan_sha256=plan_sha256,
+                attempt=status.attempt,
+                memory=memory.of(status),
+                code_commit=code_commit,
+                defaults=defaults,
             )
         case _:
-            return children.plan_job(seen, spec, attempt=status.attempt, defaults=defaults)
+            return children.plan_job(seen, spec, attempt=status.attempt, memory=memory.of(status), defaults=defaults)
 
 
 def _ran_for_nothing(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus) -> bool:

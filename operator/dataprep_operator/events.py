@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from dataprep_api import API_VERSION
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.status import DataPrepJobStatus
-from dataprep_operator import conditions, times
+from dataprep_operator import conditions, memory, times
 from dataprep_operator.observed import Key
 
 COMPONENT: Final = "dataprep-operator"
@@ -91,9 +91,10 @@ def body(note: Note, *, key: Key, uid: str, attempt: int, count: int, first: dat
 def _new_attempt(before: DataPrepJobStatus, after: DataPrepJobStatus) -> Note:
     if after.handled_retry != before.handled_retry:
         return Note("Normal", Reason.RETRYING, f"Attempt {after.attempt} begins with the step {after.step}.")
-    memory = after.effective.memory if after.effective else None
-    if memory is not None and (before.effective is None or memory != before.effective.memory):
-        return Note("Normal", Reason.MEMORY_RAISED, f"Tasks ran out of memory: attempt {after.attempt} gives them {memory}.")
+    given = memory.of(after)
+    if given is not None and given != memory.of(before):
+        whose = "Tasks" if after.step == "Convert" else f"The {(after.step or '').lower()} step"
+        return Note("Normal", Reason.MEMORY_RAISED, f"{whose} ran out of memory: attempt {after.attempt} has {given}.")
     return Note("Warning", Reason.FELL_BACK_TO_CPU, "No GPU was free in time: the conversion moves to CPU nodes.")
 
 

@@ -3,12 +3,11 @@
 The order of the questions is the order of this file: is it over? may it run? which step is it at, and how is that step doing?
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from dataprep_api import quantity
 from dataprep_api.messages import CommitResult, PlanResult
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.spec import DataPrepJobSpec
@@ -34,6 +33,7 @@ from dataprep_operator import (
     conditions,
     deadlines,
     evictions,
+    memory,
     numbers_shown,
     patience,
     queueing,
@@ -44,7 +44,7 @@ from dataprep_operator import (
     steps,
     times,
 )
-from dataprep_operator.children import memory_limit, parallelism
+from dataprep_operator.children import parallelism
 from dataprep_operator.observed import Awaited, Child, Observed
 from dataprep_operator.pods import Blockage
 from dataprep_operator.settings import PodDefaults
@@ -186,7 +186,7 @@ def _retried(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
             "failed_indexes": None,
             "evictions": evictions.begun_anew(status),
             # What was learned about the memory stays; GPUs may be free again.
-            "effective": Effective(memory=status.effective.memory) if status.effective and status.effective.memory else None,
+            "effective": memory.learned(status.effective),
         }
         | ({"run_id": None, "plan_sha256": None, "tasks": None, "progress": None} if step == "Plan" else {})
     )
@@ -336,7 +336,8 @@ def _planning(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
         case Through(unreadable=str() as said):
             return _failed(moment, status, Reason.INTERNAL_ERROR, f"The plan step's message is not one of dataprep's: {said}")
         case _:
-            return _unfinished(moment, status, judgement, step="plan", phase="Planning", reason=Reason.PLANNING)
+            roomier = _with_more_memory(moment, status, judgement)
+            return roomier or _unfinished(moment, status, judgement, step="plan", phase="Planning", reason=Reason.PLANNING)
 
 
 def _planned(moment: Moment, status: DataPrepJobStatus, result: PlanResult) -> DataPrepJobStatus:
@@ -381,11 +382,8 @@ def _converting(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
     judgement = steps.judge(moment.seen, moment.spec, step="convert", attempt=status.attempt)
     if isinstance(judgement, Through):
         return status.model_copy(update={"step": "Commit", "timings": _timed(status, "running_seconds", child), "failed_indexes": None})
-    if isinstance(judgement, Broken) and judgement.reason is Reason.OUT_OF_MEMORY:
-        roomier = _with_more_memory(moment, status)
-        if roomier is not None:
-            return _phase(moment, roomier, "Running", "True", Reason.CONVERTING, _MESSAGES[Reason.CONVERTING])
-    return _unfinished(moment, status, judgement, step="convert", phase="Running", reason=Reason.CONVERTING)
+    roomier = _with_more_memory(moment, status, judgement)
+    return roomier or _unfinished(moment, status, judgement, step="convert", phase="Running", reason=Reason.CONVERTING)
 
 
 def _committing(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
@@ -398,7 +396,8 @@ def _committing(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
         case Through(unreadable=str() as said):
             return _failed(moment, status, Reason.INTERNAL_ERROR, f"The commit step's message is not one of dataprep's: {said}")
         case _:
-            return _unfinished(moment, status, judgement, step="commit", phase="Committing", reason=Reason.COMMITTING)
+            roomier = _with_more_memory(moment, status, judgement)
+            return roomier or _unfinished(moment, status, judgement, step="commit", phase="Committing", reason=Reason.COMMITTING)
 
 
 def _unfinished(
@@ -431,6 +430,11 @@ def _in_the_queue(moment: Moment, status: DataPrepJobStatus, child: Child | None
     return status if told is None else _condition(moment, status, ConditionType.QUOTA_RESERVED, *told)
 
 
+_AT_WORK: Final[Mapping[str, tuple[Phase, Reason]]] = {
+    "Plan": ("Planning", Reason.PLANNING),
+    "Convert": ("Running", Reason.CONVERTING),
+    "Commit": ("Committing", Reason.COMMITTING),
+}
 _MESSAGES: Final = {
     Reason.PLANNING: "The plan step lists the input and divides it into shards.",
     Reason.CONVERTING: "Converter pods write shards.",
@@ -487,28 +491,24 @@ def accelerator(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> Literal["CP
 
 def _with_effective_values(moment: Moment, status: DataPrepJobStatus, child: Child | None) -> DataPrepJobStatus:
     completions = child.completions if child is not None else status.tasks or 1
-    effective = Effective(
-        parallelism=child.parallelism if child is not None and child.queued else parallelism(moment.spec, completions),
-        image=child.image if child is not None and child.image else scripts.image(moment.spec, moment.defaults),
-        accelerator=accelerator(moment.spec, status),
-        memory=status.effective.memory if status.effective else None,
-    )
-    return status.model_copy(update={"effective": effective})
+    found = {
+        "parallelism": child.parallelism if child is not None and child.queued else parallelism(moment.spec, completions),
+        "image": child.image if child is not None and child.image else scripts.image(moment.spec, moment.defaults),
+        "accelerator": accelerator(moment.spec, status),
+    }
+    return status.model_copy(update={"effective": (status.effective or Effective()).model_copy(update=found)})
 
 
-def _with_more_memory(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus | None:
-    """Another attempt of what is left, with more memory; None when the spec doesn't ask for it, or allows no more."""
-    retry, effective = moment.spec.retry, status.effective or Effective()
-    had = quantity.to_bytes(effective.memory) if effective.memory else memory_limit(moment.spec, moment.defaults)
-    if retry is None or had is None:
+def _with_more_memory(moment: Moment, status: DataPrepJobStatus, judgement: steps.Judgement) -> DataPrepJobStatus | None:
+    """Another attempt of the step, or of what is left of the conversion, when it ran out of memory and may have more."""
+    if not isinstance(judgement, Broken) or judgement.reason is not Reason.OUT_OF_MEMORY:
         return None
-    # Whole mebibytes, rounded down so that the bound holds.
-    wanted = min(quantity.to_bytes(retry.max_memory), int(had * retry.memory_growth)) >> 20
-    if wanted << 20 <= had:
+    raised = memory.raised(status, moment.spec, moment.defaults)
+    if raised is None:
         return None
-    return status.model_copy(
-        update={"attempt": status.attempt + 1, "effective": effective.model_copy(update={"memory": f"{wanted}Mi"}), "failed_indexes": None}
-    )
+    phase, reason = _AT_WORK[status.step or "Plan"]
+    status = status.model_copy(update={"attempt": status.attempt + 1, "effective": raised, "failed_indexes": None})
+    return _phase(moment, status, phase, "True", reason, _MESSAGES[reason])
 
 
 def _succeeded(moment: Moment, status: DataPrepJobStatus, result: CommitResult) -> DataPrepJobStatus:

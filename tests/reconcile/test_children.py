@@ -309,6 +309,34 @@ def test_gpu_pods_use_gpu_nodes_and_ask_for_their_gpus() -> None:
     assert pod["tolerations"][0]["key"] == "nvidia.com/gpu"
 
 
+def test_devices_are_the_conversions_alone() -> None:
+    """A plan that asked for a GPU would wait for one, and let it idle."""
+    resources = {
+        "requests": {"cpu": "2", "nvidia.com/gpu": "1"},
+        "limits": {"memory": "4Gi", "ephemeral-storage": "9Gi", "nvidia.com/gpu": "1", "rdma/hca": "1"},
+    }
+    spec = a_spec(workers={"resources": resources}, code=CODE)
+    plan, convert, commit, cleanup = pods_of(every_job(spec, DEFAULTS))
+
+    assert convert["containers"][0]["resources"] == resources
+    bare = {"requests": {"cpu": "2"}, "limits": {"memory": "4Gi", "ephemeral-storage": "9Gi"}}
+    others = [*(pod["containers"][0] for pod in (plan, commit, cleanup)), *(pod["initContainers"][0] for pod in (plan, convert, commit))]
+    assert [each["resources"] for each in others] == [bare] * 6
+    assert [pod["nodeSelector"] for pod in (plan, commit, cleanup)] == [{"pool": "cpu"}] * 3
+
+
+def test_only_devices_leaves_a_plan_without_resources() -> None:
+    plan = pods_of(every_job(a_spec(workers={"resources": {"limits": {"nvidia.com/gpu": "1"}}}), DEFAULTS))[0]
+
+    assert plan["containers"][0]["resources"] == {}
+
+
+def test_a_conversion_that_fell_back_to_cpus_asks_for_no_gpu() -> None:
+    workers = {"accelerator": {"policy": "Preferred"}, "resources": {"limits": {"memory": "4Gi", "nvidia.com/gpu": "1"}}}
+
+    assert container(a_convert_job(a_spec(workers=workers), gpu=False))["resources"] == {"limits": {"memory": "4Gi"}}
+
+
 def test_the_jobs_own_choices_win_over_the_charts() -> None:
     accelerator = {"policy": "Required", "nodeSelector": {"a": "b"}, "tolerations": [{"key": "t", "operator": "Exists"}]}
     spec = a_spec(workers={"image": "mine:2", "imagePullPolicy": "Always", "accelerator": accelerator, "priorityClassName": "low"})

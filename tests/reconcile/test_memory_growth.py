@@ -1,4 +1,4 @@
-"""Tasks that ran out of memory run again with more of it."""
+"""Tasks and steps that ran out of memory run again with more of it."""
 
 from typing import Any
 
@@ -82,3 +82,72 @@ def test_without_a_limit_there_is_nothing_to_raise(world: World) -> None:
     world.settle()
     out_of_memory(world, "convert-1", failed="2", done="0-1,3")
     assert world.settle() == "Failed"
+
+
+def step_out_of_memory(world: World, suffix: str) -> None:
+    """As the Job controller ends a Job of one pod."""
+    world.pod(suffix, world.ended(137, reason="OOMKilled"))
+    world.fail(suffix, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+
+
+def test_a_plan_grows_by_the_same_rule_and_the_conversion_begins_with_its_own(world: World) -> None:
+    world.apply(workers=WORKERS, retry=GROWTH)
+    world.settle()
+    step_out_of_memory(world, "plan")
+
+    assert world.settle() == "Planning"
+    assert container(world, "plan-2")["resources"] == {"requests": {"cpu": "1", "memory": "2048Mi"}, "limits": {"memory": "2048Mi"}}
+    assert world.status()["effective"] == {"planMemory": "2048Mi"}
+    assert "MemoryRaised" in world.events()
+
+    world.restart()
+    world.planned("plan-2")
+    assert world.settle() == "Running"
+    assert container(world, "convert-2")["resources"] == WORKERS["resources"]
+    out_of_memory(world, "convert-2", failed="2", done="0-1,3")
+    world.settle()
+    assert (world.status()["effective"]["planMemory"], world.status()["effective"]["memory"]) == ("2048Mi", "2048Mi")
+
+
+def test_a_plan_that_may_have_no_more_fails_with_the_reason(world: World) -> None:
+    world.apply(workers=WORKERS, retry=GROWTH | {"maxMemory": "2Gi"})
+    world.settle()
+    step_out_of_memory(world, "plan")
+    world.settle()
+    step_out_of_memory(world, "plan-2")
+    assert world.settle() == "Failed"
+    assert world.condition("Failed") == ("True", "OutOfMemory")
+
+    assert retry(world) == "Planning"
+    assert container(world, "plan-3")["resources"]["limits"] == {"memory": "2048Mi"}
+
+
+def test_a_commit_grows_by_the_same_rule(world: World) -> None:
+    converting(world, retry=GROWTH)
+    world.converted()
+    world.settle()
+    step_out_of_memory(world, "commit-1")
+
+    assert world.settle() == "Committing"
+    assert container(world, "commit-2")["resources"]["limits"] == {"memory": "2048Mi"}
+    assert world.status()["effective"]["commitMemory"] == "2048Mi"
+    world.restart()
+    world.committed("commit-2")
+    assert world.settle() == "Succeeded"
+
+
+def test_without_the_field_neither_plan_nor_commit_grows(world: World) -> None:
+    world.apply(workers=WORKERS)
+    world.settle()
+    step_out_of_memory(world, "plan")
+    assert world.settle() == "Failed"
+    assert world.condition("Failed") == ("True", "OutOfMemory")
+
+
+def test_what_fetches_the_code_grows_with_the_pod_that_needs_it(world: World) -> None:
+    world.apply(workers=WORKERS, retry=GROWTH, code={"git": {"url": "https://git.example/code.git", "ref": "main"}})
+    world.settle()
+    step_out_of_memory(world, "plan")
+    world.settle()
+    fetching = world.job("plan-2")["spec"]["template"]["spec"]["initContainers"][0]
+    assert fetching["resources"]["limits"] == {"memory": "2048Mi"}

@@ -89,12 +89,12 @@ class CleanupRule(Model):
 
 
 class Retry(Model):
-    """What is different when the conversion is tried again."""
+    """What is different when a step is tried again."""
 
     memory_growth: Annotated[float, Field(ge=1.1, le=4)]
-    """Tasks that ran out of memory run again with so many times the memory, until they get through or `maxMemory` is reached."""
+    """Tasks that ran out of memory run again with so many times the memory, until they get through or `maxMemory` is reached; the plan and the commit step too."""
     max_memory: Quantity
-    """The most memory that a converter pod may get: `8Gi`."""
+    """The most memory that a pod may get: `8Gi`."""
 
 
 DeadlineSeconds = Annotated[int, Field(ge=1, le=31_536_000)]

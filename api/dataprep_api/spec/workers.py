@@ -124,7 +124,7 @@ class Workers(Model):
     parallelism: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Pods that convert at the same time. May be changed while the job runs; the output doesn't depend on it."""
     resources: Resources | None = None
-    """Requests and limits of the converter container."""
+    """Requests and limits of the converter container. The plan and commit steps have them too, without devices (`nvidia.com/gpu`)."""
     accelerator: Accelerator = Accelerator()
     """Whether the pods run on GPU nodes."""
     node_selector: StringMap | None = None
