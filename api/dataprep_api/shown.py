@@ -80,6 +80,8 @@ def has_user(uri: str) -> bool:
 
 def printable(text: str) -> str:
     r"""The text with `\u001b` for each character that a terminal obeys or nobody sees. Tabs and newlines stay. In JSON it means the same."""
+    if text.isascii() and text.isprintable():
+        return text
     return _HOSTILE.sub(_escaped, text)
 
 

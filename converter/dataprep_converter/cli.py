@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, NoReturn
 from dataprep_api import tracing
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
-from dataprep_api.json_lines import JsonLines
+from dataprep_api.log_lines import JsonLines, PlainLines
 from dataprep_api.shown import one_line, shown
 from dataprep_converter import __version__, checking_commands, converting_command, copying_command, without_pandas
 from dataprep_converter.arguments import access_of, access_to, add_workers, job_command, job_of, ready_workers, uri_command, with_code
-from dataprep_converter.redacting import RedactingFormatter, guard, raw
+from dataprep_converter.redacting import guard, raw
 
 if TYPE_CHECKING:
     from dataprep_api.job import DataPrepJob
@@ -53,9 +53,9 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
     if os.environ.get("DATAPREP_LOG_FORMAT") == "json":
         run = getattr(arguments, "run", None)
         about = {"job": os.environ.get("DATAPREP_JOB_NAME"), "runId": run if isinstance(run, str) else None}
-        lines.setFormatter(JsonLines(lambda: about, shown=shown))
+        lines.setFormatter(JsonLines(lambda: about))
     else:
-        lines.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+        lines.setFormatter(PlainLines("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.DEBUG if arguments.debug else logging.INFO if _in_pod() else logging.WARNING, handlers=[lines])
     guard()
     output = raw(sys.stdout)

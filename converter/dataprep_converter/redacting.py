@@ -1,11 +1,10 @@
 """The border to people: no line of a log or an output holds what may be a credential, or what a terminal obeys."""
 
 import io
-import logging
 import sys
 from typing import TextIO, cast
 
-from dataprep_api.shown import one_line, printable, shown
+from dataprep_api.shown import printable, shown
 
 
 class ShownStream(io.TextIOBase):
@@ -64,15 +63,3 @@ def yaml_text(document: object) -> str:
 
     written = str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))
     return written if printable(written) == written else str(yaml.safe_dump(document, sort_keys=False, width=120))
-
-
-class RedactingFormatter(logging.Formatter):
-    """Formats as its base does; a message is one line, a traceback is several."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base's name
-        """The message's line."""
-        return one_line(super().formatMessage(record))
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line, and the traceback."""
-        return shown(super().format(record))

@@ -14,7 +14,8 @@ from typing import Final
 from aiohttp import web
 
 from dataprep_api import CRON_KIND, KIND, tracing
-from dataprep_api.json_lines import JsonLines
+from dataprep_api.log_lines import JsonLines, PlainLines
+from dataprep_api.shown import one_line
 from dataprep_operator import settings as settings_module
 from dataprep_operator import subjects, watching
 from dataprep_operator.cache import Cache
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = settings_module.from_environment()
     except ValueError as exc:
-        sys.stderr.write(f"dataprep-operator: {exc}\n")
+        sys.stderr.write(f"dataprep-operator: {one_line(str(exc))}\n")
         return 2
     settings = replace(
         settings,
@@ -74,6 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return OVERLAPS
     except (LeaseLost, OperatorError) as exc:
         logger.error("%s", exc)
+        return 1
+    except Exception:  # by the log, whose lines may be seen
+        logger.exception("a defect ends the operator")
         return 1
     finally:
         tracing.shut_down()
@@ -245,7 +249,7 @@ def _stop_at_once(holding: "asyncio.Task[None]") -> None:
 
 def _log(settings: Settings) -> None:
     handler = logging.StreamHandler()
-    plain = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    plain = PlainLines("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonLines(subjects.current) if settings.log_format == "json" else plain)
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
     logging.getLogger("kopf").setLevel(logging.WARNING)

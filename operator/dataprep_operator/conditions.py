@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Literal
 
 from dataprep_api.reasons import ConditionType, Reason
+from dataprep_api.shown import shown
 from dataprep_api.status import Condition
 from dataprep_operator import times
 
@@ -37,7 +38,7 @@ def changed(
         observed_generation=generation,
         last_transition_time=before.last_transition_time if before is not None and same else times.text(now),
         reason=reason,
-        message=message[:2048],
+        message=shown(message)[:2048],
     )
     others = [each for each in conditions if each.type != kind]
     order = list(ConditionType)

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from dataprep_api import API_VERSION
 from dataprep_api.reasons import ConditionType, Reason
+from dataprep_api.shown import shown
 from dataprep_api.status import DataPrepJobStatus
 from dataprep_operator import conditions, memory, times
 from dataprep_operator.observed import Key
@@ -78,7 +79,7 @@ def body(note: Note, *, key: Key, uid: str, attempt: int, count: int, first: dat
         "involvedObject": {"apiVersion": API_VERSION, "kind": key.kind, "namespace": key.namespace, "name": key.name, "uid": uid},
         "type": note.type,
         "reason": str(note.reason),
-        "message": note.message[:1000],
+        "message": shown(note.message)[:1000],
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,
         "reportingInstance": COMPONENT,

@@ -30,6 +30,7 @@ from dataprep_api.status import (
     bounded,
 )
 from dataprep_operator import (
+    border,
     conditions,
     deadlines,
     evictions,
@@ -73,7 +74,7 @@ class Moment:
 
 def following(seen: Observed, *, now: datetime, defaults: PodDefaults) -> DataPrepJobStatus:
     """The status that follows from what is there."""
-    return bounded(_steady(seen.status, _following(Moment(seen, now, defaults))))
+    return bounded(_steady(seen.status, border.of_job(_following(Moment(seen, now, defaults)))))
 
 
 def _following(moment: Moment) -> DataPrepJobStatus:

@@ -10,8 +10,9 @@ from tests.reconcile.test_children import DEFAULTS, SHA, a_convert_job, a_job, a
 from tests.reconcile.world import NAMESPACE, World, a_failure
 
 from dataprep_api.errors import SpecError
-from dataprep_api.json_lines import JsonLines
+from dataprep_api.log_lines import JsonLines
 from dataprep_api.reasons import Reason
+from dataprep_api.shown import printable
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.stages import REFUSALS
 from dataprep_operator import children, metrics
@@ -91,7 +92,7 @@ def test_a_text_in_a_log_is_one_line(text: str) -> None:
     line = JsonLines(dict).format(logging.LogRecord("dataprep_operator", logging.INFO, __file__, 1, "%s", (message,), None))
     assert len(line.splitlines()) == 1
     assert line.isprintable()
-    assert json.loads(line)["message"] == message
+    assert json.loads(line)["message"] == printable(message)
 
 
 def test_labels_of_metrics_hold_no_text_of_users(world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.reconcile.world import NAMESPACE, World
 
 from dataprep_api import CRON_KIND
-from dataprep_api.json_lines import JsonLines
+from dataprep_api.log_lines import JsonLines
 from dataprep_operator import leading, subjects
 from dataprep_operator.errors import Unavailable
 from dataprep_operator.observed import Key
