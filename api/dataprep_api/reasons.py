@@ -69,6 +69,7 @@ class Reason(StrEnum):
     BAD_CREDENTIALS = "BadCredentials"
     STORE_UNREACHABLE = "StoreUnreachable"
     STORE_FULL = "StoreFull"
+    STORE_REFUSED = "StoreRefused"
     BAD_RECORDS = "BadRecords"
     SCRIPT_FAILED = "ScriptFailed"
     NO_GPU_NODES = "NoGPUNodes"
@@ -133,6 +134,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.BAD_CREDENTIALS: "A store refused the credentials themselves.",
     Reason.STORE_UNREACHABLE: "A store can't be reached; the message names the host.",
     Reason.STORE_FULL: "No space or quota is left at the destination.",
+    Reason.STORE_REFUSED: "A store refused a request for a reason of its own, or did what no store does; the message has its answer.",
     Reason.BAD_RECORDS: "More bad records than onBadRecord allows; the message names the first.",
     Reason.SCRIPT_FAILED: "The program of spec.script ended with an error; the message has its exit code and its last words.",
     Reason.NO_GPU_NODES: "accelerator.policy is Required and no node offers the GPUs: the pods wait.",

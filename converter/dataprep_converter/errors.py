@@ -3,7 +3,7 @@
 ConvertError
 ├── BadSpec           the spec asks for something impossible with this input        exit 2
 ├── BadData           more bad records than the spec allows                         exit 3
-├── StoreError
+├── StoreError        a store refused for a reason that is none of these               exit 5
 │   ├── Unreachable   a store can't be reached or failed on its own side            exit 4
 │   ├── NotFound                                                                    exit 5
 │   ├── NotPermitted                                                                exit 5
@@ -54,7 +54,10 @@ class BadData(ConvertError):
 
 
 class StoreError(ConvertError):
-    """A store said no."""
+    """A store said no, for none of the reasons below."""
+
+    exit = Exit.NOT_FOUND
+    reason = Reason.STORE_REFUSED
 
 
 class Unreachable(StoreError):

@@ -1,13 +1,19 @@
 """What a user is told when something is wrong: one clear line, a code that scripts can use, and no traceback."""
 
+import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from PIL import Image
 from tests.cli.commandline import DATAPREP, code_of, dataprep, environment, mnist_run, visible
+
+from dataprep_api.exits import Exit
+from dataprep_api.reasons import Reason
+from dataprep_converter.errors import ConvertError, StoreError
 
 MINIMAL = """
 apiVersion: dataprep.io/v1alpha1
@@ -152,6 +158,34 @@ def test_an_error_is_one_line_and_a_code(
     assert error.startswith("dataprep: error: ")
     for words in said:
         assert words in error
+
+
+def every(kind: type[ConvertError]) -> Iterator[type[ConvertError]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from every(each)
+
+
+def test_only_defects_are_called_so() -> None:
+    # What another task ended with is told by that task.
+    called_so = {each.__name__ for each in every(ConvertError) if each.exit == Exit.INTERNAL or each.reason == Reason.INTERNAL_ERROR}
+    assert called_so <= {"StoppedError"}
+
+
+def test_what_a_store_refuses_for_a_reason_of_its_own_is_no_defect(
+    few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise StoreError("S3 at s3.test refused s3://bucket/key: 418 Teapot.")
+
+    monkeypatch.setattr("dataprep_converter.stores.files.FileStore.stat", refuse)
+    termination = tmp_path / "termination"
+    monkeypatch.setattr("dataprep_converter.cli._in_pod", lambda: True)
+    monkeypatch.setattr("dataprep_converter.watchdog.supervise", lambda work: work())
+    monkeypatch.setenv("DATAPREP_TERMINATION_LOG", str(termination))
+    assert code_of("plan", *mnist_run(few, tmp_path / "out")) == 5
+    assert "dataprep: error: S3 at s3.test refused s3://bucket/key: 418 Teapot.\n" in capsys.readouterr().err
+    assert json.loads(termination.read_text())["reason"] == "StoreRefused"
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the command", "after it"])

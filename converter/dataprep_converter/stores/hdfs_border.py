@@ -40,7 +40,7 @@ def border(addresses: Sequence[str], path: str) -> Iterator[None]:
     except BaseException as exc:
         # A panic in Rust; its class can't be imported and is no Exception.
         if type(exc).__name__ == "PanicException":
-            raise StoreError(f"hdfs-native failed at {path}: {exc}.", uri=path) from exc
+            raise Unreachable(f"{', '.join(addresses) or 'HDFS'}: hdfs-native failed at {path}: {exc}.", uri=path) from exc
         raise
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from dataprep_api import names
 from dataprep_converter import maxcompute
 from dataprep_converter.access import Access
-from dataprep_converter.errors import BadSpec, ConvertError, NotFound, StoreError, Unreachable
+from dataprep_converter.errors import BadSpec, NotFound, StoreError, Unreachable
 from dataprep_converter.retrying import impatiently
 from dataprep_converter.stores import STORES, Warns, scheme_of
 
@@ -96,6 +96,4 @@ def _in_time(check: Callable[[], None], *, uri: str, seconds: float) -> None:
     if thread.is_alive():
         raise Unreachable(f"{uri}: the store has not answered within {LIMIT_SECONDS:.0f} s.", uri=uri)
     if raised:
-        if isinstance(raised[0], ConvertError):
-            raise raised[0]
-        raise StoreError(f"{uri}: {raised[0]}", uri=uri) from raised[0]
+        raise raised[0]
