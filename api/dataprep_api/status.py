@@ -110,6 +110,8 @@ class OutputFile(Model):
     bytes: Count
     records: Count
     sha256: Sha256
+    replication: Count | None = None
+    """Replicas of each block, as HDFS keeps them."""
 
 
 class LabelStatus(Model):

@@ -27,6 +27,7 @@ from dataprep_converter.pipeline import Pipeline
 from dataprep_converter.planning import Plan
 from dataprep_converter.shard import too_many
 from dataprep_converter.statistics import SplitStatistics
+from dataprep_converter.stores import hadoop, scheme_of
 
 _SHOWN = 5
 MAX_WARNINGS = 10
@@ -88,9 +89,18 @@ def result_of(
     manifest: Manifest, success: Success, folder: OutputFolder, *, reports: Sequence[ShardReport] = (), warnings: Sequence[str] = ()
 ) -> CommitResult:
     """The finished data set in a few words, for the operator and the command line."""
+    shown = manifest.files if len(manifest.files) <= MAX_OUTPUTS else []
+    replicas = _replicas(folder) if shown else {}
     outputs = [
-        OutputFile(uri=folder.at(file.file), split=file.split, bytes=file.size, records=file.records, sha256=file.sha256)
-        for file in manifest.files
+        OutputFile(
+            uri=folder.at(file.file),
+            split=file.split,
+            bytes=file.size,
+            records=file.records,
+            sha256=file.sha256,
+            replication=replicas.get(file.file),
+        )
+        for file in shown
     ]
     return CommitResult(
         run_id=manifest.run_id,
@@ -112,7 +122,7 @@ def result_of(
         splits=[
             SplitStatus(name=split.name, records=split.records, shards=split.shards, bytes=split.size) for split in manifest.splits[:16]
         ],
-        outputs=outputs if len(outputs) <= MAX_OUTPUTS else [],
+        outputs=outputs,
         bad=manifest.bad_examples[:20],
         seconds={stage: round(sum(report.seconds.get(stage, 0.0) for report in reports), 3) for side in SIDES for stage in side}
         if reports
@@ -123,6 +133,14 @@ def result_of(
         shards_within=_within([report.took_seconds for report in reports if report.took_seconds]),
         warnings=[warning[:512] for warning in warnings[:MAX_WARNINGS]],
     )
+
+
+def _replicas(folder: OutputFolder) -> dict[str, int]:
+    """Replication by path, on a store that has such a thing."""
+    if scheme_of(folder.uri) not in hadoop.SCHEMES:
+        return {}
+    found = {path: entry.details.replication for path, entry in folder.visible() if entry.details is not None}
+    return {path: replication for path, replication in found.items() if replication is not None}
 
 
 def _within(seconds: Sequence[float]) -> list[int]:

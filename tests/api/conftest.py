@@ -115,7 +115,7 @@ def _full_status(fill: str) -> DataPrepJobStatus:
             uri=uri, manifest_uri=uri, manifest_sha256="f" * 64, digest="f" * 64, files=NUMBER, records=NUMBER, bytes=NUMBER
         ),
         from_job=status.FromJob(uri=fill * 1024, digest="f" * 64),
-        outputs=[status.OutputFile(uri=uri, split=short, bytes=NUMBER, records=NUMBER, sha256="f" * 64)] * 50,
+        outputs=[status.OutputFile(uri=uri, split=short, bytes=NUMBER, records=NUMBER, sha256="f" * 64, replication=NUMBER)] * 50,
         failures=[failure] * 20,
         bad_records=[failure] * 20,
         warnings=[fill * 1024] * 10,

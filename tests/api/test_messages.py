@@ -32,7 +32,7 @@ def a_commit(fill: str = "x", uri: str = "hdfs://nn:9000/out") -> messages.Commi
         bytes_in=NUMBER,
         bytes_out=NUMBER,
         splits=[SplitStatus(name=f"{number:02}{fill * 254}", records=NUMBER, shards=NUMBER, bytes=NUMBER) for number in range(16)],
-        outputs=[OutputFile(uri=fill * 2048, split=fill * 256, bytes=NUMBER, records=NUMBER, sha256=SHA)] * 50,
+        outputs=[OutputFile(uri=fill * 2048, split=fill * 256, bytes=NUMBER, records=NUMBER, sha256=SHA, replication=NUMBER)] * 50,
         bad=[messages.BadRecord(uri=fill * 2048, row=NUMBER, reason=fill * 512)] * 20,
         warnings=[fill * 512] * 10,
     )

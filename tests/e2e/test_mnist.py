@@ -34,6 +34,7 @@ def test_mnist_on_hdfs_has_the_sizes_hashes_replication_and_permission(namespace
     visible = {Path(entry.path).name: entry for entry in stores.hdfs.ls(output) if not Path(entry.path).name.startswith("_")}
     assert {name: entry.size for name, entry in visible.items()} == {name: file.size for name, file in mnist.FILES.items()}
     assert {(entry.replication, entry.permission) for entry in visible.values()} == {(2, "640")}
+    assert {file["replication"] for file in status["outputs"]} == {2}
     for name, file in mnist.FILES.items():
         assert hashlib.sha256(stores.hdfs.read(f"{output}/{name}")).hexdigest() == file.sha256
     success = json.loads(stores.hdfs.read(f"{output}/_SUCCESS"))

@@ -7,6 +7,7 @@ import pytest
 from tests.stores.places import Place
 
 from dataprep_api.job import DataPrepJob
+from dataprep_api.messages import CommitResult
 from dataprep_api.plan import task
 from dataprep_api.report import Manifest, Success
 from dataprep_converter import finishing, preparing, working
@@ -123,18 +124,19 @@ def work(job: DataPrepJob, access: Access, planned: preparing.Prepared) -> None:
         working.work(job.spec, plan=loaded, shards=task(loaded.head, index), access=access, attempt=str(index), watch=lambda _: None)
 
 
-def commit(job: DataPrepJob, access: Access, planned: preparing.Prepared) -> None:
+def commit(job: DataPrepJob, access: Access, planned: preparing.Prepared) -> CommitResult:
     """What the pod of the commit does."""
     folder = OutputFolder(job.spec.output.uri, access, planned.result.run_id)
-    finishing.finish(job.spec, plan=working.load_plan(folder, planned.result.plan_sha256), access=access)
+    return finishing.finish(job.spec, plan=working.load_plan(folder, planned.result.plan_sha256), access=access)
 
 
-def live(job: DataPrepJob, access: Access) -> None:
+def live(job: DataPrepJob, access: Access) -> CommitResult:
     """The whole life of a job."""
     planned = plan(job, access)
-    if not planned.result.reused:
-        work(job, access, planned)
-        commit(job, access, planned)
+    if planned.result.commit is not None:
+        return planned.result.commit
+    work(job, access, planned)
+    return commit(job, access, planned)
 
 
 @dataclass(frozen=True)

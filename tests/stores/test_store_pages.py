@@ -21,6 +21,7 @@ from tests.stores.site import Site
 from tests.stores.test_http import site
 
 from dataprep_api.job import DataPrepJob
+from dataprep_api.messages import CommitResult
 from dataprep_api.spec import Store
 from dataprep_converter.access import Access
 from dataprep_converter.errors import ConvertError
@@ -70,10 +71,11 @@ class Page:
         return [replace(each, path_style=True) for each in found]
 
 
-def run(page: Page, settings: Sequence[StoreSettings]) -> None:
+def run(page: Page, settings: Sequence[StoreSettings]) -> CommitResult:
     """The whole life of the page's job; the preflight is its first step."""
-    small_jobs.live(page.job, Access(settings))
+    made = small_jobs.live(page.job, Access(settings))
     assert verify(page.job.spec.output.uri, Access(settings)).records_out == 3
+    return made
 
 
 def refused(settings: Sequence[StoreSettings], output: str, *sources: str) -> ConvertError:
@@ -146,7 +148,8 @@ def hdfs_page(hdfs_cluster: HdfsCluster, tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.store
 def test_the_job_of_hdfs_runs(hdfs_page: Page, hdfs_cluster: HdfsCluster) -> None:
-    run(hdfs_page, hdfs_page.settings())
+    made = run(hdfs_page, hdfs_page.settings())
+    assert {file.replication for file in made.outputs} == {1}
     shard = next(each for each in hdfs_cluster.files("/training/rows") if "/_" not in each.path and "/." not in each.path)
     assert (shard.owner, shard.replication, shard.block_size) == ("etl", 1, 16 << 20)
 
@@ -180,7 +183,8 @@ def webhdfs_page(hdfs_cluster: HdfsCluster, tmp_path: Path) -> Page:
 
 @pytest.mark.store
 def test_the_job_of_webhdfs_runs(webhdfs_page: Page, hdfs_cluster: HdfsCluster) -> None:
-    run(webhdfs_page, webhdfs_page.settings())
+    made = run(webhdfs_page, webhdfs_page.settings())
+    assert {file.replication for file in made.outputs} == {1}
     shard = next(each for each in hdfs_cluster.files("/training/rows") if "/_" not in each.path and "/." not in each.path)
     assert (shard.owner, shard.replication, shard.block_size) == ("etl", 1, 16 << 20)
 

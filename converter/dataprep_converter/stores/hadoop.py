@@ -8,6 +8,7 @@ from dataprep_converter.errors import AlreadyExists, NotPermitted, Unreachable
 from dataprep_converter.retrying import retrying
 from dataprep_converter.stores import Entry, Store
 
+SCHEMES: Final = ("hdfs", "webhdfs", "swebhdfs")
 _DENIED: Final = re.compile(
     r"Permission denied: user=(?P<user>[^,]*), access=(?P<access>\w+), inode=\\?\"(?P<inode>[^\"\\]*)\\?\":(?P<owner>[^\s\\]*)"
 )
