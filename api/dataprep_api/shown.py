@@ -12,6 +12,10 @@ _USER: Final = re.compile(r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)([^
 """A user, with or without a password, as a URI should have them."""
 _PASSWORD: Final = re.compile(r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)([^\s/:@'"<>]*):(?![0-9]{1,5}(?:[/?#\s]|$))[^\s]*@""")
 """A password that is not percent-encoded may hold any character: up to the last @."""
+_CUT: Final = re.compile(
+    r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#:@'"<>\[\]]*:(?![0-9]{1,5}(?![A-Za-z0-9]))[^\s/?#:@'"<>,;)]+"""
+)
+"""What stands where a port should be, of a text that was cut before its @."""
 _NAMED: Final = re.compile(
     r"""([?&;#][^=&;\s'"<>]*?(?:pass|pwd|secret|token|signature|credential|api_?key|sig)[^=&;\s'"<>]*=)[^&\s'"<>]+""", re.IGNORECASE
 )
@@ -64,7 +68,7 @@ def redacted(text: str) -> str:
         return text
     text = _PASSWORD.sub(r"\1…@", text)
     text = _USER.sub(lambda found: found[0] if found[1].lower() in _WITH_NAMES and ":" not in found[2] else f"{found[1]}…@", text)
-    return _NAMED.sub(r"\1…", _QUERY.sub(r"\1…", text))
+    return _NAMED.sub(r"\1…", _QUERY.sub(r"\1…", _CUT.sub(r"\1…", text)))
 
 
 def has_user(uri: str) -> bool:

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Final
+
+from dataprep_converter.html_text import text
 
 _BINS: Final = 40
 _WIDTH: Final = 320
@@ -99,9 +100,9 @@ def histogram(counts: Sequence[float], on: Axis, *, color: int, name: str) -> st
             ends = f"{first:,}" if first == last else f"{first:,} to {last:,}"
         bars.append(
             f'<rect x="{place * step:.2f}" y="{_HEIGHT - height:.2f}" width="{max(0.5, step - gap):.2f}" height="{height:.2f}" rx="{min(1.5, step / 4):.2f}">'
-            f"<title>{escape(ends)}: {count:,.0f} ({count / total:.1%})</title></rect>"
+            f"<title>{text(ends)}: {count:,.0f} ({count / total:.1%})</title></rect>"
         )
-    label = escape(f"Histogram of {name}", quote=True)
+    label = text(f"Histogram of {name}")
     return (
         f'<svg class="histogram c{color}" viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{label}">'
         f"{''.join(bars)}</svg>"
@@ -124,7 +125,7 @@ def bar(share: float, *, color: int, title: str) -> str:
     """A horizontal bar, as wide as this share of the room."""
     return (
         f'<svg class="bar c{color}" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
-        f'<title>{escape(title)}</title><rect class="room" width="100" height="10" rx="1"/>'
+        f'<title>{text(title)}</title><rect class="room" width="100" height="10" rx="1"/>'
         f'<rect width="{max(0.6 if share else 0.0, 100 * share):.2f}" height="10" rx="1"/></svg>'
     )
 
@@ -136,7 +137,7 @@ def stacked(parts: Sequence[tuple[str, float]]) -> str:
     left = 0.0
     for number, (name, value) in enumerate(parts):
         width = 1000 * value / total
-        title = escape(f"{name}: {value:,.0f} ({value / total:.1%})")
+        title = text(f"{name}: {value:,.0f} ({value / total:.1%})")
         drawn.append(
             f'<rect class="c{number % 6}" x="{left:.2f}" width="{max(0.0, width - 2):.2f}" height="14"><title>{title}</title></rect>'
         )

@@ -13,6 +13,7 @@ from typing import Any, Final
 from dataprep_api.report import Manifest, Success
 from dataprep_converter import html_charts as charts
 from dataprep_converter.html_pictures import Sheet
+from dataprep_converter.html_text import text
 
 _POLICY: Final = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _CLASSES: Final = 60
@@ -59,12 +60,6 @@ def report(
         + "\n".join(parts)
         + "\n</main></body></html>\n"
     )
-
-
-def text(value: Any) -> str:
-    """Anything as text of the page: no markup, and control characters (which HTML can't hold) as escapes."""
-    shown = "".join(char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in str(value))
-    return escape(shown, quote=True)
 
 
 # --- sections ---------------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from dataprep_converter.access import Access
 from dataprep_converter.errors import ConvertError
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.planning import Plan
+from dataprep_converter.redacting import guard
 from dataprep_converter.stores import StoreSettings, scheme_of
 from dataprep_converter.task_progress import TaskProgress
 from dataprep_converter.watchdog import Watchdog
@@ -198,6 +199,7 @@ def _listen(reports: "Queue[tuple[int, TaskProgress] | None]", watch: Watch) -> 
 def _start(setting: _Setting, reports: "Queue[tuple[int, TaskProgress] | None]", stop: Event) -> None:
     """Once in each process. The parent alone answers signals."""
     global _process  # a pool's initialiser has no other place
+    guard()
     for number in forking.SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, forking.SIGNALS)

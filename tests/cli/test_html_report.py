@@ -15,9 +15,12 @@ import pytest
 from PIL import Image
 from tests.cli.commandline import code_of, mnist_run
 
+from dataprep_api.shown import printable
 from dataprep_converter import html_charts
+from dataprep_converter.html_charts import Axis, bar, histogram, stacked
 from dataprep_converter.html_pictures import png
-from dataprep_converter.html_report import size, text
+from dataprep_converter.html_report import size
+from dataprep_converter.html_text import text
 
 EVIL = '<script>alert("&1")</script>'
 _VOID = {"meta", "img", "rect"}
@@ -198,7 +201,23 @@ def test_the_terminal_shows_statistics_and_warnings(few: Path, tmp_path: Path, c
 
 
 def test_what_html_cannot_hold_is_escaped() -> None:
-    assert text("a\x00b\ud800<&\"'\u202e") == "a\\x00b\\ud800&lt;&amp;&quot;&#x27;\\u202e"
+    assert text("a\x00b\ud800<&\"'\u202e\n👩‍🔬") == "a\\u0000b\\ud800&lt;&amp;&quot;&#x27;\\u202e\\n👩‍🔬"
+
+
+def test_titles_of_charts_are_text_too() -> None:
+    hostile = '<b>\x1b[31m\u202e"s3://k:s3cr3t@b/x'
+    on = Axis(low=0, high=1, bins=1)
+    for drawn in (histogram([1.0], on, color=0, name=hostile), bar(0.5, color=0, title=hostile), stacked([(hostile, 1.0)])):
+        assert "&lt;b&gt;\\u001b[31m\\u202e&quot;s3://…@b/x" in drawn
+        assert "<b>" not in drawn
+        assert printable(drawn) == drawn
+
+
+def test_a_long_text_with_a_credential_is_not_cut_before_it_can_be_seen(tmp_path: Path) -> None:
+    address = f"s3://AKIA:{'Mk7-hunter2' * 8}@bucket/x"
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"a": address}) + "\n" for _ in range(40)))
+    page = a_page(a_run(tmp_path, {"source": {"jsonl": {"uris": [str(tmp_path / "in.jsonl")]}}, "output": {"format": "jsonl"}}))
+    assert "hunter2" not in page.source
 
 
 @pytest.mark.parametrize(("count", "said"), [(891, "891 B"), (49_005_000, "49 MB"), (1234, "1.23 kB"), (10**15, "1 PB")])

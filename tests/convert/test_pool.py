@@ -19,7 +19,7 @@ from dataprep_converter.task_progress import TaskProgress
 from dataprep_converter.verifying import verify
 
 CODE = """
-import multiprocessing, os, pathlib, signal
+import logging, multiprocessing, os, pathlib, signal, sys
 
 def _is_first(place):
     if multiprocessing.parent_process() is None:
@@ -45,6 +45,16 @@ def ends_its_parent(record, place):
         pathlib.Path(place).write_text(str(os.getpid()))
         os.kill(os.getppid(), signal.SIGKILL)
         signal.pause()
+    return record
+
+def speaks(record, place):
+    if _is_first(place):
+        descriptor = os.open(place, os.O_WRONLY | os.O_APPEND)
+        for each in (1, 2):
+            os.dup2(descriptor, each)
+        print("to out: \\x1b[31m s3://k:s3cr3t@b/x", flush=True)
+        print("to err: \\x1b[31m s3://k:s3cr3t@b/x", file=sys.stderr, flush=True)
+        logging.getLogger("mine").warning("to the log: \\x1b[31m s3://k:s3cr3t@b/x")
     return record
 
 def fails(record, place):
@@ -126,6 +136,14 @@ def test_other_processes_have_the_environment_of_the_one_that_starts_them(
     monkeypatch.setattr(working, "work", after(place, working.work))
     made(a_job_of(few, tmp_path / "out", "tells", place), workers=2)
     assert place.read_text() == "after what they are forked from"
+
+
+def test_what_other_processes_say_is_shown_as_what_this_one_says(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "said"
+    monkeypatch.setattr(working, "work", after(place, working.work))
+    made(a_job_of(few, tmp_path / "out", "speaks", place), workers=2)
+    shown = r"\u001b[31m s3://…@b/x"
+    assert place.read_text(encoding="utf-8").splitlines() == [f"to out: {shown}", f"to err: {shown}", f"to the log: {shown}"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere processes are spawned by this one, which the test would kill")
