@@ -29,6 +29,12 @@ FILES = {
     "validation.tfrecords": Expected(5_000, 4_455_000, "1c95197f5308779e02693ff20778c6a1c1a6b46c740eef9f7292da97be1ff08f"),
     "test.tfrecords": Expected(10_000, 8_910_000, "61caa6da3a1d08944a2b7b41380bba17b992fe56e3f23c453302d5fbb511b9c5"),
 }
+FASHION_FILES = {
+    "train.tfrecords": Expected(55_000, 49_005_000, "4d359511726c03d1484e71eefec7a9a88c9ab51d8b98703fe24680cc26069fd0"),
+    "validation.tfrecords": Expected(5_000, 4_455_000, "921d040e1bdc03f2f958ddcb07514dac81bb072930fbbb60d92f886366ec6efb"),
+    "test.tfrecords": Expected(10_000, 8_910_000, "1fe6dcbf4695b187c9b02f1a780b03b03dd076247298efb651ff17f249c7b8ab"),
+}
+"""Of Fashion-MNIST, as Debian has it, by the same hand-written wire bytes."""
 
 
 def write(folder: Path, *, train: int = TRAIN, test: int = TEST) -> Path:
