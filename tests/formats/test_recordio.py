@@ -84,12 +84,6 @@ def test_a_sparse_record() -> None:
     )
 
 
-def test_a_row_of_mnist_has_the_size_that_sagemaker_users_know() -> None:
-    made = encoded({"image": vectors(*np.zeros((3, 784)).tolist()), "label": pa.array([5, 0, 4])}, labels=["label"])
-    assert [len(payload) for payload in payloads(made)] == [3_176] * 3
-    assert len(made) == 3 * 3_184
-
-
 def test_integers_are_int32_and_a_negative_one_takes_ten_bytes() -> None:
     made = encoded({"x": pa.array([-1], pa.int64())}, dtypes={"x": "int32"})
     assert payloads(made)[0].hex().endswith("3a0c0a0affffffffffffffffff01")

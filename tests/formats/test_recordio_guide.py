@@ -109,15 +109,19 @@ def test_libsvm_without_a_number_of_features_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_idx_is_the_flat_vector(tmp_path: Path) -> None:
+def test_idx_is_the_flat_vector_of_the_size_that_sagemaker_users_know(tmp_path: Path) -> None:
     folder = mnist.write(tmp_path / "mnist", train=3, test=1)
     subset = {"name": "train", "images": str(folder / "train-images-idx3-ubyte.gz"), "labels": str(folder / "train-labels-idx1-ubyte.gz")}
     made = shard(tmp_path, source={"idx": {"subsets": [subset]}})
-    found = messages(made)
-    assert [int.from_bytes(made[at + 4 : at + 8], "little") for at in range(0, len(made), len(made) // 3)] == [3176] * 3
-    assert len(made) == 3 * (8 + 3176)
-    tensor = found[1].features["values"].float32_tensor
-    assert (len(tensor.values), list(tensor.shape)) == (784, [])
+    # Payloads of 3,176 bytes: the message's tags and lengths, 784 floats, the label.
+    assert made == b"".join(
+        bytes.fromhex("0a23d7ce 680c0000 0ad118 0a06 76616c756573 12c618 12c318 0ac018")
+        + ((31 * number + 7 * np.arange(784)) % 256).astype("<f4").tobytes()
+        + bytes.fromhex("1212 0a06 76616c756573 1208 1206 0a04")
+        + np.array(number, "<f4").tobytes()
+        for number in range(3)
+    )
+    assert len(made) == 3 * 3_184
     assert verify(str(tmp_path / "output"), Access(), every_record=True).parts == {"recordio": 2}
 
 
