@@ -1,6 +1,7 @@
 """Names that no store takes, and files beside a data set that were cut short: each is named, and none is called a defect of dataprep."""
 
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,18 @@ def test_a_link_to_itself_that_is_the_input_is_named(lines: Path, tmp_path: Path
     for uri in (f"{lines}/loop", f"{lines}/loop/x"):
         with pytest.raises(NotFound, match=rf"{uri} is a link that leads to itself"):
             made(a_job(uri, tmp_path / "out"))
+
+
+def test_a_folder_of_nothing_but_pipes_sockets_and_links_to_nowhere_is_empty(lines: Path, tmp_path: Path) -> None:
+    folder = lines / "A"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe")
+    (folder / "nowhere").symlink_to("absent")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.path.relpath(folder / "socket"))
+        assert made(a_job(str(lines), tmp_path / "out"))[1].records.out == 4
+        with pytest.raises(NotFound, match=rf"{folder} names nothing: no such file, and no file below it"):
+            made(a_job(str(folder), tmp_path / "none"))
 
 
 # --- names ---------------------------------------------------------------------------------------------------------

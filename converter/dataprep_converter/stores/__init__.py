@@ -91,7 +91,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class FolderFiles:
-    """Some files of one folder, in columns: of millions of files an `Entry` each would take most of the time of a listing."""
+    """Some files of one folder, at least one, in columns: of millions of files an `Entry` each would take most of the time of a listing."""
 
     folder: str
     """URI of the folder, with a slash at its end."""

@@ -381,7 +381,9 @@ def _sorted(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> Genera
                 yield from (_Folder(uri + name, os.path.join(folder, name[:-1]), above) for name in run)
             else:
                 while some := list(islice(run, _MOST_FILES)):
-                    yield (uri, *_states(descriptor, folder, some))
+                    kept, states = _states(descriptor, folder, some)
+                    if kept:
+                        yield uri, kept, states
     finally:
         os.close(descriptor)
 
