@@ -1,13 +1,15 @@
 """Tensors between Arrow and numpy: FixedShapeTensor columns without a copy, whatever their offset."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from dataprep_converter.errors import BadSpec
 
 Array: TypeAlias = "pa.Array[Any]"
 """An Arrow array of any type: what the type holds is checked at run time, by its DataType."""
@@ -27,10 +29,27 @@ NUMPY_NAMES: Final[Mapping[pa.DataType, str]] = {
 _ARROW_TYPES: Final = {name: arrow for arrow, name in NUMPY_NAMES.items()}
 
 
+_MOST_VALUES: Final = 2**31 - 1
+"""Of a tensor: a list of Arrow's has no more."""
+_MOST_DIMENSIONS: Final = 63
+"""Of a tensor: numpy has one more, which counts the records."""
+
+
+def shape_fault(shape: Sequence[int]) -> str | None:
+    """Why no record can hold a tensor of this shape, or None."""
+    if len(shape) > _MOST_DIMENSIONS:
+        return f"a tensor has at most {_MOST_DIMENSIONS} dimensions, got {len(shape)}"
+    if math.prod(shape) > _MOST_VALUES:
+        return f"a tensor has at most {_MOST_VALUES:,} values, got {math.prod(shape):,} of shape {list(shape)}"
+    return None
+
+
 def arrow_type(dtype: str, shape: tuple[int, ...] = ()) -> pa.DataType:
-    """The column type of numbers `dtype` (numpy's name), as scalars or as tensors of `shape`."""
+    """The column type of numbers `dtype` (numpy's name), as scalars or as tensors of `shape`. Raises BadSpec for a shape that no record can hold."""
     kind: pa.DataType = _ARROW_TYPES[dtype]
     if shape:
+        if fault := shape_fault(shape):
+            raise BadSpec(f"No record can hold this: {fault}.")
         kind = _arrow.fixed_shape_tensor(kind, shape)
     return kind
 

@@ -143,6 +143,12 @@ BROKEN: dict[str, tuple[bytes, bytes, str]] = {
     "header cut": (IMAGES[:10], LABELS, "its header has 3 dimensions, the file ends after 10 bytes"),
     "values cut": (IMAGES[:-1], LABELS, "is truncated: its header tells of 10 x uint8[4, 4], 176 bytes in all, got 175"),
     "too long": (IMAGES + b"x", LABELS, "is too long"),
+    "more values than a record can hold": (
+        b"\0\0\x08\x03\0\0\0\0" + b"\x7f\xff\xff\xff" * 2,
+        LABELS,
+        "no record can hold its rows: a tensor has at most 2,147,483,647 values, got 4,611,686,014,132,420,609",
+    ),
+    "more dimensions than numpy has": (b"\0\0\x08\x41" + b"\0\0\0\1" * 65, LABELS, "a tensor has at most 63 dimensions, got 64"),
     "negative size": (b"\0\0\x08\x03\xff\xff\xff\xff" + IMAGES[8:], LABELS, "dimensions [-1, 4, 4] can't be right"),
     "gzip values cut": (
         gzip.compress(IMAGES[:-1]),

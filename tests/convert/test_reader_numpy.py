@@ -207,6 +207,15 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "no columns": (npy(np.empty((3, 0))), "a.npy: the dimensions [3, 0] can't be right."),
     "a length that is a truth value": (with_shape("(True,)", 4), "a.npy: the dimensions [True] can't be right."),
     "an inner length that is a truth value": (with_shape("(3, True)", 12), "a.npy: the dimensions [3, True] can't be right."),
+    "more values than a record can hold": (
+        with_shape("(0, 18446744073709551616)", 0),
+        "a.npy: no record can hold its rows: a tensor has at most 2,147,483,647 values, got 18,446,744,073,709,551,616 of shape [18446744073709551616]",
+    ),
+    "values that are more together": (with_shape("(0, 2147483647, 2)", 0), "a.npy: no record can hold its rows: a tensor has at most"),
+    "more dimensions than numpy has": (
+        with_shape(f"({'1,' * 65})", 1),
+        "a.npy: no record can hold its rows: a tensor has at most 63 dimensions, got 64",
+    ),
     "a negative length": (with_shape("(-3,)", 4), "a.npy: the dimensions [-3] can't be right."),
     "a length with a point": (with_shape("(3.0,)", 12), "a.npy is no whole .npy file: "),
     "a length that is a tuple": (with_shape("((3,),)", 12), "a.npy is no whole .npy file: "),

@@ -26,7 +26,7 @@ from dataprep_converter.readers.blocks import Count, Counted
 from dataprep_converter.readers.inputs import GZIP_MAGIC, Forward, Spool, found, open_pinned
 from dataprep_converter.readers.rows import Bytes, Rows, gathered, within_reads
 from dataprep_converter.stores import scheme_of
-from dataprep_converter.tensors import arrow_type, to_arrow
+from dataprep_converter.tensors import arrow_type, shape_fault, to_arrow
 from dataprep_converter.units import Unit, Units
 
 TYPES: Final[Mapping[int, str]] = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
@@ -216,6 +216,8 @@ def parse_header(start: Forward, uri: str) -> Header:
     shape = struct.unpack(f">{magic[3]}i", written)
     if min(shape) < 0 or 0 in shape[1:] or math.prod(shape) > _LARGEST_VALUE_COUNT:
         raise BadData(f"{uri}: the header's dimensions {list(shape)} can't be right.", uri=uri)
+    if fault := shape_fault(shape[1:]):
+        raise BadData(f"{uri}: no record can hold its rows: {fault}.", uri=uri)
     return Header(dtype=TYPES[magic[2]], shape=shape, size=4 + 4 * magic[3])
 
 

@@ -26,7 +26,7 @@ from dataprep_converter.readers import SAMPLE, Batch, Discovery, zips
 from dataprep_converter.readers.listing import input_files
 from dataprep_converter.readers.rows import RowFiles, gathered
 from dataprep_converter.readers.zips import Member
-from dataprep_converter.tensors import NUMPY_NAMES, Array, arrow_type, to_arrow
+from dataprep_converter.tensors import NUMPY_NAMES, Array, arrow_type, shape_fault, to_arrow
 from dataprep_converter.units import Unit, Units
 
 VALUES: Final = "values"
@@ -297,6 +297,8 @@ def _check(header: _Header, uri: str, *, is_fortran: bool) -> None:
     # True and False are integers to Python, and so to numpy's own check.
     if any(type(length) is not int or length < 0 for length in header.shape) or 0 in header.shape[1:]:
         raise BadData(f"{uri}: the dimensions {list(header.shape)} can't be right.", uri=uri)
+    if fault := shape_fault(header.shape[1:]):
+        raise BadData(f"{uri}: no record can hold its rows: {fault}.", uri=uri)
     if is_fortran and len(header.shape) > 1:
         raise BadData(f"{uri} is in Fortran order, so its records don't stand together; save np.ascontiguousarray(array).", uri=uri)
     is_text = header.dtype.kind in "US" and len(header.shape) == 1 and header.dtype.itemsize > 0
