@@ -46,6 +46,8 @@ class PlanResult(Model):
     shards: Count
     records: Count
     bytes_in: Count
+    ignored: Count | None = None
+    """Files among the inputs that are not read."""
     splits: Annotated[list[SplitStatus], Field(max_length=16)] = []
     labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
     packed_classes: Annotated[str, Field(max_length=TERMINATION_LIMIT)] | None = None

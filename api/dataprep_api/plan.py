@@ -96,7 +96,7 @@ class PlanHead(Stored):
     samples: int
     bytes_in: int
     ignored: int = 0
-    """Files that the source's filter left out."""
+    """Files among the inputs that the source doesn't take: hidden ones, other extensions, data sets below them."""
     code_sha256: str | None = None
     """Digest of the files of `spec.code`."""
     keys: dict[str, str] = {}

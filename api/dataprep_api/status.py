@@ -274,6 +274,8 @@ class DataPrepJobStatus(Model):
     failed_indexes: Ranges | None = None
     """Tasks that failed for good: `0-3,7`."""
     progress: Progress | None = None
+    ignored_files: Count | None = None
+    """Files among the inputs that the source doesn't take: hidden ones, other extensions, data sets below them."""
     splits: Annotated[list[SplitStatus], Field(max_length=MAX_SPLITS)] = []
     labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
     from_job: FromJob | None = None

@@ -21,6 +21,8 @@ class Access:
         self._clients: dict[tuple[str, str], Store] = {}
         self.output: str | None = None
         """Folder that the job of this process makes, once that is known: no input may lie in it."""
+        self.hidden: dict[str, int] = {}
+        """Inputs that a listing has come to the end of, and how many files it has passed over there because their names begin with `_` or `.`."""
         self.passed_over: dict[str, int] = {}
         """Data sets below the inputs that a listing has left out, and how many files each has there."""
 

@@ -22,6 +22,7 @@ class Display:
         self._quiet = quiet
         self._tasks: dict[int, TaskProgress] = {}
         self._total = 0
+        self._ignored = 0
         self._started = 0.0
         self._shown = 0.0
         self._bar: tuple[Progress, TaskID] | None = None
@@ -34,6 +35,7 @@ class Display:
     def planned(self, plan: PlanResult) -> None:
         """The plan is made."""
         self._total = plan.records
+        self._ignored = plan.ignored or 0
         self._started = time.monotonic()
         splits = ", ".join(f"{split.name} {split.records:,} in {split.shards} shard{'s' * (split.shards != 1)}" for split in plan.splits)
         # A script says only by what it makes how much there is.
@@ -71,6 +73,10 @@ class Display:
         bottleneck = verdict(result.seconds)
         if bottleneck is not None:
             self._say(bottleneck)
+        if self._ignored:
+            self._say(
+                f"ignored: {self._ignored:,} file{'s' * (self._ignored != 1)} among the inputs (hidden, of another kind, or of data sets)"
+            )
         if result.records.filtered:
             self._say(f"filtered out: {result.records.filtered:,} records")
         if result.records.bad:

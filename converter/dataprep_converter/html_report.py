@@ -33,6 +33,7 @@ def report(
     uri: str,
     *,
     manifest: Manifest,
+    ignored: int,
     success: Success,
     statistics: Document | None,
     records: Sequence[Mapping[str, Any]],
@@ -41,7 +42,7 @@ def report(
     """The whole page. `statistics` is the parsed `statistics.json`, None of a data set without one."""
     title = uri.rstrip("/").rpartition("/")[2] or uri
     parts = [
-        *_head(uri, title, manifest),
+        *_head(uri, title, manifest, ignored),
         *_warnings(statistics, manifest),
         *_splits(manifest),
         *_balance(statistics),
@@ -65,7 +66,7 @@ def report(
 # --- sections ---------------------------------------------------------------------------------------------------------
 
 
-def _head(uri: str, title: str, manifest: Manifest) -> Iterator[str]:
+def _head(uri: str, title: str, manifest: Manifest, ignored: int) -> Iterator[str]:
     compression = f" · {text(manifest.compression)}" if manifest.compression not in ("none", "None", "") else ""
     yield f'<header><p class="kicker">data set report</p><h1>{text(title)}</h1><p class="uri">{text(uri)}</p></header>'
     tiles = [
@@ -74,7 +75,8 @@ def _head(uri: str, title: str, manifest: Manifest) -> Iterator[str]:
         (f"{len(manifest.files):,}", "files" if len(manifest.files) != 1 else "file"),
         (f"{len(manifest.features):,}", "features" if len(manifest.features) != 1 else "feature"),
     ]
-    for count, what in ((manifest.bad, "bad records left out"), (manifest.filtered, "filtered out"), (manifest.added, "added")):
+    bad, filtered, added = (manifest.bad, "bad records left out"), (manifest.filtered, "filtered out"), (manifest.added, "added")
+    for count, what in (bad, filtered, added, (ignored, "input files ignored")):
         tiles += [(f"{count:,}", what)] if count else []
     yield '<div class="tiles">' + "".join(f"<div><b>{value}</b><span>{what}</span></div>" for value, what in tiles) + "</div>"
 

@@ -9,18 +9,20 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import numpy as np
+from pydantic import ValidationError
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from dataprep_api import names
+from dataprep_api.plan import PlanHead
 from dataprep_api.report import Manifest, Success
 from dataprep_api.shown import one_line, shown
 from dataprep_converter import html_pictures, html_report, statistics_table
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.decoders import decoder
-from dataprep_converter.errors import NotFound
+from dataprep_converter.errors import NewerFormat, NotFound
 from dataprep_converter.metadata.statistics import stored as stored_statistics
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.redacting import raw
@@ -50,6 +52,9 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
     # Values are shown as they are: `[/a]` and `:x:` mean something to rich. A file or pipe takes lines of any width.
     console = _Console(file=raw(stream), highlight=False, markup=False, emoji=False, width=None if stream.isatty() else _PLAIN_WIDTH)
     console.print(_files(manifest))
+    ignored = _ignored(folder, manifest)
+    if ignored:
+        console.print(f"{ignored:,} files among the inputs were ignored", soft_wrap=True)
     if manifest.bad:
         where = f"; all of them are kept in {folder.at(names.quarantine_folder(manifest.run_id))}" if manifest.quarantine else ""
         console.print(f"{manifest.bad:,} bad records were left out{where}", soft_wrap=True)
@@ -77,6 +82,7 @@ def html(uri: str, access: Access, *, records: int) -> str:
     return html_report.report(
         folder.uri,
         manifest=manifest,
+        ignored=_ignored(folder, manifest),
         success=success,
         statistics=stored_statistics(manifest, folder),
         records=first_records(manifest, folder, access, count=records),
@@ -90,6 +96,15 @@ def _finished(uri: str, access: Access) -> tuple[OutputFolder, Success]:
     if success is None:
         raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set.", uri=uri)
     return folder, success
+
+
+def _ignored(folder: OutputFolder, manifest: Manifest) -> int:
+    """How many files among the inputs the run has not read; 0 where its plan can't tell."""
+    path = names.plan_file(manifest.run_id)
+    try:
+        return folder.parsed(PlanHead, path, folder.read(path) or b"").ignored
+    except (ValidationError, NewerFormat):
+        return 0
 
 
 def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, count: int) -> list[dict[str, list[Any]]]:

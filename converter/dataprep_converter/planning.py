@@ -72,6 +72,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
     """
     reader_type = reader_class(spec.data.kind)
     access.passed_over.clear()
+    access.hidden.clear()
     discovery = reader_type.discover(spec.data, access)
     listed = Units.of(discovery.units)
     overlaps.check_units(listed, spec.output.uri, access)
@@ -153,7 +154,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
         learned=learned,
         samples=listed.samples,
         bytes_in=bytes_in,
-        ignored=int(state.get("ignored", 0)) + sum(access.passed_over.values()),
+        ignored=_ignored(spec, state, access),
         code_sha256=code_sha256,
         keys=keys,
         shuffle_seed=spec.shuffle.seed if spec.shuffle else None,
@@ -245,6 +246,12 @@ def _warnings(splits: Sequence[SplitPlan], *, total: int, repeated: int) -> Iter
 
 def _renamed(split: Split) -> str:
     return f"the subset {split.subset!r} is the split {split.name}; splits.into can give it another name"
+
+
+def _ignored(spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access) -> int:
+    """How many files among the inputs are not read. What a join ignores are keys, of which a warning tells."""
+    filtered = 0 if spec.data.join is not None else int(state.get("ignored", 0))
+    return filtered + sum(access.hidden.values()) + sum(access.passed_over.values())
 
 
 def _passed_over(access: Access) -> Iterator[str]:

@@ -274,6 +274,7 @@ def _result(
         shards=head.shards,
         records=sum(split.records for split in head.splits),
         bytes_in=head.bytes_in,
+        ignored=head.ignored,
         splits=[_split(name, head) for name in head.split_names],
         labels=[
             LabelStatus(feature=feature, num_classes=len(named), classes=[name[:256] for name in named[:MAX_LABELS]])

@@ -123,6 +123,22 @@ def test_names_and_reasons_are_shown_as_they_are() -> None:
     assert "left out: 1 bad records, for example:\n  a[/x].csv, record 7: expected [int] :boom:, got '[/b]'\n" in shown.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, ""), (1, "ignored: 1 file among the inputs ("), (2345, "ignored: 2,345 files among the inputs (")], ids=str
+)
+def test_ignored_files_are_told_at_the_end(count: int, said: str) -> None:
+    shown = io.StringIO()
+    display = Display(shown)
+    display.planned(a_plan(ignored=count))
+    before = len(shown.getvalue())
+    records = RecordProgress(in_=3, out=3)
+    display.finished(
+        CommitResult(run_id="r", manifest_uri="m", manifest_sha256="0" * 64, files=1, records=records, bytes_in=1, bytes_out=1)
+    )
+    assert said in shown.getvalue()[before:]
+    assert ("ignored" in shown.getvalue()) == (count > 0)
+
+
 @pytest.mark.parametrize(("seconds", "said"), [(0.4, "0s"), (59.5, "1m00s"), (200, "3m20s"), (3599.6, "1h00m"), (3720, "1h02m")])
 def test_a_duration_has_two_parts(seconds: float, said: str) -> None:
     assert duration(seconds) == said

@@ -26,6 +26,14 @@ def test_the_workers_are_made_as_soon_as_the_plan_is_told(world: World) -> None:
     assert world.jobs() == ["convert-1", "plan"]
 
 
+def test_the_status_says_how_many_files_are_ignored_and_which_classes_there_are(world: World) -> None:
+    label = {"feature": "label", "numClasses": 201, "classes": [f"class {number}" for number in range(201)]}
+    told(world, ignored=3, labels=[label])
+
+    assert world.status()["ignoredFiles"] == 3
+    assert world.status()["labels"] == [label]
+
+
 def test_the_plan_job_is_left_to_its_controller(world: World) -> None:
     told(world)
     world.later(60)

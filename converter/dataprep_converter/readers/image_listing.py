@@ -6,7 +6,7 @@ from typing import Any
 
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import BadSpec
-from dataprep_converter.readers.listing import FilesOfFolder, input_folders, visible
+from dataprep_converter.readers.listing import FilesOfFolder, hidden_files, input_folders, visible
 from dataprep_converter.stores import folders_of
 
 
@@ -109,9 +109,13 @@ def _flat(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder]:
     """Like `input_folders`, but only of the folders themselves."""
     for root, uri in enumerate(uris):
         is_folder = False
+        hidden = 0
         for found in folders_of(access.store(uri), uri, recursive=False):
             is_folder = True
-            yield visible(found, folder=uri, root=root)
+            files = visible(found, folder=uri, root=root)
+            hidden += hidden_files(found, files)
+            yield files
+        access.hidden[uri] = hidden
         if not is_folder:
             yield from (replace(files, root=root) for files in input_folders(access, [uri]) if not _is_below(uri, files.uris[0]))
 

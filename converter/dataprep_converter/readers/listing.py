@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Final
 
+from dataprep_api import names
 from dataprep_converter import globs
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import NotFound
@@ -88,6 +89,14 @@ def visible(found: FolderFiles, *, folder: str, root: int) -> FilesOfFolder:
     return files.only([not is_hidden(name) for name in files.names]) if "/_" in text or "/." in text else files
 
 
+def hidden_files(found: FolderFiles, shown: FilesOfFolder, pattern: re.Pattern[str] | None = None) -> int:
+    """How many files of what a store found are hidden, and would match. What a data set has beside its data belongs to it and is not counted."""
+    if len(shown.names) == len(found.names) or f"/{shown.below}".find(f"/{names.SIDE}/") >= 0:
+        return 0
+    paths = [shown.below + name for name in found.names if is_hidden(shown.below + name)]
+    return len(paths) if pattern is None else sum(pattern.fullmatch(path) is not None for path in paths)
+
+
 def _folders(access: Access, uri: str, root: int) -> Iterator[FilesOfFolder]:
     store = access.store(uri)
     # A name that looks like a glob may be a file's, so the file goes first.
@@ -104,9 +113,12 @@ def _folders(access: Access, uri: str, root: int) -> Iterator[FilesOfFolder]:
     if pattern is None or "**" in uri[len(folder) :]:
         # Without it a glob says of each folder on the way what it is called.
         listed = without_data_sets(listed, folder=folder, store=store, passed_over=access.passed_over)
+    hidden = 0
     for found in listed:
         files = visible(found, folder=folder, root=root)
+        hidden += hidden_files(found, files, pattern)
         yield files if pattern is None else files.only([pattern.fullmatch(path) is not None for path in files.paths])
+    access.hidden[uri] = hidden
 
 
 def _is_utf8(text: str) -> bool:

@@ -111,8 +111,12 @@ class Pairing:
         The partners of one URI are held in memory. Raises NotFound for a URI without files, BadSpec for two files that share a partner.
         """
         for root, (uri, partner_uri) in enumerate(zip(self._images.uris, self._partners.uris, strict=True)):
-            waiting = self._waiting(access, root, partner_uri, subset_from)
-            own = {partner.entry.uri for partner in waiting.values()} if uri.rstrip("/") == partner_uri.rstrip("/") else set()
+            waiting, others = self._waiting(access, root, partner_uri, subset_from)
+            is_common = uri.rstrip("/") == partner_uri.rstrip("/")
+            own = {partner.entry.uri for partner in waiting.values()} if is_common else set()
+            # In a common folder the images' listing counts what is no image: the others, but partners too.
+            counted_there = sum(extension_of(partner) not in self._images.extensions for partner in own)
+            state["ignored"] = state.get("ignored", 0) + (-counted_there if is_common else others)
             taken: dict[str, str] = {}
             found = images_below(access, [uri], extensions=self._images.extensions, recursive=True, subset_from=subset_from, state=state)
             for image in found:
@@ -127,19 +131,21 @@ class Pairing:
             for partner in waiting.values():
                 yield Pair(None, partner)
 
-    def _waiting(self, access: Access, root: int, uri: str, subset_from: str) -> dict[str, ListedFile]:
+    def _waiting(self, access: Access, root: int, uri: str, subset_from: str) -> tuple[dict[str, ListedFile], int]:
+        """The partners by what they share with their image, and how many other files there are."""
         waiting: dict[str, ListedFile] = {}
-        folder = ""
+        folder, others = "", 0
         for _, path, entry in input_files(access, [uri]):
             folder = entry.uri.removesuffix(path)
             stem = self._partners.stem(path)
             if stem is None:
+                others += 1
                 continue
             if stem in waiting:
                 raise BadSpec(f"{waiting[stem].entry.uri} and {entry.uri} would belong to the same image; leave out one of them.")
             waiting[stem] = listed(root, path, entry, folders=path.split("/")[:-1], uri=uri, subset_from=subset_from)
         self._folders.append(folder)
-        return waiting
+        return waiting, others
 
     def unit(self, pair: Pair, *, reason: str = "", **more: Any) -> Unit:
         """The unit of a pair; with a `reason` one that is bad."""

@@ -65,11 +65,14 @@ class SequencePlanner:
                     pin=entry.pin,
                     extra=self._partner(root, path, labels),
                 )
+                labels.pop(path, None)
+            if labels:
+                self._state["ignored"] = self._state.get("ignored", 0) + len(labels)
         self._state["columns"] = self._steps.settled()
         if self._labels is not None:
             self._state["labels"] = self._labels.settled(alone="label")
 
-    def _labels_of(self, root: int) -> Mapping[str, Entry]:
+    def _labels_of(self, root: int) -> dict[str, Entry]:
         """The files of labels that belong to one URI, by path."""
         if self._source.labels is None:
             return {}
