@@ -47,7 +47,7 @@ def _is_flat_or_sparse(spec: DataPrepJobSpec) -> bool:
     """Whether SageMaker's records are other ones since IDX became flat vectors there, and libsvm one sparse tensor."""
     if spec.script is not None or spec.output.format != "recordioProtobuf":
         return False
-    return spec.data.idx is not None or sagemaker.sparse_of_libsvm(spec) is not None
+    return spec.data.idx is not None or sagemaker.is_sparse_libsvm(spec)
 
 
 def _counts_postgres_rows(spec: DataPrepJobSpec) -> bool:

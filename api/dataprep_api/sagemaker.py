@@ -2,30 +2,25 @@
 
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.spec.formats.recordio_protobuf import Sparse
-from dataprep_api.spec.model import Model
 
 KEYS = "keys"
 VALUES = "values"
+NUM_FEATURES = "numFeatures"
+"""In the plan's `readerState`: the length of the tensor, where the source doesn't say it."""
 
 
-class SparseColumns(Model):
-    """Columns of libsvm that become the tensor `values`."""
-
-    num_features: int | None
-    """None where the source doesn't say it; then there is no shape."""
-
-    @property
-    def sparse(self) -> Sparse | None:
-        """As the option of the format; None without a shape."""
-        if self.num_features is None:
-            return None
-        return Sparse(name=VALUES, keys=KEYS, values=VALUES, shape=[self.num_features])
+def sparse(num_features: int) -> Sparse:
+    """How the columns of libsvm are one tensor, as the option of the format."""
+    return Sparse(name=VALUES, keys=KEYS, values=VALUES, shape=[num_features])
 
 
-def sparse_of_libsvm(spec: DataPrepJobSpec) -> SparseColumns | None:
-    """What `recordioProtobuf` stores of libsvm when the job says nothing of features; None where it says something, or for other sources."""
+def is_sparse_libsvm(spec: DataPrepJobSpec) -> bool:
+    """Whether `recordioProtobuf` stores libsvm as one tensor: where the job says nothing of features."""
     source = spec.data.libsvm if spec.source is not None else None
     asked = spec.features is not None or spec.transforms or spec.output.recordio_protobuf.sparse is not None
-    if source is None or source.dense or asked or spec.output.format != "recordioProtobuf":
-        return None
-    return SparseColumns(num_features=source.num_features)
+    return source is not None and not source.dense and not asked and spec.output.format == "recordioProtobuf"
+
+
+def has_unknown_length(spec: DataPrepJobSpec) -> bool:
+    """Whether that tensor is as long as the largest index of all files asks for."""
+    return is_sparse_libsvm(spec) and spec.data.libsvm is not None and spec.data.libsvm.num_features is None

@@ -16,7 +16,6 @@ from dataprep_api.stages import REFUSALS
 from dataprep_converter import provenance
 from dataprep_converter.access import Access
 from dataprep_converter.encoders import Encoder, FeatureSpec, TakesClasses, encoder_class
-from dataprep_converter.errors import BadSpec
 from dataprep_converter.features import Projector, resolve
 from dataprep_converter.prefetching import prefetched
 from dataprep_converter.readers import Batch, HasLines, HasSteps, reader_class
@@ -33,16 +32,12 @@ _SIZES: Final = frozenset({"height", "width", "depth"})
 """Columns of IDX that only say the shape of the others."""
 
 
-def _as_sagemaker_wants(spec: DataPrepJobSpec) -> DataPrepJobSpec:
-    """The spec, in which libsvm that goes to `recordioProtobuf` without another word is one sparse feature. Raises BadSpec when its shape isn't said."""
-    found = sagemaker.sparse_of_libsvm(spec)
-    if found is None:
+def _as_sagemaker_wants(spec: DataPrepJobSpec, state: Mapping[str, Any]) -> DataPrepJobSpec:
+    """The spec, in which libsvm that goes to `recordioProtobuf` without another word is one sparse feature."""
+    if not sagemaker.is_sparse_libsvm(spec) or spec.data.libsvm is None:
         return spec
-    if found.sparse is None:
-        raise BadSpec(
-            "recordioProtobuf stores libsvm as one sparse tensor, which needs a shape: set source.libsvm.numFeatures, the number of features."
-        )
-    options = spec.output.recordio_protobuf.model_copy(update={"sparse": [found.sparse]})
+    length = spec.data.libsvm.num_features or state[sagemaker.NUM_FEATURES]
+    options = spec.output.recordio_protobuf.model_copy(update={"sparse": [sagemaker.sparse(length)]})
     return spec.model_copy(
         update={
             "features": [Feature(name=sagemaker.KEYS), Feature(name=sagemaker.VALUES)],
@@ -56,7 +51,7 @@ class Pipeline:
 
     def __init__(self, spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access, learned: Mapping[str, Any] | None = None) -> None:
         reader_type = reader_class(spec.data.kind)
-        spec = _as_sagemaker_wants(spec)
+        spec = _as_sagemaker_wants(spec, state)
         self.spec = spec
         self.reader = reader_type(spec.data, state, access)
         self._steps: list[Step] = []

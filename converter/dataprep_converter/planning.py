@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dataprep_api import canonical, names, run_id
+from dataprep_api import canonical, names, run_id, sagemaker
 from dataprep_api.plan import PlanHead, SplitPlan
 from dataprep_api.spec import DataPrepJobSpec, Split
 from dataprep_converter import assigning, overlaps, plugins
@@ -84,6 +84,8 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
     if parts is None:
         parts = run_id.versions(spec) if base is None else base.head.parts
     state = dict(discovery.state)
+    if sagemaker.has_unknown_length(spec):
+        state[sagemaker.NUM_FEATURES] = _largest_key(reader_type(spec.data, state, access), listed) + 1
     units = listed
     if base is not None:
         check_frozen(base, code_sha256=code_sha256, keys=keys, state=state)
@@ -227,6 +229,15 @@ def _columns(reader: Reader, units: Units, columns: Sequence[str], *, bytes_in: 
     batches = reader.read_columns(units, chunks(), columns) if isinstance(reader, ReadsColumns) else reader.read(units, chunks())
     for asked, batch in zip(chunks(), batches, strict=True):
         yield asked, batch.records, to_numpy(batch.records.column(SAMPLE))
+
+
+def _largest_key(reader: Reader, units: Units) -> int:
+    """The largest position of a value in all records that can be read; 0 where there is none."""
+    largest = 0
+    for _, records, _ in _columns(reader, units, [sagemaker.KEYS], bytes_in=units.size):
+        lists: Any = records.column(sagemaker.KEYS)
+        largest = max(largest, kernels.max(lists.flatten()).as_py() or 0)
+    return largest
 
 
 def _warnings(splits: Sequence[SplitPlan], *, total: int, repeated: int) -> Iterator[str]:

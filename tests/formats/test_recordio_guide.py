@@ -1,5 +1,6 @@
 """What SageMaker's guide to training data says of RecordIO, from text files to the bytes of finished shards."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -101,12 +102,64 @@ def test_libsvm_is_the_one_sparse_tensor_without_options(tmp_path: Path) -> None
     assert [batch[name][0].tolist() for name in ("keys", "values")] == [[3, 199], [1.5, 2.5]]
 
 
-def test_libsvm_without_a_number_of_features_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadSpec) as refused:
-        shard(tmp_path, source={"libsvm": {"uris": text(tmp_path, "1 4:1.5 200:2.5\n")}})
-    assert str(refused.value) == (
-        "recordioProtobuf stores libsvm as one sparse tensor, which needs a shape: set source.libsvm.numFeatures, the number of features."
-    )
+SOME_LINES = "".join(f"{n % 2} {1 + n % 7}:1 {20 + n % 181}:0.5\n" for n in range(400))
+
+
+def test_libsvm_is_as_long_as_its_largest_index_where_nothing_says_it(tmp_path: Path) -> None:
+    source = {"libsvm": {"uris": text(tmp_path, SOME_LINES)}}
+    asked = shard(tmp_path / "a", source={"libsvm": {**source["libsvm"], "numFeatures": 200}})
+    assert shard(tmp_path / "b", source=source) == asked
+    assert {tuple(message.features["values"].float32_tensor.shape) for message in messages(asked)} == {(200,)}
+    verify(str(tmp_path / "b/output"), Access(), every_record=True)
+    (batch, *_) = open_data_set(str(tmp_path / "b/output"), split="train")
+    assert [batch[name][1].tolist() for name in ("keys", "values")] == [[1, 20], [1, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "length"),
+    [
+        ({"a": b"1 4:1\n", "b.gz": gzip.compress(b"0 1:1 9:1\n0 3:1\n"), "c": b"1 2:1\n"}, {}, 9),
+        ({"a": b"1 4:1\n"}, {"oneBased": False}, 5),
+        ({"a": b"1\n0\n"}, {}, 1),
+        ({"a": b"1 3:1\n1 8:1\n"}, {"limit": 1}, 8),
+        ({"a": b"1 3:1\nx 77:1\n1 5:1 99:y\n1 88:1 87:1\n", "b": b"0 6:1 # 99:1\n"}, {"onBadRecord": {"policy": "Skip"}}, 6),
+        ({"a": b"1 9999999999999999:1\n"}, {}, 9999999999999999),
+    ],
+    ids=["over all files", "from 0", "no index at all", "beyond a limit", "bad lines have no say", "the largest that can be written"],
+)
+def test_the_length_is_that_of_all_good_lines(tmp_path: Path, files: dict[str, bytes], options: dict[str, Any], length: int) -> None:
+    (tmp_path / "input").mkdir()
+    for name, content in files.items():
+        (tmp_path / "input" / name).write_bytes(content)
+    based = {name: options.pop(name) for name in ["oneBased"] if name in options}
+    made = shard(tmp_path, source={"libsvm": {"uris": [str(tmp_path / "input")], **based}}, **options)
+    assert {tuple(message.features["values"].float32_tensor.shape) for message in messages(made)} == {(length,)}
+
+
+def test_the_length_is_the_same_whatever_the_workers_and_the_shuffle(tmp_path: Path) -> None:
+    uris = text(tmp_path, SOME_LINES)
+    found = set()
+    for number, workers in enumerate((1, 3)):
+        output = {"format": "recordioProtobuf", "shards": {"count": 3}, "uri": str(tmp_path / f"out{number}")}
+        spec = {"source": {"libsvm": {"uris": uris}}, "shuffle": {"seed": 1}, "output": output}
+        job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec})
+        planned, made = run(job, access=Access(), workers=workers, display=Display(quiet=True))
+        found.add((planned.run_id, made.digest))
+    assert len(found) == 1
+
+
+def test_new_lines_that_are_longer_are_no_extension(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a").write_text("1 4:1\n")
+    output = {"format": "recordioProtobuf", "uri": str(tmp_path / "out"), "overwrite": "Extend"}
+    spec = {"source": {"libsvm": {"uris": [str(tmp_path / "in")]}}, "output": output}
+    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec})
+    for name, line in (("a", "1 4:1\n"), ("b", "0 3:1\n")):
+        (tmp_path / "in" / name).exists() or (tmp_path / "in" / name).write_text(line)
+        run(job, access=Access(), workers=1, display=Display(quiet=True))
+    (tmp_path / "in/c").write_text("1 9:1\n")
+    with pytest.raises(BadSpec, match="With the new inputs the source's numFeatures would be 9, and the data set was made with 4"):
+        run(job, access=Access(), workers=1, display=Display(quiet=True))
 
 
 def test_idx_is_the_flat_vector_of_the_size_that_sagemaker_users_know(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class RecordioDecoder:
         written = RecordioProtobufOptions.model_validate(output.get("recordioProtobuf", {}))
         names = {feature["name"] for feature in self._manifest.features if not feature["label"]}
         if written.sparse is None and self._manifest.parts.get("recordio", 1) > 1 and {sagemaker.KEYS, sagemaker.VALUES} <= names:
-            written = written.model_copy(update={"sparse": [sagemaker.SparseColumns(num_features=1).sparse]})
+            written = written.model_copy(update={"sparse": [sagemaker.sparse(1)]})
         options = with_provenance(written, asked=output.get("provenance", False))
         return _names(self._manifest.features, options)
 
