@@ -34,8 +34,17 @@ SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 
 
 def child_base(name: str, uid: str) -> str:
-    """The common beginning of a job's children: `<name cut to 40, dots to dashes>-<6 hex of the uid>`."""
-    return f"{name[:40].replace('.', '-').rstrip('-')}-{uid.replace('-', '')[:6]}"
+    """The common beginning of a job's children: `<name cut to 36, dots to dashes>-<10 hex of the uid>`."""
+    return _child_base(name, uid, most=36, digits=10)
+
+
+def first_child_base(name: str, uid: str) -> str:
+    """The same as it was before jobs said in their status how it is. Of some thousands with one name's beginning, two were the same."""
+    return _child_base(name, uid, most=40, digits=6)
+
+
+def _child_base(name: str, uid: str, *, most: int, digits: int) -> str:
+    return f"{name[:most].replace('.', '-').rstrip('-')}-{uid.replace('-', '')[:digits]}"
 
 
 def label_value(name: str) -> str:

@@ -289,6 +289,8 @@ class DataPrepJobStatus(Model):
     warnings: Annotated[list[Message], Field(max_length=10)] = []
     evictions: Evictions | None = None
     effective: Effective | None = None
+    child_prefix: Annotated[str, Field(max_length=63)] | None = None
+    """How the names of the job's Jobs, pods and ConfigMap begin."""
     timings: Timings | None = None
     code: CodeStatus | None = None
     runs: Annotated[list[Run], Field(max_length=MAX_RUNS)] = []

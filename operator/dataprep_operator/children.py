@@ -45,7 +45,7 @@ MOST_FAILED_INDEXES: Final = 10_000
 
 def name(seen: Observed, step: str, attempt: int) -> str:
     """`<base>-plan`, `<base>-plan-2`, `<base>-convert-1`, `<base>-commit-1`, `<base>-cleanup`."""
-    base = names.child_base(seen.key.name, seen.uid)
+    base = seen.child_prefix
     return f"{base}-{step}" if step in ("plan", CLEANUP) and attempt <= 1 else f"{base}-{step}-{attempt}"
 
 
@@ -81,7 +81,7 @@ def marked(job: Body, spec: Mapping[str, Any]) -> Body:
 
 def spec_map_name(seen: Observed) -> str:
     """Name of the ConfigMap."""
-    return f"{names.child_base(seen.key.name, seen.uid)}-spec"
+    return f"{seen.child_prefix}-spec"
 
 
 def plan_job(seen: Observed, spec: DataPrepJobSpec, *, attempt: int, memory: str | None = None, defaults: PodDefaults) -> Body:

@@ -190,6 +190,13 @@ class Observed:
         return self.status.phase in TERMINAL_PHASES
 
     @property
+    def child_prefix(self) -> str:
+        """How the names of its children begin. Those of a job that began before statuses said so keep theirs: none is made twice."""
+        told = self.status.child_prefix
+        named = names.first_child_base if self.status.start_time is not None else names.child_base
+        return told or named(self.key.name, self.uid)
+
+    @property
     def retry_wanted(self) -> bool:
         """Whether the user asked for another attempt of a failed job."""
         return self.status.phase == "Failed" and self.retry is not None and self.retry != self.status.handled_retry

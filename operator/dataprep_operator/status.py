@@ -210,7 +210,7 @@ def _started(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
     name = source.from_job.name if source is not None and source.from_job is not None else None
     # Before anything is made from it: after a restart the other job may be gone.
     found = next((each.data_set for each in moment.seen.awaited if each.name == name), None)
-    return status.model_copy(update={"start_time": times.text(moment.now), "from_job": found})
+    return status.model_copy(update={"start_time": times.text(moment.now), "child_prefix": moment.seen.child_prefix, "from_job": found})
 
 
 def _awaited(jobs: Sequence[Awaited]) -> Blockage | None:

@@ -28,6 +28,12 @@ def test_jobs_of_equal_beginnings_have_children_of_different_names() -> None:
     assert names.child_base(f"{long}-1", UID) != names.child_base(f"{long}-2", UID.replace("0d1c", "ffff"))
 
 
+def test_six_equal_digits_of_the_uid_are_not_enough_for_equal_names() -> None:
+    """Of 6,000 jobs of one schedule two had the same six with even odds."""
+    assert names.child_base("photos", UID) != names.child_base("photos", UID.replace("5e", "5f"))
+    assert names.first_child_base("photos", UID) == names.first_child_base("photos", UID.replace("5e", "5f")) == "photos-0d1c9a"
+
+
 @given(OBJECT_NAMES)
 def test_a_job_s_name_as_a_label_is_a_label_value(name: str) -> None:
     value = names.label_value(name)

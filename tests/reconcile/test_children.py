@@ -69,11 +69,11 @@ def exit_rules(job: Any) -> dict[str, list[int]]:  # Any: JSON
 @pytest.mark.parametrize(
     ("name", "step", "attempt", "expected"),
     [
-        ("mnist", "plan", 1, "mnist-0f1e2d-plan"),
-        ("mnist", "plan", 2, "mnist-0f1e2d-plan-2"),
-        ("mnist", "convert", 1, "mnist-0f1e2d-convert-1"),
-        ("a.b.c", "commit", 3, "a-b-c-0f1e2d-commit-3"),
-        ("x" * 253, "convert", 9, "x" * 40 + "-0f1e2d-convert-9"),
+        ("mnist", "plan", 1, "mnist-0f1e2d3c00-plan"),
+        ("mnist", "plan", 2, "mnist-0f1e2d3c00-plan-2"),
+        ("mnist", "convert", 1, "mnist-0f1e2d3c00-convert-1"),
+        ("a.b.c", "commit", 3, "a-b-c-0f1e2d3c00-commit-3"),
+        ("x" * 253, "convert", 9, "x" * 36 + "-0f1e2d3c00-convert-9"),
     ],
 )
 def test_names_of_children(name: str, step: str, attempt: int, expected: str) -> None:
@@ -88,7 +88,7 @@ def test_the_spec_is_stored_as_the_user_wrote_it() -> None:
     body = children.spec_map(a_job(), None)
 
     assert body["immutable"] is True
-    assert body["metadata"]["name"] == "mnist-0f1e2d-spec"
+    assert body["metadata"]["name"] == "mnist-0f1e2d3c00-spec"
     assert '"uri":"${where}"' in body["data"]["job.yaml"]
 
 
@@ -360,7 +360,7 @@ def test_secrets_and_hadoop_configuration_are_mounted_where_the_converter_looks(
     assert volumes[mounts["/etc/dataprep/secrets/0"]]["secret"] == {"secretName": "keys", "optional": False}
     assert volumes[mounts["/etc/dataprep/secrets/1"]]["secret"] == {"secretName": "keytab-of-etl", "optional": False}
     assert volumes[mounts["/etc/dataprep/hadoop/1"]]["configMap"]["name"] == "hadoop"
-    assert volumes[mounts["/etc/dataprep/job.yaml"]]["configMap"]["name"] == "mnist-0f1e2d-spec"
+    assert volumes[mounts["/etc/dataprep/job.yaml"]]["configMap"]["name"] == "mnist-0f1e2d3c00-spec"
     assert volumes[mounts["/var/run/secrets/dataprep"]]["projected"]["sources"][0]["serviceAccountToken"]["audience"] == "dataprep-operator"
 
 

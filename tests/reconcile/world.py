@@ -263,11 +263,14 @@ class World:
         return str(next(c["message"] for c in self.status()["conditions"] if c["type"] == kind))
 
     def job(self, suffix: str, name: str = "mnist") -> Body:
+        return self.cluster.objects[("jobs", NAMESPACE, f"{self.child_prefix(name)}-{suffix}")]
+
+    def child_prefix(self, name: str = "mnist") -> str:
         uid = self.cluster.objects[("dataprepjobs", NAMESPACE, name)]["metadata"]["uid"]
-        return self.cluster.objects[("jobs", NAMESPACE, f"{names.child_base(name, uid)}-{suffix}")]
+        return str(self.status(name).get("childPrefix") or names.first_child_base(name, uid))
 
     def jobs(self) -> list[str]:
-        prefix = len("mnist-xxxxxx-")
+        prefix = len(self.child_prefix()) + 1
         return sorted(name[prefix:] for plural, _, name in self.cluster.objects if plural == "jobs")
 
     def created(self, plural: str = "jobs") -> int:

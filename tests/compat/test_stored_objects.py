@@ -1,0 +1,127 @@
+"""Jobs that an earlier release's operator has begun, as their objects lie on a cluster: this one goes on with what is there."""
+
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.reconcile.world import NAMESPACE, World, retry
+
+from dataprep_api.messages import RemoveResult
+from dataprep_api.reasons import Reason
+from dataprep_operator.cache import Kind
+from dataprep_operator.settings import PodDefaults
+
+FIRST = Path(__file__).parent / "objects-8ab25d4.json.xz"
+"""Its children have six digits of the uid in their names."""
+STEPS = ["plan", "convert-1", "commit-1"]
+
+
+def at(moment: str) -> World:
+    """A cluster with what the release had made by then, and this release's operator."""
+    world = World(pods=PodDefaults(image="dataprep:2"))
+    world.cluster._version = 1000
+    for plural, body in json.loads(lzma.decompress(FIRST.read_bytes()))[moment]:
+        world.cluster.objects[(plural, NAMESPACE, body["metadata"]["name"])] = body
+    world.restart()
+    return world
+
+
+def children(world: World, plural: str = "jobs") -> list[str]:
+    return sorted(name for each, _, name in world.cluster.objects if each == plural)
+
+
+def spec_maps_named(world: World) -> set[str]:
+    volumes = [
+        volume
+        for (plural, _, _), body in world.cluster.objects.items()
+        if plural == "jobs"
+        for volume in body["spec"]["template"]["spec"]["volumes"]
+    ]
+    return {volume["configMap"]["name"] for volume in volumes if volume["name"] == "dataprep-spec"}
+
+
+@pytest.mark.parametrize("moment", ["planning", "planning-again", "converting", "committing", "suspended"])
+def test_nothing_is_made_beside_what_is_there(moment: str) -> None:
+    world = at(moment)
+    jobs, maps, phase = children(world), children(world, "configmaps"), world.status()["phase"]
+
+    assert world.settle() == phase
+    assert (children(world), children(world, "configmaps")) == (jobs, maps)
+    assert world.created() == world.created("configmaps") == 0
+
+
+@pytest.mark.parametrize("moment", ["planning", "converting", "committing", "suspended"])
+def test_a_job_that_runs_comes_to_its_end_with_one_job_for_each_step(moment: str) -> None:
+    world = at(moment)
+    world.edit(suspend=False)
+    world.settle()
+    for step, end in (("plan", world.planned), ("convert-1", world.converted), ("commit-1", world.committed)):
+        if not world.job(step).get("status", {}).get("conditions"):
+            end(step)
+            world.settle()
+
+    assert world.status()["phase"] == "Succeeded"
+    assert children(world) == sorted(f"mnist-0f1e2d-{step}" for step in STEPS)
+    assert spec_maps_named(world) == {"mnist-0f1e2d-spec"} <= set(children(world, "configmaps"))
+
+
+def test_a_child_that_the_watch_has_not_told_of_is_not_made_again() -> None:
+    world = at("planning")
+    world.cache.drop(Kind.JOBS, world.job("plan"))
+
+    assert world.settle() == "Planning"
+    assert children(world) == ["mnist-0f1e2d-plan"]
+
+
+def test_a_failed_job_is_retried_under_its_names() -> None:
+    world = at("failed")
+
+    assert retry(world) == "Running"
+    assert "mnist-0f1e2d-convert-2" in children(world)
+    assert spec_maps_named(world) == {"mnist-0f1e2d-spec"}
+
+
+def test_the_end_of_a_removal_is_seen() -> None:
+    world = at("leaving")
+    assert world.settle() == "Succeeded"
+    assert world.created() == 0
+    removed: dict[str, Any] = {"files": 3, "bytes": 10}
+    world.pod("cleanup", world.ended(0, RemoveResult.model_validate(removed)))
+    world.complete("cleanup")
+
+    assert world.settle() == "gone"
+
+
+def test_a_finished_job_stays_as_it_is() -> None:
+    world = at("succeeded")
+    before = world.status()
+
+    assert world.settle() == "Succeeded"
+    assert world.status() == before
+
+
+def test_a_job_that_begins_now_has_ten_digits(world: World) -> None:
+    world.apply()
+    world.settle()
+
+    uid = world.cluster.objects[("dataprepjobs", NAMESPACE, "mnist")]["metadata"]["uid"].replace("-", "")
+    assert world.status()["childPrefix"] == f"mnist-{uid[:10]}"
+    assert children(world) == [f"mnist-{uid[:10]}-plan"]
+
+
+def test_a_job_begun_by_this_release_keeps_its_names_in_a_retry(world: World) -> None:
+    world.running()
+    world.fail("convert-1", "FailedIndexes", "Job has failed indexes", failedIndexes="2", completedIndexes="0-1,3")
+    world.settle()
+    world.restart()
+
+    assert retry(world) == "Running"
+    assert world.job("convert-2")["metadata"]["name"].startswith(world.status()["childPrefix"])
+    assert world.condition("Failed")[1] == Reason.RETRYING
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
