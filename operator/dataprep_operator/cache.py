@@ -15,6 +15,8 @@ from dataprep_operator.observed import Child, Key
 from dataprep_operator.pods import Pod
 
 K = TypeVar("K")
+_Owner = tuple[str, str]
+"""Namespace and uid: nothing belongs to an owner of another namespace, whatever its ownerReferences say."""
 V = TypeVar("V")
 Raw = Mapping[str, Any]  # Any: objects as the API server's JSON
 
@@ -69,9 +71,9 @@ class Cache:
         self._jobs: dict[Key, _Kept] = {}
         self._keys_by_uid: dict[str, Key] = {}
         self._children: dict[str, Child] = {}
-        self._children_of: defaultdict[str, set[str]] = defaultdict(set)
+        self._children_of: defaultdict[_Owner, set[str]] = defaultdict(set)
         self._pods: dict[str, Pod] = {}
-        self._pods_of: defaultdict[str, set[str]] = defaultdict(set)
+        self._pods_of: defaultdict[_Owner, set[str]] = defaultdict(set)
         self._pods_by_name: dict[tuple[str, str], str] = {}
         self._versions: dict[str, int] = {}
         self._written: dict[str, int] = {}
@@ -84,7 +86,7 @@ class Cache:
         self._crons: dict[Key, Raw] = {}
         self._profiles: dict[str, Raw] = {}
         """By uid; there are few."""
-        self._made_by: defaultdict[str, set[Key]] = defaultdict(set)
+        self._made_by: defaultdict[_Owner, set[Key]] = defaultdict(set)
         """Jobs by the uid of the DataPrepCronJob that made them."""
 
     # --- filling ------------------------------------------------------------------------------------------------------
@@ -177,9 +179,9 @@ class Cache:
         """The jobs of a namespace that have not started: a profile's change concerns them."""
         return [key for key, kept in self._jobs.items() if key.namespace == namespace and not kept.has_started]
 
-    def made_by(self, uid: str) -> list[Raw]:
+    def made_by(self, namespace: str, uid: str) -> list[Raw]:
         """The DataPrepJobs that the DataPrepCronJob with that uid controls."""
-        return [self._jobs[key].raw() for key in sorted(self._made_by.get(uid, ()))]
+        return [self._jobs[key].raw() for key in sorted(self._made_by.get((namespace, uid), ()))]
 
     def also_concerned(self, job: Raw) -> list[Key]:
         """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it or for its output, and the DataPrepCronJob that made it."""
@@ -205,23 +207,23 @@ class Cache:
         """The rate of all jobs that run, by the progress in their statuses."""
         return sum(kept.records_per_second for kept in self._jobs.values() if kept.phase == "Running")
 
-    def children_of(self, uid: str) -> tuple[Child, ...]:
+    def children_of(self, namespace: str, uid: str) -> tuple[Child, ...]:
         """The Jobs that the DataPrepJob controls, oldest attempt first."""
-        found = [self._children[each] for each in self._children_of.get(uid, ())]
+        found = [self._children[each] for each in self._children_of.get((namespace, uid), ())]
         return tuple(sorted(found, key=lambda child: (child.attempt, child.name)))
 
-    def pods_of(self, job_uid: str) -> tuple[Pod, ...]:
-        """The pods of a Job, by name."""
-        return tuple(sorted((self._pods[each] for each in self._pods_of.get(job_uid, ())), key=lambda pod: pod.name))
+    def pods_of(self, namespace: str, job_uid: str) -> tuple[Pod, ...]:
+        """The pods that the Job controls, by name. Their labels, which anybody may set, say nothing about that."""
+        return tuple(sorted((self._pods[each] for each in self._pods_of.get((namespace, job_uid), ())), key=lambda pod: pod.name))
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """The pod of that name."""
         uid = self._pods_by_name.get((namespace, name))
         return self._pods.get(uid) if uid else None
 
-    def child(self, uid: str) -> Child | None:
-        """The child Job with that uid."""
-        return self._children.get(uid)
+    def child_of(self, pod: Pod) -> Child | None:
+        """The child Job that controls the pod."""
+        return self._child(pod.namespace, pod.owner_uid)
 
     def uids(self, kind: Kind, *, namespace: str | None) -> list[str]:
         """The uids of all cached objects of a kind, of one namespace or of all."""
@@ -249,7 +251,12 @@ class Cache:
         if kind is Kind.JOBS:
             owner = observed.controller(raw)
             return Key(metadata["namespace"], foreign.text(owner.get("name"))) if owner.get("kind") == KIND else None
-        return self._keys_by_uid.get(foreign.text(foreign.mapping(metadata.get("labels")).get(names.LABEL_JOB_UID)))
+        child = self._child(metadata["namespace"], foreign.text(observed.controller(raw).get("uid")))
+        if child is not None:
+            return Key(child.namespace, child.owner_name)
+        # Of a pod whose Job is gone only a label tells. It wakes a job of the same namespace, and no more.
+        key = self._keys_by_uid.get(foreign.text(foreign.mapping(metadata.get("labels")).get(names.LABEL_JOB_UID)))
+        return key if key is not None and key.namespace == metadata["namespace"] else None
 
     def rival_of(self, key: Key) -> Key | None:
         """The unfinished job with the same output that has the better claim than `key`, if there is one.
@@ -293,6 +300,10 @@ class Cache:
         return ()
 
     # --- inside -----------------------------------------------------------------------------------------------------------
+
+    def _child(self, namespace: str, uid: str) -> Child | None:
+        child = self._children.get(uid)
+        return child if child is not None and child.namespace == namespace else None
 
     def _sharing(self, key: Key) -> set[Key]:
         """The other jobs with the same output."""
@@ -357,18 +368,18 @@ class Cache:
         child = observed.read_child(raw)
         before = self._children.get(child.uid)
         if before is not None and before.owner_uid != child.owner_uid:
-            _discard(self._children_of, before.owner_uid, child.uid)
+            _discard(self._children_of, (before.namespace, before.owner_uid), child.uid)
         self._children[child.uid] = child
-        self._children_of[child.owner_uid].add(child.uid)
+        self._children_of[child.namespace, child.owner_uid].add(child.uid)
         return child != before
 
     def _put_pod(self, raw: Raw) -> bool:
         pod = pods.read(raw)
         before = self._pods.get(pod.uid)
         if before is not None and before.owner_uid != pod.owner_uid:
-            _discard(self._pods_of, before.owner_uid, pod.uid)
+            _discard(self._pods_of, (before.namespace, before.owner_uid), pod.uid)
         self._pods[pod.uid] = pod
-        self._pods_of[pod.owner_uid].add(pod.uid)
+        self._pods_of[pod.namespace, pod.owner_uid].add(pod.uid)
         self._pods_by_name[(pod.namespace, pod.name)] = pod.uid
         return before is None or replace(pod, version=before.version) != before
 
@@ -391,18 +402,18 @@ class Cache:
         elif kind is Kind.JOBS:
             child = self._children.pop(uid, None)
             if child is not None:
-                _discard(self._children_of, child.owner_uid, uid)
+                _discard(self._children_of, (child.namespace, child.owner_uid), uid)
         else:
             pod = self._pods.pop(uid, None)
             if pod is not None:
-                _discard(self._pods_of, pod.owner_uid, uid)
+                _discard(self._pods_of, (pod.namespace, pod.owner_uid), uid)
                 if self._pods_by_name.get((pod.namespace, pod.name)) == uid:
                     del self._pods_by_name[(pod.namespace, pod.name)]
 
     def _key_of_uid(self, kind: Kind, uid: str) -> Key | None:
         if kind in (Kind.DATAPREPJOBS, Kind.DATAPREPCRONJOBS, Kind.DATAPREPPROFILES):
             return self._keys_by_uid.get(uid)
-        child = self._children.get(uid if kind is Kind.JOBS else self._pods[uid].owner_uid)
+        child = self._children.get(uid) if kind is Kind.JOBS else self.child_of(self._pods[uid])
         return Key(child.namespace, child.owner_name) if child is not None else None
 
     def _index(self, key: Key, kept: _Kept | None) -> None:
@@ -412,7 +423,7 @@ class Cache:
             for each in before.awaited:
                 _discard(self._waiting_for, each, key)
             if before.maker is not None:
-                _discard(self._made_by, before.maker, key)
+                _discard(self._made_by, (key.namespace, before.maker), key)
             if before.output is not None:
                 _discard(self._outputs, before.output, key)
         if kept is not None:
@@ -420,7 +431,7 @@ class Cache:
             for each in kept.awaited:
                 self._waiting_for[each].add(key)
             if kept.maker is not None:
-                self._made_by[kept.maker].add(key)
+                self._made_by[key.namespace, kept.maker].add(key)
             if kept.output is not None:
                 self._outputs[kept.output].add(key)
 

@@ -122,7 +122,7 @@ def _look(key: Key, raw: Raw, cache: Cache) -> SeenCron:
         status=_status(raw),
         spec=None,
         schedule=None,
-        jobs=tuple(crons.read_made(each) for each in cache.made_by(metadata["uid"])),
+        jobs=tuple(crons.read_made(each) for each in cache.made_by(key.namespace, metadata["uid"])),
     )
     try:
         spec = DataPrepCronJob.parse({key: value for key, value in raw.items() if key != "status"}).spec

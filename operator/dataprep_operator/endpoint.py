@@ -84,7 +84,7 @@ class Endpoint:
         pod = self._cache.pod(bearer.namespace, bearer.pod_name)
         if pod is None or pod.uid != bearer.pod_uid:
             raise ReportRefused(403, "the token's pod is not a pod of this operator")
-        child = self._cache.child(pod.owner_uid)
+        child = self._cache.child_of(pod)
         if child is None or child.step != "convert":
             raise ReportRefused(403, "the token's pod does no conversion")
         key = Key(bearer.namespace, report.job)

@@ -246,6 +246,7 @@ def read_child(raw: Mapping[str, Any]) -> Child:
     metadata, spec, status = raw["metadata"], foreign.mapping(raw.get("spec")), foreign.mapping(raw.get("status"))
     labels, annotations = foreign.mapping(metadata.get("labels")), foreign.mapping(metadata.get("annotations"))
     owner = controller(raw)
+    owner = owner if owner.get("kind") == KIND else {}
     conditions = {kind: each for kind, each in foreign.conditions(status).items() if each.get("status") == "True"}
     # FailureTarget comes first and names the real reason; Failed follows when the last pod is gone.
     broken = conditions.get("Failed") or {}

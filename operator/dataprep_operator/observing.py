@@ -21,7 +21,7 @@ from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, NAMESPACES, POD
 from dataprep_operator.errors import NotFound, OperatorError, Refused
 from dataprep_operator.kueue import Kueue
 from dataprep_operator.observed import CLEANUP, QUEUE_DOMAIN, QUEUE_LABEL, Admission, Awaited, Child, Key, Observed
-from dataprep_operator.pods import STUCK_CREATING_SECONDS, Blockage
+from dataprep_operator.pods import STUCK_CREATING_SECONDS, Blockage, Pod
 from dataprep_operator.progress import Board
 from dataprep_operator.settings import PodDefaults
 from dataprep_operator.warnings_told import Warnings
@@ -88,7 +88,7 @@ class Observer:
             return None
         status = _status(raw)
         seen = await self._with_spec(raw, _bare(key, raw, status))
-        own = self._cache.children_of(seen.uid)
+        own = self._cache.children_of(seen.key.namespace, seen.uid)
         seen = replace(seen, missed=self._missed(seen.uid, own, now=now))
         if seen.deleting and seen.guarded:
             return await self._leaving(seen, own, now=now)
@@ -96,7 +96,7 @@ class Observer:
         seen = replace(
             seen,
             children=own,
-            pods={child.uid: self._cache.pods_of(child.uid) for child in own},
+            pods={child.uid: self._cache.pods_of(child.namespace, child.uid) for child in own},
             rival=rival,
             awaited=self._awaited(seen),
             leaving=self._cache.leaving(key) if _not_begun(seen) else None,
@@ -120,7 +120,7 @@ class Observer:
             seen,
             children=own,
             pods={child.uid: tuple(pod for pod in found if pod.owner_uid == child.uid) for child in own},
-            pods_left=tuple(pod for pod in found if not pod.finished and pod.step != CLEANUP),
+            pods_left=tuple(pod for pod in found if not pod.finished and _may_write(seen, pod)),
             doomed=await self._doomed(seen.key.namespace),
             refusal=self._refusals.get(seen.uid),
         )
@@ -224,7 +224,7 @@ class Observer:
 
     def _unedited(self, seen: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The live spec, when the children tell that it is what the job began with: who takes over would have a ConfigMap to read for each job."""
-        told = {child.spec_sha256 for child in self._cache.children_of(seen.uid)}
+        told = {child.spec_sha256 for child in self._cache.children_of(seen.key.namespace, seen.uid)}
         if len(told) != 1 or None in told:
             return None
         spec = chaining.resolved(self._with_profile(seen.key.namespace, live)[0], seen.status.from_job)
@@ -274,7 +274,7 @@ class Observer:
             return seen
         for raw in await self._cluster.list(PODS, seen.key.namespace, labels=f"{names.LABEL_JOB_UID}={seen.uid},{names.LABEL_STEP}={step}"):
             self._cache.put(Kind.PODS, raw)
-        return replace(seen, pods={**seen.pods, child.uid: self._cache.pods_of(child.uid)})
+        return replace(seen, pods={**seen.pods, child.uid: self._cache.pods_of(child.namespace, child.uid)})
 
     async def _doomed(self, namespace: str) -> bool:
         """Whether the namespace is being deleted. It waits for its pods first, and a Job with a back-off for each index keeps an ended pod
@@ -321,6 +321,12 @@ class Observer:
             return None
         message = pods.refused_pods(await self._warnings.about(child.namespace, child.uid, now=now))
         return None if message is None else Blockage(Reason.POD_REFUSED, message, fatal=not pods.may_pass(message))
+
+
+def _may_write(seen: Observed, pod: Pod) -> bool:
+    """Whether a pod with a deleted job's label may still write for it. Its Job may be gone, or have orphaned it: then names tell."""
+    of = pod.owner_name or pod.name
+    return of.startswith(f"{seen.child_prefix}-") and not of.startswith(children.name(seen, CLEANUP, 1))
 
 
 def _not_begun(seen: Observed) -> bool:

@@ -56,7 +56,8 @@ class Pod:
     version: str
     """The resourceVersion that was read."""
     owner_uid: str
-    """The Job's."""
+    """The Job's that controls it."""
+    owner_name: str
     phase: str
     step: str
     attempt: int = 0
@@ -140,12 +141,14 @@ def read(raw: Mapping[str, Any]) -> Pod:
     phase, exit_code = foreign.text(status.get("phase")) or "Pending", terminated.get("exitCode")
     disruption = conditions.get("DisruptionTarget", {})
     is_disrupted = disruption.get("status") == "True"
+    owner = _job(metadata)
     return Pod(
         name=metadata["name"],
         namespace=metadata["namespace"],
         uid=metadata["uid"],
         version=foreign.text(metadata.get("resourceVersion")),
-        owner_uid=_owner_uid(metadata),
+        owner_uid=foreign.text(owner.get("uid")),
+        owner_name=foreign.text(owner.get("name")),
         phase=phase,
         step=foreign.text(labels.get(names.LABEL_STEP)),
         attempt=foreign.number(labels.get(names.LABEL_ATTEMPT)),
@@ -260,5 +263,7 @@ def _waiting(waiting: Mapping[str, Any]) -> Blockage | None:
     return None
 
 
-def _owner_uid(metadata: Mapping[str, Any]) -> str:
-    return next((foreign.text(o.get("uid")) for o in foreign.mappings(metadata.get("ownerReferences")) if o.get("controller")), "")
+def _job(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The ownerReference of the Job that controls a pod, or an empty mapping."""
+    controller = next((owner for owner in foreign.mappings(metadata.get("ownerReferences")) if owner.get("controller")), {})
+    return controller if controller.get("kind") == "Job" else {}

@@ -49,9 +49,9 @@ def test_a_successor_of_the_same_name_has_none_of_the_jobs() -> None:
     cache.drop(Kind.DATAPREPCRONJOBS, a_cron())
 
     assert cache.cron(CRON) == a_cron("uid-next")
-    assert (len(cache.made_by("uid-cron")), cache.made_by("uid-next")) == (1, [])
+    assert (len(cache.made_by("n", "uid-cron")), cache.made_by("n", "uid-next")) == (1, [])
     cache.drop(Kind.DATAPREPJOBS, a_job())
-    assert cache.made_by("uid-cron") == []
+    assert cache.made_by("n", "uid-cron") == []
 
 
 def test_a_job_that_went_unseen_concerns_its_cron_job() -> None:
@@ -60,7 +60,7 @@ def test_a_job_that_went_unseen_concerns_its_cron_job() -> None:
     cache.put(Kind.DATAPREPJOBS, a_job())
 
     assert cache.prune(Kind.DATAPREPJOBS, namespace=None, listed=[], known=["uid-nightly-1"]) == [Key("n", "nightly-1"), CRON]
-    assert cache.made_by("uid-cron") == []
+    assert cache.made_by("n", "uid-cron") == []
 
 
 def test_an_event_of_a_job_has_its_cron_job_and_who_waits_looked_at() -> None:

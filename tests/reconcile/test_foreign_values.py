@@ -114,11 +114,11 @@ def test_no_object_stops_the_operator(kind: Kind, type_: str | None, data: st.Da
     cache.keeper_of(key, runs=["r"])
     cache.records_per_second()
     cache.phases()
-    for pod in cache.pods_of("uid-0"):
+    for pod in cache.pods_of("n", "uid-0"):
         pods.failure(pod)
         pod.stuck_creating(times.now())
         pod.stuck_terminating(times.now())
-    for child in cache.children_of("uid-0"):
+    for child in cache.children_of("n", "uid-0"):
         steps.completed_tasks(child, tasks=4)
         steps.failed_tasks(child, tasks=4)
 

@@ -193,9 +193,8 @@ def test_a_deaf_operator_finds_its_own_children(world: World) -> None:
     asyncio.run(reconciler.reconcile(Key(NAMESPACE, "mnist")))
 
     assert world.jobs() == ["plan"]
-    assert [child.step for child in blind.children_of(world.cluster.objects[("dataprepjobs", NAMESPACE, "mnist")]["metadata"]["uid"])] == [
-        "plan"
-    ]
+    uid = world.cluster.objects[("dataprepjobs", NAMESPACE, "mnist")]["metadata"]["uid"]
+    assert [child.step for child in blind.children_of(NAMESPACE, uid)] == ["plan"]
 
 
 # --- one output, one job ------------------------------------------------------------------------------------------------------

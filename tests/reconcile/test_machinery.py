@@ -346,7 +346,7 @@ def test_what_a_listing_lacks_was_deleted_meanwhile() -> None:
     concerned = cache.prune(Kind.JOBS, namespace=None, listed=["job-1"], known=known)
 
     assert concerned == [Key("n", "a")]
-    assert {child.uid for child in cache.children_of("uid-a")} == {"job-1", "job-3"}
+    assert {child.uid for child in cache.children_of("n", "uid-a")} == {"job-1", "job-3"}
 
 
 def test_pods_with_our_label_and_another_owner_are_nobodys() -> None:
@@ -356,7 +356,7 @@ def test_pods_with_our_label_and_another_owner_are_nobodys() -> None:
     pod = {"metadata": {"name": "p", "namespace": "n", "uid": "p", "labels": {names.LABEL_JOB_UID: "uid-a"}}, "status": {}}
     cache.put(Kind.PODS, pod)
 
-    assert cache.pods_of("job-1") == ()
+    assert cache.pods_of("n", "job-1") == ()
 
 
 # --- streams and probes -----------------------------------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ def test_a_listing_after_a_gap_drops_what_is_gone() -> None:
     cache.put(Kind.JOBS, a_child("job-1"))
     heard.hear((Kind.JOBS, None), kopf_watching.Bookmark.LISTED)
 
-    assert cache.children_of("uid-a") == ()
+    assert cache.children_of("n", "uid-a") == ()
     assert concerned == [Key("n", "a")]
 
 

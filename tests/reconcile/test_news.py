@@ -56,7 +56,7 @@ def test_a_pod_is_looked_at_for_what_is_read_of_it() -> None:
 
     assert concerned(cache, Kind.PODS, "MODIFIED", a_pod("2", conditions=[{"type": "Ready", "status": "True"}])) == []
 
-    assert cache.pods_of("job-1")[0].version == "2"
+    assert cache.pods_of("n", "job-1")[0].version == "2"
     assert concerned(cache, Kind.PODS, "MODIFIED", a_pod("3", phase="Failed")) == [KEY]
 
 

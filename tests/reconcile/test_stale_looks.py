@@ -314,11 +314,11 @@ def test_what_left_the_selection_of_a_watch_may_come_back() -> None:
     cache.put(Kind.JOBS, child)
     cache.drop(Kind.JOBS, {**child, "metadata": child["metadata"] | {"resourceVersion": "3"}})
     cache.put(Kind.JOBS, {**child, "metadata": child["metadata"] | {"resourceVersion": "2"}})
-    assert cache.children_of("uid-a") == ()
+    assert cache.children_of("n", "uid-a") == ()
 
     cache.put(Kind.JOBS, {**child, "metadata": child["metadata"] | {"resourceVersion": "4"}})
 
-    assert [each.uid for each in cache.children_of("uid-a")] == ["job-1"]
+    assert [each.uid for each in cache.children_of("n", "uid-a")] == ["job-1"]
 
 
 def test_a_child_whose_owner_was_edited_away_is_its_childs_no_more() -> None:
@@ -340,7 +340,7 @@ def test_a_child_whose_owner_was_edited_away_is_its_childs_no_more() -> None:
         cache.put(kind, orphan)
         cache.drop(kind, orphan)
 
-    assert (cache.children_of("uid-a"), cache.pods_of("job-1")) == ((), ())
+    assert (cache.children_of("n", "uid-a"), cache.pods_of("n", "job-1")) == ((), ())
 
 
 def test_a_job_that_was_taken_from_its_schedule_is_not_the_schedules_any_more() -> None:
@@ -349,12 +349,12 @@ def test_a_job_that_was_taken_from_its_schedule_is_not_the_schedules_any_more() 
     made, freed = a_job(), a_job(version="6")
     made["metadata"]["ownerReferences"] = [owner]
     cache.put(Kind.DATAPREPJOBS, made)
-    assert cache.made_by("cron") == [made]
+    assert cache.made_by("n", "cron") == [made]
 
     cache.put(Kind.DATAPREPJOBS, freed)
-    assert cache.made_by("cron") == []
+    assert cache.made_by("n", "cron") == []
     cache.drop(Kind.DATAPREPJOBS, freed)
-    assert cache.made_by("cron") == []
+    assert cache.made_by("n", "cron") == []
 
 
 def test_nothing_is_remembered_of_a_job_that_was_deleted_in_the_middle(world: World) -> None:

@@ -270,8 +270,7 @@ class World:
         return str(self.status(name).get("childPrefix") or names.first_child_base(name, uid))
 
     def jobs(self) -> list[str]:
-        prefix = len(self.child_prefix()) + 1
-        return sorted(name[prefix:] for plural, _, name in self.cluster.objects if plural == "jobs")
+        return sorted(name.split("-", 2)[-1] for plural, _, name in self.cluster.objects if plural == "jobs")
 
     def created(self, plural: str = "jobs") -> int:
         return sum(1 for verb, what, _ in self.cluster.calls if (verb, what) == ("create", plural))
