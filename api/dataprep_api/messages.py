@@ -78,7 +78,7 @@ class CommitResult(Model):
     """Every file, or none when they don't fit."""
     bad: Annotated[list[BadRecord], Field(max_length=20)] = []
     seconds: Annotated[dict[Annotated[str, Field(max_length=32)], Annotated[float, Field(ge=0)]], Field(max_length=16)] = {}
-    """Time of all workers by stage: read, transform, encode, statistics, sink."""
+    """Time of all workers by stage: read, transform, encode, statistics, sink; and `readWait`, for which encoding waited."""
     bad_reasons: Annotated[dict[Annotated[str, Field(max_length=32)], Count], Field(max_length=8)] = {}
     shard_seconds: Annotated[float, Field(ge=0)] = 0.0
     """Time of all shards, each from its first byte to its last."""

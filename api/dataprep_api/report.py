@@ -79,7 +79,7 @@ class ShardReport(Stored):
     attempt: str = ""
     """The pod or process that wrote it."""
     seconds: dict[str, float] = {}
-    """Time by stage: read, transform, encode, statistics, sink."""
+    """Time by stage: read, transform, encode, statistics, sink; and `readWait`, for which encoding waited."""
     took_seconds: float = 0.0
     """From the first byte to the last."""
     finished_at: str = ""

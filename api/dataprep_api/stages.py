@@ -9,6 +9,8 @@ from typing import Final
 
 SIDES: Final = (("read", "transform"), ("encode", "statistics"), ("sink",))
 """Stages by thread."""
+READ_WAIT: Final = "readWait"
+"""Beside the stages: the seconds in which a shard's next batch was not there yet, so that nothing could be encoded."""
 SHARD_BOUNDS: Final = (1, 5, 15, 60, 300, 900, 3600)
 """Seconds by which shards are counted: those that took at most as long, and, at the end, those that took longer."""
 REFUSALS: Final = ("Unreadable", "Transform", "Feature")

@@ -199,6 +199,8 @@ class Timings(Model):
     running_seconds: Annotated[float, Field(ge=0)] | None = None
     committing_seconds: Annotated[float, Field(ge=0)] | None = None
     total_seconds: Annotated[float, Field(ge=0)] | None = None
+    read_wait_seconds: Annotated[float, Field(ge=0)] | None = None
+    """Of all workers together: how long encoding waited for what is read and transformed."""
     bottleneck: Annotated[str, Field(max_length=256)] | None = None
     """What the conversion waited for, and the shares of its stages: `source-bound (read 71 %, …)`."""
 

@@ -5,6 +5,7 @@ import platform
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from dataprep_api.messages import BadRecord, CommitResult
 from dataprep_api.plan import shards
 from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, MetadataFile, ShardReport, Success, digest_of_files
 from dataprep_api.spec import BadRecords, DataPrepJobSpec
-from dataprep_api.stages import REFUSALS, SHARD_BOUNDS, SIDES
+from dataprep_api.stages import READ_WAIT, REFUSALS, SHARD_BOUNDS, SIDES
 from dataprep_api.status import MAX_OUTPUTS, OutputFile, RecordProgress, SplitStatus
 from dataprep_converter import __version__, comparing, metadata, statistics, table_output
 from dataprep_converter.access import Access, Entry
@@ -30,6 +31,7 @@ from dataprep_converter.statistics import SplitStatistics
 from dataprep_converter.stores import hadoop, scheme_of
 
 _SHOWN = 5
+_STAGES: Final = (*(stage for side in SIDES for stage in side), READ_WAIT)
 MAX_WARNINGS = 10
 
 
@@ -124,9 +126,7 @@ def result_of(
         ],
         outputs=outputs,
         bad=manifest.bad_examples[:20],
-        seconds={stage: round(sum(report.seconds.get(stage, 0.0) for report in reports), 3) for side in SIDES for stage in side}
-        if reports
-        else {},
+        seconds={stage: round(sum(report.seconds.get(stage, 0.0) for report in reports), 3) for stage in _STAGES} if reports else {},
         bad_reasons={reason: count for reason in REFUSALS if (count := sum(report.bad_reasons.get(reason, 0) for report in reports))},
         channels=sagemaker.channels(folder.uri, manifest),
         shard_seconds=round(sum(report.took_seconds for report in reports), 3),

@@ -5,7 +5,7 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from dataprep_api.messages import CommitResult, PlanResult
-from dataprep_api.stages import verdict
+from dataprep_api.stages import READ_WAIT, verdict
 from dataprep_converter.task_progress import TaskProgress
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Display:
         )
         bottleneck = verdict(result.seconds)
         if bottleneck is not None:
-            self._say(bottleneck)
+            self._say(f"{bottleneck}; encoding waited {result.seconds.get(READ_WAIT, 0.0):,.1f} s for reading, all workers together")
         if self._ignored:
             self._say(
                 f"ignored: {self._ignored:,} file{'s' * (self._ignored != 1)} among the inputs (hidden, of another kind, or of data sets)"

@@ -21,6 +21,7 @@ from dataprep_api.plan import Shard
 from dataprep_api.report import MAX_BAD_EXAMPLES, Companion, ShardReport
 from dataprep_api.shown import shown
 from dataprep_api.spec import BadRecords
+from dataprep_api.stages import READ_WAIT
 from dataprep_converter.access import Access, Store, Upload
 from dataprep_converter.encoders import Encoder
 from dataprep_converter.errors import BadData
@@ -209,7 +210,12 @@ def _fill(
     seconds = tally.seconds
     chunks = samples(shard, plan=plan, most_records=pipeline.most_records)
     with closing(prefetched(pipeline.batches(plan.units, chunks, seconds, tally.refused), depth=1)) as batches:
-        for batch in batches:
+        while True:
+            started = perf_counter()
+            batch = next(batches, None)
+            seconds[READ_WAIT] = seconds.get(READ_WAIT, 0.0) + perf_counter() - started
+            if batch is None:
+                break
             _account(batch, plan=plan, policy=pipeline.spec.on_bad_record, tally=tally)
             started = perf_counter()
             pieces = encoder.pieces(batch.records) if sink.is_plain else [encoder.encode(batch.records)]

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from dataprep_api.messages import CommitResult, PlanResult
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_api.stages import verdict
+from dataprep_api.stages import READ_WAIT, verdict
 from dataprep_api.status import (
     MAX_FAILURES,
     MAX_RUNS,
@@ -393,7 +393,9 @@ def _committing(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
     match judgement:
         case Through(result=CommitResult() as result):
             child = moment.seen.child("commit", status.attempt)
-            timings = _timed(status, "committing_seconds", child).model_copy(update={"bottleneck": verdict(result.seconds)})
+            timings = _timed(status, "committing_seconds", child).model_copy(
+                update={"bottleneck": verdict(result.seconds), "read_wait_seconds": result.seconds.get(READ_WAIT)}
+            )
             return _succeeded(moment, status.model_copy(update={"timings": timings}), result)
         case Through(unreadable=str() as said):
             return _failed(moment, status, Reason.INTERNAL_ERROR, f"The commit step's message is not one of dataprep's: {said}")

@@ -120,6 +120,8 @@ def _full_status(fill: str) -> DataPrepJobStatus:
         bad_records=[failure] * 20,
         warnings=[fill * 1024] * 10,
         effective=status.Effective(parallelism=2**31 - 1, image=fill * 512, accelerator=fill * 64),
-        timings=status.Timings(planning_seconds=1e300, running_seconds=1e300, committing_seconds=1e300, total_seconds=1e300),
+        timings=status.Timings(
+            planning_seconds=1e300, running_seconds=1e300, committing_seconds=1e300, total_seconds=1e300, read_wait_seconds=1e300
+        ),
         handled_retry=short,
     )

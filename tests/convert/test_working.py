@@ -11,6 +11,8 @@ from dataprep_api.plan import shards
 from dataprep_converter import preparing, publishing, retrying, shard, working
 from dataprep_converter.access import Access
 from dataprep_converter.errors import BadData, ConvertError, StoreFull, Unreachable
+from dataprep_converter.output_folder import OutputFolder
+from dataprep_converter.prefetching import prefetched
 from dataprep_converter.task_progress import TaskProgress
 from dataprep_converter.verifying import verify
 
@@ -55,6 +57,28 @@ def test_a_shard_is_published_while_the_next_one_is_read(
     monkeypatch.undo()
     made(a_job(few, tmp_path / "plain", output=EIGHT))
     assert sha256s(tmp_path / "out") == sha256s(tmp_path / "plain")
+
+
+def test_the_time_that_encoding_waits_for_a_batch_is_told(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    reports: list[Any] = []
+    put_report = OutputFolder.put_report
+
+    def late(items: Any, *, depth: int) -> Any:
+        for item in prefetched(items, depth=depth):
+            clock[0] += 0.5
+            yield item
+
+    def noted(folder: Any, report: Any) -> None:
+        reports.append(report)
+        put_report(folder, report)
+
+    monkeypatch.setattr(shard, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(shard, "prefetched", late)
+    monkeypatch.setattr(OutputFolder, "put_report", noted)
+    result = made(a_job(few, tmp_path / "out", output=EIGHT))
+    assert [report.seconds["readWait"] for report in reports] == [0.5] * 24, "each shard is one batch"
+    assert (result.seconds["readWait"], result.seconds["encode"]) == (12.0, 0.0)
 
 
 @pytest.mark.parametrize("failing", [0, 3, 23], ids=["first", "fourth", "last"])

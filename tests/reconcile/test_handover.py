@@ -163,3 +163,10 @@ def test_a_success_ends_the_history(world: World) -> None:
 def test_the_status_says_what_the_conversion_waited_for(world: World) -> None:
     committed(world, seconds={"read": 8, "encode": 2})
     assert world.status()["timings"]["bottleneck"] == "source-bound (read 80 %, encode 20 %)"
+    assert "readWaitSeconds" not in world.status()["timings"], "of a converter that doesn't say it"
+
+
+def test_the_status_says_how_long_encoding_waited_for_reading(world: World) -> None:
+    committed(world, seconds={"read": 8, "encode": 2, "readWait": 6.25})
+    assert world.status()["timings"]["readWaitSeconds"] == 6.25
+    assert world.status()["timings"]["bottleneck"] == "source-bound (read 80 %, encode 20 %)"
