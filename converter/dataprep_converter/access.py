@@ -1,13 +1,20 @@
 """Access: the store behind a URI, with the settings of the longest matching prefix. One per process."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 from dataprep_api.shown import has_user
+from dataprep_api.spec import Source
+from dataprep_api.spec.model import STORED
 from dataprep_converter.archive_uris import divided
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.stores import Entry, Input, Store, StoreSettings, Upload, scheme_of, store_class
 
 __all__ = ["Access", "Entry", "Input", "Store", "Upload"]
+
+
+_WEB: Final = ("http://", "https://")
 
 
 class Access:
@@ -19,6 +26,8 @@ class Access:
     def __init__(self, settings: Sequence[StoreSettings] = ()) -> None:
         self.settings = tuple(sorted(settings, key=lambda s: len(s.uri_prefix), reverse=True))
         self._clients: dict[tuple[str, str], Store] = {}
+        self._signed: dict[str, str] = {}
+        """Web addresses as they are stored, and with what signs them."""
         self.output: str | None = None
         """Folder that the job of this process makes, once that is known: no input may lie in it."""
         self.hidden: dict[str, int] = {}
@@ -38,8 +47,28 @@ class Access:
         found = self._found(uri)
         key = (scheme, found.uri_prefix if found is not None else "")
         if key not in self._clients:
-            self._clients[key] = store_class(scheme)(found or _defaults(scheme))
+            self._clients[key] = store_class(scheme)(replace(found or _defaults(scheme), signed=self._signed))
         return self._clients[key]
+
+    def unsigned(self, source: Source) -> Source:
+        """The source with its web addresses as they may be stored. What signs them is kept here, and joined again when they are read.
+
+        Raises BadSpec where two addresses differ in that alone.
+        """
+        given, stored = (
+            source.model_dump(mode="json", by_alias=True, exclude_unset=True, context={STORED: without}) for without in (False, True)
+        )
+        if given == stored:
+            return source
+        whole: dict[str, str] = {}
+        for text, address in zip(_texts(given), _texts(stored), strict=True):
+            if address.startswith(_WEB) and whole.setdefault(address, text) != text:
+                raise BadSpec(
+                    f"Two addresses of the source are {address} without what signs them or holds a token, so nothing stored could tell them "
+                    "apart. Name each file by an address of its own, or copy them to a store."
+                )
+        self._signed |= {address: text for address, text in whole.items() if address != text}
+        return Source.model_validate(stored)
 
     def settings_of(self, uri: str) -> StoreSettings:
         """The settings of the longest prefix of `uri`, or those of its scheme."""
@@ -63,6 +92,13 @@ class Access:
 
             self._clients[key] = ArchiveStore(self)
         return self._clients[key]
+
+
+def _texts(value: Any) -> Iterator[str]:  # Any: JSON
+    if isinstance(value, str):
+        yield value
+    for below in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _texts(below)
 
 
 def _defaults(scheme: str) -> StoreSettings:

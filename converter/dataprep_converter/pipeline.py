@@ -53,7 +53,7 @@ class Pipeline:
         reader_type = reader_class(spec.data.kind)
         spec = _as_sagemaker_wants(spec, state)
         self.spec = spec
-        self.reader = reader_type(spec.data, state, access)
+        self.reader = reader_type(access.unsigned(spec.data), state, access)
         self._steps: list[Step] = []
         schema = self.reader.schema()
         widest = tensor_bytes(schema)

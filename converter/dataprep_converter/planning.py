@@ -73,7 +73,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
     reader_type = reader_class(spec.data.kind)
     access.passed_over.clear()
     access.hidden.clear()
-    discovery = reader_type.discover(spec.data, access)
+    discovery = reader_type.discover(access.unsigned(spec.data), access)
     listed = Units.of(discovery.units)
     overlaps.check_units(listed, spec.output.uri, access)
     if listed.samples == 0 and not spec.allow_empty:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from dataprep_api.shown import unsigned
 from dataprep_api.spec import Output
 from dataprep_api.spec.formats.file_batch import FileBatchOptions
 from dataprep_converter.encoders import FeatureSpec, SingleFile
@@ -81,6 +82,7 @@ def _base(base: str | None) -> str:
     """What stands before paths. A path from the root becomes a URI as Java's `File.toURI` writes it."""
     if base is None:
         return ""
+    base = unsigned(base)
     folder = f"{base.rstrip('/')}/"
     return folder if _SCHEME.match(base) else f"{'file:' if base.startswith('/') else ''}{quote(folder, safe=_PATH_SIGNS)}"
 

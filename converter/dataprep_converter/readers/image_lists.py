@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from dataprep_api.shown import unsigned
 from dataprep_api.spec.sources.images import ImageList
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import BadData, BadSpec, NotFound
@@ -65,6 +66,12 @@ def _uri(line: _Line, root: str, list_uri: str) -> str:
         raise BadSpec(f"{list_uri}, line {line.number}: the path is empty.", uri=list_uri)
     if ".." in line.path.split("/") or "\0" in line.path:
         raise BadSpec(f"{list_uri}, line {line.number}: the path {line.path!r} must not leave its folder by '..'.", uri=list_uri)
+    if unsigned(line.path) != line.path:
+        raise BadSpec(
+            f"{list_uri}, line {line.number}: {unsigned(line.path)} is signed or holds a token, which would be stored with the plan. Only addresses "
+            "in the job itself may: list the images of a store, which gets its credentials from an entry of stores.",
+            uri=list_uri,
+        )
     if "://" in line.path or line.path.startswith("/"):
         return line.path
     return f"{root.rstrip('/')}/{line.path.removeprefix('./')}"

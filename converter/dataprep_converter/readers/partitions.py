@@ -12,6 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 import pyarrow as pa
 
+from dataprep_api.shown import unsigned
 from dataprep_api.spec import CsvSource
 from dataprep_api.spec.sources.arrow import ArrowSource
 from dataprep_api.spec.sources.jsonl import JsonlSource
@@ -191,7 +192,7 @@ def keys_of(root: str, path: str, uri: str) -> list[tuple[str, str | None]]:
     Raises BadSpec for a key that is there twice and a name that is not UTF-8.
     """
     # The query of a web address is no folder.
-    whole = (uri.partition("?")[0] if uri.startswith(("http://", "https://")) else uri) if uri == root else path
+    whole = (uri.partition("?")[0] if uri.startswith(("http://", "https://")) else uri) if unsigned(uri) == unsigned(root) else path
     found: list[tuple[str, str | None]] = []
     for folder in whole.split("/")[:-1]:
         key, sign, value = folder.partition("=")

@@ -122,6 +122,8 @@ class StoreSettings:
     server_side_encryption: str | None = None
     """`AES256` or `KMS`."""
     kms_key_id: str | None = None
+    signed: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Web addresses as they are stored, and with what signs them, as the job has them."""
 
 
 class Upload(Protocol):

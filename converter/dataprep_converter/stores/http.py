@@ -1,6 +1,7 @@
 """Web addresses, `http://` and `https://`: a source only, read in ranges. There are no folders, so each file is named by itself.
 
-An address is used as it is written, query and percent signs too. An input is pinned by its ETag, else by size and Last-Modified, and every answer is
+An address is used as it is written, query and percent signs too. What signs it is the job's: inputs and plans name a file without that, and it is
+joined again for each request. An input is pinned by its ETag, else by size and Last-Modified, and every answer is
 held against the pin.
 """
 
@@ -18,6 +19,7 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Final, NoReturn, Protocol
 
+from dataprep_api.shown import unsigned
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.errors import BadSpec, ConvertError, InputChanged, NotFound, NotPermitted, StoreError, Unreachable
 from dataprep_converter.retrying import retrying
@@ -57,7 +59,7 @@ class HttpStore:
     def stat(self, uri: str) -> Entry | None:
         def attempt() -> Entry | None:
             try:
-                return _found(uri)
+                return _found(uri, self._address(uri))
             except NotFound:
                 return None
 
@@ -67,7 +69,11 @@ class HttpStore:
         found = self.stat(uri)
         if found is None:
             raise NotFound(f"{_shown(uri)} does not exist.", uri=uri)
-        return HttpInput(found)
+        return HttpInput(found, self._address(uri))
+
+    def _address(self, uri: str) -> str:
+        """What is asked for: with the job's own signature where it has one. Plans of older releases hold an earlier one."""
+        return self.settings.signed.get(unsigned(uri), uri)
 
     def get(self, uri: str) -> bytes:
         with self.open(uri) as source:
@@ -91,6 +97,10 @@ class HttpInput(RangedInput):
 
     step = _PIECE
 
+    def __init__(self, entry: Entry, address: str) -> None:
+        super().__init__(entry)
+        self._address = address
+
     @property
     def shown(self) -> str:
         return _shown(self.uri)
@@ -103,7 +113,7 @@ class HttpInput(RangedInput):
         """The bytes from `offset` to `end`, all of them, or Unreachable."""
         if offset >= end:
             return
-        with _answer(self.uri, "GET", {"Range": f"bytes={offset}-{end - 1}"}) as answer:
+        with _answer(self._address, "GET", {"Range": f"bytes={offset}-{end - 1}"}) as answer:
             self._check(answer)
             # A server without ranges sends all: what was not asked for is passed over.
             before = offset if answer.status != http.client.PARTIAL_CONTENT else 0
@@ -119,16 +129,16 @@ class HttpInput(RangedInput):
             raise InputChanged(f"{_shown(self.uri)} was replaced since it was listed.", uri=self.uri)
 
 
-def _found(uri: str) -> Entry:
+def _found(uri: str, address: str) -> Entry:
     try:
-        with _answer(uri, "HEAD", {}) as answer:
+        with _answer(address, "HEAD", {}) as answer:
             if answer.headers["Content-Length"] is not None:
                 return _entry(uri, answer)
     except StoreError as exc:
         status = exc.__cause__.code if isinstance(exc.__cause__, urllib.error.HTTPError) else None
         if status not in _WITHOUT_HEAD:
             raise
-    with _answer(uri, "GET", {"Range": "bytes=0-0"}) as answer:
+    with _answer(address, "GET", {"Range": "bytes=0-0"}) as answer:
         return _entry(uri, answer)
 
 
