@@ -18,6 +18,8 @@ class ConditionType(StrEnum):
     COMPLETE = "Complete"
     FAILED = "Failed"
     OUTPUT_REMOVED = "OutputRemoved"
+    HANDED_OVER = "HandedOver"
+    """Only while it is False, of a finished job."""
     SCHEDULED = "Scheduled"
 
 
@@ -47,6 +49,7 @@ class Reason(StrEnum):
     FELL_BACK_TO_CPU = "FellBackToCPU"
     CLEANED_UP = "CleanedUp"
     NOT_HANDED_OVER = "NotHandedOver"
+    HANDED_OVER = "HandedOver"
     REMOVING_OUTPUT = "RemovingOutput"
     OUTPUT_REMOVED = "OutputRemoved"
     OUTPUT_KEPT = "OutputKept"
@@ -112,7 +115,8 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.OPERATOR_OUTDATED: "The spec has fields that the CustomResourceDefinition knows and this operator doesn't; the job waits for the operator's upgrade.",
     Reason.FELL_BACK_TO_CPU: "accelerator.policy is Preferred and no GPU was free: the job runs on CPU nodes.",
     Reason.CLEANED_UP: "A cleanup rule removed pods or Jobs.",
-    Reason.NOT_HANDED_OVER: "The data set is whole, but the ConfigMap with the job's name could not be made: the Event says why.",
+    Reason.NOT_HANDED_OVER: "The data set is whole, but the ConfigMap with the job's name could not be made: the condition `HandedOver` says why. It is tried again.",
+    Reason.HANDED_OVER: "The ConfigMap with the job's name could be made at last.",
     Reason.REMOVING_OUTPUT: "The DataPrepJob was deleted and deletionPolicy is Delete: what it wrote is removed before it goes.",
     Reason.OUTPUT_REMOVED: "The files that a deleted DataPrepJob had written are removed.",
     Reason.OUTPUT_KEPT: "A DataPrepJob with the finalizer dataprep.io/output goes and its output stays: the Event says why.",

@@ -19,6 +19,7 @@ _CONDITIONS: Final = {
     ConditionType.COMPLETE: "The job ended well. Final.",
     ConditionType.FAILED: "The job ended badly; reason and message say why. Final until `dataprep.io/retry` asks for another attempt.",
     ConditionType.OUTPUT_REMOVED: "Never true: while it is False, a deleted job with `deletionPolicy: Delete` removes its output, or says why it can't.",
+    ConditionType.HANDED_OVER: "Only while it is False: the data set is whole, and the ConfigMap for training can't be made.",
     ConditionType.SCHEDULED: "Of a DataPrepCronJob: the last job that was due is made.",
 }
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from dataprep_api.reasons import Reason
 from dataprep_api.spec import CleanupRule, DataPrepJobSpec
 from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus
-from dataprep_operator import children, deadlines, evictions, foreign, memory, patience, removal, steps, times
+from dataprep_operator import children, deadlines, evictions, foreign, handover, memory, patience, removal, steps, times
 from dataprep_operator.children import Body
 from dataprep_operator.events import Note
 from dataprep_operator.observed import CLEANUP, Child, Observed
@@ -140,6 +140,8 @@ def wake_after_seconds(seen: Observed, status: DataPrepJobStatus, *, now: dateti
         due.append(now + timedelta(seconds=removal.LOOK_AGAIN_SECONDS))
     if status.phase in TERMINAL_PHASES:
         due += [moment for _, moment in _cleanup_times(seen, status, defaults=defaults)]
+        again = handover.look_again_at(status, now=now) if status.phase == "Succeeded" and not seen.deleting else None
+        due += [again] if again is not None else []
     elif seen.spec is not None:
         due += _deadlines(seen, seen.spec, status, now=now)
     later = [(moment - now).total_seconds() for moment in due if moment > now]

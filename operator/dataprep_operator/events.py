@@ -58,6 +58,11 @@ def about(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
     is_news = unqueued is not None and unqueued.reason == Reason.NOT_QUEUED and (was is None or was.reason != unqueued.reason)
     if unqueued is not None and is_news and after.phase != "Queued":
         notes.append(Note("Warning", Reason.NOT_QUEUED, unqueued.message))
+    missing, lacked = (conditions.find(status.conditions, ConditionType.HANDED_OVER) for status in (after, before))
+    if missing is not None and (lacked is None or lacked.message != missing.message):
+        notes.append(Note("Warning", Reason.NOT_HANDED_OVER, missing.message))
+    if missing is None and lacked is not None and not leaving:
+        notes.append(Note("Normal", Reason.HANDED_OVER, "The ConfigMap for training is there now."))
     evicted, known = after.evictions, before.evictions
     if evicted is not None and evicted.count > (known.count if known is not None else 0):
         # Without the number: the same text is the same Event, and counted.

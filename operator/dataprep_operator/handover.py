@@ -1,17 +1,27 @@
 """The hand-over: a ConfigMap with the job's name that says where the finished data set is and what it holds. Pure.
 
-A training Job can name it before it exists: `envFrom` waits for it, and a volume of it holds `dataset.json`.
+A training Job can name it before it exists: `envFrom` waits for it, and a volume of it holds `dataset.json`. ConfigMaps aren't watched, since that takes the right to
+read all of them; so a finished job looks whether its own is there, the more seldom the longer it has been finished.
 """
 
 import json
 import re
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from dataprep_api import names
+from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus
+from dataprep_operator import conditions, times
 from dataprep_operator.children import Body, owned_labels, owned_metadata
 from dataprep_operator.observed import Observed
+
+FIRST_LOOK_SECONDS: Final = 60.0
+LAST_LOOK_SECONDS: Final = 3600.0
+"""Later the slow scan of all finished jobs comes round as often."""
+FIRST_RETRY_SECONDS: Final = 10.0
+LONGEST_RETRY_SECONDS: Final = 600.0
 
 FILE: Final = "dataset.json"
 CHANNELS: Final = "input_data_config.json"
@@ -27,6 +37,35 @@ def config_map(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus)
         "immutable": True,
         "data": _variables(spec, status) | {FILE: _json(_document(spec, status))} | _channels(status),
     }
+
+
+def told(status: DataPrepJobStatus, fault: str | None, *, now: datetime, generation: int) -> DataPrepJobStatus:
+    """The status of a finished job with the condition that says why there is no ConfigMap; without it once there is."""
+    if fault is None:
+        kept = [each for each in status.conditions if each.type != ConditionType.HANDED_OVER]
+        return status if kept == status.conditions else status.model_copy(update={"conditions": kept})
+    message = f"No ConfigMap for training was made: {fault}"
+    written = conditions.changed(
+        status.conditions,
+        ConditionType.HANDED_OVER,
+        "False",
+        reason=Reason.NOT_HANDED_OVER,
+        message=message,
+        now=now,
+        generation=generation,
+    )
+    return status.model_copy(update={"conditions": written})
+
+
+def look_again_at(status: DataPrepJobStatus, *, now: datetime) -> datetime | None:
+    """When a finished job looks after its ConfigMap next: after as long as it has been finished, or as the ConfigMap has been refused."""
+    refused = conditions.find(status.conditions, ConditionType.HANDED_OVER)
+    since = times.parse(refused.last_transition_time if refused is not None else status.completion_time)
+    age = times.seconds_between(since, now)
+    if age is None or (refused is None and age >= LAST_LOOK_SECONDS):
+        return None
+    pause = max(FIRST_LOOK_SECONDS, age) if refused is None else min(LONGEST_RETRY_SECONDS, max(FIRST_RETRY_SECONDS, age))
+    return now + timedelta(seconds=pause)
 
 
 def _variables(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, str]:

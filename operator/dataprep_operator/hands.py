@@ -8,7 +8,6 @@ from typing import Any
 
 from dataprep_api import KIND, names
 from dataprep_api.reasons import Reason
-from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus
 from dataprep_operator import children, handover, observed, pods, times
 from dataprep_operator.cache import Cache, Kind, Raw
@@ -26,7 +25,7 @@ from dataprep_operator.decide import (
     PatchJob,
     Tell,
 )
-from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, Refused
+from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, Refused, Unavailable
 from dataprep_operator.events import Note
 from dataprep_operator.observed import Observed
 from dataprep_operator.observing import Observer
@@ -35,6 +34,9 @@ from dataprep_operator.status import as_json
 from dataprep_operator.telling import Teller
 
 logger = logging.getLogger(__name__)
+
+_WEBHOOK = "failed calling webhook"
+"""What the API server says when admission asks somebody who doesn't answer."""
 
 
 class ForeignChild(ClusterError):
@@ -74,17 +76,40 @@ class Hands:
             logger.info("%s: %s → %s", seen.key, seen.status.phase or "new", desired.phase)
         return replace(seen, version=written["metadata"]["resourceVersion"])
 
-    async def hand_over(self, seen: Observed, spec: DataPrepJobSpec, desired: DataPrepJobStatus) -> None:
-        """Make the ConfigMap that tells a training Job what was made. A refusal is told; the data set is whole without it.
+    async def hand_over(self, seen: Observed, desired: DataPrepJobStatus) -> str | None:
+        """Make sure of the ConfigMap that tells a training Job what was made. Returns why that can't be now; the data set is whole without it.
 
-        That of a job which this one has replaced goes by itself, so its end is waited for: the look is made again.
+        That of a job which this one has replaced goes by itself, so its end is waited for before this one is Complete: the look is made again.
         """
+        is_new = seen.status.phase != "Succeeded"
         try:
+            if not is_new and await self._is_handed_over(seen):
+                return None
+            spec = seen.spec if is_new else await self._observer.spec_of_the_run(seen)
+            if spec is None:
+                return "the spec can't be read any more"
             await self._ensure(CONFIG_MAPS, handover.config_map(seen, spec, desired), seen)
-        except LeftOver:
-            raise
+        except LeftOver as exc:
+            if is_new:
+                raise
+            return str(exc)
         except (Refused, ForeignChild) as exc:
-            await self.tell(seen, desired, [Note("Warning", Reason.NOT_HANDED_OVER, f"No ConfigMap for training was made: {exc}")])
+            return str(exc)
+        except Unavailable as exc:
+            # Without the webhook, and so for nobody else's sake, may the job wait to be Complete.
+            if _WEBHOOK not in str(exc):
+                raise
+            return str(exc)
+        if not is_new:
+            logger.info("%s: the ConfigMap for training was gone, and is made again", seen.key)
+        return None
+
+    async def _is_handed_over(self, seen: Observed) -> bool:
+        try:
+            await self._found(CONFIG_MAPS, {"kind": "ConfigMap", "metadata": {"name": seen.key.name}}, seen)
+        except NotFound:
+            return False
+        return True
 
     async def _guard(self, seen: Observed, *, on: bool) -> None:
         """Set or take away our finalizer, unless the job has changed since it was looked at. Others' finalizers stay."""

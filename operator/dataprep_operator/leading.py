@@ -22,7 +22,7 @@ from dataprep_operator.workqueue import WorkQueue
 logger = logging.getLogger(__name__)
 
 _SETTLED_EVERY: Final = 12
-"""An hour, when a scan is made every five minutes: 5,000 looks take seconds, which an idle operator hasn't got."""
+"""As `handover` relies on: an hour, when a scan is made every five minutes: 5,000 looks take seconds, which an idle operator hasn't got."""
 
 Look = Callable[[Key], Awaitable[float | None]]
 """One look at one object; returns the seconds after which the next is due."""

@@ -222,6 +222,12 @@ class Observer:
             self.froze(seen.uid, children.kept_spec(stored))
         return self.frozen(seen.uid)
 
+    async def spec_of_the_run(self, seen: Observed) -> DataPrepJobSpec | None:
+        """What a job that has ended was run with: its spec may have been edited since."""
+        frozen = await self._frozen_spec(seen, seen.raw_spec)
+        spec = seen.raw_spec if frozen is None else frozen
+        return _parse(seen.key, spec, source="", defaults=self._defaults).spec
+
     def _unedited(self, seen: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The live spec, when the children tell that it is what the job began with: who takes over would have a ConfigMap to read for each job."""
         told = {child.spec_sha256 for child in self._cache.children_of(seen.key.namespace, seen.uid)}

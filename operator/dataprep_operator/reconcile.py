@@ -7,7 +7,7 @@ from dataprep_api import tracing
 from dataprep_api.messages import CommitResult
 from dataprep_api.stages import REFUSALS, SIDES
 from dataprep_api.status import TERMINAL_PHASES, DataPrepJobStatus
-from dataprep_operator import decide, events, metrics, status, subjects, times
+from dataprep_operator import decide, events, handover, metrics, status, subjects, times
 from dataprep_operator.cache import Cache
 from dataprep_operator.cluster import Cluster
 from dataprep_operator.hands import Hands
@@ -51,9 +51,10 @@ class Reconciler:
         subjects.learn(desired.run_id)
         tell(phase=desired.phase, run_id=desired.run_id, attempt=desired.attempt)
         wait = self._too_soon(seen, desired, now=now)
-        if desired.phase == "Succeeded" and seen.status.phase != "Succeeded" and seen.spec is not None:
+        if desired.phase == "Succeeded" and not seen.deleting:
             # Before the status says Complete: who waits for that may start at once.
-            await self._hands.hand_over(seen, seen.spec, desired)
+            fault = await self._hands.hand_over(seen, desired)
+            desired = handover.told(desired, fault, now=now, generation=seen.generation)
         notes: list[events.Note] = []
         if wait is None and desired != seen.status:
             before, seen = seen.status, await self._hands.write_status(seen, desired)

@@ -34,6 +34,7 @@ from dataprep_operator import (
     conditions,
     deadlines,
     evictions,
+    handover,
     memory,
     numbers_shown,
     patience,
@@ -157,7 +158,8 @@ def _leaving(moment: Moment) -> DataPrepJobStatus:
     judgement = removal.judge(moment.seen)
     if isinstance(judgement, removal.LetGo):
         return moment.seen.status
-    return _condition(moment, moment.seen.status, ConditionType.OUTPUT_REMOVED, "False", judgement.reason, judgement.message)
+    status = handover.told(moment.seen.status, None, now=moment.now, generation=moment.seen.generation)
+    return _condition(moment, status, ConditionType.OUTPUT_REMOVED, "False", judgement.reason, judgement.message)
 
 
 def _begun(moment: Moment) -> DataPrepJobStatus:

@@ -7,10 +7,17 @@ import pytest
 from tests.reconcile.world import NAMESPACE, SHA, World, a_failure, retry
 
 from dataprep_api.reasons import Reason
-from dataprep_operator.errors import Refused
+from dataprep_operator.errors import Refused, Unavailable
 from dataprep_operator.hands import ForeignChild
 
 SPLITS = [{"name": "train", "records": 900, "shards": 7, "bytes": 3600}, {"name": "hold-out", "records": 90, "shards": 1, "bytes": 400}]
+
+
+def ready_to_commit(world: World) -> None:
+    world.running()
+    world.converted()
+    world.settle()
+    world.committed(splits=SPLITS)
 
 
 def committed(world: World, **changes: Any) -> str:  # Any: fields of CommitResult
@@ -111,22 +118,110 @@ def test_the_map_of_a_job_that_was_replaced_is_waited_for(world: World) -> None:
     assert "old" not in world.cluster.objects[("configmaps", NAMESPACE, "mnist")]["data"]
 
 
-def test_a_refused_map_does_not_fail_the_job(world: World) -> None:
-    world.running()
-    world.converted()
-    world.settle()
-    world.committed()
+def test_a_refused_map_does_not_fail_the_job_and_the_status_says_so(world: World) -> None:
+    ready_to_commit(world)
     world.cluster.refusals[("create", "configmaps")] = Refused("exceeded quota: configmaps=10")
     assert world.settle() == "Succeeded"
+
+    assert world.condition("HandedOver") == ("False", "NotHandedOver")
+    assert "exceeded quota: configmaps=10" in world.message("HandedOver")
     assert "NotHandedOver" in world.events()
 
 
-def test_a_deleted_map_is_not_made_again(world: World) -> None:
+def test_a_refused_map_is_tried_again_with_longer_pauses_until_it_is_made(world: World) -> None:
+    ready_to_commit(world)
+    world.cluster.refusals[("create", "configmaps")] = Refused("exceeded quota: configmaps=10")
+    world.settle()
+    waits = []
+    for _ in range(12):
+        assert world.wait is not None
+        waits.append(world.wait)
+        world.later(world.wait)
+    assert waits[:4] == pytest.approx([10.5, 10.5, 21.5, 42.5], abs=1.5)
+    assert max(waits) == waits[-1] == 600.5
+    assert world.events().count("NotHandedOver") == 1
+
+    del world.cluster.refusals[("create", "configmaps")]
+    world.restart()
+    assert world.later(600) == "Succeeded"
+    assert world.cluster.objects[("configmaps", NAMESPACE, "mnist")]["data"]["DATAPREP_RECORDS"] == "990"
+    assert world.condition("HandedOver") == ("", "")
+    assert "HandedOver" in world.events()
+
+
+def test_a_webhook_that_does_not_answer_keeps_no_job_from_being_complete(world: World) -> None:
+    ready_to_commit(world)
+    message = 'POST /configmaps: HTTP 500: Internal error occurred: failed calling webhook "policy.example": connection refused'
+    world.cluster.refusals[("create", "configmaps")] = Unavailable(message)
+    assert world.settle() == "Succeeded"
+    assert "failed calling webhook" in world.message("HandedOver")
+
+
+def test_a_server_that_does_not_answer_is_asked_again_before_the_job_is_complete(world: World) -> None:
+    ready_to_commit(world)
+    world.cluster.refusals[("create", "configmaps")] = Unavailable("no route")
+    with pytest.raises(Unavailable):
+        world.look()
+    assert world.status()["phase"] == "Committing"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_deleted_map_is_made_again(world: World, restarted: bool) -> None:
     committed(world)
+    before = world.cluster.objects[("configmaps", NAMESPACE, "mnist")]["data"]
+    world.cluster.remove("configmaps", NAMESPACE, "mnist")
+    if restarted:
+        world.restart()
+    world.settle()
+    assert world.cluster.objects[("configmaps", NAMESPACE, "mnist")]["data"] == before
+
+
+def test_it_is_looked_after_the_more_seldom_the_longer_the_job_is_finished(world: World) -> None:
+    committed(world)
+    waits = []
+    while world.wait is not None:
+        waits.append(world.wait)
+        world.later(world.wait)
+    assert waits == pytest.approx([60.5, 61, 122, 244, 488, 976, 1952])
+    assert world.created("configmaps") == 2
+
+
+def test_a_map_is_made_again_from_the_spec_of_the_run(world: World) -> None:
+    world.cluster.add("dataprepprofiles", NAMESPACE, {"metadata": {"name": "default"}, "spec": {"workers": {"image": "own:1"}}})
+    committed(world)
+    before = world.cluster.objects[("configmaps", NAMESPACE, "mnist")]["data"]
+    world.edit(output={"uri": "s3://elsewhere"})
     world.cluster.remove("configmaps", NAMESPACE, "mnist")
     world.restart()
     world.settle()
+    assert world.cluster.objects[("configmaps", NAMESPACE, "mnist")]["data"] == before
+
+
+def test_the_map_of_a_deleted_job_is_not_made_again(world: World) -> None:
+    world.apply(deletionPolicy="Delete")
+    world.settle()
+    world.planned()
+    world.settle()
+    world.converted()
+    world.settle()
+    world.committed()
+    world.settle()
+    world.cluster.end("dataprepjobs", NAMESPACE, "mnist")
+    world.cluster.remove("configmaps", NAMESPACE, "mnist")
+    world.settle()
     assert ("configmaps", NAMESPACE, "mnist") not in world.cluster.objects
+
+
+def test_a_map_that_came_into_someone_elses_hands_is_told_and_waited_for(world: World) -> None:
+    committed(world)
+    world.cluster.remove("configmaps", NAMESPACE, "mnist")
+    world.cluster.add("configmaps", NAMESPACE, {"metadata": {"name": "mnist"}, "data": {"mine": "yes"}})
+    world.settle()
+    assert "exists and doesn't belong to this DataPrepJob" in world.message("HandedOver")
+
+    world.cluster.remove("configmaps", NAMESPACE, "mnist")
+    world.later(60)
+    assert "DATAPREP_RECORDS" in world.cluster.objects[("configmaps", NAMESPACE, "mnist")]["data"]
 
 
 def test_the_history_keeps_the_last_five_attempts(world: World) -> None:
