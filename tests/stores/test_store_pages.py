@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from tests.stores import pages, small_jobs
 from tests.stores.site import Site
+from tests.stores.test_fsspec import put, served
 from tests.stores.test_http import site
 
 from dataprep_api.job import DataPrepJob
@@ -31,7 +32,7 @@ from dataprep_converter.verifying import verify
 from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server
 from storeservers.odps import FakeMaxCompute, rows_of
 
-__all__ = ["site"]
+__all__ = ["served", "site"]
 
 WITHOUT_A_JOB: Final = frozenset({"credentials.md"})
 """About the credentials of several stores, with no job of its own; roles and rights are in test_alibaba_roles.py, test_aws_roles.py and test_rights.py."""
@@ -120,7 +121,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_page_is_tested() -> None:
-    tested = {"hdfs.md", "webhdfs.md", "oss.md", "s3.md", "gcs.md", "azure.md", "nas.md", "maxcompute.md", "web.md"}
+    tested = {"hdfs.md", "webhdfs.md", "oss.md", "s3.md", "gcs.md", "azure.md", "nas.md", "maxcompute.md", "web.md", "fsspec.md"}
     assert {page.name for page in pages.FOLDER.glob("*.md")} - WITHOUT_A_JOB == tested
     assert all("kind: DataPrepJob" not in (pages.FOLDER / name).read_text() for name in WITHOUT_A_JOB)
 
@@ -548,3 +549,36 @@ def test_the_errors_of_the_web_are_real(site: Site, tmp_path: Path) -> None:
         yield refused([], site.at("/out")), here
 
     assert_quoted("web.md", found())
+
+
+# -- by fsspec ------------------------------------------------------------------------------------------------------------
+
+
+LOGIN: Final = {"username": "reader", "password": "marked-password"}
+
+
+def ftp_page(server: str, folder: Path) -> Page:
+    return Page("fsspec.md", {"ftp://files.example.com": server, "s3://bucket": str(folder / "bucket")}, folder)
+
+
+def test_the_job_of_an_ftp_server_runs(served: tuple[Path, str], tmp_path: Path) -> None:
+    folder, server = served
+    put(folder, days__1=ROWS)
+    page = ftp_page(server, tmp_path)
+    run(page, page.settings(LOGIN))
+
+
+def test_the_errors_of_fsspec_are_real(served: tuple[Path, str], tmp_path: Path) -> None:
+    folder, server = served
+    put(folder, days__1=ROWS)
+    output, page = str(tmp_path / "out"), ftp_page(server, tmp_path)
+    here = page.here
+
+    def found() -> Iterator[Found]:
+        yield refused([], output, "smb://files/share/days"), here
+        yield refused(page.settings(LOGIN), output, f"ftp://{CLOSED}/days"), {"ftp://files.example.com": f"ftp://{CLOSED}"}
+        yield refused(page.settings({**LOGIN, "password": "another"}), output, f"{server}/days"), here
+        yield refused(page.settings(LOGIN), output, f"{server}/nothing"), here
+        yield refused(page.settings(LOGIN), f"{server}/out"), here
+
+    assert_quoted("fsspec.md", found())
