@@ -210,6 +210,10 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"source": {"annotatedImages": {"images": ["/a"], "annotations": ["/b"], "format": "Voc", "classesFrom": "train"}}},
         "spec.source.annotatedImages.classesFrom: Invalid value: classesFrom is for format: Voc without classes, and needs subsetFrom",
     ),
+    "FileBatch files of a list": (
+        {"source": {"images": {"list": {"uri": "/a"}, "labelFrom": "OriginalUri"}}},
+        "spec.source.images.labelFrom: Invalid value: labelFrom: OriginalUri needs uris: of FileBatch zips there is no list",
+    ),
     "classes of a subset of images where there are none": (
         {"source": {"images": {"uris": ["/a"], "classesFrom": "train"}}},
         "spec.source.images.classesFrom: Invalid value: classesFrom needs subsetFrom, and labels that are names, without classes",

@@ -310,6 +310,10 @@ INCONSISTENT: dict[str, tuple[dict[str, Any], str]] = {
     "no column": ({"list": {"uri": "a"}, "labelFrom": "List"}, "labelFrom: List and list.labelColumn belong together"),
     "a column that nobody asks": ({"list": {"uri": "a", "labelColumn": "b"}}, "labelFrom: List and list.labelColumn belong together"),
     "a class twice": ({"uris": ["a"], "classes": ["cat", "dog", "cat"]}, "the class 'cat' is there twice"),
+    "FileBatch files of a list": (
+        {"list": {"uri": "a"}, "labelFrom": "OriginalUri"},
+        "labelFrom: OriginalUri needs uris: of FileBatch zips there is no list",
+    ),
     "classes of no subset": ({"uris": ["a"], "classesFrom": "train"}, "classesFrom needs subsetFrom, and labels that are names, without"),
     "classes from two places": (
         {"uris": ["a"], "subsetFrom": "Root", "classesFrom": "train", "classes": ["a"]},

@@ -19,6 +19,7 @@ from dataprep_converter.errors import BadSpec
 from dataprep_converter.features import NOT_BY_DEFAULT
 from dataprep_converter.kernel import jpeg_sizes
 from dataprep_converter.readers import SAMPLE, Batch, Discovery, image_headers
+from dataprep_converter.readers.file_batches import images_of_batches
 from dataprep_converter.readers.files_ahead import FilesReader, Room, Row, binaries
 from dataprep_converter.readers.image_headers import ImageHeader
 from dataprep_converter.readers.image_labels import Classes, checked, named, parent
@@ -156,6 +157,16 @@ def _units(source: ImagesSource, access: Access, state: dict[str, Any]) -> Itera
 
 def _below(source: ImagesSource, access: Access, state: dict[str, Any]) -> Iterator[Files]:
     """The images of folders, with their labels as they are written."""
+    if source.label_from == "OriginalUri":
+        yield from images_of_batches(
+            access,
+            source.uris or [],
+            extensions=source.extensions,
+            recursive=source.recursive,
+            subset_from=source.subset_from,
+            state=state,
+        )
+        return
     found = folders_of_images(
         access,
         source.uris or [],

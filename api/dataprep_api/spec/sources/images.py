@@ -26,6 +26,7 @@ SubsetName = Annotated[str, Field(min_length=1, max_length=256)]
 _ONE_PLACE = "set exactly one of uris and list"
 _FILE_NAME = "labelFrom: FileName and fileName belong together"
 _LIST = "labelFrom: List and list.labelColumn belong together"
+_ORIGINAL = "labelFrom: OriginalUri needs uris: of FileBatch zips there is no list"
 _CLASSES_FROM = "classesFrom needs subsetFrom, and labels that are names, without classes"
 _CLASSES = "classes need labels that are names (labelFrom is None, or labelType is Number)"
 
@@ -86,6 +87,7 @@ class ImagesSource(Model):
                 _LIST,
                 path=".labelFrom",
             ),
+            rule("!has(self.list) || !has(self.labelFrom) || self.labelFrom != 'OriginalUri'", _ORIGINAL, path=".labelFrom"),
             rule(
                 "!has(self.classes) || !((has(self.labelFrom) && self.labelFrom == 'None')"
                 " || (has(self.labelType) && self.labelType == 'Number'))",
@@ -109,8 +111,8 @@ class ImagesSource(Model):
     """File extensions to take, in lower case; case is ignored. Other files are counted as ignored. A list's images are all taken."""
     recursive: bool = True
     """Whether to look into sub-folders."""
-    label_from: Literal["ParentFolder", "FileName", "List", "None"] = "ParentFolder"
-    """Where the class comes from."""
+    label_from: Literal["ParentFolder", "FileName", "List", "OriginalUri", "None"] = "ParentFolder"
+    """Where the class comes from. `OriginalUri`: the `uris` are DL4J's FileBatch zips, and it is the folder that an image lay in before."""
     file_name: FileNameLabel | None = None
     """For `labelFrom: FileName`."""
     label_type: Literal["Name", "Number"] = "Name"
@@ -138,6 +140,8 @@ class ImagesSource(Model):
             raise ValueError(_FILE_NAME)
         if (self.listed is not None and self.listed.label_column is not None) != (self.label_from == "List"):
             raise ValueError(_LIST)
+        if self.listed is not None and self.label_from == "OriginalUri":
+            raise ValueError(_ORIGINAL)
         if self.classes is not None and (self.label_from == "None" or self.label_type == "Number"):
             raise ValueError(_CLASSES)
         names = self.label_from != "None" and self.label_type == "Name"
