@@ -1,12 +1,13 @@
 """The run id: equal for equal bytes. What doesn't change the bytes (name, workers, credentials, cleanup) is left out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from dataprep_api import canonical, names, sagemaker
-from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_api.spec.model import STORED
+from dataprep_api.spec.sources.join import TableSource
 from dataprep_api.spec.sources.sql import SQLITE
 
 ENCODING_VERSION: Final = 1
@@ -29,6 +30,7 @@ class Part:
 
 PARTS: Mapping[str, Part] = {
     "dl4jFolders": Part(version=2, is_used=lambda spec: _names_dl4j_folders(spec), oldest=1),
+    "inference": Part(version=2, is_used=lambda spec: _infers_columns(spec), oldest=1),
     "recordio": Part(version=2, is_used=lambda spec: _is_flat_or_sparse(spec)),
     "shuffle": Part(version=2, is_used=lambda spec: spec.shuffle is not None, oldest=1),
     "sqlTimes": Part(version=2, is_used=lambda spec: _counts_postgres_rows(spec)),
@@ -43,6 +45,26 @@ def _names_dl4j_folders(spec: DataPrepJobSpec) -> bool:
     return names.has_folders_of_its_own(spec.output.format) and spec.output.file_name is None and not named_so_before
 
 
+def _infers_columns(spec: DataPrepJobSpec) -> bool:
+    """Whether types of columns of text are told from its first rows."""
+    for source in _tables(spec):
+        if any(text is not None and text.columns is None for text in (source.csv, source.jsonl)):
+            return True
+        sequences = source.csv_sequences if isinstance(source, Source) else None
+        if sequences is None:
+            continue
+        if sequences.columns is None or (sequences.labels is not None and sequences.labels.columns is None):
+            return True
+    return False
+
+
+def _tables(spec: DataPrepJobSpec) -> Sequence[Source | TableSource]:
+    """The source, or those of the tables of a join."""
+    if spec.source is None:
+        return []
+    return [spec.source] if spec.source.join is None else [table.source for table in spec.source.join.tables]
+
+
 def _is_flat_or_sparse(spec: DataPrepJobSpec) -> bool:
     """Whether SageMaker's records are other ones since IDX became flat vectors there, and libsvm one sparse tensor."""
     if spec.script is not None or spec.output.format != "recordioProtobuf":
@@ -52,10 +74,7 @@ def _is_flat_or_sparse(spec: DataPrepJobSpec) -> bool:
 
 def _counts_postgres_rows(spec: DataPrepJobSpec) -> bool:
     """Whether infinite times of PostgreSQL became bad records without other inputs: pins by content are digests, which tell by themselves."""
-    source = spec.source
-    if source is None:
-        return False
-    queries = [source.sql] if source.join is None else [table.source.sql for table in source.join.tables]
+    queries = [source.sql for source in _tables(spec)]
     return any(query is not None and query.pin == "Count" and not query.url.startswith(SQLITE) for query in queries)
 
 

@@ -1,9 +1,10 @@
 """Access: the store behind a URI, with the settings of the longest matching prefix. One per process."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from dataprep_api import run_id
 from dataprep_api.shown import has_user
 from dataprep_api.spec import Source
 from dataprep_api.spec.model import STORED
@@ -32,8 +33,14 @@ class Access:
         """Folder that the job of this process makes, once that is known: no input may lie in it."""
         self.hidden: dict[str, int] = {}
         """Inputs that a listing has come to the end of, and how many files it has passed over there because their names begin with `_` or `.`."""
+        self.parts: Mapping[str, int] | None = None
+        """Versions of the rules by which the job's plan is made, as in the plan; None while no plan is made: this release's."""
         self.passed_over: dict[str, int] = {}
         """Data sets below the inputs that a listing has left out, and how many files each has there."""
+
+    def version_of(self, part: str) -> int:
+        """The version of a part (`run_id.PARTS`) by which the plan is made."""
+        return run_id.PARTS[part].version if self.parts is None else self.parts.get(part, 1)
 
     def store(self, uri: str) -> Store:
         """The client for `uri`; for a member of an archive (`photos.zip!/1.jpg`) a read-only one. Raises BadSpec where there is none."""

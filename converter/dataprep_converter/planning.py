@@ -70,7 +70,10 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
 
     Raises BadSpec, NoInput, InputChanged when the base's inputs are not what they were, or what the source's store says.
     """
+    if parts is None:
+        parts = run_id.versions(spec) if base is None else base.head.parts
     reader_type = reader_class(spec.data.kind)
+    access.parts = parts
     access.passed_over.clear()
     access.hidden.clear()
     discovery = reader_type.discover(access.unsigned(spec.data), access)
@@ -81,8 +84,6 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
 
     code_sha256 = plugins.digest() if spec.code is not None else None
     keys = digests_of_keys(keyed_by(spec.transforms or []))
-    if parts is None:
-        parts = run_id.versions(spec) if base is None else base.head.parts
     state = dict(discovery.state)
     if sagemaker.has_unknown_length(spec):
         state[sagemaker.NUM_FEATURES] = _largest_key(reader_type(spec.data, state, access), listed) + 1

@@ -146,7 +146,7 @@ def test_an_old_rule_that_a_job_does_not_use_is_no_matter() -> None:
 def test_folders_for_dl4j_are_a_rule_of_the_jobs_whose_files_they_name(changes: dict[str, Any], expected: dict[str, int]) -> None:
     output = {"uri": "/out"} | {name: value for name, value in changes.items() if name != "two"}
     splits = {"splits": {"into": [{"name": "train", "first": 5}, {"name": "test"}]}} if "two" in changes else {}
-    written = {"source": {"csv": {"uris": ["/data"]}}, "output": output} | splits
+    written = {"source": {"text": {"uris": ["/data"]}}, "output": output} | splits
     job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "a"}, "spec": written})
     assert versions(job.spec) == expected
 
@@ -166,7 +166,7 @@ def test_infinite_times_are_a_rule_of_the_jobs_that_only_count_rows(
 ) -> None:
     source: dict[str, Any] = {"sql": {"url": "postgresql://db/x", "query": "SELECT 1 AS id", "orderBy": ["id"]} | changes}
     if is_joined:
-        tables = [{"name": "a", "source": {"csv": {"uris": ["/a"], "header": True}}}, {"name": "b", "source": source}]
+        tables = [{"name": "a", "source": {"parquet": {"uris": ["/a"]}}}, {"name": "b", "source": source}]
         source = {"join": {"keys": ["id"], "tables": tables}}
     written = {"source": source, "output": {"uri": "/out"}}
     job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "a"}, "spec": written})

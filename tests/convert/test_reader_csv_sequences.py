@@ -265,7 +265,7 @@ FAULTS: dict[str, tuple[dict[str, str | bytes], dict[str, Any], dict[int, str]]]
     ),
     "no number": ({"a": "1\n", "b": '2\n"3\n4"\n', "c": "x"}, {"columns": [{"name": "n", "type": "Int64"}]},
                   {1: "line 2: '3\\n4' is not a Int64 (column 'n')", 2: "line 1: 'x' is not a Int64 (column 'n')"}),
-    "an empty cell": ({"a": "1,2\n", "b": "3,\n"}, {}, {1: "line 1: column '1' is empty and has no default"}),
+    "an empty cell": ({"a": "1,2\n", "b": "3,\n"}, {}, {1: "line 1: column '1' is empty or a word such as NA, and has no default"}),
     "an open quote": ({"a": '"1"\n', "b": '2\n"3\n', "c": "4\n"}, {}, {1: "line 2: a quote is never closed"}),
     "broken gzip": ({"a": "1\n", "b": gzip.compress(b"2\n" * 99)[:-9]}, {}, {1: "the gzip stream ends early"}),
     "not text": ({"a": "x\n", "b": b"y\n\xff\n"}, {}, {1: "line 2: column '0' is not UTF-8"}),

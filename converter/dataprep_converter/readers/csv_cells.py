@@ -34,6 +34,8 @@ class Dialect:
     quote: str
     nulls: tuple[str, ...] = ()
     """Words that mean the same as an empty cell."""
+    missing: tuple[str, ...] = ()
+    """Words that do so in columns of numbers and truth values; they are text in others. Not together with `nulls`, which Arrow can't tell from them."""
 
     def rows(self, data: bytes, *, at_end: bool = True) -> Rows:
         """The whole rows of text that begins with one."""
@@ -72,7 +74,7 @@ def parsed(
         ),
         convert_options=_arrow_csv.ConvertOptions(
             column_types=dict(types),
-            null_values=["", *dialect.nulls],
+            null_values=["", *dialect.nulls, *dialect.missing],
             strings_can_be_null=bool(dialect.nulls),
             include_columns=list(only or []),
         ),
@@ -187,13 +189,15 @@ class Parser:
 
     def _empty(self, column: CsvColumn, is_empty: Array) -> dict[int, str]:
         words = f" or one of {', '.join(self._dialect.nulls)}" if self._dialect.nulls else ""
+        if self._dialect.missing and column.type != "String":
+            words = f" or a word such as {self._dialect.missing[0]},"
         places = np.flatnonzero(is_empty.to_numpy(zero_copy_only=False)).tolist()
         return dict.fromkeys(places, f"column {column.name!r} is empty{words} and has no default")
 
     def _default(self, column: CsvColumn) -> Any:
         written = self._dialect.quote + (column.default or "").replace(self._dialect.quote, self._dialect.quote * 2) + self._dialect.quote
         try:
-            dialect = replace(self._dialect, nulls=())
+            dialect = replace(self._dialect, nulls=(), missing=())
             value = parsed(written.encode(), [column.name], {column.name: self._types[column.name]}, dialect, skipped=[])[0][0]
         except pa.ArrowInvalid:
             value = None

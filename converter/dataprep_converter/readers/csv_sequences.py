@@ -6,7 +6,7 @@ small file far more than its text. Only a file at fault is parsed again, for its
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -130,8 +130,9 @@ class CsvSequencesReader:
         columns = [[CsvColumn.model_validate(column) for column in state.get(part, [])] for part in ("columns", "labels")]
         self._texts = _Texts(written, [[column.name for column in each] for each in columns], access)
         self._dialect = dialect
-        self._steps = Parser(columns[0], dialect, select=selected(columns[0], written.select, of=OF), of=OF)
-        self._labels = None if written.labels is None else Parser(columns[1], dialect, of=LABELS)
+        missing = [replace(dialect, missing=tuple(state.get(part, ()))) for part in ("nullWords", "labelNullWords")]
+        self._steps = Parser(columns[0], missing[0], select=selected(columns[0], written.select, of=OF), of=OF)
+        self._labels = None if written.labels is None else Parser(columns[1], missing[1], of=LABELS)
         self._labels_are_steps = written.labels is not None and written.labels.per == "Step"
         self._per_sequence = find_columns(written.per_sequence, self._steps.schema, of=f"{OF}.perSequence")
         self._schema = self._made_schema()

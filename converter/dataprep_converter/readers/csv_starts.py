@@ -11,7 +11,8 @@ from dataprep_api.spec import CsvColumn
 from dataprep_converter.errors import BadSample, BadSpec
 from dataprep_converter.features import find_columns
 from dataprep_converter.readers.columns import check_names
-from dataprep_converter.readers.csv_cells import Dialect, parsed
+from dataprep_converter.readers.csv_cells import Dialect
+from dataprep_converter.readers.csv_inference import kinds_of
 from dataprep_converter.readers.stretches import BOM
 
 _INFERRED_BYTES: Final = 1 << 20
@@ -82,8 +83,22 @@ def selected(columns: Sequence[CsvColumn], references: Sequence[str] | None, *, 
     return names
 
 
-def inferred(start: Start, dialect: Dialect, *, uri: str, of: str) -> list[CsvColumn] | None:
-    """Names and types from the first rows: whole numbers Int64, other numbers Float32, true and false Bool, all else String.
+@dataclass(frozen=True)
+class Inferred:
+    """What the first rows of a file say of its columns."""
+
+    columns: list[CsvColumn]
+    misfits: dict[str, str]
+    """By column: how many of its cells are not of its type, and where."""
+
+    def warnings(self, select: Sequence[str] | None, *, of: str) -> list[str]:
+        """What the user should know of the columns that are read."""
+        advice = f"give {of}.columns if the column is text"
+        return [f"{misfit}; {advice}" for name, misfit in self.misfits.items() if select is None or name in select]
+
+
+def inferred(start: Start, dialect: Dialect, *, rule: int, uri: str, of: str) -> Inferred | None:
+    """Names and types from the first rows, by a version of the rule.
 
     None when there is neither a header nor a row. Raises BadSpec naming the file when the types can't be told.
     """
@@ -99,19 +114,17 @@ def inferred(start: Start, dialect: Dialect, *, uri: str, of: str) -> list[CsvCo
         return None
     check_names(names, uri)
     if not len(rows):
-        return [CsvColumn(name=name, type="String") for name in names]
+        return Inferred([CsvColumn(name=name, type="String") for name in names], {})
     try:
         # What isn't UTF-8 is a bad record later; here it must not hide the types of the others.
         text = start.data[: rows.size].decode("utf-8", "replace").encode()
-        kinds = parsed(text, names, {}, dialect, skipped=[]).schema.types
+        kinds = kinds_of(text, names, dialect, rule=rule)
     except pa.ArrowInvalid as exc:
         raise BadSpec(f"{uri}: the columns' types can't be told ({exc}); give {of}.columns.") from exc
-    return [CsvColumn.model_validate({"name": name, "type": _type_name(kind)}) for name, kind in zip(names, kinds, strict=True)]
-
-
-def _type_name(kind: pa.DataType) -> str:
-    if pa.types.is_integer(kind):
-        return "Int64"
-    if pa.types.is_floating(kind):
-        return "Float32"
-    return "Bool" if pa.types.is_boolean(kind) else "String"
+    columns = [CsvColumn.model_validate({"name": name, "type": kind.type}) for name, kind in zip(names, kinds, strict=True)]
+    misfits = {
+        name: f"{uri}: of {kind.cells:,} cells of the column {name!r} in the first rows {kind.misfits}"
+        for name, kind in zip(names, kinds, strict=True)
+        if kind.misfits
+    }
+    return Inferred(columns, misfits)

@@ -5,6 +5,7 @@ types. Working parses one unit at a time (`csv_cells.py`): only rows at fault ar
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from dataprep_converter.readers import Discovery, stretches
 from dataprep_converter.readers.blocks import Block
 from dataprep_converter.readers.columns import check_names
 from dataprep_converter.readers.csv_cells import Dialect, Parser
+from dataprep_converter.readers.csv_inference import with_missing
 from dataprep_converter.readers.csv_rows import Rows
 from dataprep_converter.readers.csv_starts import Preamble, Start, dialect_of, inferred, selected
 from dataprep_converter.readers.inputs import Forward
@@ -39,8 +41,8 @@ class CsvReader(StretchReader):
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
         written = of_files(_csv(source), names_from(state), of=_OF)
         super().__init__(access, Partitions(written.uris, state, of=_OF))
-        self._dialect = _dialect(written)
-        self._parser = _parser(written, [CsvColumn.model_validate(column) for column in state.get("columns", [])])
+        self._dialect = replace(_dialect(written), missing=tuple(state.get("nullWords", ())))
+        self._parser = _parser(written, self._dialect, [CsvColumn.model_validate(column) for column in state.get("columns", [])])
 
     def schema(self) -> pa.Schema:
         """The columns in the order of the files, or those selected in the order of the spec."""
@@ -65,9 +67,9 @@ def _dialect(source: CsvSource) -> Dialect:
     return dialect_of(source.delimiter, source.quote, source.null_words, of=_OF)
 
 
-def _parser(source: CsvSource, columns: Sequence[CsvColumn]) -> Parser:
+def _parser(source: CsvSource, dialect: Dialect, columns: Sequence[CsvColumn]) -> Parser:
     """Of the columns that are selected. Raises BadSpec for one that isn't there."""
-    return Parser(columns, _dialect(source), select=selected(columns, source.select, of=_OF), of=_OF)
+    return Parser(columns, dialect, select=selected(columns, source.select, of=_OF), of=_OF)
 
 
 class _Planner:
@@ -77,19 +79,22 @@ class _Planner:
         self._source = source
         self._access = access
         self._state = state
-        self._dialect = _dialect(source)
+        self._rule = access.version_of("inference")
+        self._dialect = _dialect(source) if source.columns is not None else with_missing(_dialect(source), rule=self._rule)
         self._preamble = Preamble(self._dialect, source.skip_lines, source.header)
         self._columns: list[CsvColumn] | None = source.columns
         self._named_by = "source.csv.columns"
         if source.columns is not None:
             check_names([column.name for column in source.columns], self._named_by)
-            _parser(source, source.columns)
+            _parser(source, self._dialect, source.columns)
 
     def units(self) -> Iterator[Unit]:
         """In the order of the URIs and, within one, of the paths."""
         for root, path, entry in input_files(self._access, self._source.uris):
             yield from self._units_of(root, path, entry)
         self._state["columns"] = [column.model_dump(by_alias=True, exclude_none=True) for column in self._columns or []]
+        if self._dialect.missing:
+            self._state["nullWords"] = list(self._dialect.missing)
 
     def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
         with self._access.store(entry.uri).open(entry.uri) as source, opened(source, entry) as forward:
@@ -123,10 +128,14 @@ class _Planner:
     def _settle(self, start: Start, uri: str) -> None:
         """Checks a file's header against the columns, or takes the columns from it. Raises BadSpec naming the file."""
         if self._columns is None:
-            self._columns = inferred(start, self._dialect, uri=uri, of=_OF)
+            found = inferred(start, self._dialect, rule=self._rule, uri=uri, of=_OF)
             self._named_by = uri
-            if self._columns is not None:
-                _parser(self._source, self._columns)
+            if found is not None:
+                self._columns = found.columns
+                _parser(self._source, self._dialect, found.columns)
+                warnings = found.warnings(selected(found.columns, self._source.select, of=_OF), of=_OF)
+                if warnings:
+                    self._state["warnings"] = warnings
         elif start.names is not None:
             expected = [column.name for column in self._columns]
             if start.names != expected:

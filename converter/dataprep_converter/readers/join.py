@@ -191,6 +191,8 @@ class _Planner:
             reader_type = reader_class(kind)
             discovery = reader_type.discover(source, self._access)
             units = Units.of(discovery.units)
+            if "warnings" in discovery.state:
+                self._state.setdefault("warnings", []).extend(f"join, table {written.name}: {each}" for each in discovery.state["warnings"])
             if self._access.output is not None:
                 overlaps.check_units(units, self._access.output, self._access)
             reader = reader_type(source, dict(discovery.state), self._access)
@@ -251,7 +253,7 @@ class _Planner:
                 missing.append(f"{_counted(found)} {_are(found)} missing in the table {table.name}: {self._key(found)}, {place}")
         if missing and self._source.missing == "Refuse":
             raise BadData(f"source.join: {'; '.join(missing)}. Set missing: Drop to leave such keys out.")
-        self._state["warnings"] = [f"join: left out because {each}" for each in missing]
+        self._state.setdefault("warnings", []).extend(f"join: left out because {each}" for each in missing)
         self._state["ignored"] = keys.keys_in_any() - keys.kept()
 
     def _key(self, found: Count) -> str:

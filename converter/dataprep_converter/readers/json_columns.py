@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dataprep_api.spec.sources.jsonl import JsonlColumn
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.readers.columns import check_names
+from dataprep_converter.readers.digits import keeps_digits
 
 _ADVICE: Final = "give source.jsonl.columns"
 
@@ -22,15 +24,29 @@ class _Seen:
     """Kind by the line that had it first."""
 
 
-def frozen(lines: Sequence[tuple[int, bytes]], columns: Sequence[JsonlColumn] | None, uri: str) -> list[tuple[JsonlColumn, Path]]:
-    """The columns and where each lies in a record, told from some (line number, line) of the file `uri`.
+class _Wide(float):
+    """A number that float32 doesn't keep as it is written."""
+
+
+class _Long(int):
+    """A whole number of 64 bits of which the same holds."""
+
+
+_LONG: Final = "long Int64"
+_NUMBERS: Final = frozenset({"Int64", _LONG, "Float32", "Float64"})
+
+
+def frozen(
+    lines: Sequence[tuple[int, bytes]], columns: Sequence[JsonlColumn] | None, uri: str, *, rule: int
+) -> list[tuple[JsonlColumn, Path]]:
+    """The columns and where each lies in a record, told from some (line number, line) of the file `uri` by a version of the rule `inference`.
 
     Raises BadSpec for columns of the spec that are there twice, or keys whose type can't be told.
     """
     seen: dict[Path, _Seen] = {}
     for number, line in lines:
         try:
-            record = json.loads(line)
+            record = json.loads(line) if rule == 1 else json.loads(line, parse_float=_number, parse_int=_whole)
         except (ValueError, RecursionError):
             # A broken line is a bad record when it is read; it says nothing about the others.
             continue
@@ -61,18 +77,36 @@ def _leaves(path: Path, value: dict[str, Any]) -> Iterator[tuple[Path, str]]:
             yield (*path, key), _kind(each)
 
 
+def _number(text: str) -> float:
+    return float(text) if keeps_digits(text) else _Wide(text)
+
+
+def _whole(text: str) -> int | float:
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        return _number(text)
+    return value if keeps_digits(text) else _Long(value)
+
+
+def _common(kinds: AbstractSet[str]) -> str:
+    """The kind of numbers of these kinds."""
+    if kinds <= {"Int64", _LONG}:
+        return _LONG if _LONG in kinds else "Int64"
+    return "Float32" if kinds <= {"Int64", "Float32"} else "Float64"
+
+
 def _kind(value: Any) -> str:
     if isinstance(value, list):
         kinds = {_kind(each) for each in value} - {"null"}
-        if kinds == {"Int64", "Float32"}:
-            kinds = {"Float32"}
+        if kinds and kinds <= _NUMBERS:
+            kinds = {_common(kinds)}
         return f"list of {kinds.pop()}" if len(kinds) == 1 else "empty list" if not kinds else "list of several types"
     if isinstance(value, bool):
         return "Bool"
     if isinstance(value, int):
-        return "Int64" if -(2**63) <= value < 2**63 else "Float32"
+        return _LONG if isinstance(value, _Long) else "Int64" if -(2**63) <= value < 2**63 else "Float32"
     if isinstance(value, float):
-        return "Float32"
+        return "Float64" if isinstance(value, _Wide) else "Float32"
     if isinstance(value, str):
         return "String"
     return "object" if isinstance(value, dict) else "null"
@@ -86,12 +120,15 @@ def _path(name: str, seen: dict[Path, _Seen]) -> Path:
 
 
 def _column(path: Path, seen: _Seen, uri: str) -> JsonlColumn:
-    """The column of the values at one path: whole numbers Int64, other numbers Float32, true and false Bool, text String."""
+    """The column of the values at one path: whole numbers Int64, other numbers Float32 or Float64, true and false Bool, text String."""
     name = "/".join(path)
     kinds = {kind: line for kind, line in seen.kinds.items() if kind not in ("null", "empty list")}
-    for whole, other in (("Int64", "Float32"), ("list of Int64", "list of Float32")):
-        if whole in kinds and other in kinds:
-            del kinds[whole]
+    for of in ("", "list of "):
+        numbers = {kind: line for kind, line in kinds.items() if kind.startswith(of) and kind.removeprefix(of) in _NUMBERS}
+        if numbers:
+            common = _common({kind.removeprefix(of) for kind in numbers})
+            kinds = {kind: line for kind, line in kinds.items() if kind not in numbers}
+            kinds[of + ("Int64" if common == _LONG else common)] = min(numbers.values())
     if not kinds:
         what = "only empty lists" if "empty list" in seen.kinds else "null"
         raise BadSpec(f"{uri}: the type of {name!r} can't be told, it is {what} in the first records; {_ADVICE}, with it or without.")
@@ -100,7 +137,7 @@ def _column(path: Path, seen: _Seen, uri: str) -> JsonlColumn:
         raise BadSpec(f"{uri}: {name!r} has values of several types: {told}; {_ADVICE}, with it or without.")
     kind = next(iter(kinds))
     single = kind.removeprefix("list of ")
-    if single not in ("Int64", "Float32", "String", "Bool"):
+    if single not in ("Int64", "Float32", "Float64", "String", "Bool"):
         raise BadSpec(f"{uri}, line {kinds[kind]}: {name!r} is a {kind}, which records can't hold; {_ADVICE} without it.")
     if not 1 <= len(name) <= 256:
         raise BadSpec(f"{uri}, line {kinds[kind]}: a key has {len(name)} characters; columns have 1 to 256. {_ADVICE.capitalize()}.")

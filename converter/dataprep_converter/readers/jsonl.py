@@ -76,7 +76,7 @@ def _jsonl(source: Source) -> JsonlSource:
 
 def _units(jsonl: JsonlSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
     uri, lines = _sample(jsonl, access)
-    found = frozen(lines, jsonl.columns, uri)
+    found = frozen(lines, jsonl.columns, uri, rule=access.version_of("inference"))
     _Parser(found, strict=False)
     state["columns"] = [[column.model_dump(by_alias=True, exclude_none=True), list(path)] for column, path in found]
     yield from line_units(access, jsonl.uris, skip_blank=True, skip_mark=True)

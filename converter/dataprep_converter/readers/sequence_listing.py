@@ -6,8 +6,8 @@ With columns given, files are only listed. Else the first of them are read, as m
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -17,8 +17,9 @@ from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import BadData, BadSample, BadSpec
 from dataprep_converter.readers.columns import check_names
-from dataprep_converter.readers.csv_cells import Dialect, Parser, parsed
-from dataprep_converter.readers.csv_starts import Preamble, Start, dialect_of, inferred
+from dataprep_converter.readers.csv_cells import Dialect, Parser
+from dataprep_converter.readers.csv_inference import kinds_of, with_missing
+from dataprep_converter.readers.csv_starts import Preamble, Start, dialect_of, inferred, selected
 from dataprep_converter.readers.files_ahead import File
 from dataprep_converter.readers.inputs import Forward
 from dataprep_converter.readers.listing import input_files
@@ -30,6 +31,7 @@ LABELS: Final = "source.csvSequences.labels"
 
 _SAMPLE_BYTES: Final = 1 << 20
 _SAMPLE_FILES: Final = 16
+_NUMBERS: Final = frozenset({"Int64", "Float32", "Float64"})
 _DIGITS: Final = re.compile(r"(\d+)")
 
 _Listed: TypeAlias = tuple[int, str, Entry]
@@ -43,7 +45,7 @@ class SequencePlanner:
         self._access = access
         self._state = state
         dialect = dialect_of_source(source)
-        self._steps = _Columns(Preamble(dialect, source.skip_lines, source.header), source.columns, access, of=OF)
+        self._steps = _Columns(Preamble(dialect, source.skip_lines, source.header), source.columns, access, select=source.select, of=OF)
         self._labels: _Columns | None = None
         if source.labels is not None:
             preamble = Preamble(dialect, source.labels.skip_lines, source.labels.header)
@@ -69,8 +71,16 @@ class SequencePlanner:
             if labels:
                 self._state["ignored"] = self._state.get("ignored", 0) + len(labels)
         self._state["columns"] = self._steps.settled()
+        if self._steps.missing:
+            self._state["nullWords"] = list(self._steps.missing)
+        warnings = self._steps.warnings
         if self._labels is not None:
             self._state["labels"] = self._labels.settled(alone="label")
+            if self._labels.missing:
+                self._state["labelNullWords"] = list(self._labels.missing)
+            warnings = [*warnings, *self._labels.warnings]
+        if warnings:
+            self._state["warnings"] = warnings
 
     def _labels_of(self, root: int) -> dict[str, Entry]:
         """The files of labels that belong to one URI, by path."""
@@ -107,14 +117,22 @@ def _by_numbers(path: str) -> tuple[list[Any], bytes]:
 class _Columns:
     """The columns of files of one kind: those of the spec, or what the first files show."""
 
-    def __init__(self, preamble: Preamble, columns: list[CsvColumn] | None, access: Access, *, of: str) -> None:
-        self._preamble = preamble
+    def __init__(
+        self, preamble: Preamble, columns: list[CsvColumn] | None, access: Access, *, select: Sequence[str] | None = None, of: str
+    ) -> None:
+        self._rule = access.version_of("inference")
+        self._preamble = preamble if columns is not None else replace(preamble, dialect=with_missing(preamble.dialect, rule=self._rule))
+        self._select = select
         self._access = access
         self._of = of
         self._given = columns
         self._starts: list[tuple[str, Start]] = []
         self._files = 0
         self._bytes = 0
+        self.missing = self._preamble.dialect.missing
+        """Words for missing values, where the columns are inferred."""
+        self.warnings: list[str] = []
+        """What the user should know, once the columns are settled."""
         if columns is not None:
             check_names([column.name for column in columns], f"{of}.columns")
             Parser(columns, preamble.dialect, of=of)
@@ -155,9 +173,12 @@ class _Columns:
             raise BadData(f"{self._of}: none of the {self._files:,} files has a row.")
         uri, first = self._starts[0]
         whole = Start(b"".join(start.data for _, start in self._starts), first.offset, first.line, first.names, at_end=True)
-        columns = inferred(whole, self._preamble.dialect, uri=uri, of=self._of) or []
-        if first.names is None and any(column.type == "String" for column in columns):
+        found = inferred(whole, self._preamble.dialect, rule=self._rule, uri=uri, of=self._of)
+        columns = found.columns if found is not None else []
+        if first.names is None and (self._rule > 1 or any(column.type == "String" for column in columns)):
             self._check_for_headers(columns)
+        if found is not None:
+            self.warnings = found.warnings(selected(columns, self._select, of=self._of), of=self._of)
         return columns
 
     def _check_for_headers(self, columns: list[CsvColumn]) -> None:
@@ -172,13 +193,16 @@ class _Columns:
             firsts.append(start.data[:end])
             others.append(start.data[end:])
         try:
-            kinds = parsed(b"".join(others), names, {}, dialect, skipped=[]).schema
+            kinds = kinds_of(b"".join(others), names, dialect, rule=self._rule)
         except pa.ArrowInvalid:
             return
-        numbers = {field.name: field.type for field in kinds if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)}
-        changed = [column.name for column in columns if column.type == "String" and column.name in numbers]
+        numbers = [place for place, kind in enumerate(kinds) if kind.type in _NUMBERS]
+        words = {"", *dialect.nulls, *dialect.missing}
         for (uri, start), row in zip(self._starts, firsts, strict=True):
-            if changed and not any(map(_is_number, dialect.cells(row))):
+            cells = dialect.cells(row)
+            if any(map(_is_number, cells)):
+                continue
+            if any(place < len(cells) and cells[place] not in words for place in numbers):
                 raise BadSpec(
                     f"{uri}, line {start.line}: a header above rows of numbers? Set {self._of}.header: true when every file has one, "
                     f"or give {self._of}.columns.",

@@ -47,7 +47,7 @@ class CsvSequencesSource(Model):
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None
     """Names and types in file order. When absent they are inferred once, while planning, from the first files, and then enforced."""
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
-    """Words that mean the same as an empty cell, in every column: `NA`."""
+    """Words that mean the same as an empty cell, in every column: `NA`. Default: none; where types are inferred, the usual ones in columns of numbers."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to read, in this order: names, places (`3`, `-1`) and ranges of places (`0..4`). Default: all."""
     per_sequence: Annotated[list[Column], Field(max_length=64)] = []

@@ -1,0 +1,100 @@
+"""Which types the columns of CSV text have, told from its first rows: words for missing values first, then what at least 95 of 100 filled cells are.
+
+The other cells are bad records later. Which rule holds is a version of the part `inference`: what was planned by the first one, which made text of
+a column with a single such cell, is extended and planned again by it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_converter.readers.columns import shown
+from dataprep_converter.readers.csv_cells import Dialect, parsed
+from dataprep_converter.readers.digits import keeps_all_digits
+from dataprep_converter.tensors import kernels
+
+MISSING: Final = (
+    "NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "none", "#N/A", "#N/A N/A", "#NA", "<NA>", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN",
+)  # fmt: skip
+"""Words for a missing value where the spec names none. `nan` is a number."""
+
+_PLAIN: Final = Dialect(",", '"')
+_FITTING: Final = 0.95
+_BLANKS: Final = " \t"
+"""What Arrow allows around a number."""
+_NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$|^0[xX][0-9a-fA-F]{1,16}$"
+_TRUTH: Final = "^(true|True|TRUE|false|False|FALSE|0|1)$"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The type of a column, by the name that specs have for it."""
+
+    type: str
+    cells: int = 0
+    """Filled cells that were looked at, where some are not of the type."""
+    others: int = 0
+    """Those of them that aren't."""
+    other: str = ""
+    """The first of those."""
+
+    @property
+    def misfits(self) -> str:
+        """How many cells are not of the type, for a sentence; empty where all are."""
+        if not self.others:
+            return ""
+        return f"{self.others:,} {'is' if self.others == 1 else 'are'} not a {self.type}, such as {shown(self.other)}"
+
+
+def with_missing(dialect: Dialect, *, rule: int) -> Dialect:
+    """The dialect of files whose columns are inferred: with the words for missing values, unless the spec names some."""
+    return dialect if rule == 1 or dialect.nulls else replace(dialect, missing=MISSING)
+
+
+def kinds_of(text: bytes, names: Sequence[str], dialect: Dialect, *, rule: int) -> list[Kind]:
+    """The columns of rows of UTF-8 text: whole numbers Int64, other numbers Float32 or Float64, true and false Bool, all else String. Raises ArrowInvalid."""
+    found = parsed(text, names, {}, dialect, skipped=[]).schema.types
+    if rule == 1:
+        return [Kind(_type_of_all(kind)) for kind in found]
+    unclear = [name for name, kind in zip(names, found, strict=True) if pa.types.is_floating(kind) or pa.types.is_string(kind)]
+    cells: Any = None
+    if unclear:
+        as_text = dict.fromkeys(names, pa.string())
+        cells = parsed(text, names, as_text, replace(dialect, nulls=(), missing=()), skipped=[], only=unclear)
+    kinds = []
+    for name, kind in zip(names, found, strict=True):
+        words = cells.column(name).combine_chunks() if name in unclear else None
+        kinds.append(Kind(_type_of_all(kind)) if words is None else _of_cells(words, dialect))
+    return kinds
+
+
+def _type_of_all(kind: pa.DataType) -> str:
+    if pa.types.is_integer(kind):
+        return "Int64"
+    if pa.types.is_floating(kind):
+        return "Float32"
+    return "Bool" if pa.types.is_boolean(kind) else "String"
+
+
+def _of_cells(cells: Any, dialect: Dialect) -> Kind:
+    """The type of most of the cells of a column, where Arrow has found floats or no type that all of them have."""
+    words: Any = pa.array(["", *dialect.nulls, *dialect.missing])
+    filled = cells.filter(kernels.invert(kernels.is_in(cells, value_set=words)))
+    trimmed = kernels.utf8_trim(filled, _BLANKS)
+    for pattern in (_NUMBER, _TRUTH):
+        fits = kernels.match_substring_regex(trimmed, pattern)
+        count = kernels.sum(fits).as_py() or 0
+        if not count or count < _FITTING * len(filled):
+            continue
+        fitting = trimmed.filter(fits)
+        values = parsed("\n".join(fitting.to_pylist()).encode(), ["cell"], {}, _PLAIN, skipped=[]).column(0)
+        kind = _type_of_all(values.type)
+        if kind == "Float32" and not keeps_all_digits(fitting, values):
+            kind = "Float64"
+        if kind == "String" or count == len(filled):
+            return Kind(kind)
+        others = filled.filter(kernels.invert(fits))
+        return Kind(kind, cells=len(filled), others=len(others), other=others[0].as_py())
+    return Kind("String")
