@@ -64,7 +64,7 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
         return RemoveResult(owner=owner)
     folder.run_id = owner
 
-    folder.remove_success()
+    # All is read before anything is removed: what a newer release wrote is refused.
     listed = dict(folder.everything())
     found = [_Run(folder, run, listed) for run in runs]
     written: defaultdict[str, list[_Written]] = defaultdict(list)
@@ -73,6 +73,7 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
             written[path] += files
     there = [path for path in written if path in listed]
     of_others = _pins_of_others(folder, runs, listed) if any(not written[path] for path in there) else set()
+    folder.remove_success()
     ours = {path for path in there if listed[path].pin not in of_others and _is_ours(listed[path], written[path], access)}
     kept = sorted(set(there) - ours)
     removed = _delete(folder, ours, listed)

@@ -12,11 +12,11 @@ from tests.compat import making
 from dataprep_api import run_id
 from dataprep_api.job import DataPrepJob
 from dataprep_api.plan import shards
-from dataprep_api.report import Manifest, Success
+from dataprep_api.report import Manifest
 from dataprep_converter import committing, inspecting, job_file, repairing, working
 from dataprep_converter.access import Access
 from dataprep_converter.display import Display
-from dataprep_converter.errors import BadSpec, NewerFormat
+from dataprep_converter.errors import BadSpec
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.run import run
 from dataprep_converter.verifying import verify
@@ -186,58 +186,3 @@ def test_a_stored_data_set_is_a_source(stored: Unpack, name: str) -> None:
         DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "again"}, "spec": job})
     )
     assert again.records_out == verify("out", Access()).records_out
-
-
-def newer(path: Path) -> None:
-    """The file as a later release might write it."""
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 99, "aLaterField": [1]}))
-
-
-def newer_manifest(path: Path) -> None:
-    newer(path)
-    success = path.parent.parent.parent / "_SUCCESS"
-    said = Success.model_validate_json(success.read_bytes())
-    success.write_bytes(said.model_copy(update={"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}).to_bytes())
-
-
-NEWER: dict[str, tuple[str, Callable[[Path], None]]] = {
-    "plan": ("*/plan.json", newer),
-    "manifest": ("*/manifest.json", newer_manifest),
-    "report": ("*/reports/00000000.json", newer),
-    "OWNER file": ("OWNER", newer),
-}
-
-
-def copied_to(uri: str) -> None:
-    job = {"source": {"dataset": {"uri": "out"}}, "output": {"uri": uri, "format": "copy"}}
-    made(DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "again"}, "spec": job}))
-
-
-UNREAD = {("OWNER file", "copy")}
-"""Ways that don't look at such a file."""
-WAYS: dict[str, Callable[[Path], object]] = {
-    "verify": lambda _: verify("out", Access()),
-    "repair": lambda _: repairing.repair("out", Access()),
-    "copy": lambda _: copied_to("again"),
-    "extend": lambda folder: made(job_of(folder)),
-}
-
-
-@pytest.mark.parametrize("way", [*WAYS])
-@pytest.mark.parametrize("file", [*NEWER])
-def test_a_file_of_a_newer_format_is_refused_by_name_and_nothing_is_touched(stored: Unpack, file: str, way: str) -> None:
-    folder = stored("extended")
-    making.more(folder / "in", 3)
-    pattern, change = NEWER[file]
-    path = max((folder / "out" / "_dataprep").glob(pattern))
-    change(path)
-    before = {each: each.read_bytes() for each in (folder / "out").rglob("*") if each.is_file()}
-    if (file, way) in UNREAD:
-        WAYS[way](folder)
-        return
-    with pytest.raises(NewerFormat) as refused:
-        WAYS[way](folder)
-    assert str(refused.value).startswith(
-        f"{path.relative_to(folder)}: the {file} has the format version 99, and this release of dataprep knows versions up to "
-    )
-    assert {each: each.read_bytes() for each in (folder / "out").rglob("*") if each.is_file()} == before

@@ -1,0 +1,126 @@
+"""What a later release left is refused by name, whichever way one comes to it, and nothing of it is touched."""
+
+import hashlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.compat import making
+from tests.compat.test_stored_data_sets import Unpack, job_of, made
+
+from dataprep_api.job import DataPrepJob
+from dataprep_api.plan import shards
+from dataprep_api.report import Success
+from dataprep_converter import committing, inspecting, removing, repairing, working
+from dataprep_converter.access import Access
+from dataprep_converter.errors import NewerFormat
+from dataprep_converter.output_folder import OutputFolder
+from dataprep_converter.verifying import verify
+from dataprep_reader import open as open_data_set
+
+
+def newer(path: Path) -> None:
+    """The file as a later release might write it."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 99, "aLaterField": [1]}))
+
+
+def newer_manifest(path: Path) -> None:
+    newer(path)
+    success = path.parent.parent.parent / "_SUCCESS"
+    said = Success.model_validate_json(success.read_bytes())
+    success.write_bytes(said.model_copy(update={"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}).to_bytes())
+
+
+FILES: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "plan": ("*/plan.json", newer),
+    "manifest": ("*/manifest.json", newer_manifest),
+    "report": ("*/reports/00000000.json", newer),
+    "OWNER file": ("OWNER", newer),
+}
+
+
+def a_job(source: dict[str, Any], output: dict[str, Any]) -> DataPrepJob:  # Any: the spec as YAML has it
+    spec = {"source": source, "output": output}
+    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "again"}, "spec": spec})
+
+
+def replaced(overwrite: str) -> None:
+    made(a_job(making.CSV, {"uri": "out", "format": "parquet", "overwrite": overwrite}))
+
+
+def removed(folder: Path) -> None:
+    [*runs] = {path.parent.name for path in (folder / "out" / "_dataprep").glob("*/plan.json")}
+    removing.remove("out", Access(), runs=runs)
+
+
+def loaded(folder: Path) -> tuple[DataPrepJob, Any]:
+    [path] = (folder / "out" / "_dataprep").glob("*/plan.json")
+    folder_ = OutputFolder("out", Access(), path.parent.name)
+    return job_of(folder), working.load_plan(folder_, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def worked(folder: Path) -> None:
+    job, plan = loaded(folder)
+    working.work(job.spec, plan=plan, shards=list(shards(plan.head)), access=Access(), attempt="a", watch=lambda _: None)
+
+
+def committed(folder: Path) -> None:
+    job, plan = loaded(folder)
+    committing.commit(job.spec, plan=plan, access=Access())
+
+
+ALL = {*FILES}
+FINISHED: dict[str, tuple[Callable[[Path], object], set[str]]] = {
+    "verify": (lambda _: verify("out", Access()), ALL),
+    "inspect": (lambda _: inspecting.show("out", Access(), records=1, as_json=False, stream=io.StringIO()), {"manifest"}),
+    "inspect as JSON": (lambda _: inspecting.show("out", Access(), records=1, as_json=True, stream=io.StringIO()), {"manifest"}),
+    "inspect as HTML": (lambda _: inspecting.html("out", Access(), records=1), {"manifest"}),
+    "repair": (lambda _: repairing.repair("out", Access()), ALL),
+    "copy": (lambda _: made(a_job({"dataset": {"uri": "out"}}, {"uri": "again", "format": "copy"})), ALL - {"OWNER file"}),
+    "source": (lambda _: made(a_job({"dataset": {"uri": "out"}}, {"uri": "again"})), {"manifest"}),
+    "read": (lambda _: next(iter(open_data_set("out", split="train"))), {"manifest"}),
+    "extend": (lambda folder: made(job_of(folder)), ALL),
+    "replace": (lambda _: replaced("Always"), {"plan", "OWNER file"}),
+    "replace if changed": (lambda _: replaced("IfChanged"), {"plan", "OWNER file"}),
+    "remove": (removed, ALL),
+}
+"""Ways to a finished data set, and the files that they look at. A job with `fromJob` comes to it as to a source."""
+UNFINISHED: dict[str, tuple[Callable[[Path], object], set[str]]] = {
+    "resume": (lambda folder: made(job_of(folder)), {"plan", "report", "OWNER file"}),
+    "work": (worked, {"plan", "report", "OWNER file"}),
+    "commit": (committed, {"plan", "report", "OWNER file"}),
+    "remove": (removed, {"plan", "report", "OWNER file"}),
+}
+
+
+def refuses(folder: Path, file: str, way: Callable[[Path], object], looked_at: set[str]) -> None:
+    pattern, change = FILES[file]
+    path = max((folder / "out" / "_dataprep").glob(pattern))
+    change(path)
+    before = {each: each.read_bytes() for each in (folder / "out").rglob("*") if each.is_file()}
+    if file not in looked_at:
+        way(folder)
+        return
+    with pytest.raises(NewerFormat) as refused:
+        way(folder)
+    assert str(refused.value).startswith(
+        f"{path.relative_to(folder)}: the {file} has the format version 99, and this release of dataprep knows versions up to "
+    )
+    assert {each: each.read_bytes() for each in (folder / "out").rglob("*") if each.is_file()} == before
+
+
+@pytest.mark.parametrize("way", [*FINISHED])
+@pytest.mark.parametrize("file", [*FILES])
+def test_a_file_of_a_newer_format_is_refused_by_name_and_nothing_is_touched(stored: Unpack, file: str, way: str) -> None:
+    folder = stored("extended")
+    making.more(folder / "in", 3)
+    refuses(folder, file, *FINISHED[way])
+
+
+@pytest.mark.parametrize("way", [*UNFINISHED])
+@pytest.mark.parametrize("file", ["plan", "report", "OWNER file"])
+def test_a_file_of_a_newer_format_is_refused_in_an_unfinished_data_set(stored: Unpack, file: str, way: str) -> None:
+    refuses(stored("plain-some-shards"), file, *UNFINISHED[way])
