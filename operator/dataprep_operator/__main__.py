@@ -3,11 +3,12 @@
 import argparse
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -24,14 +25,13 @@ from dataprep_operator.cron_reconcile import CronReconciler
 from dataprep_operator.endpoint import Endpoint
 from dataprep_operator.errors import LeaseLost, NotServed, OperatorError, Overlap, Unavailable
 from dataprep_operator.leading import follow, lead, stop_by_signals
-from dataprep_operator.lease import Lease
 from dataprep_operator.observed import Key
 from dataprep_operator.probes import Health
 from dataprep_operator.progress import Board
 from dataprep_operator.reconcile import Reconciler
-from dataprep_operator.scope import Scope
 from dataprep_operator.settings import Settings
 from dataprep_operator.streams import Streams
+from dataprep_operator.tenure import Connection, Tenure
 from dataprep_operator.tokens import Verifier
 from dataprep_operator.workqueue import WorkQueue
 
@@ -88,7 +88,8 @@ async def serve(settings: Settings) -> None:
     """Run until told to stop."""
     stop = asyncio.Event()
     stop_by_signals(stop)
-    cluster = await KubernetesCluster.connect(qps=settings.qps, burst=settings.burst)
+    connect = functools.partial(KubernetesCluster.connect, qps=settings.qps, burst=settings.burst)
+    cluster = await connect()
     cache, board = Cache(), Board()
     queue = WorkQueue[Key](urgent=cache.is_new)
     health = Health(age_limit_seconds=settings.watch_age_limit_seconds)
@@ -138,6 +139,7 @@ async def serve(settings: Settings) -> None:
                         stop=stop,
                     ),
                     cluster=cluster,
+                    connect=connect,
                     settings=settings,
                     heard=heard,
                     stop=stop,
@@ -201,50 +203,47 @@ async def _listening(application: web.Application, settings: Settings) -> AsyncI
 
 
 async def _in_turn(
-    leadership: Coroutine[None, None, None], *, cluster: KubernetesCluster, settings: Settings, heard: Streams, stop: asyncio.Event
+    leadership: Coroutine[None, None, None],
+    *,
+    cluster: KubernetesCluster,
+    connect: Callable[[], Awaitable[Connection]],
+    settings: Settings,
+    heard: Streams,
+    stop: asyncio.Event,
 ) -> None:
     """Lead when this replica's turn comes, for as long as it is sure to."""
     if settings.lease_namespace is None:
         await leadership
         return
-    lease = Lease(cluster, namespace=settings.lease_namespace, name=settings.lease_name, identity=settings.identity)
-    scope = Scope(cluster, settings=settings, clock=cluster.clock)
-    acquiring, stopping = asyncio.create_task(_acquire(lease, scope, heard)), asyncio.create_task(stop.wait())
-    await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    # kopf, when it ends, cancels every task that is younger than itself.
-    if not acquiring.done() or acquiring.cancelled():
-        acquiring.cancel()
-        leadership.close()
-        return
-    if acquiring.exception() is not None:
-        leadership.close()
-    acquiring.result()
-    cluster.may_write = lambda: lease.sure
-    holding, keeping = asyncio.create_task(lease.hold()), asyncio.create_task(scope.keep())
-    for each in (holding, keeping):
-        each.add_done_callback(_stop_at_once)
+    tenure = Tenure(connect=connect, settings=settings, clock=cluster.clock, lost=_lost)
+    acquiring, stopping = asyncio.create_task(_acquire(tenure, heard)), asyncio.create_task(stop.wait())
     try:
+        await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        # kopf, when it ends, cancels every task that is younger than itself.
+        if not acquiring.done() or acquiring.cancelled():
+            acquiring.cancel()
+            leadership.close()
+            return
+        if acquiring.exception() is not None:
+            leadership.close()
+        acquiring.result()
+        cluster.may_write = lambda: tenure.sure
         await leadership
     finally:
-        for each in (holding, keeping):
-            each.remove_done_callback(_stop_at_once)
-            each.cancel()
-    await lease.release()
+        await tenure.end()
 
 
-async def _acquire(lease: Lease, scope: Scope, heard: Streams) -> None:
+async def _acquire(tenure: Tenure, heard: Streams) -> None:
     """A replica that has not listed everything yet leaves the Lease to one that has: that one can begin at once."""
     await heard.whole()
-    await scope.claim()
-    await lease.acquire()
+    await tenure.begin()
 
 
-def _stop_at_once(holding: "asyncio.Task[None]") -> None:
+def _lost(error: BaseException) -> None:
     """The Lease is lost, or another release was there first: end the process before it writes anything more. Shutting down in good order would take seconds of writing."""
-    if not holding.cancelled():
-        logger.error("%s; this replica stops", holding.exception())
-        _exit_now(OVERLAPS if isinstance(holding.exception(), Overlap) else 1)
+    logger.error("%s; this replica stops", error)
+    _exit_now(OVERLAPS if isinstance(error, Overlap) else 1)
 
 
 def _log(settings: Settings) -> None:

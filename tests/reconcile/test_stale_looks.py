@@ -379,6 +379,8 @@ def test_a_replica_that_can_not_ask_for_the_lease_does_not_lead() -> None:
         async def get(self, *_: object) -> None:
             raise RuntimeError("not foreseen")
 
+        async def close(self) -> None: ...
+
     async def leadership() -> None:
         led.append("leads")
 
@@ -396,6 +398,8 @@ def test_a_replica_that_has_not_listed_everything_leaves_the_lease_to_one_that_h
         async def get(self, *_: object) -> None:
             done.append("asks for the Lease")
             raise RuntimeError("enough")
+
+        async def close(self) -> None: ...
 
     async def leadership() -> None:
         done.append("leads")
@@ -419,7 +423,11 @@ def everything_listed() -> Streams:
 
 async def in_turn(leadership: Coroutine[Any, Any, None], cluster: Any, heard: Streams) -> None:  # Any: what is asked of it
     settings = Settings(lease_namespace="n", identity="one")
-    await program._in_turn(leadership, cluster=cluster, settings=settings, heard=heard, stop=asyncio.Event())
+
+    async def connect() -> Any:  # Any: the same
+        return cluster
+
+    await program._in_turn(leadership, cluster=cluster, connect=connect, settings=settings, heard=heard, stop=asyncio.Event())
 
 
 def test_an_answer_that_is_not_json_is_one_to_try_again() -> None:
