@@ -24,6 +24,7 @@ from dataprep_operator.cluster import KubernetesCluster
 from dataprep_operator.cron_reconcile import CronReconciler
 from dataprep_operator.endpoint import Endpoint
 from dataprep_operator.errors import LeaseLost, NotServed, OperatorError, Overlap, Unavailable
+from dataprep_operator.gate import BACKLOG, Gate
 from dataprep_operator.leading import follow, lead, stop_by_signals
 from dataprep_operator.observed import Key
 from dataprep_operator.probes import Health
@@ -191,14 +192,19 @@ async def _check_served(cluster: KubernetesCluster) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _listening(application: web.Application, settings: Settings) -> AsyncIterator[None]:
+async def _listening(application: web.Application, settings: Settings) -> AsyncIterator[int]:
+    """The server, and its port."""
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, settings.listen_host, settings.listen_port).start()
-    logger.info("listening on %s:%d", settings.listen_host, settings.listen_port)
+    assert runner.server is not None  # noqa: S101 - it is set up
+    make = Gate().guarded(runner.server)
+    server = await asyncio.get_running_loop().create_server(make, settings.listen_host, settings.listen_port, backlog=BACKLOG)
+    port = server.sockets[0].getsockname()[1]
+    logger.info("listening on %s:%d", settings.listen_host, port)
     try:
-        yield
+        yield port
     finally:
+        server.close()
         await runner.cleanup()
 
 

@@ -1,6 +1,7 @@
 """The operator's HTTP server: workers' progress reports, probes, metrics. It changes nothing on the cluster."""
 
 import logging
+import time
 from collections.abc import Callable
 from datetime import datetime
 from http import HTTPStatus
@@ -16,12 +17,17 @@ from dataprep_operator.cache import Cache
 from dataprep_operator.errors import ReportRefused
 from dataprep_operator.observed import Key
 from dataprep_operator.probes import Health
-from dataprep_operator.progress import LEAST_INTERVAL_SECONDS, Board
+from dataprep_operator.progress import LEAST_INTERVAL_SECONDS, REPORTS_A_SECOND, Board
+from dataprep_operator.ratelimit import TokenBucket
 from dataprep_operator.tokens import Bearer, Verifier
 
 logger = logging.getLogger(__name__)
 
 LONGEST_TOKEN: Final = 8192
+MOST_REPORTS_A_SECOND: Final = 2 * REPORTS_A_SECOND
+MOST_REPORTS_AT_ONCE: Final = int(4 * REPORTS_A_SECOND)
+SHOWN_SECONDS: Final = 1.0
+"""All jobs are counted for the metrics, so they are not made anew for everybody who asks."""
 
 
 class Endpoint:
@@ -43,10 +49,14 @@ class Endpoint:
         self._health = health
         self._reported = reported
         self._clock = clock
+        self._pace = TokenBucket(rate=MOST_REPORTS_A_SECOND, burst=MOST_REPORTS_AT_ONCE)
+        self._shown: tuple[float, bytes] | None = None
+        """The metrics as they were last made, and when."""
 
     def application(self) -> web.Application:
-        """The aiohttp application. A body over the limit is refused before it is read."""
+        """The aiohttp application. A body over the limit is refused before it is read. A connection is one request (`gate.py`)."""
         application = web.Application(client_max_size=PROGRESS_LIMIT)
+        application.on_response_prepare.append(_close_behind)
         application.router.add_post(PROGRESS_PATH, self._progress)
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
@@ -68,6 +78,9 @@ class Endpoint:
             raise ReportRefused(503, "not leader")
         if (request.content_length or 0) > PROGRESS_LIMIT:
             raise ReportRefused(413, f"a report has at most {PROGRESS_LIMIT} bytes")
+        # A signature costs more to check than to make up.
+        if not self._pace.take_now():
+            raise ReportRefused(429, "too many reports of all workers together")
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
             raise ReportRefused(401, "a bearer token is needed")
@@ -105,6 +118,12 @@ class Endpoint:
         return _answer(self._health.not_ready())
 
     async def _metrics(self, _: web.Request) -> web.Response:
+        now = time.monotonic()
+        if self._shown is None or now - self._shown[0] >= SHOWN_SECONDS:
+            self._shown = now, self._gathered()
+        return web.Response(body=self._shown[1], headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    def _gathered(self) -> bytes:
         if self._health.streams is not None:
             metrics.WATCH_AGE.set(self._health.streams.age_seconds)
         metrics.LEADER.set(1 if self._health.leading else 0)
@@ -113,7 +132,7 @@ class Endpoint:
         metrics.RATE.set(counted.records_per_second())
         for phase, count in counted.phases().items():
             metrics.JOBS.labels(phase=phase).set(count)
-        return web.Response(body=generate_latest(metrics.REGISTRY), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return generate_latest(metrics.REGISTRY)
 
 
 async def _report(request: web.Request) -> ProgressReport:
@@ -124,6 +143,11 @@ async def _report(request: web.Request) -> ProgressReport:
         raise ReportRefused(413, f"a report has at most {PROGRESS_LIMIT} bytes") from exc
     except ValidationError as exc:
         raise ReportRefused(400, f"not a progress report: {exc.errors()[0]['loc']}: {exc.errors()[0]['msg']}") from exc
+
+
+async def _close_behind(_: web.Request, response: web.StreamResponse) -> None:
+    response.force_close()
+    response.headers["Connection"] = "close"
 
 
 def _answer(fault: str | None) -> web.Response:

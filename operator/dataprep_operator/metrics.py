@@ -42,6 +42,11 @@ QUEUE_WAIT: Final = Histogram(
 API_REQUESTS: Final = Counter("dataprep_api_requests_total", "Requests to the API server.", ["method", "code"], registry=REGISTRY)
 WATCH_AGE: Final = Gauge("dataprep_watch_last_event_age_seconds", "Time since the most silent watch heard anything.", registry=REGISTRY)
 REPORTS: Final = Counter("dataprep_progress_reports_total", "Progress reports of workers by answer.", ["code"], registry=REGISTRY)
+CONNECTIONS_REFUSED: Final = Counter(
+    "dataprep_connections_refused_total",
+    "Connections to the operator's server beyond what one address, or all, may have.",
+    registry=REGISTRY,
+)
 LEADER: Final = Gauge("dataprep_leader", "1 when this replica leads.", registry=REGISTRY)
 
 
