@@ -12,7 +12,6 @@ from pydantic import Field
 
 from dataprep_api import canonical
 from dataprep_api.spec import Model
-from dataprep_api.spec.model import Uri
 
 SIZE_LIMIT = 60_000
 """Bytes of a status as JSON: metadata and a usual spec fit beside it in 64 KiB."""
@@ -248,7 +247,8 @@ class OutputStatus(Model):
 class FromJob(Model):
     """The finished data set of the job that `source.fromJob` names, noted when this job starts."""
 
-    uri: Uri
+    # As the other job's status has it. Whether it may be read is said of the spec in which it is put: a status must be readable.
+    uri: Annotated[str, Field(min_length=1, max_length=1024)]
     digest: Sha256 | None = None
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
-from dataprep_api.shown import shown
+from dataprep_api.shown import redacted, shown
 from dataprep_api.status import DataPrepJobStatus
 
 _ROOM: Final = 256
@@ -16,10 +16,14 @@ _M = TypeVar("_M", bound=BaseModel)
 def of_job(status: DataPrepJobStatus) -> DataPrepJobStatus:
     """The status with each text `shown`, within its limit: escapes need room, so a text that has some may lose its end.
 
-    What the job itself says stays as it is, because it is read again: the place of its output, of the data set that it takes, and its last wish.
+    What the job itself says stays as it is, because it is read again: its last wish, and the place of its output and of the data set that it takes,
+    where no credential is in it.
     """
     place = status.output.uri if status.output is not None else None
-    return _of_model(status, place).model_copy(update={"from_job": status.from_job, "handled_retry": status.handled_retry})
+    found = _of_model(status, place if place is not None and redacted(place) == place else None)
+    taken = status.from_job
+    kept = taken if taken is None or redacted(taken.uri) == taken.uri else taken.model_copy(update={"uri": redacted(taken.uri)})
+    return found.model_copy(update={"from_job": kept, "handled_retry": status.handled_retry})
 
 
 def _of_model(model: _M, place: str | None) -> _M:

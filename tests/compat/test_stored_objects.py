@@ -2,6 +2,7 @@
 
 import json
 import lzma
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,43 @@ FIRST = Path(__file__).parent / "objects-8ab25d4.json.xz"
 STEPS = ["plan", "convert-1", "commit-1"]
 
 
-def at(moment: str) -> World:
-    """A cluster with what the release had made by then, and this release's operator."""
+def at(moment: str, *, changed: Callable[[str], str] = str) -> World:
+    """A cluster with what the release had made by then, and this release's operator. `changed` is what becomes of each object's JSON."""
     world = World(pods=PodDefaults(image="dataprep:2"))
     world.cluster._version = 1000
-    for plural, body in json.loads(lzma.decompress(FIRST.read_bytes()))[moment]:
+    for plural, body in json.loads(changed(lzma.decompress(FIRST.read_bytes()).decode()))[moment]:
         world.cluster.objects[(plural, NAMESPACE, body["metadata"]["name"])] = body
     world.restart()
     return world
+
+
+MARK = "Mk7-hunter2-Zq9"
+
+
+def with_a_key(text: str) -> str:
+    """The output's URI as releases took it that knew no better."""
+    return text.replace("s3://out/", f"s3://AKIA:{MARK}@out/")
+
+
+def with_a_password(text: str) -> str:
+    """Rows of a database whose URL holds the password, in the job and, as JSON within JSON, in its ConfigMap."""
+    moments = json.loads(text)
+    for plural, body in [each for objects in moments.values() for each in objects]:
+        document = json.loads(body["data"]["job.yaml"]) if plural == "configmaps" and "job.yaml" in body.get("data", {}) else body
+        if "source" in document.get("spec", {}):
+            document["spec"]["source"] = {"sql": {"url": f"postgresql://db/x?password={MARK}", "query": "SELECT 1 AS a", "orderBy": ["a"]}}
+        if document is not body:
+            body["data"]["job.yaml"] = json.dumps(document)
+    return json.dumps(moments)
+
+
+def seen_by_people(world: World) -> str:
+    shown = [
+        body.get("status") if plural == "dataprepjobs" else body
+        for (plural, _, _), body in world.cluster.objects.items()
+        if plural in ("dataprepjobs", "events")
+    ]
+    return json.dumps(shown)
 
 
 def children(world: World, plural: str = "jobs") -> list[str]:
@@ -100,6 +130,47 @@ def test_a_finished_job_stays_as_it_is() -> None:
 
     assert world.settle() == "Succeeded"
     assert world.status() == before
+
+
+@pytest.mark.parametrize("moment", ["planning", "planning-again", "converting", "committing", "suspended"])
+@pytest.mark.parametrize("change", [with_a_key, with_a_password])
+def test_a_job_with_a_key_in_a_uri_is_invalid_now_and_shows_it_nowhere(moment: str, change: Callable[[str], str]) -> None:
+    world = at(moment, changed=change)
+
+    assert world.settle() == "Failed"
+    assert world.condition("Failed") == ("True", Reason.INVALID_SPEC)
+    expected = "spec.output.uri: a URI holds no user, key or password" if change is with_a_key else "a password comes from a Secret"
+    assert expected in world.message()
+    assert MARK not in seen_by_people(world)
+
+
+@pytest.mark.parametrize(("moment", "phase"), [("succeeded", "Succeeded"), ("failed", "Failed"), ("leaving", "Succeeded")])
+def test_a_job_with_a_key_that_has_ended_keeps_its_phase_and_loses_the_key(moment: str, phase: str) -> None:
+    world = at(moment, changed=with_a_key)
+
+    assert world.settle() == phase
+    assert MARK not in seen_by_people(world)
+    assert world.status()["output"]["uri"] == "s3://…@out/mnist"
+    assert world.later(60) == phase
+
+
+def test_a_job_that_takes_the_data_set_of_one_with_a_key_is_invalid() -> None:
+    world = at("succeeded", changed=with_a_key)
+    world.apply("next", source={"fromJob": {"name": "mnist"}}, output={"uri": "s3://out/next"})
+
+    assert world.settle("next") == "Failed"
+    assert world.condition("Failed", "next") == ("True", Reason.INVALID_SPEC)
+    assert MARK not in json.dumps(world.status("next"))
+
+
+def test_a_removal_of_an_output_with_a_key_ends() -> None:
+    world = at("leaving", changed=with_a_key)
+    world.settle()
+    world.pod("cleanup", world.ended(0, RemoveResult(files=3, bytes=10)))
+    world.complete("cleanup")
+
+    assert world.settle() == "gone"
+    assert MARK not in seen_by_people(world)
 
 
 def test_a_job_that_begins_now_has_ten_digits(world: World) -> None:
