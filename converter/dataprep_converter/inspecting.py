@@ -44,6 +44,7 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
     if as_json:
         whole = {
             "manifest": json.loads(manifest.to_bytes()),
+            "ignored": _ignored(folder, manifest),
             "statistics": statistics,
             "records": [_jsonable(sample) for sample in samples],
         }

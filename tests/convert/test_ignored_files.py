@@ -1,11 +1,12 @@
 """Files among the inputs that are not read are counted, whatever the reason."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.convert.annotated import voc
+from tests.convert.annotated import coco, voc
 from tests.convert.test_reader_images import an_image, put
 
 from dataprep_api.job import DataPrepJob
@@ -51,6 +52,11 @@ CASES: dict[str, tuple[dict[str, bytes], dict[str, Any], int]] = {
         {"annotatedImages": {"images": ["i"], "annotations": ["m"], "format": "Voc"}},
         3,
     ),
+    "COCO's file among the images": (
+        {"1.jpg": IMAGE, "instances.json": coco({"1.jpg": [("a", 0, 0, 1, 1)]}, ["a"]), "README": b""},
+        {"annotatedImages": {"images": ["."], "annotations": ["./instances.json"], "format": "Coco"}},
+        1,
+    ),
     "labels of no sequence": (
         {"s/1.csv": b"1\n", "l/1.csv": b"1\n", "l/2.csv": b"1\n"},
         {"csvSequences": {"uris": ["s"], "labels": {"uris": ["l"]}}},
@@ -93,6 +99,8 @@ def test_inspect_tells_how_many_files_were_ignored(tmp_path: Path, capsys: pytes
     inspecting.show(str(tmp_path / "out"), Access(), records=0, as_json=False, stream=sys.stdout)
     assert "2 files among the inputs were ignored" in capsys.readouterr().out
     assert "<b>2</b><span>input files ignored</span>" in inspecting.html(str(tmp_path / "out"), Access(), records=0)
+    inspecting.show(str(tmp_path / "out"), Access(), records=0, as_json=True, stream=sys.stdout)
+    assert json.loads(capsys.readouterr().out)["ignored"] == 2
     (tmp_path / "out/_dataprep" / planned.run_id / "plan.json").write_text("{")
     inspecting.show(str(tmp_path / "out"), Access(), records=0, as_json=False, stream=sys.stdout)
     assert "ignored" not in capsys.readouterr().out

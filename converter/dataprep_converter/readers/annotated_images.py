@@ -22,8 +22,9 @@ from dataprep_converter.readers import Discovery, coco, image_headers, voc, yolo
 from dataprep_converter.readers.boxes import LARGEST_ANNOTATION, Annotation, check_size, relative_boxes
 from dataprep_converter.readers.files_ahead import File, FilesReader, Row, whole
 from dataprep_converter.readers.image_labels import shown
-from dataprep_converter.readers.image_listing import images_below, listed
+from dataprep_converter.readers.image_listing import extension_of, images_below, listed
 from dataprep_converter.readers.images import FILENAME, IMAGE, Image, image_columns
+from dataprep_converter.readers.inputs import is_hidden
 from dataprep_converter.readers.object_columns import Boxed, ObjectColumns
 from dataprep_converter.readers.pairs import Missing, Pair, Pairing, Tree, extra_of, refuse_bad, unit_of
 from dataprep_converter.tensors import Array
@@ -221,6 +222,10 @@ def _coco_units(source: AnnotatedImagesSource, access: Access, state: dict[str, 
         classes.update(dict.fromkeys(file.categories))
         names = _digest(file.categories)
         found = images_below(access, [uri], extensions=source.extensions, recursive=True, subset_from=source.subset_from, state=state)
+        # Where the file lies among the images, their listing counts it as one that isn't read.
+        place = annotations.removeprefix(f"{uri.rstrip('/')}/")
+        within = place != annotations and not is_hidden(place) and extension_of(place) not in source.extensions
+        state["ignored"] = state.get("ignored", 0) - within
         for image in found:
             pair = Pair(replace(image, root=root), None)
             extra = file.take(image.path)
