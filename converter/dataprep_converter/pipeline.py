@@ -1,7 +1,7 @@
 """The pipeline of one process: samples → read → transform → project onto the features. Encoding and writing come after (`shard.py`)."""
 
 import math
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from time import perf_counter
@@ -21,7 +21,7 @@ from dataprep_converter.prefetching import prefetched
 from dataprep_converter.readers import Batch, HasLines, HasSteps, reader_class
 from dataprep_converter.selection import Samples
 from dataprep_converter.tensors import tensor_bytes
-from dataprep_converter.transforms import Learns, MovesSteps, NamesClasses, Step, step_class
+from dataprep_converter.transforms import Cuts, Learns, MovesSteps, NamesClasses, Step, step_class
 from dataprep_converter.units import Units
 
 _TENSOR_BYTES = 8 * 2**20
@@ -136,7 +136,7 @@ class Pipeline:
     def batches(
         self, units: Units, samples: Iterator[Samples], seconds: dict[str, float] | None = None, refused: dict[str, int] | None = None
     ) -> Iterator[Batch]:
-        """A batch of finished features for each array of sample numbers. `seconds` collects time by stage, `refused` bad records by reason."""
+        """Finished features of each array of sample numbers, in one batch or several. `seconds` collects time by stage, `refused` bad records by reason."""
         spent, counted = seconds if seconds is not None else {}, refused if refused is not None else {}
         with closing(self._read(units, samples)) as read:
             while True:
@@ -147,19 +147,18 @@ class Pipeline:
                 if batch is None:
                     return
                 unreadable = {bad.sample for bad in batch.bad}
-                bad = [0, len(batch.bad)]
-                for step in self._steps:
-                    batch = step.apply(batch)
-                bad.append(len(batch.bad))
-                if self.spec.output.provenance:
-                    batch = replace(batch, records=provenance.added(batch, units, self.reader))
-                batch = self._with_lines(self._projector.project(batch), units, unreadable)
-                bad.append(len(batch.bad))
-                for reason, before, after in zip(REFUSALS, bad, bad[1:], strict=False):
-                    if after > before:
-                        counted[reason] = counted.get(reason, 0) + after - before
-                spent["transform"] = spent.get("transform", 0.0) + perf_counter() - was_read
-                yield batch
+                for made in _applied(self._steps, batch):
+                    bad = [0, sum(each.sample in unreadable for each in made.bad), len(made.bad)]
+                    if self.spec.output.provenance:
+                        made = replace(made, records=provenance.added(made, units, self.reader))
+                    made = self._with_lines(self._projector.project(made), units, unreadable)
+                    bad.append(len(made.bad))
+                    for reason, before, after in zip(REFUSALS, bad, bad[1:], strict=False):
+                        if after > before:
+                            counted[reason] = counted.get(reason, 0) + after - before
+                    spent["transform"] = spent.get("transform", 0.0) + perf_counter() - was_read
+                    yield made
+                    was_read = perf_counter()
 
     def _read(self, units: Units, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
         """What is read, ahead of the steps: a source that takes its time is waited for while something is computed."""
@@ -191,3 +190,14 @@ class Pipeline:
             size += len(encoder.encode(batch.records))
             good += batch.records.num_rows
         return size + len(encoder.close()) + sum(map(len, encoder.rest())), good
+
+
+def _applied(steps: Sequence[Step], batch: Batch) -> Iterator[Batch]:
+    """The batch behind all steps, in parts where a step cuts it."""
+    for number, step in enumerate(steps):
+        batch = step.apply(batch)
+        if isinstance(step, Cuts):
+            for part in step.cut(batch):
+                yield from _applied(steps[number + 1 :], part)
+            return
+    yield batch

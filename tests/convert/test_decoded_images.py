@@ -6,17 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image
 from tests.convert.image_batches import drawn, file_of
 
 from dataprep_api.job import DataPrepJob
+from dataprep_api.spec import Transform
 from dataprep_converter import planning, records
 from dataprep_converter.access import Access
 from dataprep_converter.display import Display
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.pipeline import Pipeline
+from dataprep_converter.readers import Bad, Batch
 from dataprep_converter.run import run
+from dataprep_converter.transforms import decode
+from dataprep_converter.transforms.encode import EncodeStep
+from dataprep_converter.transforms.pixels import images_array
 
 
 @pytest.fixture
@@ -51,6 +57,54 @@ def made(job: DataPrepJob) -> list[dict[str, list[Any]]]:
 def manifest(job: DataPrepJob) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(next(Path(job.spec.output.uri).glob("_dataprep/*/manifest.json")).read_bytes())
     return found
+
+
+def test_images_that_are_many_pixels_are_encoded_a_few_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "cat" / "3x.png").write_bytes(b"none")
+    cut = (folder / "dog" / "5x.png", file_of(drawn(60, 60), "PNG"))
+    cut[0].write_bytes(cut[1][:400] + cut[1][-12:])
+    steps = [{"decode": {}}, {"resize": {"shortestSide": 30}}, {"encode": {"format": "Png"}}]
+    bad = {"policy": "Quarantine", "maxCount": 9}
+    whole = a_job(folder, *steps, onBadRecord=bad)
+    expected = made(whole)
+    monkeypatch.setattr(decode, "MOST_PIXELS", 8000)
+    counted: list[int] = []
+    encode = EncodeStep.apply
+
+    def counting(step: EncodeStep, batch: Batch) -> Batch:
+        counted.append(batch.records.num_rows)
+        return encode(step, batch)
+
+    monkeypatch.setattr(EncodeStep, "apply", counting)
+    apart = a_job(
+        folder, *steps, onBadRecord=bad, output={"uri": str(folder.parent / "apart"), "shards": {"count": 1}, "fileName": "all.{ext}"}
+    )
+    assert made(apart) == expected
+    assert max(counted) < 8
+    keys = ("recordsIn", "recordsOut", "bad", "badExamples", "digest")
+    assert {key: manifest(apart)[key] for key in keys} == {key: manifest(whole)[key] for key in keys}
+    reports = [json.loads(next(Path(job.spec.output.uri).glob("_dataprep/*/reports/*.json")).read_bytes()) for job in (apart, whole)]
+    assert [report["badReasons"] for report in reports] == [{"Transform": 1, "Unreadable": 1}] * 2
+    assert reports[0]["bytesIn"] == reports[1]["bytesIn"] > 0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"), [([], [0]), ([3], [1]), ([3, 3, 3], [2, 1]), ([9, 1, 9], [1, 1, 1]), ([1] * 13, [6, 6, 1]), ([0, 0, 6, 0], [4])]
+)
+def test_a_batch_is_cut_where_it_has_more_pixels(sizes: list[int], expected: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "MOST_PIXELS", 6)
+    step = decode.DecodeStep(Transform.model_validate({"decode": {}}), pa.schema({"image/encoded": pa.large_binary()}))
+    kind = step.schema().field("image").type
+    images = images_array(
+        pa.array([b""] * len(sizes), pa.large_binary()), np.array([[1, size] for size in sizes], np.int64).reshape(-1, 2), kind
+    )
+    records = pa.RecordBatch.from_arrays([images, pa.array(range(len(sizes)), pa.int64())], names=["image", "_sample"])
+    parts = list(step.cut(Batch(records=records, bad=[Bad(99, "bad")], bytes_in=7, filtered=2, added=1)))
+    assert [part.records.num_rows for part in parts] == expected
+    assert [row for part in parts for row in part.records.column("_sample").to_pylist()] == list(range(len(sizes)))
+    assert [(len(part.bad), part.bytes_in, part.filtered, part.added) for part in parts] == [(1, 7, 2, 1)] + [(0, 0, 0, 0)] * (
+        len(parts) - 1
+    )
 
 
 def test_float16_is_stored_as_bytes_with_its_type_and_shape_in_the_manifest(folder: Path) -> None:

@@ -3,9 +3,12 @@
 import contextlib
 import io
 import struct
+import subprocess
 import sys
 import warnings
 import zlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -176,6 +179,59 @@ def test_the_limit_is_an_option() -> None:
     data = file_of(drawn(20, 30))
     assert decoded(data, maxPixels=600).shape == (20, 30, 3)
     assert reason(data, maxPixels=599) == "the jpeg image is 30 x 20 pixels, more than the 599 of decode.maxPixels"
+
+
+def every_mode() -> Iterator[tuple[str, bytes]]:
+    """Files of each of Pillow's modes, some with colours that stand for transparency."""
+    picture = drawn(37, 29)
+    alpha = picture.copy()
+    alpha.putalpha(drawn(37, 29, mode="L", seed=1))
+    depth = Image.fromarray((np.arange(37 * 29).reshape(37, 29) * 61 % 65_536).astype(np.uint16))
+    palette = picture.convert("P", palette=Image.Palette.ADAPTIVE)
+    for kind, mode in [("PNG", "1"), ("PNG", "L"), ("PNG", "LA"), ("PNG", "RGB"), ("PNG", "RGBA"), ("TIFF", "CMYK"), ("TIFF", "YCbCr")]:
+        yield f"{kind} {mode}", file_of((alpha if mode in ("LA", "RGBA") else picture).convert(mode), kind)
+    yield "GIF P", file_of(palette, "GIF", transparency=3)
+    yield "PNG P", file_of(palette, "PNG", transparency=bytes(range(0, 256, 2)))
+    yield "PNG L with a transparent grey", file_of(picture.convert("L"), "PNG", transparency=90)
+    yield "PNG RGB with a transparent colour", file_of(picture, "PNG", transparency=picture.getpixel((5, 5)))
+    yield "PNG 16 bits", file_of(depth, "PNG")
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    yield "TIFF turned", file_of(picture, "TIFF", exif=turned)
+
+
+@pytest.mark.parametrize(("kind", "data"), [pytest.param(kind, data, id=kind) for kind, data in every_mode()])
+def test_a_large_image_has_the_same_pixels_by_strips(kind: str, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    options: list[dict[str, Any]] = [{"channels": channels} for channels in (1, 3, 4)]
+    if " P" in kind:
+        options.append({"channels": 1, "paletteIndexes": True})
+    whole = [decoded(data, **each) for each in options]
+    monkeypatch.setattr(image_files, "_LARGE_PIXELS", 0)
+    for pixels in (1, 29 * 5, 29 * 36, 29 * 99):
+        monkeypatch.setattr(image_files, "_STRIP_PIXELS", pixels)
+        for each, expected in zip(options, whole, strict=True):
+            np.testing.assert_array_equal(decoded(data, **each), expected)
+
+
+_PEAK = """
+import re, sys
+from pathlib import Path
+from dataprep_api.spec.transforms.images import Decode
+from dataprep_converter.transforms import image_files
+for file in sys.argv[1:]:
+    data = Path(file).read_bytes()
+    image_files.decoded(data, image_files.header(data, Decode()), Decode())
+    print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+"""
+
+
+def test_a_large_image_takes_its_pixels_and_pillows_own(tmp_path: Path) -> None:
+    for name, side in (("small", 64), ("large", 5000)):
+        Image.new("RGB", (side, side)).save(tmp_path / name, "PNG")
+    ran = subprocess.run([sys.executable, "-c", _PEAK, tmp_path / "small", tmp_path / "large"], capture_output=True, text=True, check=True)
+    small, large = (int(line) * 1024 for line in ran.stdout.split())
+    # Pillow has four bytes for a pixel, we have three; at once they took more than ten.
+    assert 3 < (large - small) / 5000**2 < 8.5
 
 
 def test_a_large_image_below_the_limit_does_not_warn() -> None:

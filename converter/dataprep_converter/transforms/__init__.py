@@ -68,6 +68,15 @@ class MovesSteps(Protocol):
         ...
 
 
+@runtime_checkable
+class Cuts(Protocol):
+    """A step behind which few bytes may stand for much."""
+
+    def cut(self, batch: Batch) -> Iterator[Batch]:
+        """What `apply` gave, in parts that are each not too much to be made at once by the steps that follow."""
+        ...
+
+
 class Step(Protocol):
     """One step, bound to the schema that comes before it."""
 

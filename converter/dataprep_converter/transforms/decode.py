@@ -1,6 +1,11 @@
 """`decode`: image files become images. Sizes are known from the headers at once; pixels are made by the step that needs them (`pixels.py`)."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
@@ -9,9 +14,21 @@ from dataprep_converter.features import find_columns
 from dataprep_converter.readers import Batch
 from dataprep_converter.tensors import binary_data, kernels
 from dataprep_converter.transforms import image_files
-from dataprep_converter.transforms.pixels import ENCODED, FORMAT, ImagesType, images_array, replaced, size_columns, sizes_of, with_columns
+from dataprep_converter.transforms.pixels import (
+    ENCODED,
+    FORMAT,
+    ImagesType,
+    images_array,
+    parts,
+    replaced,
+    size_columns,
+    sizes_of,
+    with_columns,
+)
 
 _OF = "The transform decode"
+MOST_PIXELS: Final = 64 << 20
+"""Of the images of a batch, unless one alone has more. Batches of photographs have fewer."""
 
 
 class DecodeStep:
@@ -53,3 +70,19 @@ class DecodeStep:
                     faults[row] = str(exc)
         columns = {self._to: images_array(files, sizes, self._type), **sizes_of(self._schema, self._to, sizes)}
         return with_columns(batch, self._schema, columns, faults)
+
+    def cut(self, batch: Batch) -> Iterator[Batch]:
+        """Parts of few pixels: `encode` may make a hundred megabytes of each kilobyte."""
+        _, sizes = parts(batch.records.column(self._to))
+        first = 0
+        while (after := first + _that_fit(sizes[first:])) < len(sizes):
+            yield replace(batch, records=batch.records.slice(first, after - first))
+            # What was counted is counted.
+            batch = replace(batch, bad=[], bytes_in=0, filtered=0, added=0)
+            first = after
+        yield replace(batch, records=batch.records.slice(first))
+
+
+def _that_fit(sizes: npt.NDArray[np.int64]) -> int:
+    """How many images have no more pixels than a part may have; one at least."""
+    return max(1, int(np.searchsorted(np.cumsum(sizes[:, 0] * sizes[:, 1]), MOST_PIXELS, side="right")))

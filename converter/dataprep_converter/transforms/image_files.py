@@ -31,6 +31,9 @@ _SCAN: Final = 0xDA
 """What stands behind a marker's first byte where a scan begins."""
 _SCALES: Final = (8, 4, 2)
 """Those that libjpeg-turbo has SIMD code for."""
+_LARGE_PIXELS: Final = 16 << 20
+"""An image of more is taken over from Pillow by strips: they take a little longer for those that are in the processor's cache."""
+_STRIP_PIXELS: Final = 1 << 20
 _MOST_SCANS: Final = 500
 """Each scan of a progressive JPEG goes over the whole image: a small file could keep a decoder busy for hours."""
 
@@ -171,9 +174,7 @@ def _pillow(data: bytes, head: Header, decode: Decode) -> Pixels:
                 expected = (head.width, head.height) if turned else (head.height, head.width)
                 _check_size(head.format, *expected, picture.height, picture.width)
                 picture.load()
-                if decode.palette_indexes and picture.mode == "P":
-                    return np.asarray(picture, np.uint8)[:, :, None]
-                return _from_picture(picture, decode.channels)
+                return _by_strips(picture, decode)
     except (BadSample, MemoryError):
         raise
     except Exception as exc:
@@ -192,6 +193,26 @@ def _quiet_libtiff() -> None:
             library = ctypes.CDLL(path)
             library.TIFFSetErrorHandler(None)
             library.TIFFSetWarningHandler(None)
+
+
+def _by_strips(picture: Any, decode: Decode) -> Pixels:
+    """Pixels of one of Pillow's images. Of a large one some rows at a time: beside the picture and its pixels, what is made on the way would be as much again."""
+    if picture.width * picture.height <= _LARGE_PIXELS:
+        return _from_strip(picture, decode)
+    rows = max(1, min(picture.height, _STRIP_PIXELS // picture.width))
+    first = _from_strip(picture.crop((0, 0, picture.width, rows)), decode)
+    pixels = np.empty((picture.height, *first.shape[1:]), np.uint8)
+    pixels[:rows] = first
+    for top in range(rows, picture.height, rows):
+        bottom = min(picture.height, top + rows)
+        pixels[top:bottom] = _from_strip(picture.crop((0, top, picture.width, bottom)), decode)
+    return pixels
+
+
+def _from_strip(picture: Any, decode: Decode) -> Pixels:
+    if decode.palette_indexes and picture.mode == "P":
+        return np.asarray(picture, np.uint8)[:, :, None]
+    return _from_picture(picture, decode.channels)
 
 
 def _from_picture(picture: Any, channels: int) -> Pixels:
