@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.compat.test_stored_resources import RESOURCES
 
 from dataprep_api import crd, status
 from dataprep_api.spec import Source, Transform
@@ -106,6 +107,13 @@ ACCEPTED: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("changes", ACCEPTED.values(), ids=ACCEPTED.keys())
 def test_a_good_spec_is_accepted(cluster: Cluster, a_job: Builder, changes: dict[str, object]) -> None:
     assert "created" in answer_to(cluster, a_job(changes))
+
+
+@pytest.mark.parametrize("name", RESOURCES)
+def test_what_an_earlier_release_stored_is_accepted(cluster: Cluster, name: str) -> None:
+    _, body = RESOURCES[name]
+    metadata = {"name": body["metadata"]["name"], "labels": body["metadata"].get("labels", {})}
+    assert "created" in answer_to(cluster, {**{key: body[key] for key in ("apiVersion", "kind", "spec")}, "metadata": metadata})
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])

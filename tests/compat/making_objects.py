@@ -1,15 +1,18 @@
 """Makes `objects-<commit>.json.xz`: custom resources and their children as a release leaves them on a cluster, at several moments of a job.
 
-    PYTHONPATH=CHECKOUT:CHECKOUT/api:CHECKOUT/operator:CHECKOUT/converter python tests/compat/making_objects.py FILE
+    PYTHONPATH=CHECKOUT:CHECKOUT/api:CHECKOUT/operator:CHECKOUT/converter python tests/compat/making_objects.py FILE MOMENT ...
 
-CHECKOUT is a folder with the release's sources; its own fake API server keeps what its own operator writes. The file that is committed was made by the last
-release whose children had six digits of the uid in their names. It is made again by nothing: another one is added beside it.
+CHECKOUT is a folder with the release's sources; its own fake API server keeps what its own operator writes. The files that are committed were made by the last
+release whose children had six digits of the uid in their names: one with the way of a job, one with what is told of it in CONTRIBUTING's list of exceptions, and
+with other kinds. They are made again by nothing: another one is added beside them.
 """
 
+import asyncio
 import json
 import lzma
 import sys
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +20,8 @@ from tests.reconcile import world as harness
 from tests.reconcile.world import NAMESPACE, World
 
 from dataprep_api.reasons import Reason
+from dataprep_operator import times
+from dataprep_operator.observed import Key
 
 UID: Final = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 WORKERS: Final = {"parallelism": 2, "resources": {"limits": {"memory": "1Gi"}}}
@@ -100,6 +105,134 @@ def leaving() -> World:
     return world
 
 
+# --- one job's end as another one's beginning, and other kinds ------------------------------------------------------------
+
+
+def pending() -> World:
+    """Waits for the job whose data set it reads, and which converts."""
+    world = converting()
+    world.apply("second", source={"fromJob": {"name": "mnist"}}, output={"uri": "s3://out/second"})
+    world.settle("second")
+    return world
+
+
+def follows() -> World:
+    """The same, when it has begun."""
+    world = succeeded()
+    world.apply("second", source={"fromJob": {"name": "mnist"}}, output={"uri": "s3://out/second"})
+    world.settle("second")
+    return world
+
+
+def queued() -> World:
+    world = World(kueue=True)
+    world.apply(labels={"kueue.x-k8s.io/queue-name": "research"}, workers=WORKERS)
+    world.settle()
+    world.planned()
+    world.settle()
+    return world
+
+
+def output_in_use() -> World:
+    world = converting()
+    world.apply("second", output={"uri": "s3://out/mnist"}, workers=WORKERS)
+    world.settle("second")
+    return world
+
+
+def invalid() -> World:
+    return begun(features=[{"name": "x"}, {"name": "x"}])
+
+
+def profiled() -> World:
+    """A job that has its image from a profile, and converts."""
+    world = World()
+    profile = {"workers": {"image": "team:1", "nodeSelector": {"pool": "data"}}, "stores": [{"uriPrefix": "s3://", "region": "eu"}]}
+    world.cluster.add(
+        "dataprepprofiles",
+        NAMESPACE,
+        {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepProfile", "metadata": {"name": "team"}, "spec": profile},
+    )
+    world.apply(profile="team", workers=WORKERS)
+    world.settle()
+    world.planned()
+    world.settle()
+    return world
+
+
+def scheduled() -> World:
+    """A DataPrepCronJob that has made one job, which plans."""
+    world = World()
+    template = {"spec": {"source": {"csv": {"uris": ["s3://in/rows.csv"]}}, "output": {"uri": "s3://out/${SCHEDULED_TIME}"}}}
+    spec = {"schedule": "*/10 * * * *", "jobTemplate": template}
+    world.cluster.add(
+        "dataprepcronjobs",
+        NAMESPACE,
+        {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepCronJob", "metadata": {"name": "nightly"}, "spec": spec},
+    )
+
+    def look() -> None:
+        for _ in range(4):
+            asyncio.run(world.crons.reconcile(Key(NAMESPACE, "nightly", "DataPrepCronJob")))
+
+    look()
+    world.cluster.now += timedelta(minutes=11)
+    look()
+    for plural, _, name in list(world.cluster.objects):
+        if plural == "dataprepjobs":
+            world.settle(name)
+    look()
+    return world
+
+
+# --- what means something else now ----------------------------------------------------------------------------------------
+
+
+def privileged() -> World:
+    """A sidecar that is root."""
+    sidecar = {"name": "side", "image": "i", "restartPolicy": "Always", "securityContext": {"runAsUser": 0}}
+    world = begun(workers=WORKERS | {"podTemplate": {"initContainers": [sidecar]}})
+    world.planned()
+    world.settle()
+    return world
+
+
+def evicted() -> World:
+    """Two pods were taken away; nothing of it is in the status."""
+    world = converting()
+    for number in range(2):
+        now = times.text(world.cluster.now)
+        ended = world.ended(143, "terminated")
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "lastTransitionTime": now}
+        world.pod("convert-1", ended | {"conditions": [*ended["conditions"], condition]}, name=f"evicted-{number}", index=0)
+    world.settle()
+    return world
+
+
+def ended_by_itself() -> World:
+    """With 143, though nobody stopped it. The convert Job's rules hold that no failure."""
+    world = converting()
+    world.pod("convert-1", world.ended(143, "terminated"), name="ended", index=0)
+    world.settle()
+    return world
+
+
+def without_secret() -> World:
+    """After two hours of conversion the commit's Secret is not there; the pod waits."""
+    world = converting()
+    name = world.job("convert-1")["metadata"]["name"]
+    began = times.text(world.cluster.now)
+    world.cluster.now += timedelta(hours=2)
+    ended = times.text(world.cluster.now)
+    complete = [{"type": "Complete", "status": "True", "lastTransitionTime": ended}]
+    status = {"startTime": began, "conditions": complete, "completionTime": ended, "completedIndexes": "0-3"}
+    world.cluster.change("jobs", name, {"status": status})
+    world.settle()
+    world.pod("commit-1", world.waiting("CreateContainerConfigError", 'secret "oss-key" not found'))
+    world.settle()
+    return world
+
+
 MOMENTS: Final[Mapping[str, Callable[[], World]]] = {
     "planning": planning,
     "converting": converting,
@@ -109,6 +242,17 @@ MOMENTS: Final[Mapping[str, Callable[[], World]]] = {
     "suspended": suspended,
     "succeeded": succeeded,
     "leaving": leaving,
+    "pending": pending,
+    "follows": follows,
+    "queued": queued,
+    "output-in-use": output_in_use,
+    "invalid": invalid,
+    "profiled": profiled,
+    "scheduled": scheduled,
+    "privileged": privileged,
+    "evicted": evicted,
+    "ended-by-itself": ended_by_itself,
+    "without-secret": without_secret,
 }
 
 
@@ -118,5 +262,5 @@ def objects(world: World) -> list[tuple[str, dict[str, Any]]]:
 
 
 if __name__ == "__main__":
-    found = {moment: objects(make()) for moment, make in MOMENTS.items()}
+    found = {moment: objects(MOMENTS[moment]()) for moment in sys.argv[2:]}
     Path(sys.argv[1]).write_bytes(lzma.compress(json.dumps(found, sort_keys=True).encode(), preset=9))

@@ -14,16 +14,19 @@ from dataprep_api.reasons import Reason
 from dataprep_operator.cache import Kind
 from dataprep_operator.settings import PodDefaults
 
-FIRST = Path(__file__).parent / "objects-8ab25d4.json.xz"
-"""Its children have six digits of the uid in their names."""
+FILES = sorted(Path(__file__).parent.glob("objects-*.json.xz"))
+STORED: dict[str, list[tuple[str, Any]]] = {
+    moment: objects for file in FILES for moment, objects in json.loads(lzma.decompress(file.read_bytes())).items()
+}
+"""(plural, object) by moment. Children have six digits of the uid in their names."""
 STEPS = ["plan", "convert-1", "commit-1"]
 
 
-def at(moment: str, *, changed: Callable[[str], str] = str) -> World:
-    """A cluster with what the release had made by then, and this release's operator. `changed` is what becomes of each object's JSON."""
-    world = World(pods=PodDefaults(image="dataprep:2"))
+def at(moment: str, *, changed: Callable[[str], str] = str, **settings: Any) -> World:
+    """A cluster with what the release had made by then, and this release's operator. `changed` is what becomes of the objects' JSON."""
+    world = World(pods=PodDefaults(image="dataprep:2", **settings.pop("pods", {})), **settings)
     world.cluster._version = 1000
-    for plural, body in json.loads(changed(lzma.decompress(FIRST.read_bytes()).decode()))[moment]:
+    for plural, body in json.loads(changed(json.dumps(STORED[moment]))):
         world.cluster.objects[(plural, NAMESPACE, body["metadata"]["name"])] = body
     world.restart()
     return world
@@ -39,14 +42,14 @@ def with_a_key(text: str) -> str:
 
 def with_a_password(text: str) -> str:
     """Rows of a database whose URL holds the password, in the job and, as JSON within JSON, in its ConfigMap."""
-    moments = json.loads(text)
-    for plural, body in [each for objects in moments.values() for each in objects]:
+    objects = json.loads(text)
+    for plural, body in objects:
         document = json.loads(body["data"]["job.yaml"]) if plural == "configmaps" and "job.yaml" in body.get("data", {}) else body
         if "source" in document.get("spec", {}):
             document["spec"]["source"] = {"sql": {"url": f"postgresql://db/x?password={MARK}", "query": "SELECT 1 AS a", "orderBy": ["a"]}}
         if document is not body:
             body["data"]["job.yaml"] = json.dumps(document)
-    return json.dumps(moments)
+    return json.dumps(objects)
 
 
 def seen_by_people(world: World) -> str:
