@@ -1,32 +1,38 @@
 """What stands beside a data set as JSON: plan, manifest, report and OWNER. Each has a format version, which an older release refuses by name."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, ClassVar, get_args
 
-from pydantic import model_validator
+from pydantic import BaseModel, model_validator
 
 from dataprep_api import canonical
 from dataprep_api.errors import FormatError
 from dataprep_api.spec import Model
 
 
-class Stored(Model):
+class Versioned(Model):
+    """One of these files, or a part of one. A new field has a default with the meaning of a file without it, and a line in SINCE."""
+
+    SINCE: ClassVar[Mapping[str, int]] = {}
+    """The file's format version that brought each field that the first one didn't have."""
+
+
+class Stored(Versioned):
     """One of these files. Its version is the lowest that knows all fields that are set, so files that need no newer field have the bytes they always had.
 
-    A new field has a default with the meaning of a file without it, and a line in SINCE.
+    That goes for its parts as well, however deep: those with newer fields are Versioned.
     """
 
     FILE: ClassVar[str]
     """What an error calls such a file."""
-    SINCE: ClassVar[Mapping[str, int]] = {}
-    """The format version that brought each field that the first one didn't have."""
     SAYS_FIRST_VERSION: ClassVar[bool] = True
     """Whether a file of version 1 has the field `version`: reports and OWNER had none."""
 
     @classmethod
     def newest(cls) -> int:
         """The newest format version that this release knows."""
-        return max(cls.SINCE.values(), default=1)
+        return _newest(cls)
 
     @model_validator(mode="before")
     @classmethod
@@ -47,15 +53,54 @@ class Stored(Model):
     def document(self) -> dict[str, Any]:
         """What is written, as JSON values."""
         written = self.model_dump(mode="json", by_alias=True)
-        version = 1
-        for name, since in self.SINCE.items():
-            field = type(self).model_fields[name]
-            if getattr(self, name) == field.get_default(call_default_factory=True):
-                del written[field.alias or name]
-            else:
-                version = max(version, since)
+        version = _cut(self, written)
         return written | {"version": version} if version > 1 or self.SAYS_FIRST_VERSION else written
 
     def to_bytes(self) -> bytes:
         """The file's bytes, canonical."""
         return canonical.dumps(self.document())
+
+
+def _cut(value: Any, written: Any) -> int:  # Any: whatever a field holds, and its JSON
+    """Takes newer fields that are at their defaults out of what was written. Returns the lowest version that knows the others."""
+    if isinstance(value, list | tuple):
+        return max(map(_cut, value, written), default=1)
+    if isinstance(value, dict):
+        return max(map(_cut, value.values(), written.values()), default=1)
+    if not isinstance(value, BaseModel):
+        return 1
+    version = 1
+    kind = type(value)
+    for name, since in _since(kind).items():
+        field = kind.model_fields[name]
+        if getattr(value, name) == field.get_default(call_default_factory=True):
+            del written[field.alias or name]
+        else:
+            version = max(version, since)
+    within = [(name, field.alias or name) for name, field in kind.model_fields.items() if name in _with_newer_parts(kind)]
+    return max([version, *(_cut(getattr(value, name), written[alias]) for name, alias in within if alias in written)])
+
+
+def _since(kind: type[BaseModel]) -> Mapping[str, int]:
+    return kind.SINCE if issubclass(kind, Versioned) else {}
+
+
+@cache
+def _newest(kind: type[BaseModel]) -> int:
+    """The newest version of a field of this kind, or of its parts."""
+    parts = [part for field in kind.model_fields.values() for part in _parts(field.annotation)]
+    return max([1, *_since(kind).values(), *map(_newest, parts)])
+
+
+@cache
+def _with_newer_parts(kind: type[BaseModel]) -> frozenset[str]:
+    """The fields that may hold something newer than the first version. Most files have thousands of parts and none of these."""
+    return frozenset(name for name, field in kind.model_fields.items() if any(_newest(part) > 1 for part in _parts(field.annotation)))
+
+
+def _parts(annotation: Any) -> Iterator[type[BaseModel]]:  # Any: a type as Python writes it
+    """The models within a field's type."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _parts(inner)

@@ -1,6 +1,8 @@
 """Stored files have a format version: old ones keep their bytes, and newer ones are refused by name."""
 
 import json
+from collections.abc import Mapping
+from typing import ClassVar
 
 import pytest
 from pydantic import ValidationError
@@ -8,7 +10,8 @@ from pydantic import ValidationError
 from dataprep_api.errors import FormatError
 from dataprep_api.plan import Owner, PlanHead
 from dataprep_api.report import Manifest, ShardReport
-from dataprep_api.stored import Stored
+from dataprep_api.spec import Model
+from dataprep_api.stored import Stored, Versioned
 
 OLD = {
     PlanHead: '{"bytesIn":1,"codeSha256":null,"codesSha256":null,"encodingVersion":1,"extends":[],"extension":".tfrecords","ignored":0,"inputsSha256":"i","learned":{},"reader":"csv","readerState":{},"runId":"r","samples":1,"shuffleSeed":null,"specSha256":"s","splits":[],"tasks":1,"unitsSha256":"u","version":1,"warnings":[]}',
@@ -51,3 +54,70 @@ def test_only_files_with_a_new_field_have_the_new_version() -> None:
     new = old.model_copy(update={"parts": {"shuffle": 2}})
     assert (old.document()["version"], new.document()["version"]) == (1, 2)
     assert Manifest.model_validate_json(new.to_bytes()) == new
+
+
+# --- parts of files ---------------------------------------------------------------------------------------------------------
+
+
+class Leaf(Versioned):
+    """A part of a part, as a later release might have it."""
+
+    SINCE: ClassVar[Mapping[str, int]] = {"added_later": 3, "added_last": 4}
+
+    name: str
+    added_later: list[str] = []
+    added_last: int | None = None
+
+
+class Branch(Model):
+    """A part without newer fields of its own."""
+
+    leaves: list[Leaf] = []
+    by_name: dict[str, Leaf] = {}
+    one: Leaf | None = None
+
+
+class Tree(Stored):
+    """A file."""
+
+    FILE: ClassVar[str] = "tree"
+    SINCE: ClassVar[Mapping[str, int]] = {"count": 2, "later_branch": 2}
+
+    branches: list[Branch] = []
+    pair: tuple[int, Leaf] = (1, Leaf(name="pair"))
+    later_branch: Branch | None = None
+    count: int = 0
+
+
+@pytest.mark.parametrize(
+    ("tree", "written"),
+    [
+        (
+            Tree(branches=[Branch(leaves=[Leaf(name="a")], by_name={"b": Leaf(name="b")}, one=Leaf(name="c")), Branch()]),
+            '{"branches":[{"byName":{"b":{"name":"b"}},"leaves":[{"name":"a"}],"one":{"name":"c"}},{"byName":{},"leaves":[],"one":null}],"pair":[1,{"name":"pair"}],"version":1}',
+        ),
+        (
+            Tree(pair=(2, Leaf(name="p", added_later=["x"]))),
+            '{"branches":[],"pair":[2,{"addedLater":["x"],"name":"p"}],"version":3}',
+        ),
+        (
+            Tree(branches=[Branch(by_name={"b": Leaf(name="b"), "c": Leaf(name="c", added_last=0)})], count=1),
+            '{"branches":[{"byName":{"b":{"name":"b"},"c":{"addedLast":0,"name":"c"}},"leaves":[],"one":null}],"count":1,"pair":[1,{"name":"pair"}],"version":4}',
+        ),
+        (
+            Tree(later_branch=Branch(one=Leaf(name="c"))),
+            '{"branches":[],"laterBranch":{"byName":{},"leaves":[],"one":{"name":"c"}},"pair":[1,{"name":"pair"}],"version":2}',
+        ),
+    ],
+    ids=["all at their defaults", "in a tuple", "in a map", "in a newer field"],
+)
+def test_newer_fields_of_parts_are_written_only_where_they_are_set(tree: Tree, written: str) -> None:
+    assert tree.to_bytes().decode() == written
+    assert Tree.model_validate_json(written) == tree
+
+
+def test_a_release_knows_the_versions_of_parts_too() -> None:
+    assert (Tree.newest(), PlanHead.newest()) == (4, 2)
+    assert Tree.model_validate_json('{"version": 4}') == Tree()
+    with pytest.raises(FormatError, match="knows versions up to 4"):
+        Tree.model_validate_json('{"version": 5}')
