@@ -8,7 +8,7 @@ from typing import Final
 
 
 class ConditionType(StrEnum):
-    """At most eight of one object, all of them metav1 conditions."""
+    """At most sixteen of one object, all of them metav1 conditions."""
 
     VALIDATED = "Validated"
     RUNNING = "Running"

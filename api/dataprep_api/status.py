@@ -259,7 +259,7 @@ class DataPrepJobStatus(Model):
     phase: Phase | None = None
     conditions: Annotated[
         list[Condition],
-        Field(max_length=8, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+        Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = []
     start_time: Time | None = None
     completion_time: Time | None = None
