@@ -30,6 +30,7 @@ from dataprep_operator.observed import Key
 from dataprep_operator.probes import Health
 from dataprep_operator.progress import Board
 from dataprep_operator.reconcile import Reconciler
+from dataprep_operator.reviews import Reviewer
 from dataprep_operator.settings import Settings
 from dataprep_operator.streams import Streams
 from dataprep_operator.tenure import Connection, Tenure
@@ -108,6 +109,7 @@ async def serve(settings: Settings) -> None:
         health=health,
         # Not at once: a job's reports are taken together, as often as its status may be written.
         reported=lambda key: queue.add_after(key, settings.progress_seconds),
+        reviewer=Reviewer(cluster) if settings.metrics_authentication else None,
         clock=cluster.clock,
     )
     looks = {

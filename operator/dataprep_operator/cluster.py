@@ -58,6 +58,10 @@ EVENTS: Final = Resource("api/v1", "events")
 NAMESPACES: Final = Resource("api/v1", "")
 """A namespace itself: it is its own namespace and has no name within."""
 LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases")
+TOKEN_REVIEWS: Final = Resource("apis/authentication.k8s.io/v1", "tokenreviews")
+ACCESS_REVIEWS: Final = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews")
+_FOR_ALL: Final = tuple(f"/{each.prefix}/" for each in (LEASES, TOKEN_REVIEWS, ACCESS_REVIEWS))
+"""A standby writes these too. Reviews change nothing."""
 
 
 class Cluster(Protocol):
@@ -228,7 +232,7 @@ class KubernetesCluster:
 
 
 def _is_for_leaders(method: str, path: str) -> bool:
-    return method != "GET" and not path.startswith(f"/{LEASES.prefix}/")
+    return method != "GET" and not path.startswith(_FOR_ALL)
 
 
 def _asking(may_write: Callable[[], bool]) -> type[aiohttp.ClientRequest]:

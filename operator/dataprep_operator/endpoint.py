@@ -19,6 +19,7 @@ from dataprep_operator.observed import Key
 from dataprep_operator.probes import Health
 from dataprep_operator.progress import LEAST_INTERVAL_SECONDS, REPORTS_A_SECOND, Board
 from dataprep_operator.ratelimit import TokenBucket
+from dataprep_operator.reviews import Reviewer
 from dataprep_operator.tokens import Bearer, Verifier
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class Endpoint:
         verifier: Verifier,
         health: Health,
         reported: Callable[[Key], None],
+        reviewer: Reviewer | None = None,
         clock: Callable[[], datetime] = times.now,
     ) -> None:
         self._cache = cache
@@ -48,6 +50,7 @@ class Endpoint:
         self._verifier = verifier
         self._health = health
         self._reported = reported
+        self._reviewer = reviewer
         self._clock = clock
         self._pace = TokenBucket(rate=MOST_REPORTS_A_SECOND, burst=MOST_REPORTS_AT_ONCE)
         self._shown: tuple[float, bytes] | None = None
@@ -81,10 +84,7 @@ class Endpoint:
         # A signature costs more to check than to make up.
         if not self._pace.take_now():
             raise ReportRefused(429, "too many reports of all workers together")
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
-            raise ReportRefused(401, "a bearer token is needed")
-        bearer = await self._verifier.bearer(token.strip())
+        bearer = await self._verifier.bearer(_token(request))
         report = await _report(request)
         key, job_uid = self._job_of(bearer, report)
         if not self._board.may_report(job_uid=job_uid, pod_uid=bearer.pod_uid):
@@ -117,7 +117,12 @@ class Endpoint:
     async def _readyz(self, _: web.Request) -> web.Response:
         return _answer(self._health.not_ready())
 
-    async def _metrics(self, _: web.Request) -> web.Response:
+    async def _metrics(self, request: web.Request) -> web.Response:
+        if self._reviewer is not None:
+            try:
+                await self._reviewer.check(_token(request))
+            except ReportRefused as exc:
+                return web.Response(text=f"{exc}\n", status=exc.status)
         now = time.monotonic()
         if self._shown is None or now - self._shown[0] >= SHOWN_SECONDS:
             self._shown = now, self._gathered()
@@ -133,6 +138,13 @@ class Endpoint:
         for phase, count in counted.phases().items():
             metrics.JOBS.labels(phase=phase).set(count)
         return generate_latest(metrics.REGISTRY)
+
+
+def _token(request: web.Request) -> str:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip() or len(token) > LONGEST_TOKEN:
+        raise ReportRefused(401, "a bearer token is needed")
+    return token.strip()
 
 
 async def _report(request: web.Request) -> ProgressReport:

@@ -63,6 +63,8 @@ class Settings:
     identity: str = ""
     operator_class: str | None = None
     """Objects with this value of the label `dataprep.io/operator-class` are worked on; None means those without the label."""
+    metrics_authentication: bool = False
+    """Whether who reads the metrics needs a token, and the right to."""
     kueue: bool = False
     """Whether Kueue is installed and its Workloads may be read."""
     token_issuer: str | None = None
@@ -108,6 +110,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         lease_namespace=read.optional("LEASE_NAMESPACE"),
         identity=environ.get("POD_NAME") or environ.get("HOSTNAME") or f"process-{os.getpid()}",
         operator_class=read.optional("OPERATOR_CLASS"),
+        metrics_authentication=read.flag("METRICS_AUTHENTICATION"),
         kueue=read.flag("KUEUE"),
         token_issuer=read.optional("TOKEN_ISSUER"),
         log_format=read.text("LOG_FORMAT", Settings.log_format),

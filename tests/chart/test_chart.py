@@ -170,9 +170,9 @@ def test_the_marker_of_a_release_is_reached_by_name(render: Render, operator_cla
 def test_every_right_is_in_the_documentation(render: Render) -> None:
     page = (CHART.parents[1] / "docs" / "rights.md").read_text()
 
-    for role in of_kind(render({"kueue": {"enabled": True}}), "Role", "ClusterRole"):
+    for role in of_kind(render({"kueue": {"enabled": True}, "metrics": {"authentication": True}}), "Role", "ClusterRole"):
         for rule in role["rules"]:
-            for resource in rule["resources"]:
+            for resource in rule.get("resources", []):
                 line = next((line for line in page.splitlines() if f"| `{resource}` |" in line), "")
                 assert line, f"{resource} has no row"
                 if not role["metadata"]["name"].endswith(("-edit", "-view")):
@@ -188,8 +188,29 @@ def test_workloads_are_read_only_where_kueue_is(render: Render) -> None:
     assert groups({"kueue": {"enabled": True}}) == {"kueue.x-k8s.io", "visibility.kueue.x-k8s.io"}
 
 
+@pytest.mark.parametrize("values", [{}, NAMESPACED], ids=["cluster", "namespaced"])
+def test_reviews_may_be_asked_for_only_where_metrics_need_a_token(render: Render, values: Mapping[str, object]) -> None:
+    objects = render(dict(values) | {"metrics": {"authentication": True}, "serviceMonitor": {"enabled": True}})
+    role = next(each for each in of_kind(objects, "ClusterRole") if each["metadata"]["name"] == "dp-dataprep-operator-reviews")
+    binding = next(each for each in of_kind(objects, "ClusterRoleBinding") if each["metadata"]["name"] == role["metadata"]["name"])
+
+    assert [(rule["resources"], rule["verbs"]) for rule in role["rules"]] == [
+        (["tokenreviews"], ["create"]),
+        (["subjectaccessreviews"], ["create"]),
+    ]
+    assert [subject["name"] for subject in binding["subjects"]] == ["dp-dataprep-operator"]
+    assert environment(objects)["DATAPREP_METRICS_AUTHENTICATION"] == "true"
+    assert (
+        the(objects, "ServiceMonitor")["spec"]["endpoints"][0]["bearerTokenFile"] == "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    )
+    reader = next(each for each in of_kind(objects, "ClusterRole") if each["metadata"]["name"].endswith("-metrics-reader"))
+    assert reader["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    assert environment(render(values))["DATAPREP_METRICS_AUTHENTICATION"] == "false"
+
+
 def test_without_rbac_no_role_is_made(render: Render) -> None:
-    assert of_kind(render({"rbac": {"create": False}}), "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding") == []
+    values = {"rbac": {"create": False}, "metrics": {"authentication": True}}
+    assert of_kind(render(values), "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding") == []
 
 
 def test_the_cluster_s_own_roles_may_reach_jobs_unless_told_otherwise(render: Render) -> None:
@@ -249,6 +270,7 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(render: Render) 
             "allowPrivileges": True,
         },
         "jobs": {"ttlSecondsAfterFinished": 604_800},
+        "metrics": {"authentication": True},
         "status": {"url": "https://operator.example", "progressSeconds": 2.5},
         "operator": {"workers": 3, "qps": 7.5, "burst": 9, "log": {"level": "DEBUG", "format": "plain"}, "tokenIssuer": "https://issuer"},
     }
@@ -270,6 +292,7 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(render: Render) 
     assert read.pods.pod_security_context == {"supplementalGroups": [2000]}
     assert read.pods.cpu_avoid_nodes == {"nvidia.com/gpu.present": "true"}
     assert read.pods.ttl_seconds == 604_800
+    assert read.metrics_authentication is True
     assert read.pods.allow_host_path is True
     assert read.pods.tmp_size == "20Gi"
     assert read.pods.allow_privileges is True
