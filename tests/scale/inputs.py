@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import csv
+from pyarrow import csv, parquet
 
 from dataprep_api.spec import Source
 from dataprep_converter.access import Access
@@ -22,7 +22,10 @@ from workbench import photos
 
 Numbers = npt.NDArray[np.int64]
 _NUMBERS = 32
-_JOIN_ROWS = 5_000_000
+_ROW_BYTES = 8 * _NUMBERS + 60
+"""Of a row in Parquet."""
+_JOIN_ROW_BYTES = 20
+"""Of a row of each table, in CSV."""
 _CHECKED_AT_ONCE = 10_000
 _pc: Any = pc  # the stubs don't know all functions
 
@@ -105,6 +108,34 @@ def a_shuffled_csv(folder: Path, size: int) -> Made:
     return replace(made, spec={**made.spec, "shuffle": {"seed": 1}})
 
 
+def a_jsonl(folder: Path, size: int) -> Made:
+    """One file of JSON lines, the same rows."""
+    file = folder / "rows.jsonl"
+    rows = written = 0
+    with file.open("wb") as out:
+        while written < size:
+            table = _table(rows, 20_000)
+            numbers = [table[f"x{n}"].cast(pa.string()) for n in range(_NUMBERS)]
+            vectors = _pc.binary_join_element_wise(*numbers, ",")
+            parts = ['{"id":', table["id"].cast(pa.string()), ',"x":[', vectors, '],"text":"', table["text"], '"}\n', ""]
+            written += out.write("".join(_pc.binary_join_element_wise(*parts).to_pylist()).encode())
+            rows += 20_000
+    features = [{"name": "id"}, {"name": "x"}, {"name": "text"}]
+    return Made({"source": {"jsonl": {"uris": [str(file)]}}, "features": features}, rows, written, _check_rows)
+
+
+def a_parquet(folder: Path, size: int) -> Made:
+    """One Parquet file, the same rows, whose row groups are of some MiB and not compressed."""
+    file = folder / "rows.parquet"
+    rows = 0
+    with parquet.ParquetWriter(file, _table(0, 1).schema, compression="none", use_dictionary=False) as out:
+        while rows * _ROW_BYTES < size:
+            out.write_table(_table(rows, 20_000))
+            rows += 20_000
+    features = [{"name": "id"}, {"name": "x", "columns": [f"x{n}" for n in range(_NUMBERS)]}, {"name": "text"}]
+    return Made({"source": {"parquet": {"uris": [str(file)]}}, "features": features}, rows, file.stat().st_size, _check_rows)
+
+
 def a_gzip(folder: Path, size: int) -> Made:
     """One gzip file whose contents are `size` bytes of CSV."""
     file = folder / "rows.csv.gz"
@@ -152,13 +183,13 @@ def a_tar(folder: Path, size: int) -> Made:
 
 
 def a_join(folder: Path, size: int) -> Made:
-    """Two tables of 5 million rows in no order, whatever `size` is; nine in ten keys are in both."""
-    del size
-    apart = _JOIN_ROWS // 10
+    """Two tables in no order; nine in ten keys are in both."""
+    rows = size // (2 * _JOIN_ROW_BYTES)
+    apart = rows // 10
     tables = []
     written = 0
     for name, first, seed in (("left", 0, 1), ("right", apart, 2)):
-        ids = np.random.default_rng(seed).permutation(_JOIN_ROWS) + first
+        ids = np.random.default_rng(seed).permutation(rows) + first
         file = folder / f"{name}.csv"
         csv.write_csv(pa.table({"id": ids, name: ids * 2, f"{name}_text": pa.array(ids).cast(pa.string())}), file)
         written += file.stat().st_size
@@ -174,13 +205,15 @@ def a_join(folder: Path, size: int) -> Made:
         "source": {"join": {"keys": ["id"], "missing": "Drop", "tables": tables}},
         "features": [{"name": "id"}, {"name": "left"}, {"name": "right"}],
     }
-    return Made(spec, _JOIN_ROWS - apart, written, check)
+    return Made(spec, rows - apart, written, check)
 
 
 KINDS: Mapping[str, Callable[[Path, int], Made]] = {
     "csv": a_csv,
     "csv-shuffled": a_shuffled_csv,
     "gzip": a_gzip,
+    "jsonl": a_jsonl,
+    "parquet": a_parquet,
     "images": images,
     "tar": a_tar,
     "join": a_join,

@@ -29,7 +29,7 @@ def main() -> int:
     """Each kind in turn. The exit status is the number of those that failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(inputs.KINDS)}; all when none is given")
-    parser.add_argument("--size", type=bytes_of, default=2 << 30, help="of each input, such as 500M (2G); a join has 2 x 5 million rows")
+    parser.add_argument("--size", type=bytes_of, default=2 << 30, help="of each input, such as 500M (2G)")
     parser.add_argument("--limit", type=bytes_of, default=512 << 20, help="of memory (512M)")
     parser.add_argument("--workers", type=int, help="processes; as many as dataprep takes by itself when not given")
     parser.add_argument("--shuffle", action="store_true", help="in an order of no pattern")
