@@ -10,9 +10,9 @@ from tests.interop.comparisons import compared
 
 import environments
 
-pytestmark = [pytest.mark.interop, pytest.mark.heavy]
+pytestmark = pytest.mark.interop
 
-READER = Path(__file__).parents[1] / "readers" / "dali_sets.py"
+READER = Path(__file__).parent / "readers" / "dali_sets.py"
 
 
 @pytest.fixture(scope="module")

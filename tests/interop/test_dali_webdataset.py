@@ -12,9 +12,9 @@ from tests.interop.test_webdataset import EXTENSIONS
 
 import environments
 
-pytestmark = [pytest.mark.interop, pytest.mark.heavy]
+pytestmark = pytest.mark.interop
 
-READER = Path(__file__).parents[1] / "readers" / "dali_sets.py"
+READER = Path(__file__).parent / "readers" / "dali_sets.py"
 
 Sample = dict[str, tuple[int, int, bytes]]
 """(offset, size, content) of each member by its extension."""
