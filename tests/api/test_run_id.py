@@ -1,15 +1,19 @@
 """The run id changes when the bytes may change, and only then."""
 
+import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dataprep_api.job import DataPrepJob
-from dataprep_api.run_id import Part, fault_of_versions, run_id, versions
+from dataprep_api.run_id import Part, content, fault_of_versions, run_id, versions
 from dataprep_api.spec import DataPrepJobSpec
 
 Builder = Callable[[Mapping[str, object]], dict[str, Any]]
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 
 
 def id_of(job: dict[str, Any], inputs: str = "a") -> str:
@@ -39,6 +43,16 @@ def id_of(job: dict[str, Any], inputs: str = "a") -> str:
 )
 def test_what_leaves_the_bytes_alone_leaves_the_run_id_alone(a_job: Builder, changes: dict[str, object]) -> None:
     assert id_of(a_job(changes)) == id_of(a_job({}))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])
+def test_a_field_at_its_default_does_not_enter_however_deep_it_lies(example: Path) -> None:
+    """So a release may add fields to any model of the spec."""
+    documents = [each for each in yaml.safe_load_all(example.read_text()) if each["kind"] == "DataPrepJob"]
+    for spec in (DataPrepJob.parse(document).spec for document in documents):
+        written_out = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+        assert len(json.dumps(written_out)) > len(json.dumps(spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)))
+        assert content(DataPrepJobSpec.model_validate(written_out)) == content(spec)
 
 
 def test_the_name_leaves_the_run_id_alone(a_job: Builder) -> None:
