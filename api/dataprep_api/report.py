@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from dataprep_api import canonical
 from dataprep_api.messages import BadRecord
@@ -37,10 +37,28 @@ class IndexFile(MetadataFile):
     """The store's own word for this very object."""
 
 
+class Lossy(Model):
+    """Values of a column that the records hold only in part."""
+
+    feature: str
+    column: str
+    kind: Literal["Integer", "Decimal", "Time"]
+    """Whole numbers that are not exact as floats, decimals of more digits than a float has, and times, which are numbers in the records."""
+    type: str
+    """What they are stored as; of times the type that they had."""
+    records: int
+    """Records with such a value."""
+    value: str
+    """The first of them."""
+    stored: str
+    """What it is instead."""
+
+
 class ShardReport(Stored):
     """`reports/<number>.json`, written after the shard has its final name. Its presence commits the shard."""
 
     FILE: ClassVar[str] = "report"
+    SINCE: ClassVar[Mapping[str, int]] = {"lossy": 2}
     SAYS_FIRST_VERSION: ClassVar[bool] = False
 
     run_id: str
@@ -69,6 +87,7 @@ class ShardReport(Stored):
     statistics: str = ""
     """Of the records' features, and the classes of the labels: Base85 of a zlib stream of JSON, for the commit step alone."""
     bad_examples: list[BadRecord] = []
+    lossy: list[Lossy] = []
     quarantine: str | None = None
     """Path of the file of bad records relative to the output, when there are any and they are kept."""
     quarantine_sha256: str | None = None
@@ -149,7 +168,7 @@ class Manifest(Stored):
     """`manifest.json`: deterministic, free of times and hosts, so that equal runs have equal manifests."""
 
     FILE: ClassVar[str] = "manifest"
-    SINCE: ClassVar[Mapping[str, int]] = {"parts": 2}
+    SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "lossy": 3}
 
     run_id: str
     encoding_version: int
@@ -177,6 +196,8 @@ class Manifest(Stored):
     raw_digest: str
     """The same over the digests before compression."""
     bad_examples: list[BadRecord] = []
+    lossy: list[Lossy] = []
+    """Columns with values that the records hold only in part."""
     quarantine: list[str] = []
     """Files of bad records, relative to the output."""
     metadata: list[MetadataFile] = []

@@ -17,7 +17,7 @@ from dataprep_api.report import Manifest, ManifestFile, ManifestSplit, MetadataF
 from dataprep_api.spec import BadRecords, DataPrepJobSpec
 from dataprep_api.stages import READ_WAIT, REFUSALS, SHARD_BOUNDS, SIDES
 from dataprep_api.status import MAX_OUTPUTS, OutputFile, RecordProgress, SplitStatus
-from dataprep_converter import __version__, comparing, metadata, statistics, table_output
+from dataprep_converter import __version__, comparing, lossy, metadata, statistics, table_output
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.class_counts import as_texts
 from dataprep_converter.encoders import describe, encoder_class
@@ -131,7 +131,7 @@ def result_of(
         channels=sagemaker.channels(folder.uri, manifest),
         shard_seconds=round(sum(report.took_seconds for report in reports), 3),
         shards_within=_within([report.took_seconds for report in reports if report.took_seconds]),
-        warnings=[warning[:512] for warning in warnings[:MAX_WARNINGS]],
+        warnings=[warning[:512] for warning in [*lossy.warnings(manifest.lossy), *warnings][:MAX_WARNINGS]],
     )
 
 
@@ -253,6 +253,7 @@ def _manifest(
         digest=digest_of_files((report.sha256, report.file) for report in reports),
         raw_digest=digest_of_files((report.raw_sha256, report.file) for report in reports),
         bad_examples=_examples(reports),
+        lossy=lossy.merged(each for report in reports for each in report.lossy),
         quarantine=[report.quarantine for report in reports if report.quarantine is not None],
         tools=tools(),
     )
@@ -312,7 +313,9 @@ def _as_before(manifest: Manifest, again: Manifest) -> Manifest:
             raise NotWhole(
                 f"{now.file} was made again with other bytes than before: SHA-256 {now.sha256} instead of {before.sha256}{packed}."
             )
-    fields = [name for name in Manifest.model_fields if name != "tools" and getattr(manifest, name) != getattr(again, name)]
+    # Shards of an earlier release, which stay, tell nothing of lossy values.
+    passing = {"tools"} if again.lossy else {"tools", "lossy"}
+    fields = [name for name in Manifest.model_fields if name not in passing and getattr(manifest, name) != getattr(again, name)]
     if fields:
         raise NotWhole(f"What was made again is not the data set that was there: the manifests differ in {', '.join(fields)}.")
     return again

@@ -6,20 +6,23 @@ Everything that can be known without data is decided, and refused, once by `reso
 import difflib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_api.report import Lossy
 from dataprep_api.spec import Feature, LabelFeature, Output
 from dataprep_converter.encoders import FeatureSpec, Numbers, encoder_class
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.lists import is_list, item_type, put_together, row_shape, taken_apart
-from dataprep_converter.readers import SAMPLE, Bad, Batch
+from dataprep_converter.lossy import Inexact, inexact, shown
+from dataprep_converter.readers import SAMPLE, WAS, Bad, Batch
+from dataprep_converter.readers.schemas import thawed
 from dataprep_converter.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_arrow, to_numpy
 
 NOT_BY_DEFAULT: Final[dict[str, str]] = {"default": "no"}
@@ -31,6 +34,7 @@ RECORD: Final[dict[str, str]] = {"record": "yes"}
 
 _POSITION = re.compile(r"(-?\d+)(?:\.\.(-?\d+))?")
 _SHOWN_COLUMNS = 20
+_SHOWN_FEATURES = 5
 _TFRECORD: Final = Output(uri="out")
 
 
@@ -41,24 +45,41 @@ class _Mapping:
     feature: FeatureSpec
     columns: tuple[str, ...]
     num_classes: int | None = None
+    narrowed: bool = False
+    """Whether it is float64, by the spec or else by a column's type, and is stored as float32."""
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """What the values of a column were in the input."""
+
+    feature: str
+    column: str
+    """As the features name it."""
+    read: str
+    """As the reader calls it."""
+    type: pa.DataType
 
 
 class Projector:
     """Turns batches of the last transform's columns into batches of exactly the features, in the byte order of their names."""
 
-    def __init__(self, mappings: Sequence[_Mapping], warnings: Sequence[str]) -> None:
+    def __init__(self, mappings: Sequence[_Mapping], warnings: Sequence[str], origins: Sequence[_Origin] = ()) -> None:
         self._mappings = sorted(mappings, key=lambda mapping: mapping.feature.name.encode())
         self.features: list[FeatureSpec] = [mapping.feature for mapping in self._mappings]
         self.sources: dict[str, str] = {m.feature.name: m.columns[0] for m in self._mappings if len(m.columns) == 1}
         """Column by feature, for the features made of a single one."""
         self.warnings: list[str] = list(warnings)
         """What a user would want to know before the first record is written."""
+        self._times = [origin for origin in origins if pa.types.is_temporal(origin.type)]
+        self._decimals = [origin for origin in origins if not pa.types.is_temporal(origin.type)]
         self._fitting: list[pa.DataType | None] = [None] * len(self._mappings)
         """Of each feature, the type of column that was last found to be the feature as it is."""
 
     def project(self, batch: Batch) -> Batch:
         """The batch with a column for each feature and no other; samples with a value that doesn't fit move to `bad`."""
         columns: list[Array] = []
+        integers: list[tuple[FeatureSpec, Inexact]] = []
         faults: dict[int, str] = {}
         places: dict[int, tuple[str, int | None]] = {}
         for place, mapping in enumerate(self._mappings):
@@ -66,15 +87,43 @@ class Projector:
             if self._fits(place, given):
                 columns.append(given[0])
                 continue
-            column, found, steps = _projected(mapping, given)
+            changed: list[Inexact] = []
+            column, found, steps = _projected(mapping, given, changed)
+            integers += [(mapping.feature, each) for each in changed]
             columns.append(column)
             for row, reason in found.items():
                 faults.setdefault(row, reason)
                 places.setdefault(row, (mapping.columns[0], steps.get(row)))
         records = pa.RecordBatch.from_arrays(columns, names=[feature.name for feature in self.features])
-        if not faults:
-            return replace(batch, records=records)
-        return without(replace(batch, records=records), faults, batch.records.column(SAMPLE), places)
+        lossy = [*_of_integers(integers, faults), *self._of_decimals(batch, faults), *self._of_times(batch, faults)]
+        projected = replace(batch, records=records, lossy=lossy, lost=())
+        return without(projected, faults, batch.records.column(SAMPLE), places) if faults else projected
+
+    def _of_decimals(self, batch: Batch, faults: Mapping[int, str]) -> Iterator[Lossy]:
+        if not batch.lost:
+            return
+        samples = to_numpy(batch.records.column(SAMPLE))
+        kept = np.setdiff1d(np.arange(len(samples)), list(faults)) if faults else np.arange(len(samples))
+        for lost in batch.lost:
+            texts = dict(zip(lost.samples.tolist(), lost.texts, strict=True))
+            rows = kept[np.isin(samples[kept], lost.samples)]
+            for origin in self._decimals if len(rows) else ():
+                if origin.read == lost.column:
+                    first = int(rows[0])
+                    text = texts[int(samples[first])]
+                    # Of a list it may be any of its values.
+                    stored = repr(float(text))
+                    yield _lossy(origin.feature, origin.column, "Decimal", "float64", len(rows), text, stored)
+
+    def _of_times(self, batch: Batch, faults: Mapping[int, str]) -> Iterator[Lossy]:
+        kept = batch.records.num_rows - len(faults)
+        first = next((row for row in range(batch.records.num_rows) if row not in faults), 0)
+        for origin in self._times if kept else ():
+            value: Any = batch.records.column(origin.column)[first]
+            number = value.as_py()
+            if isinstance(number, list):
+                number = next(iter(number), None)
+            yield _lossy(origin.feature, origin.column, "Time", str(origin.type), kept, _as_time(number, origin.type), number)
 
     def _fits(self, place: int, columns: Sequence[Array]) -> bool:
         """Whether a column is the feature as it is. That depends on its type alone, which seldom changes from batch to batch."""
@@ -113,16 +162,15 @@ def resolve(
     """
     names = [name for name in schema.names if name != SAMPLE]
     schema = pa.schema([schema.field(name) for name in names])
-    warnings: list[str] = []
-    given = [_mapping(feature, schema, output, warnings) for feature in features or []]
+    given = [_mapping(feature, schema, output) for feature in features or []]
     used = {column for mapping in given for column in mapping.columns} | {mapping.feature.name for mapping in given}
     if labels is None and default_label in names and default_label not in used:
         labels = [LabelFeature(name=default_label)]
-    targets = [_mapping(label, schema, output, warnings) for label in labels or []]
+    targets = [_mapping(label, schema, output) for label in labels or []]
     if features is None:
         taken = {column for mapping in targets for column in mapping.columns}
         wanted = [name for name in names if name not in taken and not _left_out(schema.field(name))]
-        given = [_mapping(Feature(name=name), schema, output, warnings) for name in wanted]
+        given = [_mapping(Feature(name=name), schema, output) for name in wanted]
     mappings = [replace(m, feature=replace(m.feature, place=place)) for place, m in enumerate([*given, *targets])]
     if not mappings:
         raise BadSpec(f"There is nothing to write: the source has {_listed(names)}, and none is a feature or a label.")
@@ -130,7 +178,7 @@ def resolve(
         mappings = [replace(mappings[0], feature=replace(mappings[0].feature, record=True))]
     for name in sorted({m.feature.name for m in given} & {m.feature.name for m in targets}):
         raise BadSpec(f"The feature {name!r} is also a label; list the features, or give the label another name.")
-    return Projector(mappings, warnings)
+    return Projector(mappings, list(_of_float64(mappings, output)), _origins(mappings, schema))
 
 
 def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> list[str]:
@@ -172,7 +220,7 @@ def _says(field: "pa.Field[Any]", key: str, value: str = "yes") -> bool:
     return (field.metadata or {}).get(key.encode()) == value.encode()
 
 
-def _mapping(feature: Feature, schema: pa.Schema, output: Output, warnings: list[str]) -> _Mapping:
+def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
     """The decision about one feature."""
     of = f"The feature {feature.name!r}"
     references = feature.columns or [feature.name]
@@ -201,12 +249,13 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output, warnings: list
         what = "steps" if sequence else "rows"
         raise BadSpec(f"{of}: {what} of different lengths can't be stored Raw, because nothing would tell their shape.")
     if dtype != "bytes" and not raw:
-        dtype = _held(feature, dtype, held, warnings, of=of, format_=output.format)
+        dtype = _held(feature, dtype, held, of=of, format_=output.format)
     kind = "bytes" if raw or dtype == "bytes" else "float" if dtype.startswith("float") else "int64"
     whole = (-1, *shape) if sequence else shape
     text = all(_is_text(item_type(field.type)) for field in fields)
     spec = FeatureSpec(feature.name, kind, dtype, whole, raw=raw, label=label, sequence=sequence, text=text)
-    return _Mapping(spec, tuple(columns), num_classes)
+    is_float64 = "float64" in own if feature.dtype is None else feature.dtype == "float64"
+    return _Mapping(spec, tuple(columns), num_classes, narrowed=is_float64 and spec.dtype == "float32")
 
 
 def _is_raw(feature: Feature, dtype: str, shape: tuple[int, ...], held: Numbers, *, of: str, format_: str) -> bool:
@@ -215,12 +264,9 @@ def _is_raw(feature: Feature, dtype: str, shape: tuple[int, ...], held: Numbers,
     return held.raw and (feature.encoding == "Raw" or (feature.encoding == "Auto" and _is_raw_by_default(dtype, shape)))
 
 
-def _held(feature: Feature, dtype: str, held: Numbers, warnings: list[str], *, of: str, format_: str) -> str:
+def _held(feature: Feature, dtype: str, held: Numbers, *, of: str, format_: str) -> str:
     """The type in which the format stores numbers of `dtype`."""
     if held.raw and dtype == "float64":
-        warnings.append(
-            f"{of[:1].lower()}{of[1:]} is stored as float32, the only float of a list in tf.train.Example; encoding: Raw keeps float64."
-        )
         return "float32"
     if feature.name in held.as_they_are:
         return dtype
@@ -292,14 +338,46 @@ def _is_raw_by_default(dtype: str, shape: tuple[int, ...]) -> bool:
     return dtype == "float16" or (np.issubdtype(np.dtype(dtype), np.integer) and np.dtype(dtype).itemsize < 8)
 
 
+def _of_float64(mappings: Sequence[_Mapping], output: Output) -> Iterator[str]:
+    """The notice of the features that are float64, and that the format stores as float32 without being asked."""
+    found = [mapping.feature.name for mapping in mappings if mapping.narrowed]
+    if not found:
+        return
+    held = encoder_class(output.format).numbers(output)
+    advice = "encoding: Raw" if held.raw else "dtype: float64"
+    several = len(found) > 1
+    yield (
+        f"the feature{'s' * several} {', '.join(map(repr, found[:_SHOWN_FEATURES]))}"
+        f"{f' and {len(found) - _SHOWN_FEATURES} more' if len(found) > _SHOWN_FEATURES else ''} {'are' if several else 'is'} stored as float32, "
+        f"{'the only float of a list in tf.train.Example' if held.raw else f'as {output.format} does unless asked'}; {advice} keeps float64"
+    )
+
+
+def _origins(mappings: Sequence[_Mapping], schema: pa.Schema) -> list[_Origin]:
+    """Of the columns that are still as the reader made them: a step that computes something leaves another type."""
+    found = []
+    for mapping in mappings:
+        for column in mapping.columns:
+            frozen = (schema.field(column).metadata or {}).get(WAS.encode())
+            if frozen is not None and mapping.feature.dtype != "bytes":
+                was = thawed(frozen.decode()).field(0)
+                read = pa.int64() if pa.types.is_temporal(was.type) else pa.float64()
+                if item_type(schema.field(column).type) == read:
+                    found.append(_Origin(mapping.feature.name, column, was.name, was.type))
+    return found
+
+
 # --- doing --------------------------------------------------------------------------------------------------------
 
 
-def _projected(mapping: _Mapping, columns: Sequence[Array]) -> tuple[Array, dict[int, str], dict[int, int]]:
-    """The feature's column; the rows whose values don't fit, with the reason; and of lists among them the value at fault, from 0."""
+def _projected(mapping: _Mapping, columns: Sequence[Array], changed: list[Inexact]) -> tuple[Array, dict[int, str], dict[int, int]]:
+    """The feature's column; the rows whose values don't fit, with the reason; and of lists among them the value at fault, from 0.
+
+    `changed` gets the whole numbers that the feature doesn't hold exactly.
+    """
     feature = mapping.feature
     if feature.sequence or feature.shape == (-1,):
-        return _projected_lists(mapping, columns)
+        return _projected_lists(mapping, columns, changed)
     if feature.dtype == "bytes":
         return (columns[0] if len(columns) == 1 else _text_vectors(columns)), {}, {}
     if _is_as_it_is(mapping, columns[0].type):
@@ -310,6 +388,8 @@ def _projected(mapping: _Mapping, columns: Sequence[Array]) -> tuple[Array, dict
         values, missing = numbers(column)
         faults |= {int(row): f"{name} has no value" for row in missing}
         parts.append(values)
+        if (found := inexact(values, feature.dtype, name)) is not None:
+            changed.append(found)
     rows = len(columns[0])
     values = np.concatenate([part.reshape(rows, math.prod(part.shape[1:])) for part in parts], axis=1).reshape(rows, *feature.shape)
     converted, wrong = as_type(values, feature.dtype)
@@ -321,14 +401,45 @@ def _projected(mapping: _Mapping, columns: Sequence[Array]) -> tuple[Array, dict
     return to_arrow(converted), faults, {}
 
 
-def _projected_lists(mapping: _Mapping, columns: Sequence[Array]) -> tuple[Array, dict[int, str], dict[int, int]]:
+def _of_integers(found: Sequence[tuple[FeatureSpec, Inexact]], faults: Mapping[int, str]) -> Iterator[Lossy]:
+    bad = list(faults)
+    for feature, each in found:
+        kept = np.flatnonzero(~np.isin(each.rows, bad))
+        if len(kept):
+            value = each.values[kept[0]]
+            stored = f"{float(value.astype(feature.dtype)):.17g}"
+            yield _lossy(feature.name, each.column, "Integer", feature.dtype, len(kept), value, stored)
+
+
+def _lossy(
+    feature: str, column: str, kind: Literal["Integer", "Decimal", "Time"], type_: str, records: int, value: Any, stored: Any
+) -> Lossy:
+    return Lossy(feature=feature, column=column, kind=kind, type=type_, records=records, value=shown(value), stored=shown(stored))
+
+
+def _as_time(number: int | None, kind: pa.DataType) -> str:
+    """A time of the input, as text."""
+    if number is None:
+        return "none"
+    plain: Any = pa.scalar(number, pa.int32() if kind.bit_width == 32 else pa.int64())
+    try:
+        return str(plain.cast(kind).cast(pa.string()).as_py())
+    except pa.ArrowException:
+        return str(number)
+
+
+def _projected_lists(mapping: _Mapping, columns: Sequence[Array], changed: list[Inexact]) -> tuple[Array, dict[int, str], dict[int, int]]:
     """`_projected` for lists: their items, as rows of their own, are projected and put back."""
     feature = mapping.feature
     columns, faults = _of_equal_counts(mapping.columns, columns)
     lists = [taken_apart(column) for column in columns]
     whole = lists[0]
     inner = replace(mapping, feature=replace(feature, shape=feature.shape[1:], sequence=False))
-    made, wrong, _ = _projected(inner, [each.items for each in lists])
+    found: list[Inexact] = []
+    made, wrong, _ = _projected(inner, [each.items for each in lists], found)
+    for other in found:
+        rows, first = np.unique(whole.rows()[other.rows], return_index=True)
+        changed.append(Inexact(other.column, rows, other.values[first]))
     steps: dict[int, int] = {}
     for each, name in zip(lists, mapping.columns, strict=True):
         wrong |= dict.fromkeys(_nulls(each.items), f"{name} has a null among its values")

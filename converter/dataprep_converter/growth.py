@@ -22,7 +22,7 @@ _SHOWN: Final = 5
 _PINNED: Final = ("root", "path", "offset", "row", "records", "size", "pin", "subset", "extra")
 """Columns that must be equal. The URI may be another: it is relative to its root that an input is the same."""
 _ANEW: Final = "set output.overwrite: Always, which makes the whole data set anew"
-_PASSING: Final = frozenset({"ignored", "warnings"})
+_PASSING: Final = frozenset({"ignored", "warnings", "were"})
 """What of a reader's state says something about this listing, and nothing about the records."""
 kernels: Any = pc  # the stubs don't know the functions that pyarrow makes at import
 

@@ -18,10 +18,11 @@ from types import TracebackType
 from dataprep_api import names
 from dataprep_api.messages import BadRecord
 from dataprep_api.plan import Shard
-from dataprep_api.report import MAX_BAD_EXAMPLES, Companion, ShardReport
+from dataprep_api.report import MAX_BAD_EXAMPLES, Companion, Lossy, ShardReport
 from dataprep_api.shown import shown
 from dataprep_api.spec import BadRecords
 from dataprep_api.stages import READ_WAIT
+from dataprep_converter import lossy
 from dataprep_converter.access import Access, Store, Upload
 from dataprep_converter.encoders import Encoder
 from dataprep_converter.errors import BadData
@@ -66,6 +67,7 @@ class _Tally:
     index: RecordIndex | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
+    lossy: list[Lossy] = field(default_factory=list)
 
     def close(self) -> None:
         """Drops what was kept in temporary files."""
@@ -146,6 +148,7 @@ def begin(
             statistics=statistics,
             bad_examples=tally.bad_examples,
             bad_reasons=tally.refused,
+            lossy=tally.lossy,
             quarantine=quarantine,
             quarantine_sha256=quarantine_sha256,
             bytes_in=tally.counts.bytes_in,
@@ -250,6 +253,8 @@ def _account(batch: Batch, *, plan: Plan, policy: BadRecords, tally: _Tally) -> 
     counts.filtered += batch.filtered
     counts.added += batch.added
     counts.bytes_in += batch.bytes_in
+    if batch.lossy:
+        tally.lossy = lossy.merged([*tally.lossy, *batch.lossy])
     for bad in batch.bad:
         uri, row = plan.units.origin(bad.sample)
         if policy.policy == "Fail":

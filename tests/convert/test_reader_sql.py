@@ -24,6 +24,7 @@ from dataprep_converter.readers.sql import SqlReader
 from dataprep_converter.run import run
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.units import Units
+from dataprep_converter.verifying import verify
 
 EVERYTHING = "SELECT * FROM t"
 
@@ -216,9 +217,9 @@ def test_only_the_parts_that_hold_the_rows_are_fetched(tmp_path: Path, monkeypat
     asked: list[str] = []
     before = databases.Sqlite.batches
 
-    def batches_of(self: databases.Sqlite, statement: str, schema: Any) -> Iterator[Any]:
+    def batches_of(self: databases.Sqlite, statement: str, schema: Any, **named: Any) -> Iterator[Any]:
         asked.append(statement.partition("WHERE ")[2])
-        return before(self, statement, schema)
+        return before(self, statement, schema, **named)
 
     source = a_source(numbers(tmp_path / "a.db"), partitionBy={"column": "id", "count": 4}, pin="Count")
     units, state = plan(SqlReader, source)
@@ -498,6 +499,36 @@ def test_a_postgres_timestamp_that_64_bits_do_not_hold_is_a_bad_record(server: S
     units, state = planned(source, access_to(server))
     read = list(SqlReader(source, state, access_to(server)).read(units, iter([np.arange(1)])))
     assert faults(read) == {0: "column 'x' is later than 64 bits of microseconds hold"}
+
+
+def test_numerics_of_more_digits_than_float64_and_times_are_told(server: Server, tmp_path: Path) -> None:
+    query = (
+        "SELECT id, CASE WHEN id % 2 = 0 THEN 12345678901234567.89 ELSE 1.50 END::numeric(20, 2) AS n, 0.1::double precision AS x, "
+        "timestamp '2024-01-01 00:00:01' AS t, 16777217 AS i FROM generate_series(1, 5) AS id"
+    )
+    for pin in ("Content", "Count"):
+        source = a_source(server.url, query, pin=pin)
+        job = DataPrepJob.parse(
+            {
+                "apiVersion": "dataprep.io/v1alpha1",
+                "kind": "DataPrepJob",
+                "metadata": {"name": "lossy"},
+                "spec": {
+                    "source": source.model_dump(mode="json", by_alias=True, exclude_none=True),
+                    "features": [{"name": name} for name in "nxti"],
+                    "output": {"uri": str(tmp_path / pin), "format": "recordioProtobuf"},
+                },
+            }
+        )
+        planned, _ = run(job, access=access_to(server), workers=1, display=Display(quiet=True))
+        manifest = verify(str(tmp_path / pin), Access())
+        assert [(each.column, each.kind, each.records, each.value) for each in manifest.lossy] == [
+            ("i", "Integer", 5, "16777217"),
+            ("n", "Decimal", 2, "12345678901234567.89"),
+            ("t", "Integer", 5, "1704067201000000"),
+            ("t", "Time", 5, "2024-01-01 00:00:01.000000"),
+        ]
+        assert any("the features 'n', 'x' are stored as float32" in warning for warning in planned.warnings)
 
 
 def test_a_numeric_that_float64_does_not_hold_is_refused(server: Server) -> None:

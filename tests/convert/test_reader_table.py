@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 from tests.convert.by_workers import run_by_workers
 from tests.convert.numbered_tables import ROWS, TYPES, T, a_source, counted, numbered, read, values
-from tests.convert.reader_contract import ReaderContract, faults, plan
+from tests.convert.reader_contract import ReaderContract, batches, faults, plan, rows
 
 from dataprep_api.job import DataPrepJob
 from dataprep_api.spec import Source
@@ -235,6 +235,20 @@ def test_every_type_has_its_value_whatever_the_zone_of_the_machine(
     monkeypatch.undo()
     time.tzset()
     assert found == [{name: each[3] for name, each in zip(names, EVERY_TYPE, strict=True)}] * 3
+
+
+def test_decimals_of_more_digits_than_float64_are_told_for_both_pins(fake: FakeMaxCompute) -> None:
+    kinds: dict[str, pa.DataType] = {"d": pa.decimal128(20, 2), "x": pa.int64()}
+    schema = pa.schema(list(kinds.items()))
+    whole = pa.table({"d": pa.array([Decimal("1.50"), Decimal("12345678901234567.89"), None], kinds["d"]), "x": [1, 2, 3]}, schema=schema)
+    fake.make("t", {"d": "decimal(20,2)", "x": "bigint"}, schema)
+    fake.fill("t", rows_of(whole))
+    for pin in ("Content", "Sampled"):
+        found = batches(TableReader, a_source(pin=pin))
+        assert [(lost.column, lost.samples.tolist(), list(lost.texts)) for batch in found for lost in batch.lost] == [
+            ("d", [1], ["12345678901234567.89"])
+        ]
+        assert list(rows(found)[0]) == ["d", "x", "_sample"]
 
 
 def test_a_struct_is_its_fields_and_a_map_is_refused(fake: FakeMaxCompute) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_api.report import Lossy
 from dataprep_api.spec import Source
 from dataprep_converter.access import Access
 from dataprep_converter.errors import BadSpec
@@ -46,6 +47,10 @@ READERS: Final[Mapping[str, str]] = {
 
 SAMPLE: Final = "_sample"
 """Column of every batch: the sample's number in the plan (int64), from which its origin is found."""
+
+
+WAS: Final = "was"
+"""Metadata of a column whose values were decimals or times: a schema as `schemas.py` freezes it, with the reader's column and the type of its values."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,16 @@ class Bad:
 
 
 @dataclass(frozen=True)
+class Lost:
+    """Decimals that have more digits than what was read of them."""
+
+    column: str
+    samples: npt.NDArray[np.int64]
+    texts: Sequence[str]
+    """The first of each of these samples."""
+
+
+@dataclass(frozen=True)
 class Batch:
     """Some samples in the asked order, less the bad ones."""
 
@@ -104,6 +119,10 @@ class Batch:
     """Samples that a step left out on purpose."""
     added: int = 0
     """Records beyond one for each sample, by a step that makes several of one."""
+    lost: Sequence[Lost] = ()
+    """Of the samples that were read."""
+    lossy: Sequence[Lossy] = ()
+    """Of the records, once they have their features."""
 
 
 class Reader(Protocol):

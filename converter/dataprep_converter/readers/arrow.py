@@ -36,8 +36,9 @@ class ArrowReader(BlockReader):
 
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
         written = _arrow(source)
-        super().__init__(access, Partitions(written.uris, state, of=_OF))
-        self._table = Table(of_files(written, names_from(state), of=_OF), columns_from(state), of=_OF)
+        table = Table(of_files(written, names_from(state), of=_OF), columns_from(state), of=_OF)
+        super().__init__(access, Partitions(written.uris, state, of=_OF), lost_of=table.lost_of)
+        self._table = table
         self._before: Kept[tuple[str, str], bytes] = Kept(KEPT_FILES, KEPT_BYTES, len)
 
     def schema(self) -> pa.Schema:

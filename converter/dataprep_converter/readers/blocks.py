@@ -8,7 +8,7 @@ import itertools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
@@ -19,10 +19,10 @@ import pyarrow as pa
 from dataprep_converter import limits
 from dataprep_converter.access import Access, Input
 from dataprep_converter.errors import InputChanged
-from dataprep_converter.readers import SAMPLE, Bad, Batch, Raw, gathering
+from dataprep_converter.readers import SAMPLE, Bad, Batch, Lost, Raw, gathering
 from dataprep_converter.readers.inputs import open_pinned
 from dataprep_converter.stores import read_each
-from dataprep_converter.tensors import to_arrow
+from dataprep_converter.tensors import to_arrow, to_numpy
 from dataprep_converter.units import Unit, Units
 
 KEPT_BYTES: Final = 64 << 20
@@ -30,6 +30,7 @@ KEPT_BYTES: Final = 64 << 20
 KEPT_BLOCKS: Final = 64
 KEPT_FILES: Final = 16
 
+_LOST: Final = "\x01"
 _SHARE_KEPT = 32
 """Of the memory, for each of some processes that share it."""
 _PROBED_ROWS = 1024
@@ -61,7 +62,7 @@ class Block:
     """Some consecutive rows of a unit, decoded."""
 
     records: pa.RecordBatch
-    """The good rows, in order: columns of the reader's `schema()`."""
+    """The good rows, in order: columns of the reader's `schema()`, and behind them those that `BlockReader.lost_columns` has names for."""
     places: npt.NDArray[np.int64]
     """For each row of the block its place among the good ones, or -1."""
     reasons: Mapping[int, str]
@@ -92,8 +93,10 @@ class BlockReader:
 
     default_label: ClassVar[str] = "label"
 
-    def __init__(self, access: Access, folders: FolderColumns | None = None) -> None:
+    def __init__(self, access: Access, folders: FolderColumns | None = None, *, lost_of: Sequence[str] = ()) -> None:
+        """`lost_of` are columns of decimals: of each, blocks have a column `lost_name` as well, with those that have lost digits, as text."""
         self._access = access
+        self._lost_of = list(lost_of)
         self._folders = folders
         self._count = Count()
         self._files: Kept[str, Input] = Kept(KEPT_FILES)
@@ -140,9 +143,10 @@ class BlockReader:
         row_bytes = self._row_bytes(units, first) if np.any(np.diff(first) < 0) else 0
         if row_bytes * units.samples <= self._kept_bytes:
             for wanted in samples:
-                yield self._batch(units, wanted)
+                yield self._told(self._batch(units, wanted))
             return
-        yield from self._gathering.batches(lambda wanted: self._batch(units, wanted), samples, row_bytes=row_bytes)
+        for batch in self._gathering.batches(lambda wanted: self._batch(units, wanted), samples, row_bytes=row_bytes):
+            yield self._told(batch)
 
     def foresee(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
         """Take note of what `read` will be asked for: for each call, from the next one on, its arrays."""
@@ -180,10 +184,24 @@ class BlockReader:
                 for at, row in zip(asked[~is_good].tolist(), within[~is_good].tolist(), strict=True):
                     bad[at] = Bad(int(wanted[at]), block.reasons[row], block.raws.get(row))
         asked = np.concatenate(order)
-        records = _in_order(pieces, asked, self.schema())
-        columns: list[Any] = [*records.columns, to_arrow(wanted[np.sort(asked)])]
-        found = pa.RecordBatch.from_arrays(columns, schema=self.schema().append(pa.field(SAMPLE, pa.int64())))
+        schema = pa.schema([*self.schema(), *((lost_name(name), pa.string()) for name in self._lost_of)])
+        records = _in_order(pieces, asked, schema)
+        columns: list[Any] = [records.column(name) for name in schema.names]
+        found = pa.RecordBatch.from_arrays([*columns, to_arrow(wanted[np.sort(asked)])], schema=schema.append(pa.field(SAMPLE, pa.int64())))
         return Batch(records=found, bad=[bad[at] for at in sorted(bad)], bytes_in=self._count.taken())
+
+    def _told(self, batch: Batch) -> Batch:
+        """The batch, its columns of lost digits taken out of the records."""
+        if not self._lost_of:
+            return batch
+        records = batch.records.select([*self.schema().names, SAMPLE])
+        samples = to_numpy(records.column(SAMPLE))
+        lost = []
+        for name in self._lost_of:
+            texts: Any = batch.records.column(lost_name(name))
+            if texts.null_count < len(texts):
+                lost.append(Lost(name, samples[texts.is_valid().to_numpy(zero_copy_only=False)], texts.drop_null().to_pylist()))
+        return replace(batch, records=records, lost=lost)
 
     def _whole(self, unit: Unit, source: Input) -> Block:
         block = self.load(unit, source)
@@ -195,6 +213,16 @@ class BlockReader:
 
     def _file(self, unit: Unit) -> Input:
         return self._files.get(unit.uri, lambda: Counted(open_pinned(self._access.store(unit.uri), unit.uri, unit.pin), self._count))
+
+
+def lost_name(column: str) -> str:
+    """What the column is called in which the lost digits of another one stand."""
+    return f"{_LOST}{column}"
+
+
+def without_lost(records: pa.RecordBatch) -> pa.RecordBatch:
+    """The records of a block alone: digests are of these."""
+    return records.select([name for name in records.schema.names if not name.startswith(_LOST)])
 
 
 def _grouped(index: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:

@@ -14,6 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.errors import BadSpec
+from dataprep_converter.lossy import lost_digits
+from dataprep_converter.readers import WAS
+from dataprep_converter.readers.schemas import frozen
 from dataprep_converter.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_arrow
 
 TYPES: Final[Mapping[str, pa.DataType]] = {
@@ -41,6 +44,14 @@ class Column:
     """Its names from the top, one for each struct around it."""
     type: pa.DataType
     """As batches have it."""
+    was: pa.DataType | None = None
+    """The type of its values in the input where they are read as others: times, and decimals."""
+
+    def field(self) -> "pa.Field[Any]":
+        """As readers' schemas have it. What the values were is known behind the reader too."""
+        metadata = None if self.was is None else {WAS: frozen(pa.schema([(self.name, self.was)]))}
+        made: pa.Field[Any] = pa.field(self.name, self.type, metadata=metadata)
+        return made
 
 
 def shown(value: str) -> str:
@@ -77,7 +88,7 @@ def columns_of(schema: pa.Schema, wanted: Sequence[str] | None, *, of: str, uri:
                 f"{uri}: the column {names[place]!r} is {kind}, which records can't hold. "
                 f"Leave it out of {of}.columns, or write the file with another type ({_advice(kind)})."
             )
-        columns.append(Column(names[place], path, held))
+        columns.append(Column(names[place], path, held, _was(kind)))
     return columns
 
 
@@ -123,6 +134,19 @@ def _held(kind: pa.DataType) -> pa.DataType | None:
             return tensor if inner.list_size else None
         return pa.large_list(value) if types.is_large_list(kind) else pa.list_(value)
     return _held_value(kind)
+
+
+def _was(kind: Any) -> pa.DataType | None:
+    """The type of the values, where they are times or decimals."""
+    while isinstance(kind, pa.BaseExtensionType | pa.DictionaryType) or _is_list(kind):
+        kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind.value_type
+    is_read_otherwise = pa.types.is_decimal(kind) or pa.types.is_temporal(kind)
+    return kind if is_read_otherwise else None
+
+
+def digits(kind: Any) -> int:
+    """Of decimals of a type; 0 of any other."""
+    return int(kind.precision) if kind is not None and pa.types.is_decimal(kind) else 0
 
 
 def _held_value(kind: pa.DataType) -> pa.DataType | None:
@@ -191,6 +215,35 @@ def _cast(values: Any, kind: pa.DataType) -> Array:
         values = values.cast(pa.int32() if values.type in _SMALL_TIMES else pa.int64())
     cast: Array = values.cast(kind)
     return cast
+
+
+def lost(records: pa.RecordBatch, column: Column, read: Array) -> "Array | None":
+    """The decimals of a column whose digits it hasn't all, as text, and null in the other rows; None where there can't be any."""
+    original: Any = records.column(column.path[0])
+    for name in column.path[1:]:
+        original = kernels.struct_field(original, name)
+    rows: Any = None
+    values: Any = read
+    while True:
+        kind = original.type
+        if isinstance(kind, pa.BaseExtensionType):
+            original, values = original.storage, values.storage if isinstance(values, pa.ExtensionArray) else values
+        elif isinstance(kind, pa.DictionaryType):
+            original = original.dictionary_decode()
+        elif _is_list(kind):
+            rows = kernels.list_parent_indices(original).to_numpy()
+            original = kernels.list_flatten(original)
+            values = kernels.list_flatten(values.storage if isinstance(values, pa.ExtensionArray) else values)
+        else:
+            break
+    found = lost_digits(original, values) if pa.types.is_decimal(original.type) else None
+    if found is None or rows is None:
+        return found
+    places = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+    owners, first = np.unique(rows[places], return_index=True)
+    at: Any = np.full(records.num_rows, -1, np.int64)
+    at[owners] = places[first]
+    return found.take(pa.array(at, mask=at < 0))
 
 
 def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: str) -> Any:

@@ -16,6 +16,8 @@ import pyarrow as pa
 from dataprep_api.spec.sources.sql import SQLITE
 from dataprep_converter.access import Access
 from dataprep_converter.errors import BadCredentials, BadData, BadSpec, ConvertError, NotFound, NotPermitted, Unreachable
+from dataprep_converter.lossy import lost_digits
+from dataprep_converter.readers.blocks import lost_name
 from dataprep_converter.tensors import Array, kernels
 
 # ruff: noqa: S608 - the query is the user's own, on a connection that can't write; names are quoted.
@@ -91,14 +93,17 @@ class Database:
             cursor.execute(statement)
             return tuple(cursor.fetchone() or ())
 
-    def batches(self, statement: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The rows, streaming, in batches of any size."""
+    def batches(self, statement: str, schema: pa.Schema, *, lost_of: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows, streaming, in batches of any size. Behind them stands, of some columns, the text of numerics that have more digits than was read."""
+        whole = pa.schema([*schema, *((lost_name(name), pa.string()) for name in lost_of)])
+        places = [schema.get_field_index(name) for name in lost_of]
         with _translated(self.uri), self._connection.cursor() as cursor:
             self._prepare(cursor)
             cursor.execute(statement)
             for batch in cursor.fetch_record_batch():
                 columns = [_as(column, field, self.uri) for column, field in zip(batch.columns, schema, strict=True)]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                columns += [_lost(batch.columns[place], columns[place]) for place in places]
+                yield pa.RecordBatch.from_arrays(columns, schema=whole)
 
     def _prepare(self, cursor: Any) -> None:
         """Settings of a statement."""
@@ -296,6 +301,13 @@ def _as(column: Any, field: "pa.Field[Any]", uri: str) -> Array:
     if field.type == pa.float64() and pa.types.is_string(plain.type):
         _refuse_too_large(plain, cast, field.name, uri)
     return cast
+
+
+def _lost(column: Any, read: Array) -> Array:
+    """The numerics of a column whose digits were not all read."""
+    plain = column.storage if isinstance(column, pa.ExtensionArray) else column
+    found = lost_digits(plain, read) if pa.types.is_string(plain.type) else None
+    return pa.nulls(len(read), pa.string()) if found is None else found
 
 
 def _refuse_too_large(texts: Any, numbers: Array, name: str, uri: str) -> None:

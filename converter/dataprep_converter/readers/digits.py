@@ -1,4 +1,4 @@
-"""Whether float32 keeps the numbers of a text as they are written: columns of other numbers are inferred as Float64."""
+"""The digits that numbers are written with, and whether float32 keeps them: columns of other numbers are inferred as Float64."""
 
 import math
 import re
@@ -15,6 +15,11 @@ _SMALLEST: Final = float(np.finfo(np.float32).tiny)
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
 
+def significant(numbers: Any) -> Any:
+    """The digits of numbers as text, without sign, point, exponent, and zeros around them."""
+    return kernels.utf8_trim(kernels.replace_substring_regex(numbers, _NO_DIGITS, ""), "0")
+
+
 def keeps_digits(text: str) -> bool:
     """Of one number."""
     size = abs(float(text))
@@ -23,8 +28,7 @@ def keeps_digits(text: str) -> bool:
 
 def keeps_all_digits(cells: Array, values: Any) -> bool:
     """Of many, as text and as the float64 that they are."""
-    digits = kernels.utf8_trim(kernels.replace_substring_regex(cells, _NO_DIGITS, ""), "0")
-    if kernels.max(kernels.binary_length(digits)).as_py() > _KEPT:
+    if kernels.max(kernels.binary_length(significant(cells))).as_py() > _KEPT:
         return False
     sizes = np.abs(values.to_numpy())
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]

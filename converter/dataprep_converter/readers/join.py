@@ -131,6 +131,8 @@ class _Filling:
         self._join = join
         self._turn = Lock()
         self._stopped = Event()
+        self.lost: dict[tuple[int, str], tuple[int, str]] = {}
+        """By table and column, how many decimals have lost digits, and the first."""
 
     def stop(self) -> None:
         """Lets all reading end at its next batch."""
@@ -145,6 +147,9 @@ class _Filling:
         parts = (samples[first : first + step] for first in range(0, len(samples), step))
         for batch in table.reader.read(table.units, parts):
             bad += [(each.sample, each.reason) for each in batch.bad]
+            for lost in batch.lost:
+                count, first = self.lost.get((table.number, lost.column), (0, lost.texts[0]))
+                self.lost[table.number, lost.column] = (count + len(lost.texts), first)
             if len(bad) > _MOST_BAD or self._stopped.is_set():
                 break
             if batch.records.num_rows:
@@ -212,6 +217,10 @@ class _Planner:
                         self._is_bad(table, row, reason)
             finally:
                 filling.stop()
+        for (number, column), (count, first) in sorted(filling.lost.items()):
+            self._state.setdefault("warnings", []).append(
+                f"join, table {tables[number].name}: decimals of {count:,} row{'s' * (count != 1)} of the column {column!r} have more digits than float64 holds, such as {first}"
+            )
 
     def _is_bad(self, table: _Table, row: int, reason: str) -> None:
         if len(self._bad) >= _MOST_BAD:

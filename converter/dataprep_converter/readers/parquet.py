@@ -53,8 +53,9 @@ class ParquetReader(BlockReader):
 
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
         written = _parquet(source)
-        super().__init__(access, Partitions(written.uris, state, of=_OF))
-        self._table = Table(of_files(written, names_from(state), of=_OF), columns_from(state), of=_OF)
+        table = Table(of_files(written, names_from(state), of=_OF), columns_from(state), of=_OF)
+        super().__init__(access, Partitions(written.uris, state, of=_OF), lost_of=table.lost_of)
+        self._table = table
         self._opened: Kept[str, _File] = Kept(KEPT_FILES)
 
     def schema(self) -> pa.Schema:

@@ -12,7 +12,7 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -27,7 +27,7 @@ from dataprep_api.spec.sources.sql import SqlSource
 from dataprep_converter.access import Access, Input
 from dataprep_converter.errors import BadSpec, InputChanged, NotFound
 from dataprep_converter.readers import Discovery
-from dataprep_converter.readers.blocks import KEPT_FILES, Block, BlockReader, Kept
+from dataprep_converter.readers.blocks import KEPT_FILES, Block, BlockReader, Kept, lost_name, without_lost
 from dataprep_converter.readers.columns import Column, columns_of, default_of, settled, taken
 from dataprep_converter.readers.databases import Database, connect, quoted
 from dataprep_converter.readers.equal_batches import equal_batches
@@ -51,9 +51,9 @@ class SqlReader(BlockReader):
         return Discovery(units=_units(_sql(source), access, state), state=state)
 
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
-        super().__init__(access)
         self._source = _sql(source)
         self._rows = _Rows.of(self._source, thawed(state["schema"]))
+        super().__init__(access, lost_of=self._rows.numerics)
         self._parts: Kept[int, _Part] = Kept(KEPT_FILES)
 
     def schema(self) -> pa.Schema:
@@ -72,7 +72,7 @@ class SqlReader(BlockReader):
     def _block(self, part: "_Part", number: int) -> Block:
         data, reasons = part.block(number)
         self._count.add(len(data))
-        return Block.of(_arrow.ipc.read_record_batch(pa.py_buffer(data), self.schema()), reasons)
+        return Block.of(_arrow.ipc.read_record_batch(pa.py_buffer(data), self._rows.with_lost), reasons)
 
     def _file(self, unit: Unit) -> Input:
         return self._parts.get(unit.row, lambda: self._fetched(unit))
@@ -138,7 +138,10 @@ class _Rows:
     @classmethod
     def of(cls, source: SqlSource, result: pa.Schema) -> "_Rows":
         """Raises BadSpec for columns that are not there or that records can't hold, and for defaults that don't fit."""
-        columns = columns_of(result, None, of="source.sql", uri=_uri(source))
+        columns = [
+            replace(column, was=pa.string()) if column.path == (column.name,) and column.type == pa.float64() else column
+            for column in columns_of(result, None, of="source.sql", uri=_uri(source))
+        ]
         defaults = {}
         for name, text in (source.defaults or {}).items():
             of = "source.sql.defaults"
@@ -150,7 +153,17 @@ class _Rows:
     @property
     def schema(self) -> pa.Schema:
         """Of the batches."""
-        return pa.schema([(column.name, column.type) for column in self.columns])
+        return pa.schema([column.field() for column in self.columns])
+
+    @property
+    def numerics(self) -> list[str]:
+        """Columns that may be PostgreSQL's numeric, which comes as text."""
+        return [column.name for column in self.columns if column.was == pa.string()]
+
+    @property
+    def with_lost(self) -> pa.Schema:
+        """Of the blocks, which tell the lost digits as well."""
+        return pa.schema([*self.schema, *((lost_name(name), pa.string()) for name in self.numerics)])
 
     def blocks(self, database: Database, source: SqlSource, bounds: _Bounds) -> Iterator[tuple[pa.RecordBatch, dict[int, str]]]:
         """(good and bad rows, reason by bad row) of a part, always BLOCK_ROWS but for the last. Raises BadSpec when the order isn't one."""
@@ -158,12 +171,13 @@ class _Rows:
         order = ", ".join(quoted(name) for name in source.order_by)
         statement = f"SELECT {database.selected(self.result)} FROM ({_query(source)}) AS q WHERE {where} ORDER BY {order}"
         last: pa.RecordBatch | None = None
-        for rows in equal_batches(database.batches(statement, self.result), BLOCK_ROWS):
+        for rows in equal_batches(database.batches(statement, self.result, lost_of=self.numerics), BLOCK_ROWS):
             self._refuse_ties(last, rows, source)
             last = rows.slice(rows.num_rows - 1)
             values, wrong = settled([taken(rows, column) for column in self.columns], self.columns, self.defaults)
             wrong = database.unfit(rows) | wrong
-            yield pa.RecordBatch.from_arrays(values, schema=self.schema), wrong
+            values += [rows.column(lost_name(name)) for name in self.numerics]
+            yield pa.RecordBatch.from_arrays(values, schema=self.with_lost), wrong
 
     def _refuse_ties(self, last: pa.RecordBatch | None, rows: pa.RecordBatch, source: SqlSource) -> None:
         """Rows that stand side by side differ in a column of the order, or their order would be the database's whim."""
@@ -197,7 +211,8 @@ class _Part:
         self.rows = 0
         digest = _Digest()
         for rows, reasons in blocks:
-            data = digest.add(rows, reasons)
+            digest.add(rows, reasons)
+            data = rows.serialize().to_pybytes()
             file.write(data)
             self._blocks.append((self.size, len(data), reasons))
             self.size += len(data)
@@ -235,12 +250,13 @@ class _Digest:
     def __init__(self) -> None:
         self._digest = hashlib.blake2b(digest_size=16)
 
-    def add(self, rows: pa.RecordBatch, reasons: dict[int, str]) -> bytes:
-        """Takes a block. Returns it as it was hashed."""
+    def add(self, rows: pa.RecordBatch, reasons: dict[int, str]) -> int:
+        """Takes a block. Returns how many bytes it has."""
+        rows = without_lost(rows)
         good = Block.of(rows, reasons).records
         self._digest.update(good.serialize())
         self._digest.update(canonical.dumps({str(row): reason for row, reason in reasons.items()}))
-        return rows.serialize().to_pybytes()
+        return rows.serialize().size
 
     def pin(self) -> str:
         """The digest."""
@@ -265,7 +281,7 @@ def _units(source: SqlSource, access: Access, state: dict[str, Any]) -> Iterator
             if count is None:
                 count = 0
                 for block, reasons in rows.blocks(database, source, bounds):
-                    size += len(digest.add(block, reasons))
+                    size += digest.add(block, reasons)
                     count += block.num_rows
             if count:
                 yield Unit(

@@ -26,10 +26,11 @@ from dataprep_converter.access import Access, Input
 from dataprep_converter.errors import BadSpec, InputChanged, NotFound
 from dataprep_converter.maxcompute import Session, SessionEnded, Table
 from dataprep_converter.readers import Discovery
-from dataprep_converter.readers.blocks import Block, BlockReader
-from dataprep_converter.readers.columns import Column, columns_of, default_of, settled, taken
+from dataprep_converter.readers.blocks import Block, BlockReader, without_lost
+from dataprep_converter.readers.columns import Column, columns_of, default_of
 from dataprep_converter.readers.equal_batches import equal_batches
 from dataprep_converter.readers.schemas import frozen, thawed
+from dataprep_converter.readers.tables import block_of, lost_of
 from dataprep_converter.units import Unit
 
 logger = logging.getLogger(__name__)
@@ -63,9 +64,9 @@ class TableReader(BlockReader):
         return Discovery(units=_units(written, rows, sessions, versions), state=state)
 
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
-        super().__init__(access)
         self._source = _table(source)
         self._rows = _Rows.of(self._source, thawed(state["schema"]))
+        super().__init__(access, lost_of=lost_of(self._rows.columns))
         self._planned: Sequence[str] = state["sessions"]
         self._sessions: dict[int, tuple[Session, bool]] = {}
         self._known: set[tuple[int, int]] = set()
@@ -172,12 +173,11 @@ class _Rows:
     @property
     def schema(self) -> pa.Schema:
         """Of the blocks."""
-        return pa.schema([(column.name, column.type) for column in self.columns])
+        return pa.schema([column.field() for column in self.columns])
 
     def block(self, records: pa.RecordBatch) -> Block:
         """Rows as they were sent, without NULLs."""
-        values, wrong = settled([taken(records, column) for column in self.columns], self.columns, self.defaults)
-        return Block.of(pa.RecordBatch.from_arrays(values, schema=self.schema), wrong)
+        return block_of(records, self.columns, self.defaults)
 
 
 def _known(name: str, names: Sequence[str], of: str, uri: str) -> None:
@@ -235,7 +235,7 @@ def _whole(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _digest(block: Block) -> str:
-    digest = hashlib.blake2b(block.records.serialize(), digest_size=16)
+    digest = hashlib.blake2b(without_lost(block.records).serialize(), digest_size=16)
     digest.update(canonical.dumps({str(row): reason for row, reason in block.reasons.items()}))
     return digest.hexdigest()
 

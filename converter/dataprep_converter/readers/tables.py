@@ -1,6 +1,7 @@
 """What `parquet` and `arrow` have in common: columns of the first file that hold for all, and batches of a file as blocks."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -8,8 +9,9 @@ import pyarrow as pa
 from dataprep_api.spec.sources.arrow import ArrowSource
 from dataprep_api.spec.sources.parquet import ParquetSource
 from dataprep_converter.errors import BadSpec
-from dataprep_converter.readers.blocks import Block
-from dataprep_converter.readers.columns import Column, columns_of, default_of, settled, taken
+from dataprep_converter.lossy import SAFE_DIGITS
+from dataprep_converter.readers.blocks import Block, lost_name
+from dataprep_converter.readers.columns import Column, columns_of, default_of, digits, lost, settled, taken
 from dataprep_converter.readers.schemas import frozen, thawed
 
 TableSource: TypeAlias = ParquetSource | ArrowSource
@@ -34,6 +36,7 @@ class Settler:
             self.columns, self._uri = found, uri
             return found
         types = {column.name: column.type for column in found}
+        self._widen(found, uri)
         expected = {column.name: column.type for column in self.columns}
         for name, kind in expected.items():
             if name not in types:
@@ -47,10 +50,29 @@ class Settler:
                 )
         return found
 
+    def _widen(self, found: Sequence[Column], uri: str) -> None:
+        """Takes note of a file's decimals that have more digits than those before. Raises BadSpec for times that count from or in something else."""
+        assert self.columns is not None  # noqa: S101 - the first file was settled
+        others = {column.name: column for column in found}
+        for place, column in enumerate(self.columns):
+            was = others[column.name].was if column.name in others else column.was
+            if was == column.was:
+                continue
+            if any(each is not None and pa.types.is_temporal(each) for each in (was, column.was)):
+                raise BadSpec(
+                    f"{uri}: the column {column.name!r} is {was or others[column.name].type}, but {column.was or column.type} in {self._uri}; "
+                    "every file needs the same types."
+                )
+            if digits(was) > digits(column.was):
+                self.columns[place] = replace(column, was=was)
+
     def state(self) -> dict[str, Any]:
         """What workers need to know of the columns, as JSON."""
-        schema = pa.schema([(column.name, column.type) for column in self.columns or []])
-        return {"schema": frozen(schema), "paths": [list(column.path) for column in self.columns or []]}
+        columns = self.columns or []
+        schema = pa.schema([(column.name, column.type) for column in columns])
+        state = {"schema": frozen(schema), "paths": [list(column.path) for column in columns]}
+        were = pa.schema([(column.name, column.was) for column in columns if column.was is not None])
+        return state | ({"were": frozen(were)} if len(were) else {})
 
 
 def columns_from(state: Mapping[str, Any]) -> list[Column]:
@@ -58,7 +80,8 @@ def columns_from(state: Mapping[str, Any]) -> list[Column]:
     if "schema" not in state:
         return []
     schema = thawed(state["schema"])
-    return [Column(field.name, tuple(path), field.type) for field, path in zip(schema, state["paths"], strict=True)]
+    were = {field.name: field.type for field in thawed(state["were"])} if "were" in state else {}
+    return [Column(field.name, tuple(path), field.type, were.get(field.name)) for field, path in zip(schema, state["paths"], strict=True)]
 
 
 class Table:
@@ -66,7 +89,9 @@ class Table:
 
     def __init__(self, source: TableSource, columns: Sequence[Column], *, of: str) -> None:
         self.columns = list(columns)
-        self.schema: pa.Schema = pa.schema([(column.name, column.type) for column in columns])
+        self.schema: pa.Schema = pa.schema([column.field() for column in columns])
+        self.lost_of = lost_of(columns)
+        """Columns of which blocks tell the lost digits."""
         types = {column.name: column.type for column in columns}
         self._defaults: dict[str, Any] = {}
         for name, text in (source.defaults or {}).items() if columns else ():
@@ -76,5 +101,22 @@ class Table:
 
     def block(self, records: pa.RecordBatch) -> Block:
         """Rows with a null that has no default are bad, and those with text that is not UTF-8."""
-        values, wrong = settled([taken(records, column) for column in self.columns], self.columns, self._defaults)
-        return Block.of(pa.RecordBatch.from_arrays(values, schema=self.schema), wrong)
+        return block_of(records, self.columns, self._defaults)
+
+
+def lost_of(columns: Sequence[Column]) -> list[str]:
+    """The columns of decimals that may lose digits."""
+    return [column.name for column in columns if digits(column.was) > SAFE_DIGITS]
+
+
+def block_of(records: pa.RecordBatch, columns: Sequence[Column], defaults: Mapping[str, Any]) -> Block:
+    """Rows with a null that has no default are bad, and those with text that is not UTF-8."""
+    read = [taken(records, column) for column in columns]
+    values, wrong = settled(read, columns, defaults)
+    fields = [column.field() for column in columns]
+    for name in lost_of(columns):
+        place = next(place for place, column in enumerate(columns) if column.name == name)
+        found = lost(records, columns[place], read[place])
+        values.append(pa.nulls(records.num_rows, pa.string()) if found is None else found)
+        fields.append(pa.field(lost_name(name), pa.string()))
+    return Block.of(pa.RecordBatch.from_arrays(values, schema=pa.schema(fields)), wrong)
