@@ -55,7 +55,8 @@ def with_missing(dialect: Dialect, *, rule: int) -> Dialect:
 
 def kinds_of(text: bytes, names: Sequence[str], dialect: Dialect, *, rule: int) -> list[Kind]:
     """The columns of rows of UTF-8 text: whole numbers Int64, other numbers Float32 or Float64, true and false Bool, all else String. Raises ArrowInvalid."""
-    found = parsed(text, names, {}, dialect, skipped=[]).schema.types
+    table = parsed(text, names, {}, dialect, skipped=[])
+    found = table.schema.types
     if rule == 1:
         return [Kind(_type_of_all(kind)) for kind in found]
     unclear = [name for name, kind in zip(names, found, strict=True) if pa.types.is_floating(kind) or pa.types.is_string(kind)]
@@ -65,9 +66,18 @@ def kinds_of(text: bytes, names: Sequence[str], dialect: Dialect, *, rule: int) 
         cells = parsed(text, names, as_text, replace(dialect, nulls=(), missing=()), skipped=[], only=unclear)
     kinds = []
     for name, kind in zip(names, found, strict=True):
-        words = cells.column(name).combine_chunks() if name in unclear else None
-        kinds.append(Kind(_type_of_all(kind)) if words is None else _of_cells(words, dialect))
+        if pa.types.is_floating(kind):
+            values = table.column(name)
+            kinds.append(Kind(_type_of_floats(cells.column(name).filter(values.is_valid()), values.drop_null())))
+        elif pa.types.is_string(kind):
+            kinds.append(_of_cells(cells.column(name).combine_chunks(), dialect))
+        else:
+            kinds.append(Kind(_type_of_all(kind)))
     return kinds
+
+
+def _type_of_floats(cells: Any, values: Any) -> str:
+    return "Float32" if keeps_all_digits(cells, values) else "Float64"
 
 
 def _type_of_all(kind: pa.DataType) -> str:
@@ -79,7 +89,7 @@ def _type_of_all(kind: pa.DataType) -> str:
 
 
 def _of_cells(cells: Any, dialect: Dialect) -> Kind:
-    """The type of most of the cells of a column, where Arrow has found floats or no type that all of them have."""
+    """The type of most of the cells of a column, where Arrow has found none that all of them have."""
     words: Any = pa.array(["", *dialect.nulls, *dialect.missing])
     filled = cells.filter(kernels.invert(kernels.is_in(cells, value_set=words)))
     trimmed = kernels.utf8_trim(filled, _BLANKS)
@@ -91,8 +101,8 @@ def _of_cells(cells: Any, dialect: Dialect) -> Kind:
         fitting = trimmed.filter(fits)
         values = parsed("\n".join(fitting.to_pylist()).encode(), ["cell"], {}, _PLAIN, skipped=[]).column(0)
         kind = _type_of_all(values.type)
-        if kind == "Float32" and not keeps_all_digits(fitting, values):
-            kind = "Float64"
+        if kind == "Float32":
+            kind = _type_of_floats(fitting, values)
         if kind == "String" or count == len(filled):
             return Kind(kind)
         others = filled.filter(kernels.invert(fits))

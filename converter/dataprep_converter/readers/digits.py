@@ -28,7 +28,8 @@ def keeps_digits(text: str) -> bool:
 
 def keeps_all_digits(cells: Array, values: Any) -> bool:
     """Of many, as text and as the float64 that they are."""
-    if kernels.max(kernels.binary_length(significant(cells))).as_py() > _KEPT:
+    long = cells.filter(kernels.greater(kernels.binary_length(cells), _KEPT))
+    if len(long) and kernels.max(kernels.binary_length(significant(long))).as_py() > _KEPT:
         return False
     sizes = np.abs(values.to_numpy())
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
