@@ -55,6 +55,8 @@ class Scope:
         self._release = f"{settings.lease_namespace}/{settings.lease_name}"
         self._everywhere = not settings.namespaces
         self._places: Sequence[str] = settings.namespaces or (self._own,)
+        self._looks_round = self._everywhere
+        """Whether it looks for others' markers: until it is told that it may not."""
 
     async def claim(self) -> None:
         """Set the markers. Raises Overlap when another release works in one of the namespaces."""
@@ -72,16 +74,16 @@ class Scope:
             await self._sleep(RENEW_SECONDS)
             try:
                 await self._all_claimed()
-                if self._everywhere and self._places:
+                if self._looks_round and self._places:
                     await self._look_round(begins=False)
             except ClusterError as exc:
                 logger.warning("the marker %s was not renewed: %s", self._name, exc)
 
     async def _claim(self) -> None:
         new = await self._all_claimed()
-        if self._everywhere and self._places:
+        if self._looks_round and self._places:
             await self._look_round(begins=True)
-        elif new:
+        elif new and not self._everywhere:
             await self._sleep(HEARD_SECONDS)
             for place in new:
                 self._refuse_if_told(place, await self._cluster.get(LEASES, place, self._name))
@@ -141,7 +143,13 @@ class Scope:
     async def _look_round(self, *, begins: bool) -> None:
         """For a release that works everywhere: give way to those that were there before it, and turn away those that come later."""
         mine = await self._cluster.get(LEASES, self._own, self._name)
-        for found in await self._cluster.list(LEASES, "", fields=f"metadata.name={self._name}"):
+        try:
+            markers = await self._cluster.list(LEASES, "", fields=f"metadata.name={self._name}")
+        except Refused as exc:
+            logger.warning("can't see whether other releases work in other namespaces: %s", exc)
+            self._looks_round = False
+            return
+        for found in markers:
             place = found["metadata"]["namespace"]
             if found["metadata"]["name"] != self._name or self._holder(found) == self._release or not self._alive(found):
                 continue
@@ -157,6 +165,9 @@ class Scope:
                 )
             except (Conflict, NotFound):
                 continue  # it is looked at again in five seconds
+            except Refused as exc:
+                logger.warning("can't tell the release %s, which works in %s too: %s", self._holder(found), place, exc)
+                continue
             logger.warning("The release %s wants to work in %s too, and is told to end", self._holder(found), place)
 
     def _refuse_if_told(self, place: str, found: Body) -> None:

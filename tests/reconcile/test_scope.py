@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from tests.reconcile.world import FakeCluster
+from tests.reconcile.world import START, FakeCluster
 
 from dataprep_api import names
 from dataprep_api.cron import DataPrepCronJobStatus
@@ -59,6 +59,7 @@ class Releases:
 
     async def _sleep(self, seconds: float) -> None:
         self.cluster.now += timedelta(seconds=seconds)
+        assert self.cluster.now < START + timedelta(hours=1), "it waits for ever"
         for each in self.running:
             for place in each._places:
                 await each._claimed(place)
@@ -150,6 +151,25 @@ def test_a_release_without_the_right_works_all_the_same(releases: Releases, capl
 
     releases.start("one", "team-a")
     assert "can't see whether another release works in the namespace team-a: leases is forbidden" in caplog.text
+
+
+def test_a_release_that_may_not_list_other_namespaces_works_all_the_same(releases: Releases, caplog: pytest.LogCaptureFixture) -> None:
+    releases.cluster.refusals[("list", LEASES.plural)] = Refused("leases is forbidden")
+
+    releases.renew(releases.start("all"))
+    assert caplog.text.count("can't see whether other releases work in other namespaces: leases is forbidden") == 1
+    assert releases.marker("all")["spec"]["holderIdentity"] == "all/dp"
+
+
+def test_a_release_that_may_not_write_to_another_s_marker_works_all_the_same(releases: Releases, caplog: pytest.LogCaptureFixture) -> None:
+    everywhere = releases.start("all")
+    body = releases.marker("all")
+    other = body | {"metadata": body["metadata"] | {"namespace": "team-a"}, "spec": body["spec"] | {"holderIdentity": "one/dp"}}
+    releases.cluster.objects[("leases", "team-a", scope.marker(None))] = other
+    releases.cluster.refusals[("replace", LEASES.plural)] = Refused("leases is forbidden")
+
+    asyncio.run(everywhere._look_round(begins=True))
+    assert "can't tell the release one/dp, which works in team-a too: leases is forbidden" in caplog.text
 
 
 def test_a_namespace_that_is_not_there_holds_nobody_up(releases: Releases) -> None:

@@ -80,6 +80,7 @@ class FakeCluster:
         return copy.deepcopy(self.add(resource.plural, namespace, body))
 
     async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
+        self._refuse("replace", resource.plural)
         known = self._known(resource.plural, namespace, name)
         if known["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
             raise Conflict("the object has been modified")
