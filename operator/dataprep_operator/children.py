@@ -13,7 +13,7 @@ from dataprep_api.exits import Exit
 from dataprep_api.messages import TOKEN_AUDIENCE
 from dataprep_api.spec import DataPrepJobSpec, Model
 from dataprep_api.status import FromJob
-from dataprep_operator import ranges, scripts
+from dataprep_operator import foreign, ranges, scripts
 from dataprep_operator.observed import (
     ANNOTATION_PLAN,
     ANNOTATION_SPEC,
@@ -335,10 +335,15 @@ def _pod(
 
 def _confined(containers: Sequence[Body]) -> list[Body]:
     """The users' containers with what ours have as well, where they say nothing. What they may say, `privileges` tells."""
-    ours = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     given = [(each, each.get("securityContext") or {}) for each in containers]
     # What is no mapping the API server refuses, in its own words.
-    return [each | {"securityContext": ours | context} if isinstance(context, dict) else each for each, context in given]
+    return [each | {"securityContext": _unasked(context) | context} if isinstance(context, dict) else each for each, context in given]
+
+
+def _unasked(context: Body) -> Body:
+    """What a container's securityContext gets, where it says nothing of it. The API server refuses more privileges without their escalation."""
+    may_more = context.get("privileged") or foreign.mapping(context.get("capabilities")).get("add")
+    return {"capabilities": {"drop": ["ALL"]}} | ({} if may_more else {"allowPrivilegeEscalation": False})
 
 
 def _security_context(defaults: PodDefaults) -> Body:

@@ -115,10 +115,15 @@ def test_a_job_that_asks_for_more_is_refused_by_its_field(world: World) -> None:
     assert world.jobs() == []
 
 
-def test_an_installation_may_allow_it() -> None:
+@pytest.mark.parametrize("asked", [{"privileged": True}, {"capabilities": {"add": ["SYS_ADMIN"]}}], ids=str)
+def test_an_installation_may_allow_it(asked: dict[str, Any]) -> None:
     world = World()
     world.settings = type(world.settings)(pods=PodDefaults(image="dataprep:1", allow_privileges=True))
     world.restart()
-    world.apply(workers=containers(securityContext={"privileged": True}))
+    world.apply(workers=containers(securityContext=asked))
 
     assert world.settle() == "Planning"
+    # The API server refuses a container that is privileged, or may administer the system, and may not escalate.
+    made = world.job("plan")["spec"]["template"]["spec"]["initContainers"][0]["securityContext"]
+    assert made.items() >= asked.items()
+    assert "allowPrivilegeEscalation" not in made
