@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.commandline import code_of
 from tests.compat import making
 from tests.compat.test_stored_data_sets import Unpack, job_of, made
 
@@ -124,3 +125,33 @@ def test_a_file_of_a_newer_format_is_refused_by_name_and_nothing_is_touched(stor
 @pytest.mark.parametrize("file", ["plan", "report", "OWNER file"])
 def test_a_file_of_a_newer_format_is_refused_in_an_unfinished_data_set(stored: Unpack, file: str, way: str) -> None:
     refuses(stored("plain-some-shards"), file, *UNFINISHED[way])
+
+
+COMMANDS: dict[str, tuple[str, list[str]]] = {
+    "verify": ("manifest", ["verify", "out"]),
+    "inspect": ("manifest", ["inspect", "out"]),
+    "repair": ("manifest", ["repair", "out"]),
+    "convert": ("manifest", ["convert", "out", "again", "--format", "parquet", "--workers", "1"]),
+    "copy": ("manifest", ["copy", "out", "again", "--workers", "1"]),
+    "infer": ("manifest", ["infer", "out"]),
+    "run": ("manifest", ["run", "job.yaml", "--workers", "1"]),
+    "plan": ("manifest", ["plan", "job.yaml"]),
+    "work": ("plan", ["work", "job.yaml", "--run", "RUN", "--plan-sha256", "PLAN", "--index", "0", "--attempt", "0"]),
+    "commit": ("plan", ["commit", "job.yaml", "--run", "RUN", "--plan-sha256", "PLAN"]),
+    "remove": ("plan", ["remove", "--job", "job.yaml", "--run", "RUN"]),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_says_so_in_a_line(stored: Unpack, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    folder = stored("extended")
+    making.more(folder / "in", 3)
+    file, words = COMMANDS[command]
+    pattern, change = FILES[file]
+    path = max((folder / "out" / "_dataprep").glob(pattern))
+    change(path)
+    known = {"RUN": path.parent.name, "PLAN": hashlib.sha256(path.read_bytes()).hexdigest()}
+    assert code_of(*(known.get(word, word) for word in words)) == 5
+    said = capsys.readouterr().err
+    assert f"{path.relative_to(folder)}: the {file} has the format version 99" in said
+    assert "Traceback" not in said
