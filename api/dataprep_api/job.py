@@ -1,5 +1,6 @@
 """A whole `DataPrepJob`, as it is written in YAML and stored by the API server."""
 
+import ast
 import re
 import shlex
 from typing import Any, Final, Literal, Self
@@ -82,6 +83,8 @@ def _filled_script(script: dict[str, Any], params: dict[str, str], spec: dict[st
 
 
 _LONGEST_ECHO: Final = 64
+_GOT: Final = re.compile(r"""\bgot ('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")""")
+"""What a validator's own message says that it was given."""
 
 
 def fault(root: type[Model], error: Any) -> Fault:
@@ -99,8 +102,7 @@ def fault(root: type[Model], error: Any) -> Fault:
     shown = f", got {_echoed(given)}" if isinstance(given, str | int | float) and "got " not in message else ""
     if error["type"] == "literal_error" and isinstance(given, str):
         shown += nearest(given, re.findall("'([^']*)'", error["ctx"]["expected"]))
-    # A message of a validator may quote what it was given, too.
-    return Fault(path, one_line(message + shown))
+    return Fault(path, one_line(_GOT.sub(lambda found: f"got {_echoed(ast.literal_eval(found[1]))}", message) + shown))
 
 
 def _echoed(given: str | float) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dataprep_api import canonical, names, sagemaker
+from dataprep_api.shown import concealed
 from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_api.spec.model import STORED
 from dataprep_api.spec.sources.join import TableSource
@@ -105,13 +106,18 @@ def content(spec: DataPrepJobSpec) -> dict[str, Any]:
 
     Fields at their defaults are left out, so that a release that adds fields leaves the ids of older jobs as they are. In return a default may
     change only together with ENCODING_VERSION. Web addresses stand here without what
-    signs them, for the manifest holds this.
+    signs them, and texts are `concealed`, for the manifest holds this; but for the output's, which name columns and files.
     """
     whole = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True, context={STORED: True})
     output = whole.pop("output")
     if spec.output.template is not None:
         output["fileName"] = spec.output.template
-    return whole | {"output": {key: value for key, value in output.items() if key not in ("uri", "overwrite", "hdfs")}}
+    return as_stored(whole | {"output": {key: value for key, value in output.items() if key not in ("uri", "overwrite", "hdfs")}})
+
+
+def as_stored(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A content with its texts `concealed`, whichever release it is from."""
+    return {key: value if key == "output" else concealed(value) for key, value in content.items()}
 
 
 def run_id(

@@ -3,8 +3,10 @@
 Operator and converter both write logs and statuses, so the rule is here, once.
 """
 
+import hashlib
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 from urllib.parse import unquote
 
 _QUERY: Final = re.compile(r"""(https?://[^\s?'"<>]+\?)[^\s'"<>,;]+""", re.IGNORECASE)
@@ -12,6 +14,8 @@ _USER: Final = re.compile(r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)([^
 """A user, with or without a password, as a URI should have them."""
 _PASSWORD: Final = re.compile(r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)([^\s/:@'"<>]*):(?![0-9]{1,5}(?:[/?#\s]|$))[^\s]*@""")
 """A password that is not percent-encoded may hold any character: up to the last @."""
+_CONCEALED: Final = re.compile(r"….* \(SHA-256 [0-9a-f]{16}\)\Z", re.DOTALL)
+_BARE: Final = re.compile(r"[^\s/:@.][^\s/:@]*:(?!//)[^\s@]+@")
 _CUT: Final = re.compile(
     r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#:@'"<>\[\]]*:(?![0-9]{1,5}(?![A-Za-z0-9]))[^\s/?#:@'"<>,;)]+"""
 )
@@ -66,15 +70,41 @@ def redacted(text: str) -> str:
     """The text with `…` for passwords and users in URIs, for the query of each web address, and for parameters that are named like a secret."""
     if "://" not in text:
         return text
+    return _NAMED.sub(r"\1…", _QUERY.sub(r"\1…", _CUT.sub(r"\1…", _without_users(text))))
+
+
+def concealed(value: Any) -> Any:  # Any: JSON
+    """What a job says, as it may be stored: for a credential in a text stands `…`, and a digest, so that two texts stay two. Twice is as once."""
+    if isinstance(value, str):
+        found = _NAMED.sub(r"\1…", _without_users(value)) if "://" in value else value
+        return value if found == value else f"{found} (SHA-256 {hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:16]})"
+    if isinstance(value, Mapping):
+        return {key: concealed(each) for key, each in value.items()}
+    return [concealed(each) for each in value] if isinstance(value, list) else value
+
+
+def lacks_something(value: Any) -> bool:  # Any: JSON
+    """Whether a text in it was `concealed`, so that it is no longer what the job said."""
+    if isinstance(value, str):
+        return _CONCEALED.search(value) is not None
+    below = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return any(map(lacks_something, below))
+
+
+def _without_users(text: str) -> str:
     text = _PASSWORD.sub(r"\1…@", text)
-    text = _USER.sub(lambda found: found[0] if found[1].lower() in _WITH_NAMES and ":" not in found[2] else f"{found[1]}…@", text)
-    return _NAMED.sub(r"\1…", _QUERY.sub(r"\1…", _CUT.sub(r"\1…", text)))
+    return _USER.sub(lambda found: found[0] if found[1].lower() in _WITH_NAMES and ":" not in found[2] else f"{found[1]}…@", text)
 
 
 def has_user(uri: str) -> bool:
-    """Whether a URI holds a user or a key before its host; of `abfss://container@account…` and databases, whether it holds a password."""
+    """Whether a URI holds a user or a key before its host; of `abfss://container@account…` and databases, whether it holds a password.
+
+    `key:secret@bucket` does, as a URI without its scheme. A file of that name is `./key:secret@bucket`.
+    """
     if "@" not in uri:
         return False
+    if _BARE.match(uri):
+        return True
     scheme, mark, rest = uri.partition("://")
     user, at, _ = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")
     if mark and f"{scheme.lower()}://" in _WITH_NAMES:

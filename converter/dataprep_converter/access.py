@@ -47,7 +47,9 @@ class Access:
         if "\0" in uri:
             raise BadSpec(f"{uri!r} has a NUL character in it, which no store takes.", uri=uri)
         if has_user(uri):
-            raise BadSpec(f"{uri} holds a user or a key: credentials come from an entry of stores or from the environment.")
+            raise BadSpec(
+                f"…@{uri.rpartition('@')[2]} holds a user or a key: credentials come from an entry of stores or from the environment."
+            )
         if divided(uri) is not None:
             return self._within_archives()
         scheme = scheme_of(uri)

@@ -125,7 +125,7 @@ def _unfinished(spec: DataPrepJobSpec, folder: OutputFolder) -> Extended | None:
     if found is None or not found.head.extends:
         return None
     before = found.head.extends[-1]
-    _check_same(spec, before.content, owner.run_id)
+    _check_same(spec, run_id.as_stored(before.content), owner.run_id)
     check_versions(found.head, spec, folder.uri)
     head = found.head.model_copy(
         update={
@@ -136,7 +136,7 @@ def _unfinished(spec: DataPrepJobSpec, folder: OutputFolder) -> Extended | None:
         }
     )
     units = Units(found.units.table.slice(0, before.units))
-    return Extended(Base(head=head, content=before.content, units=units, codes=found.codes), folder)
+    return Extended(Base(head=head, content=run_id.as_stored(before.content), units=units, codes=found.codes), folder)
 
 
 def _check_same(spec: DataPrepJobSpec, before: Mapping[str, Any], run: str) -> None:
@@ -165,7 +165,8 @@ def _frozen(content: Mapping[str, Any]) -> dict[str, Any]:
             return {key: without(each) for key, each in value.items() if key not in _URIS}
         return value
 
-    return {key: without(value) if key == "source" else deepcopy(value) for key, value in content.items()}
+    # An older release's may hold what is concealed now.
+    return {key: without(value) if key == "source" else deepcopy(value) for key, value in run_id.as_stored(content).items()}
 
 
 def _number_in(quarantine: str) -> int:

@@ -19,6 +19,7 @@ from dataprep_api import API_VERSION, KIND, names, run_id
 from dataprep_api.job import DataPrepJob
 from dataprep_api.plan import Owner, Shard, shards
 from dataprep_api.report import Manifest, ShardReport, Success
+from dataprep_api.shown import lacks_something
 from dataprep_converter import accounts, committing, planning, pool, working
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import BadSpec, InputChanged, NotFound, NotWhole, OutputExists
@@ -58,6 +59,8 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     repaired = found.job(job)
     if repaired.spec.script is not None:
         raise BadSpec(f"The data set of {uri} was made by a script; run the job again with output.overwrite: Always.")
+    # What signs its addresses is known from now on.
+    access.unsigned(repaired.spec.data)
     others = found.other_faults()
     plan = found.plan() or found.planned_again(repaired)
     head = plan.head
@@ -118,6 +121,15 @@ class _Found:
         if known is None:
             raise BadSpec(
                 f"The manifest of {self.uri} is damaged, so it doesn't say how the data set was made; give the job's file: --job."
+            )
+        if lacks_something(known):
+            raise BadSpec(
+                f"The job of {self.uri} had credentials in its texts, which aren't kept beside the data set; give the job's file: --job."
+            )
+        if run_id.as_stored(known) != known:
+            raise BadSpec(
+                f"{self.uri} was made by a release that kept credentials of its job in the manifest, and this one makes no such run. Set "
+                "output.overwrite: Always, which makes it anew without them."
             )
         written_job: dict[str, Any] = {
             "apiVersion": API_VERSION,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dataprep_api.shown import has_user, one_line, printable, redacted, unsigned
+from dataprep_api.shown import concealed, has_user, lacks_something, one_line, printable, redacted, unsigned
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,17 @@ def test_a_record_names_the_file_and_not_its_signature(uri: str, kept: str) -> N
     assert unsigned(uri) == kept
 
 
+def test_what_is_stored_of_a_text_tells_it_from_others_and_not_its_credential() -> None:
+    one, other = (concealed({"a": [f"curl https://me:{password}@h/x?id=5&token={password}"]})["a"][0] for password in ("one", "other"))
+    assert one == "curl https://…@h/x?id=5&token=… (SHA-256 99af6cbddc52b5d2)"
+    assert one != other
+    assert concealed(one) == one
+    assert lacks_something({"a": [one]})
+    for plain in ("https://h/a?versionId=7", "postgresql://me@db/x", "a:b@c", "SELECT 1"):
+        assert concealed(plain) == plain
+        assert not lacks_something(plain)
+
+
 def test_what_a_terminal_obeys_is_shown_escaped() -> None:
     assert printable("\x1b]0;x\x07 \x9b31m \u202egpj.exe \udc80 \U000e0041") == (
         r"\u001b]0;x\u0007 \u009b31m \u202egpj.exe \udc80 \udb40\udc41"
@@ -62,6 +73,11 @@ def test_what_a_terminal_obeys_is_shown_escaped() -> None:
         ("/data/a@b:c", False),
         ("hdfs://nn:8020/a@b", False),
         ("s3://k:s/l@b/x", True),
+        ("AKIA:se/cret@bucket/x", True),
+        ("./AKIA:secret@bucket", False),
+        ("in/a:b@c.csv", False),
+        ("a@b:c", False),
+        ("C:/a", False),
     ],
 )
 def test_a_user_in_a_uri_is_found(uri: str, has: bool) -> None:

@@ -483,6 +483,43 @@ def test_dl4js_data_set_of_an_older_release_keeps_its_names_when_it_is_extended_
     assert verify(str(tmp_path / "out"), Access()).parts == {}
 
 
+def with_a_secret(root: Path, **output: Any) -> DataPrepJob:
+    csv = {"uris": [str(root / "in")], "header": True, "nullWords": ["https://me:s3cr3t-m4rk@h/x"]}
+    return a_job(root, source={"csv": csv}, output=output)
+
+
+def test_a_data_set_with_a_credential_in_its_manifest_is_extended_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    days(tmp_path, 1)
+    with monkeypatch.context() as older:
+        older.setattr(run_id, "concealed", lambda value: value)
+        made(with_a_secret(tmp_path))
+    old = manifest(tmp_path / "out").run_id
+    assert b"s3cr3t" in (tmp_path / f"out/_dataprep/{old}/manifest.json").read_bytes()
+    next((tmp_path / "out").glob("train*")).unlink()
+    with pytest.raises(BadSpec, match="made by a release that kept credentials of its job in the manifest, and this one makes no such run"):
+        repairing.repair(str(tmp_path / "out"), Access())
+    with monkeypatch.context() as older:
+        older.setattr(run_id, "concealed", lambda value: value)
+        repairing.repair(str(tmp_path / "out"), Access())
+
+    days(tmp_path, 2)
+    made(with_a_secret(tmp_path))
+    assert values(tmp_path / "out", "train") + values(tmp_path / "out", "test") != []
+    assert manifest(tmp_path / "out").records_out == 80
+    assert not [file for file in (tmp_path / "out").rglob("*") if file.is_file() and b"s3cr3t" in file.read_bytes()]
+
+
+def test_a_data_set_whose_manifest_lacks_a_credential_is_repaired_by_its_job(tmp_path: Path) -> None:
+    days(tmp_path, 1)
+    made(with_a_secret(tmp_path))
+    before = visible(tmp_path / "out")
+    next((tmp_path / "out").glob("train*")).unlink()
+    with pytest.raises(BadSpec, match="had credentials in its texts, which aren't kept beside the data set; give the job's file: --job"):
+        repairing.repair(str(tmp_path / "out"), Access())
+    repairing.repair(str(tmp_path / "out"), Access(), job=with_a_secret(tmp_path))
+    assert visible(tmp_path / "out") == before
+
+
 def test_files_around_the_data_that_another_release_made_otherwise_stay_when_a_shard_is_repaired(tmp_path: Path) -> None:
     days(tmp_path, 1)
     made(a_job(tmp_path))

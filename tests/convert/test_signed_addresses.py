@@ -13,7 +13,7 @@ from tests.stores.site import Site, serving
 
 from dataprep_api.job import DataPrepJob
 from dataprep_api.messages import PlanResult
-from dataprep_converter import pool
+from dataprep_converter import pool, repairing
 from dataprep_converter.access import Access
 from dataprep_converter.display import Display
 from dataprep_converter.errors import BadSpec
@@ -118,6 +118,17 @@ def test_what_is_extended_may_be_signed_anew(site: Site, tmp_path: Path) -> None
     made(a_job([site.at("/a.csv?sig=two"), site.at("/b.csv?sig=two")], tmp_path / "out", output={"overwrite": "Extend"}))
 
     assert verify(str(tmp_path / "out"), Access()).records_out == 2
+
+
+def test_what_is_broken_is_repaired_by_the_job_s_new_signature(site: Site, tmp_path: Path) -> None:
+    site.files["/a.csv?sig=one"] = b"n\n1\n2\n"
+    made(a_job([site.at("/a.csv?sig=one")], tmp_path / "out"))
+    site.files["/a.csv?sig=two"] = site.files.pop("/a.csv?sig=one")
+    [shard] = (tmp_path / "out").glob("*.tfrecords")
+    before = shard.read_bytes()
+    shard.unlink()
+    repairing.repair(str(tmp_path / "out"), Access(), job=a_job([site.at("/a.csv?sig=two")], tmp_path / "out"))
+    assert shard.read_bytes() == before
 
 
 def test_addresses_that_differ_in_what_signs_them_alone_are_refused(site: Site, tmp_path: Path) -> None:

@@ -1,0 +1,62 @@
+"""A secret in any place of a spec: no status, no Event and no command line of a child has it, whether the spec is accepted or not."""
+
+import json
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from tests.reconcile.world import NAMESPACE, World
+from tests.spec_places import FORMS, Path, document, leaks, places
+
+GROUPS: dict[str, list[Path]] = defaultdict(list)
+for _place in places():
+    GROUPS["/".join(map(str, _place[: 2 if _place[0] == "source" else 1]))].append(_place)
+NAMES = [("profile",), ("script", "framework")]
+"""Of objects: told as they are, so what is no address is no secret there."""
+OWN_WORDS = ("script", "workers")
+"""Where a user writes containers or command lines of his own."""
+
+
+def command_lines(world: World) -> list[Any]:  # Any: JSON
+    """Of the containers that the operator makes."""
+    pods = [body["spec"]["template"]["spec"] for (plural, _, _), body in world.cluster.objects.items() if plural == "jobs"]
+    containers = [each for pod in pods for each in [*pod["containers"], *pod.get("initContainers", [])]]
+    return [[each.get("command"), each.get("args")] for each in containers]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_what_people_see_of_a_job_has_no_secret_of_its_spec(group: str) -> None:
+    found: list[tuple[Path, str]] = []
+    for place in GROUPS[group]:
+        for form in FORMS if place not in NAMES else FORMS[1:]:
+            world = World()
+            body = {
+                "apiVersion": "dataprep.io/v1alpha1",
+                "kind": "DataPrepJob",
+                "metadata": {"name": "mnist"},
+                "spec": document(place, form),
+            }
+            world.cluster.add("dataprepjobs", NAMESPACE, body)
+            phase = world.settle()
+            assert phase in ("Failed", "Pending", "Planning"), (place, form)
+            seen = [each if plural == "events" else each.get("status") for (plural, _, _), each in world.cluster.objects.items()]
+            if leaks(json.dumps(seen)) or (place[0] not in OWN_WORDS and leaks(json.dumps(command_lines(world)))):
+                found.append((place, form))
+    assert found == []
+
+
+def test_every_kind_of_place_is_tried() -> None:
+    assert {("output", "uri"), ("params", "k"), ("stores", 0, "endpoint"), ("source", "csv", "uris", 0), ("script", "command")} <= set(
+        places()
+    )
+    accepted = 0
+    for place in GROUPS["source/csv"]:
+        world = World()
+        spec = document(place, "x" if place[-1] != "uris" else ["x"])
+        world.cluster.add(
+            "dataprepjobs",
+            NAMESPACE,
+            {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "mnist"}, "spec": spec},
+        )
+        accepted += world.settle() == "Planning"
+    assert accepted >= 5
