@@ -23,7 +23,7 @@ from dataprep_api.shown import one_line
 from dataprep_api.spec import Feature, LabelFeature, Output, Source
 from dataprep_api.spec.splits import MOST_SPLITS
 from dataprep_converter.access import Access, Entry
-from dataprep_converter.errors import BadSpec, NotFound
+from dataprep_converter.errors import BadData, BadSpec, NotFound
 from dataprep_converter.features import resolve
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.readers import READERS, SAMPLE, reader_class
@@ -232,7 +232,12 @@ def _idx(uri: str, looked: "_Looked", access: Access) -> _Found:
     images: dict[str, _File] = {}
     labels: dict[str, _File] = {}
     for file in looked.chosen:
-        dimensions = _head(file, access)[3]
+        head = _head(file, access)
+        if len(head) <= 3:
+            raise BadData(
+                f"{file.entry.uri} is no whole IDX file: it holds {len(head)} bytes, and the header alone has 8.", uri=file.entry.uri
+            )
+        dimensions = head[3]
         pair = re.sub(r"(images?|labels?|idx\d)", "", file.path)
         (labels if dimensions == 1 else images).setdefault(pair, file)
     if not images:

@@ -222,6 +222,13 @@ def test_idx_files_may_be_called_anything(tmp_path: Path) -> None:
     assert sorted(subset["name"] for subset in spec["source"]["idx"]["subsets"]) == ["part", "prufung"]
 
 
+def test_an_idx_file_that_is_cut_in_its_header_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = idx(tmp_path)
+    (root / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(b"\0\0\x08"))
+    assert code_of("infer", root) == 3
+    assert "t10k-labels-idx1-ubyte.gz is no whole IDX file: it holds 3 bytes, and the header alone has 8" in capsys.readouterr().err
+
+
 def test_more_idx_files_than_a_source_takes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = idx(tmp_path)
     for number in range(16):

@@ -160,6 +160,31 @@ def test_values_have_their_types_and_null_its_default(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("value", ["text", b"bytes", 1.5, 7], ids=["text", "blob", "real", "integer"])
+def test_a_column_may_begin_with_any_number_of_nulls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: object) -> None:
+    monkeypatch.setattr(databases, "_SQLITE_ROWS", 4)
+    file = filled(tmp_path / "a.db", "id INTEGER, x", [(number, None if number < 9 else value) for number in range(12)])
+    default = {"text": "-", "bytes": "-", "float": "0", "int": "0"}[type(value).__name__.replace("str", "text")]
+    read = batches(SqlReader, a_source(file))
+    assert [(row["id"], row["x"]) for row in rows(read)] == [(number, value) for number in range(9, 12)]
+    assert faults(read) == dict.fromkeys(range(9), "column 'x' has no value and no default")
+    assert [row["id"] for row in values(a_source(file, defaults={"x": default}))] == list(range(12))
+
+
+def test_nulls_of_many_columns_are_where_they_were(tmp_path: Path) -> None:
+    made = [(row, *(f"{row} {column}" if (row + column) % 3 else None for column in range(130))) for row in range(3)]
+    source = a_source(filled(tmp_path / "a.db", "id, " + ", ".join(f"s{column}" for column in range(130)), made))
+    filler = a_source(tmp_path / "a.db", defaults={f"s{column}": "" for column in range(130)})
+    assert faults(batches(SqlReader, source)).keys() == {0, 1, 2}
+    assert [tuple(row.values()) for row in values(filler)] == [tuple("" if value is None else value for value in row) for row in made]
+
+
+def test_nulls_come_first_in_the_order(tmp_path: Path) -> None:
+    made = [("b", 1), (None, 2), ("", 3), ("a", 4)]
+    source = a_source(filled(tmp_path / "a.db", "s TEXT, n INTEGER", made), order=("s",), defaults={"s": "none"})
+    assert [row["n"] for row in values(source)] == [2, 3, 4, 1]
+
+
 def test_null_without_a_default_is_a_bad_record(tmp_path: Path) -> None:
     source = a_source(filled(tmp_path / "a.db", "id INTEGER, x REAL", [(1, 0.5), (2, None), (3, 1.5)]))
     read = batches(SqlReader, source)
@@ -531,9 +556,30 @@ def test_numerics_of_more_digits_than_float64_and_times_are_told(server: Server,
         assert any("the features 'n', 'x' are stored as float32" in warning for warning in planned.warnings)
 
 
-def test_a_numeric_that_float64_does_not_hold_is_refused(server: Server) -> None:
-    with pytest.raises(BadData, match=r"a value of the column 'x' is too large for float64: 1000.*… \(401 characters\)\. CAST it to text"):
-        planned(a_source(server.url, "SELECT 1 AS id, 1e400::numeric AS x"), access_to(server))
+def test_a_statement_that_fails_on_the_way_is_bad_data_and_a_connection_that_ends_is_tried_again(server: Server) -> None:
+    query = "SELECT id, 1 / (id - 200000) AS x, repeat('x', 100) AS s FROM generate_series(1, 300000) AS id"
+    with databases.connect(server.url, access_to(server)) as database:
+        schema = database.columns(query)
+        with pytest.raises(BadData, match="ERROR: division by zero"):
+            list(database.batches(query, schema, lost_of=[]))
+    whole = query.replace("200000", "400000")
+    with databases.connect(server.url, access_to(server)) as database:
+        (number,) = database.row("SELECT pg_backend_pid()")
+        read = database.batches(whole, schema, lost_of=[])
+        next(read)
+        statements(server, f"SELECT pg_terminate_backend({number})")
+        with pytest.raises(Unreachable, match="terminating connection|server closed the connection"):
+            list(read)
+
+
+def test_a_numeric_that_float64_does_not_hold_is_a_bad_record(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "BLOCK_ROWS", 2)
+    large = a_source(server.url, "SELECT id, CASE id WHEN 3 THEN -1e400 ELSE id END::numeric AS x FROM generate_series(1, 5) AS id")
+    units, state = planned(large, access_to(server))
+    found = list(SqlReader(large, state, access_to(server)).read(units, iter([np.arange(5)])))
+    assert [row["x"] for row in rows(found)] == [1.0, 2.0, 4.0, 5.0]
+    told = f"column 'x' is too large for float64: -1{'0' * 18}… (402 characters); CAST it to text in source.sql.query"
+    assert faults(found) == {2: told}
     source = a_source(server.url, "SELECT 1 AS id, 'Infinity'::numeric AS x")
     units, state = planned(source, access_to(server))
     read = SqlReader(source, state, access_to(server)).read(units, iter([np.arange(1)]))

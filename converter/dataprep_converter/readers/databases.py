@@ -55,6 +55,10 @@ _FIRST_DAY: Final = -2_440_588
 _EPOCH_DAYS: Final = 10_957
 """From 1970 to 2000, where PostgreSQL's times begin."""
 _DAY_MICROSECONDS: Final = 86_400_000_000
+_REASON: Final = "\0reason"
+"""A name that no column has."""
+_BITS: Final = 62
+"""Of a whole number of SQLite, less its sign."""
 _SQLITE_ROWS: Final = 65_536
 """Rows of a batch; from the first one the driver tells the columns' types."""
 
@@ -83,9 +87,10 @@ class Database:
         """What to select for these columns."""
         return ", ".join(quoted(name) for name in schema.names)
 
-    def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:  # noqa: ARG002 - for databases that have such values
+    def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
         """Rows of `batches` with a value that its column can't say, with the reason."""
-        return {}
+        reasons = rows.column(rows.num_columns - 1)
+        return {row: reasons[row].as_py() for row in np.flatnonzero(reasons.is_valid().to_numpy(zero_copy_only=False)).tolist()}
 
     def row(self, statement: str) -> tuple[Any, ...]:
         """The only row of a result."""
@@ -94,16 +99,25 @@ class Database:
             return tuple(cursor.fetchone() or ())
 
     def batches(self, statement: str, schema: pa.Schema, *, lost_of: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows, streaming, in batches of any size. Behind them stands, of some columns, the text of numerics that have more digits than was read."""
-        whole = pa.schema([*schema, *((lost_name(name), pa.string()) for name in lost_of)])
+        """The rows, streaming, in batches of any size. Behind them stands, of some columns, the text of numerics that have more digits than was read;
+        and behind these, what `unfit` says of a row.
+        """
+        whole = pa.schema([*schema, *((lost_name(name), pa.string()) for name in lost_of), (_REASON, pa.string())])
         places = [schema.get_field_index(name) for name in lost_of]
         with _translated(self.uri), self._connection.cursor() as cursor:
             self._prepare(cursor)
             cursor.execute(statement)
             for batch in cursor.fetch_record_batch():
-                columns = [_as(column, field, self.uri) for column, field in zip(batch.columns, schema, strict=True)]
-                columns += [_lost(batch.columns[place], columns[place]) for place in places]
-                yield pa.RecordBatch.from_arrays(columns, schema=whole)
+                wrong: dict[int, str] = {}
+                values = self._values(batch, schema)
+                columns = [_as(column, field, self.uri, wrong) for column, field in zip(values, schema, strict=True)]
+                columns += [_lost(values[place], columns[place]) for place in places]
+                reasons = pa.array([wrong.get(row) for row in range(len(batch))] if wrong else pa.nulls(len(batch)), pa.string())
+                yield pa.RecordBatch.from_arrays([*columns, reasons], schema=whole)
+
+    def _values(self, batch: pa.RecordBatch, schema: pa.Schema) -> Sequence[Any]:  # noqa: ARG002 - for databases that select more
+        """The columns of the schema in what was selected for them."""
+        return batch.columns
 
     def _prepare(self, cursor: Any) -> None:
         """Settings of a statement."""
@@ -148,7 +162,7 @@ class Postgres(Database):
 
     def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
         """Those with an infinite date or time, or one that 64 bits don't hold: the driver's sum has then wrapped to before the first day."""
-        wrong: dict[int, str] = {}
+        wrong = super().unfit(rows)
         for field, values in zip(rows.schema, rows.columns, strict=True):
             for path, inner, places in _dates_and_times((field.name,), values, np.arange(len(values), dtype=np.int64)):
                 is_date = pa.types.is_date(inner.type)
@@ -165,6 +179,11 @@ class Sqlite(Database):
     """A file of SQLite. Values have types there, columns don't: a column's type is that of its values."""
 
     _TYPES: ClassVar[Mapping[str, pa.DataType]] = {"integer": pa.int64(), "real": pa.float64(), "text": pa.string(), "blob": pa.binary()}
+    _WITHOUT_NULL: ClassVar[Mapping[pa.DataType, str]] = {
+        pa.float64(): "coalesce(CAST({} AS REAL), 0.0)",
+        pa.string(): "coalesce({}, '')",
+        pa.binary(): "coalesce({}, x'')",
+    }
 
     @classmethod
     def connect(cls, url: str, credentials: Mapping[str, str]) -> "Sqlite":  # noqa: ARG003 - a file has none
@@ -208,11 +227,28 @@ class Sqlite(Database):
         return pa.schema(fields)
 
     def selected(self, schema: pa.Schema) -> str:
-        """Numbers as REAL where some are: the driver takes the first rows' type for all."""
-        return ", ".join(
-            f"CAST({quoted(field.name)} AS REAL) AS {quoted(field.name)}" if field.type == pa.float64() else quoted(field.name)
-            for field in schema
-        )
+        """The driver takes the type of the first rows for all, and NULL for a whole number: so there are no NULLs, and behind the columns is told where they were.
+
+        Nothing has a name of its own, so that ORDER BY means the query's columns.
+        """
+        values = [self._WITHOUT_NULL.get(field.type, "{}").format(quoted(field.name)) for field in schema]
+        marks = [" + ".join(f"({quoted(name)} IS NULL) * {1 << bit}" for bit, name in enumerate(names)) for names in self._marked(schema)]
+        return ", ".join([*values, *marks])
+
+    def _values(self, batch: pa.RecordBatch, schema: pa.Schema) -> Sequence[Any]:
+        """With the NULLs."""
+        values: list[Any] = batch.columns[: len(schema)]
+        for names, marks in zip(self._marked(schema), batch.columns[len(schema) :], strict=True):
+            bits = marks.to_numpy()
+            for bit, name in enumerate(names if bits.any() else []):
+                place = schema.get_field_index(name)
+                values[place] = kernels.if_else(pa.array(bits & 1 << bit != 0), pa.scalar(None, values[place].type), values[place])
+        return values
+
+    def _marked(self, schema: pa.Schema) -> list[list[str]]:
+        """Columns whose NULLs are told, some in each number."""
+        names = [field.name for field in schema if field.type in self._WITHOUT_NULL]
+        return [names[first : first + _BITS] for first in range(0, len(names), _BITS)]
 
     def _prepare(self, cursor: Any) -> None:
         cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_SQLITE_ROWS)})
@@ -289,8 +325,8 @@ def _said_of_wrapped(value: int, *, is_date: bool) -> str:
     return "is later than 64 bits of microseconds hold"
 
 
-def _as(column: Any, field: "pa.Field[Any]", uri: str) -> Array:
-    """A column in its planned type. Raises BadData for a value that isn't of it."""
+def _as(column: Any, field: "pa.Field[Any]", uri: str, wrong: dict[int, str]) -> Array:
+    """A column in its planned type; `wrong` gets the rows with a number that it can't say. Raises BadData for a value that isn't of it."""
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     if plain.null_count == len(plain) and plain.type != field.type:
         return kernels.if_else(pa.scalar(False), pa.nulls(len(plain), field.type), pa.nulls(len(plain), field.type))  # type: ignore[no-any-return]
@@ -299,7 +335,9 @@ def _as(column: Any, field: "pa.Field[Any]", uri: str) -> Array:
     except pa.ArrowException as exc:
         raise BadData(f"{uri}: a value of the column {field.name!r} is no {field.type}: {exc}", uri=uri) from exc
     if field.type == pa.float64() and pa.types.is_string(plain.type):
-        _refuse_too_large(plain, cast, field.name, uri)
+        for row, text in _too_large(plain, cast):
+            said = f"column {field.name!r} is too large for float64: {text[:20]}… ({len(text)} characters); CAST it to text in source.sql.query"
+            wrong.setdefault(row, said)
     return cast
 
 
@@ -310,16 +348,12 @@ def _lost(column: Any, read: Array) -> Array:
     return pa.nulls(len(read), pa.string()) if found is None else found
 
 
-def _refuse_too_large(texts: Any, numbers: Array, name: str, uri: str) -> None:
-    """Raises BadData for a numeric that became infinite and was not."""
-    for place in np.flatnonzero(kernels.fill_null(kernels.is_inf(numbers), False).to_numpy(zero_copy_only=False)).tolist():
-        text = texts[place].as_py()
+def _too_large(texts: Any, numbers: Array) -> Iterator[tuple[int, str]]:
+    """(row, as the server has it) of each numeric that became infinite and was not."""
+    for row in np.flatnonzero(kernels.fill_null(kernels.is_inf(numbers), False).to_numpy(zero_copy_only=False)).tolist():
+        text = texts[row].as_py()
         if "inf" not in text:
-            raise BadData(
-                f"{uri}: a value of the column {name!r} is too large for float64: {text[:20]}… ({len(text)} characters). "
-                "CAST it to text in source.sql.query.",
-                uri=uri,
-            )
+            yield row, text
 
 
 def _not_connected(url: str, message: str) -> ConvertError:
@@ -353,7 +387,23 @@ def _translated(uri: str) -> Iterator[None]:
         is_hidden = "current transaction is aborted" in said
         hint = " A column may be of a type that has no binary form: CAST it to text in source.sql.query." if is_hidden else ""
         raise BadSpec(f"{uri}: {said}{hint}") from exc
+    except OSError as exc:
+        # What goes wrong between two batches comes through Arrow's streams, without a SQLSTATE.
+        said = " ".join(str(exc).split())
+        if _ERROR in said and not any(words in said for words in _TRANSIENT_WORDS):
+            raise BadData(f"{uri}: {said}", uri=uri) from exc
+        raise Unreachable(f"{uri}: {said}", uri=uri) from exc
 
 
 _TRANSIENT: Final[Sequence[str]] = ("08", "40", "53", "57", "58")
 """Connection lost, serialization failure, out of resources, shut down, system error."""
+_ERROR: Final = " ERROR: "
+"""Severity of what a statement can't do with its values; the end of a connection is FATAL, or has none."""
+_TRANSIENT_WORDS: Final = (
+    "canceling statement",
+    "could not serialize",
+    "deadlock detected",
+    "out of memory",
+    "No space left",
+    "could not read",
+)
