@@ -58,17 +58,20 @@ class DataPrepProfile(Model):
 
 # Any: specs as the API's JSON.
 def merged(spec: Mapping[str, Any], profile: Mapping[str, Any], *, name: str) -> dict[str, Any]:
-    """A job's spec with what it leaves out from the profile's spec, and the profile's name. Pure; neither is changed."""
+    """A job's spec with what it leaves out from the profile's spec, and the profile's name. Pure; neither is changed.
+
+    What is of another form than the models say stays as it is, for these to refuse it.
+    """
     whole = {**spec, "profile": name}
-    stores = _stores(spec.get("stores") or [], profile.get("stores") or [])
-    if stores:
-        whole["stores"] = stores
-    workers = profile.get("workers") or {}
-    if workers:
-        whole["workers"] = {**workers, **{key: value for key, value in (spec.get("workers") or {}).items() if value is not None}}
+    stores, more = spec.get("stores") or [], profile.get("stores")
+    if more and isinstance(stores, list) and isinstance(more, list):
+        whole["stores"] = _stores(stores, more)
+    workers, defaults = spec.get("workers") or {}, profile.get("workers")
+    if defaults and isinstance(workers, Mapping) and isinstance(defaults, Mapping):
+        whole["workers"] = {**defaults, **{key: value for key, value in workers.items() if value is not None}}
     return whole
 
 
 def _stores(own: Sequence[Any], more: Sequence[Any]) -> list[Any]:
-    prefixes = {each.get("uriPrefix") for each in own if isinstance(each, dict)}
-    return [*own, *(each for each in more if each.get("uriPrefix") not in prefixes)]
+    prefixes = [each.get("uriPrefix") for each in own if isinstance(each, dict)]
+    return [*own, *(each for each in more if not isinstance(each, dict) or each.get("uriPrefix") not in prefixes)]

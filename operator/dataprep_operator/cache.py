@@ -330,7 +330,7 @@ class Cache:
         return False
 
     def _place_of(self, job: Raw) -> str | None:
-        spec = job.get("spec") or {}
+        spec = foreign.mapping(job.get("spec"))
         return outputs.place_of(job, self.profile(job["metadata"]["namespace"], spec.get("profile") or profile.DEFAULT))
 
     def _put_profile(self, raw: Raw) -> None:
@@ -465,7 +465,7 @@ def claim(raw: Raw) -> Claim:
     failed = foreign.conditions(status).get("Failed", {})
     if failed.get("status") == "False":
         since = times.parse(failed.get("lastTransitionTime")) or since
-    if status.get("phase") in TERMINAL_PHASES:
+    if foreign.text(status.get("phase")) in TERMINAL_PHASES:
         # Judged at the moment of its retry: whoever is under way was first.
         return True, times.now(), raw["metadata"]["uid"]
     return not status.get("startTime"), since or times.now(), raw["metadata"]["uid"]
@@ -486,7 +486,8 @@ def _keeps(raw: Raw, runs: set[str]) -> bool:
     status = foreign.mapping(raw.get("status"))
     if "deletionTimestamp" in raw["metadata"]:
         return False
-    return status.get("runId") in runs if status.get("phase") in TERMINAL_PHASES else bool(status.get("startTime"))
+    is_over = foreign.text(status.get("phase")) in TERMINAL_PHASES
+    return foreign.text(status.get("runId")) in runs if is_over else bool(status.get("startTime"))
 
 
 def _version(raw: Raw) -> int:

@@ -14,6 +14,7 @@ from dataprep_api.messages import TOKEN_AUDIENCE
 from dataprep_api.spec import DataPrepJobSpec, Model
 from dataprep_api.status import FromJob
 from dataprep_operator import foreign, ranges, scripts
+from dataprep_operator.errors import SpecUnreadable
 from dataprep_operator.observed import (
     ANNOTATION_PLAN,
     ANNOTATION_SPEC,
@@ -67,8 +68,16 @@ def spec_map(seen: Observed, from_job: FromJob | None) -> Body:
 
 
 def kept_spec(config_map: Mapping[str, Any]) -> Body:
-    """The spec in that ConfigMap."""
-    spec: Body = json.loads(config_map["data"][JOB_FILE])["spec"]
+    """The spec in that ConfigMap. Raises SpecUnreadable."""
+    text = foreign.text(foreign.mapping(config_map.get("data")).get(JOB_FILE))
+    try:
+        spec = foreign.mapping(json.loads(text)).get("spec")
+    except (ValueError, RecursionError):
+        spec = None
+    if not isinstance(spec, dict):
+        raise SpecUnreadable(
+            f"the ConfigMap {config_map['metadata']['name']} holds no spec in {JOB_FILE}; delete it, and it is made again."
+        )
     return spec
 
 

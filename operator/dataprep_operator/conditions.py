@@ -10,7 +10,7 @@ from dataprep_api.status import Condition
 from dataprep_operator import times
 
 
-def find(conditions: Sequence[Condition], kind: ConditionType) -> Condition | None:
+def find(conditions: Sequence[Condition], kind: str) -> Condition | None:
     """The condition of that type."""
     return next((condition for condition in conditions if condition.type == kind), None)
 
@@ -41,5 +41,6 @@ def changed(
         message=shown(message)[:2048],
     )
     others = [each for each in conditions if each.type != kind]
-    order = list(ConditionType)
-    return sorted([*others, condition], key=lambda each: order.index(ConditionType(each.type)))
+    # What a newer operator has added, before it was rolled back, comes last.
+    order = {kind.value: number for number, kind in enumerate(ConditionType)}
+    return sorted([*others, condition], key=lambda each: order.get(each.type, len(order)))

@@ -13,7 +13,7 @@ from dataprep_api import API_VERSION, CRON_KIND, cron, names
 from dataprep_api.cron import MAX_ACTIVE, ActiveJob, DataPrepCronJobSpec, DataPrepCronJobStatus
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.status import TERMINAL_PHASES
-from dataprep_operator import conditions, times
+from dataprep_operator import conditions, foreign, times
 from dataprep_operator.cache import Raw
 from dataprep_operator.children import Body
 from dataprep_operator.events import Note
@@ -170,7 +170,7 @@ def job(seen: SeenCron, due: datetime) -> Body:
 
 def _of_the_class(seen: SeenCron) -> dict[str, str]:
     """Who looks after the schedule makes its jobs, and looks after them."""
-    found = (seen.raw["metadata"].get("labels") or {}).get(names.LABEL_CLASS)
+    found = foreign.mapping(seen.raw["metadata"].get("labels")).get(names.LABEL_CLASS)
     return {names.LABEL_CLASS: found} if found else {}
 
 
@@ -181,7 +181,7 @@ def job_name(cron_name: str, due: datetime) -> str:
 
 def read_made(raw: Raw) -> Made:
     """A job in the API server's JSON."""
-    metadata, status = raw["metadata"], raw.get("status") or {}
+    metadata, status = raw["metadata"], foreign.mapping(raw.get("status"))
     created = times.parse(metadata["creationTimestamp"])
     assert created is not None  # noqa: S101 - every object of the API server has a creation time
     return Made(
@@ -190,7 +190,7 @@ def read_made(raw: Raw) -> Made:
         version=metadata["resourceVersion"],
         created=created,
         scheduled=_scheduled_time(raw),
-        phase=status.get("phase"),
+        phase=foreign.text(status.get("phase")) or None,
         ended=times.parse(status.get("completionTime")),
         deleting="deletionTimestamp" in metadata,
     )
@@ -200,7 +200,7 @@ def told(before: DataPrepCronJobStatus, after: DataPrepCronJobStatus) -> list[No
     """What is worth an Event: every condition that says something new, but for a spec that was accepted at once."""
     notes = []
     for condition in after.conditions:
-        old = conditions.find(before.conditions, ConditionType(condition.type))
+        old = conditions.find(before.conditions, condition.type)
         if old is not None and (old.status, old.reason, old.message) == (condition.status, condition.reason, condition.message):
             continue
         if condition.reason == Reason.ACCEPTED and old is None:
@@ -276,7 +276,7 @@ def _scheduled_time(raw: Raw) -> datetime | None:
     """The time in the annotation, which anybody may edit: it counts when the name, which nobody can change, says the same."""
     metadata = raw["metadata"]
     try:
-        due = times.parse((metadata.get("annotations") or {}).get(names.ANNOTATION_SCHEDULED))
+        due = times.parse(foreign.mapping(metadata.get("annotations")).get(names.ANNOTATION_SCHEDULED))
     except ValueError:
         return None
     return due if due is not None and metadata["name"] == job_name(controller(raw).get("name", ""), due) else None

@@ -7,6 +7,7 @@ OperatorError
 │   ├── Conflict         the object changed since it was read
 │   ├── Refused          invalid or not permitted: the same request fails again
 │   └── Unavailable      not reached, overloaded, or an error of the server's own
+├── SpecUnreadable       the ConfigMap with a job's spec holds none
 ├── NotServed            the CRD is not installed
 ├── LeaseLost            another replica leads, or may
 └── ReportRefused        a progress report is not accepted
@@ -39,6 +40,10 @@ class Refused(ClusterError):
 
 class Unavailable(ClusterError):
     """The API server can't be reached or can't answer now."""
+
+
+class SpecUnreadable(OperatorError):
+    """The ConfigMap with a job's spec holds something else."""
 
 
 class NotServed(OperatorError):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
+from dataprep_operator import foreign
 from dataprep_operator.cluster import Cluster, Resource
 from dataprep_operator.errors import ClusterError, NotFound, Refused
 from dataprep_operator.observed import QUEUE_DOMAIN, Admission, Child
@@ -38,10 +39,10 @@ class Kueue:
             return Admission()
         reserved = _condition(found, "QuotaReserved")
         if reserved.get("status") == "True":
-            return Admission(exists=True, reserved=True, message=str(reserved.get("message") or ""))
+            return Admission(exists=True, reserved=True, message=foreign.text(reserved.get("message")))
         position = await self._position(child.namespace, queue, str(found["metadata"]["name"]))
         told = reserved or _condition(found, "Evicted")
-        return Admission(exists=True, message=str(told.get("message") or ""), position=position)
+        return Admission(exists=True, message=foreign.text(told.get("message")), position=position)
 
     async def _workloads(self, child: Child) -> Mapping[str, Any] | None:  # Any: the API's JSON
         for version in self._versions:
@@ -64,13 +65,12 @@ class Kueue:
                 continue
             except ClusterError:
                 return None  # Kueue's own server may be down; the Workload has said what matters
-            for item in found.get("items") or []:
-                if item["metadata"]["name"] == workload:
-                    position = item.get("positionInLocalQueue")
-                    return position if isinstance(position, int) else None
+            for item in foreign.mappings(found.get("items")):
+                if foreign.mapping(item.get("metadata")).get("name") == workload:
+                    position = foreign.number(item.get("positionInLocalQueue"), -1)
+                    return position if position >= 0 else None
         return None
 
 
 def _condition(workload: Mapping[str, Any], kind: str) -> Mapping[str, Any]:  # Any: the API's JSON
-    conditions = (workload.get("status") or {}).get("conditions") or []
-    return next((each for each in conditions if each.get("type") == kind), {})
+    return foreign.conditions(foreign.mapping(workload.get("status"))).get(kind, {})

@@ -15,7 +15,7 @@ from dataprep_api.job import DataPrepJob
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.status import DataPrepJobStatus, FromJob
-from dataprep_operator import children, conditions, observed, pods, privileges, scripts, steps, times
+from dataprep_operator import children, conditions, foreign, observed, pods, privileges, scripts, steps, times
 from dataprep_operator.cache import Cache, Kind, Raw
 from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, NAMESPACES, PODS, Cluster
 from dataprep_operator.errors import NotFound, OperatorError, Refused
@@ -87,7 +87,7 @@ class Observer:
         if raw is None:
             return None
         status = _status(raw)
-        seen = await self._with_spec(raw, _bare(key, raw, status))
+        seen = await self._with_spec(_bare(key, raw, status))
         own = self._cache.children_of(seen.key.namespace, seen.uid)
         seen = replace(seen, missed=self._missed(seen.uid, own, now=now))
         if seen.deleting and seen.guarded:
@@ -171,9 +171,9 @@ class Observer:
 
     # --- the spec -------------------------------------------------------------------------------------------------------
 
-    async def _with_spec(self, raw: Raw, seen: Observed) -> Observed:
+    async def _with_spec(self, seen: Observed) -> Observed:
         in_use = not seen.finished or seen.retry_wanted or (seen.deleting and seen.guarded)
-        live = raw.get("spec") or {}
+        live = seen.raw_spec
         frozen = await self._frozen_spec(seen, live) if seen.status.start_time and in_use else None
         missing = None
         spec: Mapping[str, Any]
@@ -205,7 +205,7 @@ class Observer:
         found = self._cache.profile(namespace, wanted or profile.DEFAULT)
         if found is None:
             return spec, wanted
-        return profile.merged(spec, found.get("spec") or {}, name=found["metadata"]["name"]), None
+        return profile.merged(spec, foreign.mapping(found.get("spec")), name=found["metadata"]["name"]), None
 
     async def _frozen_spec(self, seen: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if seen.uid not in self._frozen:
@@ -342,10 +342,14 @@ def _not_begun(seen: Observed) -> bool:
 def _awaited_job(name: str, raw: Raw | None) -> Awaited:
     if raw is None:
         return Awaited(name, None)
-    status = raw.get("status") or {}
-    output = status.get("output") or {}
-    data_set = FromJob(uri=output["uri"], digest=output.get("digest")) if status.get("phase") == "Succeeded" else None
-    return Awaited(name, status.get("phase") or "Pending", data_set)
+    status = foreign.mapping(raw.get("status"))
+    phase, output = foreign.text(status.get("phase")) or "Pending", foreign.mapping(status.get("output"))
+    if phase != "Succeeded":
+        return Awaited(name, phase)
+    try:
+        return Awaited(name, phase, FromJob(uri=output["uri"], digest=output.get("digest")))
+    except (KeyError, ValidationError):
+        return Awaited(name, "Succeeded, but doesn't say what it wrote")
 
 
 def _status(raw: Raw) -> DataPrepJobStatus:
@@ -358,29 +362,30 @@ def _status(raw: Raw) -> DataPrepJobStatus:
 
 def _bare(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
     metadata = raw["metadata"]
-    labels = metadata.get("labels") or {}
+    labels, annotations = foreign.mapping(metadata.get("labels")), foreign.mapping(metadata.get("annotations"))
+    spec, finalizers = foreign.mapping(raw.get("spec")), metadata.get("finalizers")
     return Observed(
         key=key,
         uid=metadata["uid"],
         version=metadata["resourceVersion"],
-        generation=metadata.get("generation", 1),
+        generation=foreign.number(metadata.get("generation"), 1),
         status=status,
         spec=None,
-        raw_spec=raw.get("spec") or {},
+        raw_spec=spec,
         deleting="deletionTimestamp" in metadata,
-        guarded=names.FINALIZER in (metadata.get("finalizers") or []),
-        removes=(raw.get("spec") or {}).get("deletionPolicy") == "Delete",
-        retry=_wish((metadata.get("annotations") or {}).get(names.ANNOTATION_RETRY)),
-        queue=labels.get(QUEUE_LABEL),
-        queue_labels=_of_the_queue(labels) if QUEUE_LABEL in labels else {},
-        queue_annotations=_of_the_queue(metadata.get("annotations") or {}) if QUEUE_LABEL in labels else {},
+        guarded=isinstance(finalizers, list) and names.FINALIZER in finalizers,
+        removes=spec.get("deletionPolicy") == "Delete",
+        retry=_wish(annotations.get(names.ANNOTATION_RETRY)),
+        queue=foreign.text(labels.get(QUEUE_LABEL)) or None,
+        queue_labels=_of_the_queue(labels) if labels.get(QUEUE_LABEL) else {},
+        queue_annotations=_of_the_queue(annotations) if labels.get(QUEUE_LABEL) else {},
     )
 
 
-def _wish(retry: str | None) -> str | None:
+def _wish(retry: Any) -> str | None:  # Any: whatever stands in an annotation
     """The annotation as the status has room for it: a long one by its beginning and its digest, for one value is one retry."""
-    if retry is None or len(retry) <= MOST_RETRY_TEXT:
-        return retry
+    if not isinstance(retry, str) or len(retry) <= MOST_RETRY_TEXT:
+        return retry if isinstance(retry, str) else None
     return f"{retry[:128]} {hashlib.sha256(retry.encode()).hexdigest()}"
 
 
@@ -392,8 +397,8 @@ def _overlaid(frozen: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, A
     """The frozen spec with the fields that may change taken from the live one."""
     spec = {key: value for key, value in frozen.items() if key not in _LIVE_FIELDS}
     spec |= {key: live[key] for key in _LIVE_FIELDS if key in live}
-    parallelism = (live.get("workers") or {}).get("parallelism")
-    return spec if parallelism is None else spec | {"workers": {**(spec.get("workers") or {}), "parallelism": parallelism}}
+    parallelism = foreign.mapping(live.get("workers")).get("parallelism")
+    return spec if parallelism is None else spec | {"workers": {**foreign.mapping(spec.get("workers")), "parallelism": parallelism}}
 
 
 def _parse(key: Key, spec: Mapping[str, Any], *, source: str, defaults: PodDefaults) -> _Parsed:

@@ -45,7 +45,7 @@ def place_of(raw: Mapping[str, Any], defaults: Mapping[str, Any] | None) -> str 
 def _endpoint(uri: str, stores: Sequence[Mapping[str, Any]], workers: Mapping[str, Any]) -> str | None:
     matching = [each for each in stores if isinstance(each.get("uriPrefix"), str) and uri.startswith(each["uriPrefix"])]
     store = max(matching, key=lambda each: len(each["uriPrefix"]), default={})
-    variables = {each.get("name"): each.get("value") for each in _mappings(workers.get("env"))}
+    variables = {each["name"]: each.get("value") for each in _mappings(workers.get("env")) if isinstance(each.get("name"), str)}
     found = [store.get("endpoint"), *(variables.get(name) for name in _ENDPOINT_VARIABLES)]
     return next((each for each in found if isinstance(each, str) and each), None)
 

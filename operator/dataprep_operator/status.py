@@ -423,7 +423,7 @@ def _unfinished(
             return _held(moment, status, blockage)
         case Queued():
             held = conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) if step == "convert" else None
-            reason = Reason(held.reason) if held is not None else Reason.QUEUED
+            reason = next((each for each in Reason if held is not None and each == held.reason), Reason.QUEUED)
             said = held.message if held is not None else queueing.held_back(moment.seen, moment.seen.child(step, status.attempt))
             return _phase(moment, status, "Queued", "False", reason, said)
         case Absent() | Working() | Through():

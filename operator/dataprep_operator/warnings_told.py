@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
+from dataprep_operator import foreign
 from dataprep_operator.cluster import EVENTS, Body, Cluster
 
 KEPT_SECONDS: Final = 5.0
@@ -32,7 +33,9 @@ class Warnings:
     async def _all(self, namespace: str) -> Mapping[str, list[Body]]:
         found: defaultdict[str, list[Body]] = defaultdict(list)
         for event in await self._cluster.list(EVENTS, namespace, fields="type=Warning"):
-            found[event["involvedObject"].get("uid", "")].append(event)
+            found[foreign.text(foreign.mapping(event.get("involvedObject")).get("uid"))].append(event)
         for events in found.values():
-            events.sort(key=lambda event: event.get("lastTimestamp") or event["metadata"].get("creationTimestamp") or "")
+            events.sort(
+                key=lambda event: foreign.text(event.get("lastTimestamp")) or foreign.text(event["metadata"].get("creationTimestamp"))
+            )
         return dict(found)

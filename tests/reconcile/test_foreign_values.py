@@ -44,6 +44,8 @@ def an_object(kind: Kind) -> Body:
         "spec": {
             "output": {"uri": "s3://b/${X}", "version": "1"},
             "params": {"X": "x"},
+            "stores": [{"uriPrefix": "s3://b/", "endpoint": "http://store"}],
+            "workers": {"env": [{"name": "AWS_ENDPOINT_URL", "value": "http://other"}], "volumes": [], "volumeMounts": []},
             "runAfter": ["b"],
             "source": {"fromJob": {"name": "c"}},
             "suspend": False,
@@ -81,7 +83,7 @@ TEXTS = st.one_of(
     st.text(max_size=20),
 )
 VALUES = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), TEXTS),
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), TEXTS),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),
     max_leaves=5,
 )
@@ -98,6 +100,8 @@ def test_no_object_stops_the_operator(kind: Kind, type_: str | None, data: st.Da
             place = place[step]
         place[last] = data.draw(VALUES)
     cache, concerned = Cache(), list[Key]()
+    defaults = {"stores": [{"uriPrefix": "s3://", "region": "r"}], "workers": {"image": "own:1"}}
+    cache.put(Kind.DATAPREPPROFILES, {"metadata": {"name": "default", "namespace": "n", "uid": "uid-p"}, "spec": defaults})
     streams = Streams(expected=watching.expected_streams(Settings()), cache=cache, concerns=concerned.append)
     cache.put(
         Kind.DATAPREPJOBS,

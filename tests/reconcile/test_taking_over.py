@@ -10,6 +10,7 @@ from dataprep_api import canonical, names
 from dataprep_api.reasons import Reason
 from dataprep_operator import children
 from dataprep_operator.cluster import Body
+from dataprep_operator.errors import SpecUnreadable
 from dataprep_operator.observed import ANNOTATION_SPEC
 from dataprep_operator.observing import StatusUnreadable
 
@@ -145,6 +146,30 @@ def test_a_status_that_a_newer_operator_has_written_is_read_without_what_it_adde
 
     assert world.settle() == "Succeeded"
     assert "aNewField" not in world.status()
+
+
+def test_a_condition_that_a_newer_operator_has_added_is_kept_and_passed_over(world: World) -> None:
+    world.running()
+    added = {"type": "ANewType", "status": "True", "reason": "ANewReason", "message": "m", "lastTransitionTime": "2026-01-31T12:00:00Z"}
+    world.status()["conditions"].append(added)
+    world.restart()
+    world.converted()
+    world.settle()
+    world.committed()
+
+    assert world.settle() == "Succeeded"
+    assert world.status()["conditions"][-1]["type"] == "ANewType"
+
+
+def test_a_config_map_that_holds_no_spec_is_named(world: World) -> None:
+    world.running()
+    (name,) = [name for plural, _, name in world.cluster.objects if plural == "configmaps"]
+    world.cluster.change("configmaps", name, {"data": {"job.yaml": "["}})
+    world.edit(output={"uri": "s3://elsewhere"})
+    world.restart()
+
+    with pytest.raises(SpecUnreadable, match=f"the ConfigMap {name} holds no spec in job.yaml; delete it, and it is made again"):
+        world.look()
 
 
 def test_a_status_that_a_newer_operator_means_otherwise_is_left_alone(world: World) -> None:
