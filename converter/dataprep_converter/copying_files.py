@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from dataprep_api import names
 from dataprep_converter import overlaps
@@ -69,13 +70,21 @@ def copy(uri: str, to: str, access: Access, *, overwrite: bool) -> Copied:
     store = access.store(uri)
     entry = store.stat(uri)
     if entry is not None:
-        target = names.join(to, uri.rpartition("/")[2]) if to.endswith("/") else to
+        target = names.join(to, _name_of(uri)) if to.endswith("/") else to
         read, written = place_of(uri, access), place_of(target, access)
         if read is not None and written is not None and () in (read.path_of(written), written.path_of(read)):
             raise BadSpec(f"{target} is {uri} itself, so there is nothing to copy.", uri=uri)
         return _all(iter([(entry, target)]), store, access.store(to), overwrite=overwrite)
     overlaps.check([uri], to, access)
     return _all(_below(uri, to, store), store, access.store(to), overwrite=overwrite)
+
+
+def _name_of(uri: str) -> str:
+    """What a file is called. An address of the web may be signed or hold a token, and its percent signs are none of the name's."""
+    name = unquote(urlsplit(uri).path).rpartition("/")[2] if scheme_of(uri) in ("http", "https") else uri.rpartition("/")[2]
+    if name in ("", ".", ".."):
+        raise BadSpec(f"{uri} has no file name at its end: give the copy one, instead of a folder.", uri=uri)
+    return name
 
 
 def _below(uri: str, to: str, store: Store) -> Iterator[tuple[Entry, str]]:

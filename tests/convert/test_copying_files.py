@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.cli.commandline import code_of
+from tests.stores.site import serving
 
 from dataprep_converter import copying_files
 from dataprep_converter.access import Access
@@ -158,3 +159,23 @@ def test_the_command_copies_files_too(raw: Path, tmp_path: Path, capsys: pytest.
     assert capsys.readouterr().err == "copied 0 files, 0 bytes, 5 were there\n"
     assert code_of("copy", raw, tmp_path / "to", "--set", "output.hdfs.replication=2") == 2
     assert "is no data set, and other files are copied without a job whose fields could be set" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [("/raw/a.csv?X-Amz-Signature=0123&token=hidden", "a.csv"), ("/raw/a%20b.csv", "a b.csv"), ("/raw/..%2Fa.csv", "a.csv")],
+)
+def test_a_file_of_the_web_is_called_as_its_path_says(tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str, name: str) -> None:
+    with serving({address: b"abc", address.partition("?")[0]: b"abc"}) as site:
+        assert code_of("copy", site.at(address), f"{tmp_path}/to/") == 0
+    assert everything(tmp_path / "to") == {name: b"abc"}
+    assert "hidden" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("address", ["/raw/?key=1", "/%2E%2E"])
+def test_an_address_without_a_file_name_needs_one_for_the_copy(tmp_path: Path, address: str) -> None:
+    with serving({address: b"abc", address.partition("?")[0]: b"abc"}) as site:
+        with pytest.raises(BadSpec, match="has no file name at its end: give the copy one, instead of a folder"):
+            copied(site.at(address), f"{tmp_path}/to/")
+        copied(site.at(address), tmp_path / "named")
+    assert (tmp_path / "named").read_bytes() == b"abc"
