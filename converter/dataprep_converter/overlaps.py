@@ -21,10 +21,19 @@ _WILDCARD: Final = re.compile(r"[*?\[]")
 _ANY_DEPTH: Final = "**"
 
 
-def check(uris: Sequence[str], output: str, access: Access, *, table: str | None = None, shallow: Sequence[str] = ()) -> None:
+def check(
+    uris: Sequence[str],
+    output: str,
+    access: Access,
+    *,
+    table: str | None = None,
+    shallow: Sequence[str] = (),
+    endings: Sequence[str] | None = None,
+) -> None:
     """Raises BadSpec when the output, or its table, is one of these inputs, lies in one or holds one.
 
-    Of a `shallow` folder the folders in it are not read, so the output may be one of them.
+    Of a `shallow` folder the folders in it are not read, so the output may be one of them. `endings` are those of the names of all files that are
+    written and may be read, None for any: a glob for other names reads none of them.
     """
     folder = place_of(output, access)
     for uri in shallow:
@@ -40,19 +49,26 @@ def check(uris: Sequence[str], output: str, access: Access, *, table: str | None
                 _refuse(uri, place, field, target, written)
             pattern = _WILDCARD.search(read) if scheme_of(read) not in ("http", "https") else None
             if pattern is not None and target is not None and written is not None:
-                _refuse_glob(uri, read[: read.rfind("/", 0, pattern.start()) + 1] or ".", access, field, target, written)
+                _refuse_glob(uri, read[: read.rfind("/", 0, pattern.start()) + 1] or ".", access, field, target, written, endings)
 
 
 def check_units(units: Units, output: str, access: Access) -> None:
-    """Raises BadSpec when one of these files of this machine lies in the output, though its name says otherwise."""
+    """Raises BadSpec when one of these files lies in the output. Of this machine's also where its name says otherwise."""
+    import pyarrow as pa
+
+    below = f"{output.rstrip('/')}/"
+    for batch in units.batches(["uri"]):
+        uris: Any = batch.column("uri")
+        inside = uris.filter(kernels.starts_with(uris, below))
+        if len(inside):
+            uri = inside[0].as_py()
+            raise BadSpec(_holds(uri, "output.uri", output), uri=uri)
     if scheme_of(output) not in ("", "file"):
         return
     pins = {entry.pin for entry in access.store(output).list(output)}
     folder = place_of(output, access)
     if not pins or folder is None:
         return
-    import pyarrow as pa
-
     wanted = pa.array(sorted(pins))
     for batch in units.batches(["uri", "pin"]):
         # A file that is the same has the same pin; only for those that have is it worth to follow links.
@@ -75,14 +91,15 @@ def _refuse(uri: str, read: Place, field: str, target: str, written: Place) -> N
         raise BadSpec(_holds(uri, field, target), uri=uri)
 
 
-def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str, written: Place) -> None:
+def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str, written: Place, endings: Sequence[str] | None) -> None:
     """A glob reads below its folder, but not always all that is there."""
     base = place_of(folder, access)
     if base is None:
         return
     below = base.path_of(written)
     if below is not None and not _is_hidden(below):
-        if _may_match_below(uri[len(folder) if folder != "." else 0 :], below):
+        pattern = uri[len(folder) if folder != "." else 0 :]
+        if _may_match_below(pattern, below) and (endings is None or any(_may_end(pattern, ending) for ending in endings)):
             raise BadSpec(_lies_in(uri, field, target), uri=uri)
     elif written.path_of(base) is not None:
         raise BadSpec(_holds(uri, field, target), uri=uri)
@@ -97,6 +114,12 @@ def _may_match_below(pattern: str, below: Steps) -> bool:
         if globs.compiled(part).fullmatch(step) is None:
             return False
     return len(parts) > len(below)
+
+
+def _may_end(pattern: str, ending: str) -> bool:
+    """Whether a pattern matches names with this ending, by what it has behind its last wildcard."""
+    literal = re.split(r"[*?\]/]", pattern)[-1]
+    return literal.endswith(ending) or ending.endswith(literal)
 
 
 def _is_hidden(below: Steps) -> bool:

@@ -18,6 +18,7 @@ from dataprep_converter import committing, copying, extending, heap, overlaps, p
 from dataprep_converter.access import Access
 from dataprep_converter.archive_uris import archive_of
 from dataprep_converter.copying import Original
+from dataprep_converter.encoders import encoder_class
 from dataprep_converter.errors import NotWhole, OutputExists
 from dataprep_converter.extending import Extended
 from dataprep_converter.output_folder import OutputFolder
@@ -169,10 +170,23 @@ def _refuse_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
     if spec.script is None:
         shallow = _shallow(spec.data)
         whole = [uri for uri in spec.data.inputs() if uri not in shallow]
-        overlaps.check(whole, spec.output.uri, access, table=table, shallow=shallow)
+        overlaps.check(whole, spec.output.uri, access, table=table, shallow=shallow, endings=_endings(spec))
     elif spec.script.input is not None:
         overlaps.check([spec.script.input], spec.output.uri, access)
     access.output = spec.output.uri
+
+
+def _endings(spec: DataPrepJobSpec) -> list[str] | None:
+    """How the names of the visible files end that the job writes; None where they may end in any way."""
+    output = spec.output
+    if output.format == "copy":
+        return None
+    template = output.template or names.file_name_template(None, shards=2, format_=output.format, several_splits=True)
+    extension = encoder_class(output.format).extension(output)
+    ending = template.rpartition("{ext}")[2] if "{ext}" in template else None
+    if ending is None or "{" in ending or "/" in ending:
+        return None
+    return [f"{extension}{ending}", *([names.INDEX_JSON] if output.format == "mds" else [])]
 
 
 def _shallow(source: Source) -> list[str]:

@@ -177,8 +177,44 @@ def test_a_glob_that_can_not_reach_the_output_is_no_overlap(tmp_path: Path) -> N
     rows_in(tmp_path)
     job = a_job({"jsonl": {"uris": [f"{tmp_path}/*.jsonl"]}}, tmp_path / "out", output={"format": "jsonl"})
     assert [made(job)[1].records.out for _ in range(2)] == [40, 40]
-    assert "lies in the input" in refused(a_job({"jsonl": {"uris": [f"{tmp_path}/**/*.jsonl"]}}, tmp_path / "out"), kept=tmp_path)
-    assert "lies in the input" in refused(a_job({"jsonl": {"uris": [f"{tmp_path}/o*/*.jsonl"]}}, tmp_path / "out"), kept=tmp_path)
+    for glob in ("**/*.jsonl", "o*/*.jsonl"):
+        job = a_job({"jsonl": {"uris": [f"{tmp_path}/{glob}"]}}, tmp_path / "out", output={"format": "jsonl"})
+        assert "lies in the input" in refused(job, kept=tmp_path)
+    # Its files are there, though none of these names is written.
+    assert "lies in output.uri" in refused(a_job({"jsonl": {"uris": [f"{tmp_path}/o*/*.jsonl"]}}, tmp_path / "out"), kept=tmp_path)
+
+
+@pytest.mark.parametrize("glob", ["**/*.jsonl", "*/*.jsonl", "**/in.*l"])
+def test_a_glob_for_other_names_than_the_output_s_is_no_overlap(tmp_path: Path, glob: str) -> None:
+    rows_in(tmp_path / "raw")
+    job = a_job({"jsonl": {"uris": [f"{tmp_path}/{glob}"]}}, tmp_path / "out")
+    assert [made(job)[1].records.out for _ in range(2)] == [40, 40]
+
+
+@pytest.mark.parametrize(
+    ("glob", "output"),
+    [
+        ("**/*.jsonl", {"format": "jsonl"}),
+        ("*/*.gz", {"format": "jsonl", "jsonl": {"compression": "Gzip"}}),
+        ("**/*[0-9a-z]", {}),
+        ("**", {}),
+        ("**/*.json", {"format": "mds"}),
+        ("**/*.jsonl", {"fileName": "{split}.{shard}.jsonl"}),
+        ("**/*0", {"format": "sequenceFile"}),
+    ],
+)
+def test_a_glob_for_names_like_the_output_s_is_refused(tmp_path: Path, glob: str, output: dict[str, Any]) -> None:
+    rows_in(tmp_path / "raw")
+    assert "lies in the input" in refused(
+        a_job({"jsonl": {"uris": [f"{tmp_path}/{glob}"]}}, tmp_path / "out", output=output), kept=tmp_path
+    )
+
+
+def test_a_file_in_the_output_is_no_input_of_a_glob_for_other_names(tmp_path: Path) -> None:
+    rows_in(tmp_path / "raw")
+    file = rows_in(tmp_path / "out")
+    told = refused(a_job({"jsonl": {"uris": [f"{tmp_path}/*/*.jsonl"]}}, tmp_path / "out"), kept=tmp_path)
+    assert f"The input {file} lies in output.uri {tmp_path}/out" in told
 
 
 def test_input_and_output_side_by_side_are_no_overlap(tmp_path: Path) -> None:
