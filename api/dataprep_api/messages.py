@@ -14,6 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from dataprep_api import canonical
 from dataprep_api.errors import MessageError
 from dataprep_api.reasons import Reason
+from dataprep_api.shown import printable
 from dataprep_api.spec import Model
 from dataprep_api.status import MAX_LABELS, Channels, Count, LabelStatus, LongUri, OutputFile, RecordProgress, Sha256, Short, SplitStatus
 
@@ -164,7 +165,8 @@ def dump(message: Message) -> str:
 
 
 def _written(message: Message) -> str:
-    return message.model_dump_json(by_alias=True, exclude_none=True)
+    # Whoever describes the pod sees it; in JSON escapes mean the same.
+    return printable(message.model_dump_json(by_alias=True, exclude_none=True))
 
 
 def _shorter_and_shorter(message: Message) -> Sequence[Message]:

@@ -162,6 +162,8 @@ def _leave(message: "PlanResult | CommitResult | WorkResult | RemoveResult") -> 
     """Prints the result and leaves it as the pod's termination message."""
     from dataprep_api import messages
 
+    if isinstance(message, messages.PlanResult | messages.CommitResult):
+        message = message.model_copy(update={"warnings": [shown(warning)[:512] for warning in message.warnings]})
     text = messages.dump(message)
     _write_termination(text)
     sys.stdout.write(text + "\n")

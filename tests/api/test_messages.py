@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dataprep_api import messages
 from dataprep_api.errors import MessageError
 from dataprep_api.reasons import Reason
+from dataprep_api.shown import printable
 from dataprep_api.status import LabelStatus, OutputFile, RecordProgress, SplitStatus
 
 SHA = "f" * 64
@@ -98,6 +99,22 @@ def test_a_small_message_is_whole() -> None:
     small = messages.WorkResult(index=1, shards_done=2, shards_skipped=3, records=RecordProgress(in_=5, out=4, bad=1), bytes_out=6)
 
     assert messages.parse(messages.dump(small)) == small
+
+
+def test_a_message_holds_nothing_that_a_terminal_obeys_and_means_the_same() -> None:
+    said = messages.PlanResult(
+        run_id="r",
+        plan_sha256="0" * 64,
+        plan_uri="s3://out/\u200f/plan",
+        tasks=1,
+        shards=1,
+        records=1,
+        bytes_in=1,
+        warnings=["\x9b31m \u202egpj.exe \x1b"],
+    )
+    text = messages.dump(said)
+    assert printable(text) == text
+    assert messages.parse(text) == said
 
 
 def test_a_failure_keeps_the_beginning_of_its_message() -> None:

@@ -8,6 +8,10 @@ import yaml
 from tests.cli.commandline import code_of
 from tests.secret_forms import forms_of
 
+from dataprep_api.messages import PlanResult
+from dataprep_api.shown import printable
+from dataprep_converter import cli
+
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e"
 MARK = "Mk7-hunter2-Zq9"
 
@@ -70,3 +74,16 @@ def test_no_form_of_a_password_is_said_of_a_database(tmp_path: Path, capsys: pyt
         said = capsys.readouterr()
         assert "a password comes from a Secret" in said.err
         assert not [form for form in forms_of(MARK) if form in said.out + said.err]
+
+
+def test_the_result_that_a_step_leaves_shows_neither(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATAPREP_MOUNTS", str(tmp_path))
+    monkeypatch.setenv("DATAPREP_TERMINATION_LOG", str(tmp_path / "said"))
+    warning = f"{HOSTILE} s3://AKIA:{MARK}@bucket/x"
+    cli._leave(PlanResult(run_id="r", plan_sha256="0" * 64, plan_uri="p", tasks=1, shards=1, records=1, bytes_in=1, warnings=[warning]))
+    for said in (capsys.readouterr().out, (tmp_path / "said").read_text()):
+        assert MARK not in said
+        assert printable(said) == said
+    assert json.loads((tmp_path / "said").read_text())["warnings"] == [r"\u001b]0;owned\u0007\u009b31m\u202e s3://…@bucket/x"]

@@ -1,12 +1,18 @@
 """A secret in any place of a spec: no status, no Event and no command line of a child has it, whether the spec is accepted or not."""
 
+import asyncio
 import json
 from collections import defaultdict
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.reconcile.world import NAMESPACE, World
 from tests.spec_places import FORMS, Path, document, leaks, places
+
+from dataprep_api.cron import DataPrepCronJobSpec
+from dataprep_api.profile import DataPrepProfileSpec
+from dataprep_operator.observed import Key
 
 GROUPS: dict[str, list[Path]] = defaultdict(list)
 for _place in places():
@@ -41,6 +47,32 @@ def test_what_people_see_of_a_job_has_no_secret_of_its_spec(group: str) -> None:
             assert phase in ("Failed", "Pending", "Planning"), (place, form)
             seen = [each if plural == "events" else each.get("status") for (plural, _, _), each in world.cluster.objects.items()]
             if leaks(json.dumps(seen)) or (place[0] not in OWN_WORDS and leaks(json.dumps(command_lines(world)))):
+                found.append((place, form))
+    assert found == []
+
+
+def test_a_profile_and_a_schedule_show_no_secret_either() -> None:
+    found: list[tuple[Path, str]] = []
+    for place in places(DataPrepProfileSpec):
+        for form in FORMS:
+            world = World()
+            world.cluster.add(
+                "dataprepprofiles", NAMESPACE, {"metadata": {"name": "default"}, "spec": document(place, form, DataPrepProfileSpec)}
+            )
+            world.apply()
+            assert world.settle() in ("Failed", "Pending", "Planning")
+            if leaks(json.dumps(world.status())) or (place[0] != "workers" and leaks(json.dumps(command_lines(world)))):
+                found.append((place, form))
+    for place in places(DataPrepCronJobSpec):
+        for form in FORMS:
+            world = World()
+            spec = {"schedule": "* * * * *", "jobTemplate": {"spec": {}}} | document(place, form, DataPrepCronJobSpec)
+            body = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepCronJob", "metadata": {"name": "nightly"}, "spec": spec}
+            world.cluster.add("dataprepcronjobs", NAMESPACE, body)
+            world.cluster.now += timedelta(minutes=2)
+            asyncio.run(world.crons.reconcile(Key(NAMESPACE, "nightly", "DataPrepCronJob")))
+            seen = [each if plural == "events" else each.get("status") for (plural, _, _), each in world.cluster.objects.items()]
+            if leaks(json.dumps(seen)):
                 found.append((place, form))
     assert found == []
 
