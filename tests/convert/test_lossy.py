@@ -249,6 +249,14 @@ def test_files_whose_times_count_in_other_units_are_refused(tmp_path: Path, seco
         made(a_job(tmp_path, {"parquet": {"uris": [str(tmp_path / "in")]}}, "parquet"))
 
 
+def test_files_whose_times_have_other_zones_are_read_together(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name, zone in (("a", "UTC"), ("b", "+00:00")):
+        pq.write_table(pa.table({"t": pa.array([0], pa.timestamp("us", tz=zone))}), tmp_path / f"in/{name}.parquet")
+    _, _, manifest = made(a_job(tmp_path, {"parquet": {"uris": [str(tmp_path / "in")]}}, "parquet"))
+    assert [(each.type, each.records) for each in manifest.lossy] == [("timestamp[us, tz=UTC]", 2)]
+
+
 def test_files_whose_decimals_have_other_digits_are_told_together(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for name, column in (("a", pa.array([0.5])), ("b", decimals("1.5", precision=5)), ("c", decimals(str(DIGITS)))):

@@ -56,7 +56,7 @@ class Settler:
         others = {column.name: column for column in found}
         for place, column in enumerate(self.columns):
             was = others[column.name].was if column.name in others else column.was
-            if was == column.was:
+            if was == column.was or _is_same_moment(was, column.was):
                 continue
             if any(each is not None and pa.types.is_temporal(each) for each in (was, column.was)):
                 raise BadSpec(
@@ -102,6 +102,13 @@ class Table:
     def block(self, records: pa.RecordBatch) -> Block:
         """Rows with a null that has no default are bad, and those with text that is not UTF-8."""
         return block_of(records, self.columns, self._defaults)
+
+
+def _is_same_moment(one: Any, other: Any) -> bool:
+    """Whether times of two types are the same numbers: whatever their zone is, they count from 1970 in UTC."""
+    if not all(each is not None and pa.types.is_timestamp(each) and each.tz is not None for each in (one, other)):
+        return False
+    return bool(one.unit == other.unit)
 
 
 def lost_of(columns: Sequence[Column]) -> list[str]:
