@@ -23,7 +23,7 @@ from dataprep_api.shown import one_line
 from dataprep_api.spec import Feature, LabelFeature, Output, Source
 from dataprep_api.spec.splits import MOST_SPLITS
 from dataprep_converter.access import Access, Entry
-from dataprep_converter.errors import BadData, BadSpec, NotFound
+from dataprep_converter.errors import BadData, BadSpec, NotFound, NotWhole
 from dataprep_converter.features import resolve
 from dataprep_converter.output_folder import OutputFolder
 from dataprep_converter.readers import READERS, SAMPLE, reader_class
@@ -117,8 +117,13 @@ def infer(uri: str, access: Access, *, output: str | None = None, stores: Sequen
 
 def _finished(uri: str, access: Access) -> _Found | None:
     """What dataprep made itself, when it is that."""
+    if access.store(uri).stat(uri) is not None:
+        return None  # below a file nothing is looked for: a web address may end in a signature
     folder = OutputFolder(uri, access, run_id="")
-    success = folder.success()
+    try:
+        success = folder.success()
+    except NotWhole:
+        return None  # another program's mark, such as Spark's
     if success is None:
         return None
     manifest = folder.manifest(success)

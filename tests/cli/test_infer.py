@@ -15,6 +15,7 @@ import pytest
 import yaml
 from PIL import Image
 from tests.cli.commandline import code_of, visible
+from tests.stores.site import serving
 
 from dataprep_converter import framing
 from dataprep_converter.access import Access
@@ -315,6 +316,24 @@ def test_records_that_do_not_fit_are_told(tmp_path: Path) -> None:
     source = text(tmp_path / "a.csv", "x,z\n" + "1,2\n" * 5 + "1,2,3\n")
     written, _ = inferred(source, tmp_path)
     assert "# 1 of the first 6 records don't fit, the first: line 7: expect 2 fields but have 3; see onBadRecord\n" in written
+
+
+def test_the_mark_of_another_program_is_none_of_ours(tmp_path: Path) -> None:
+    text(tmp_path / "in/part-00000.csv", "x,z\n1,2\n")
+    text(tmp_path / "in/_SUCCESS", "")
+    _, spec = inferred(tmp_path / "in", tmp_path)
+    assert spec["source"] == {"csv": {"uris": [str(tmp_path / "in")], "header": True}}
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+
+
+def test_a_signed_address_of_the_web_is_a_file(tmp_path: Path) -> None:
+    signed = "/rows.csv?X-Amz-Expires=60&X-Amz-Signature=0123"
+    with serving({signed: b"x,z\n1,2\n"}) as site:
+        # A server refuses what the signature is not of.
+        site.refusals[f"{signed}/_SUCCESS"] = 403
+        _, spec = inferred(site.at(signed), tmp_path)
+        assert spec["source"] == {"csv": {"uris": [site.at(signed)], "header": True}}
+        assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
 
 
 def test_a_uri_without_anything_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
