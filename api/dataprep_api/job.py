@@ -1,6 +1,7 @@
 """A whole `DataPrepJob`, as it is written in YAML and stored by the API server."""
 
 import ast
+import itertools
 import re
 import shlex
 from typing import Any, Final, Literal, Self
@@ -37,6 +38,7 @@ class DataPrepJob(Model):
         """The job in `document` with `${NAME}` filled from `spec.params`. Raises SpecError with every fault found, each with its field path."""
         if not isinstance(document, dict):
             raise SpecError([Fault("", f"expected a mapping with apiVersion, kind, metadata and spec, got {type(document).__name__}")])
+        _check_values(document)
         filled = _with_params(document)
         # Built first, it is a part of the job's; built when the spec alone is needed, all of it would be built twice.
         DataPrepJobSpec.model_rebuild()
@@ -45,6 +47,30 @@ class DataPrepJob(Model):
             return cls.model_validate(filled, by_alias=True, by_name=False)
         except ValidationError as exc:
             raise SpecError([fault(cls, error) for error in exc.errors()]) from exc
+
+
+_DEEPEST: Final = 64
+_MOST_VALUES: Final = 1_000_000
+"""An object of Kubernetes has at most 3 MiB."""
+
+
+def _check_values(document: object) -> None:
+    """Raises SpecError for what YAML can say and JSON can't: lists that hold themselves, and texts that are no UTF-8."""
+    waiting: list[tuple[object, str, int]] = [(document, "", 0)]
+    for seen in itertools.count():
+        if not waiting:
+            return
+        value, path, depth = waiting.pop()
+        if depth > _DEEPEST or seen > _MOST_VALUES:
+            what = f"is nested more than {_DEEPEST} levels deep" if depth > _DEEPEST else f"holds more than {_MOST_VALUES:,} values"
+            raise SpecError([Fault(path.split("[")[0][:64], f"{what}; does an alias (*) stand in what it refers to?")])
+        if isinstance(value, dict):
+            waiting += ((each, f"{path}.{name}" if path else str(name), depth + 1) for name, each in value.items())
+            waiting += ((name, path, depth + 1) for name in value if isinstance(name, str))
+        elif isinstance(value, list):
+            waiting += ((each, f"{path}[{number}]", depth + 1) for number, each in enumerate(value))
+        elif isinstance(value, str) and not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise SpecError([Fault(path, "expected text, got bytes that are no UTF-8")])
 
 
 _FILLED = ("source", "code", "features", "labels", "transforms", "splits", "output", "stores")

@@ -478,7 +478,7 @@ def _count(text: str) -> int:
     number = int(text)
     if number < 0:
         raise argparse.ArgumentTypeError(f"expected 0 or more, got {text}")
-    return number
+    return min(number, sys.maxsize)
 
 
 def _limited(command: argparse.ArgumentParser) -> None:

@@ -70,6 +70,8 @@ def _documents(file: str) -> list[Any]:
         return [document for document in yaml.safe_load_all(text) if document is not None]
     except (OSError, UnicodeDecodeError) as exc:
         raise SpecError([Fault("", f"can't read {file}: {exc.strerror if isinstance(exc, OSError) else exc}")]) from exc
+    except RecursionError as exc:
+        raise SpecError([Fault("", f"{file} is nested more deeply than a job can be")]) from exc
     except (yaml.YAMLError, ValueError) as exc:  # ValueError: what looks like a date and is none
         raise SpecError([Fault("", f"{file} is not YAML: {_said(exc)}")]) from exc
 
@@ -149,5 +151,5 @@ def _value(text: str) -> Any:
         return text  # a block or a comment, of which one line of YAML can't hold more than the sign
     try:
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         return text

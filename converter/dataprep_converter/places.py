@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from dataprep_converter import maxcompute
 from dataprep_converter.access import Access
+from dataprep_converter.errors import BadSpec
 from dataprep_converter.stores import StoreSettings, files, hadoop_configuration, scheme_of
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
@@ -77,7 +78,10 @@ def place_of(uri: str, access: Access) -> Place | None:
         return _on_this_machine(files.path_of(uri))
     authority, _, path = uri.partition("://")[2].partition("/")
     if scheme == maxcompute.SCHEME:
-        project, _, table, *partition = uri.partition("://")[2].rstrip("/").split("/")
+        project, *tables = uri.partition("://")[2].rstrip("/").split("/")
+        _, table, *partition = tables if len(tables) > 1 else ("", "")
+        if not table or any("=" not in key for key in partition):
+            raise BadSpec(f"{uri} names no table: write odps://PROJECT/tables/TABLE, and KEY=VALUE for each level of a partition.", uri=uri)
         keys = tuple("{}={}".format(*(part.strip("'\"") for part in key.split("=", 1))) for key in partition)
         return Place([(Root(scheme), (project.lower(), table.lower(), *keys))])
     if scheme in ("http", "https"):

@@ -93,6 +93,48 @@ def test_a_file_that_is_no_job_is_refused(tmp_path: Path, capsys: pytest.Capture
         assert words in written
 
 
+DEEP: dict[str, tuple[str, str]] = {
+    "a list of many levels": ("a: " + "[" * 5000 + "]" * 5000, "job.yaml is nested more deeply than a job can be"),
+    "a mapping that holds itself": (MINIMAL.replace("spec:", "spec: &all\n  params: *all"), "nested more than 64 levels deep; does an alias (*) stand"),
+    "a list that holds itself": (MINIMAL.replace('"images.gz"', "&all [*all, *all]"), "spec.source.idx.subsets: is nested more than 64 levels deep"),
+    "very many values": ("a: &a [0,0,0,0,0,0,0,0]\n" + "".join(
+        f"{new}: &{new} [*{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+    ), "holds more than 1,000,000 values"),
+    "no UTF-8": (MINIMAL.replace("uri: out", 'uri: "a\\udcff"'), "spec.output.uri: expected text, got bytes that are no UTF-8"),
+    "a host that is none": (MINIMAL.replace("uri: out", "uri: 's3://['"), "spec.output.uri: what stands behind :// is no host"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), DEEP.values(), ids=DEEP.keys())
+def test_what_only_yaml_can_say_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:
+    assert code_of("validate", a_file(tmp_path, text)) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["ls", "s3://["], "s3://…: what stands behind :// is no host"),
+        (["verify", "http://[::1"], "http://…: what stands behind :// is no host"),
+        (["copy", "{out}", "odps://project/table"], "odps://project/table names no table: write odps://PROJECT/tables/TABLE"),
+        (["copy", "{out}", "odps://project/tables/t/2024"], "KEY=VALUE for each level of a partition"),
+        (["copy", "{out}", "{out}/a\udcff"], "spec.output.uri: expected text, got bytes that are no UTF-8"),
+    ],
+)
+def test_an_address_that_is_none_is_refused(
+    few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    if "{out}" in arguments:
+        assert code_of("run", *mnist_run(few, tmp_path / "out")) == 0
+    assert code_of(*(each.format(out=tmp_path / "out") for each in arguments)) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_any_number_of_records_may_be_asked_for(few: Path, tmp_path: Path) -> None:
+    assert code_of("run", *mnist_run(few, tmp_path / "out")) == 0
+    assert code_of("inspect", tmp_path / "out", "--records", str(10**30)) == 0
+
+
 def test_a_missing_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of("validate", tmp_path / "absent.yaml") == 2
     assert capsys.readouterr().err == f"dataprep: error: can't read {tmp_path}/absent.yaml: No such file or directory\n"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -122,6 +123,14 @@ def _without_nul(uri: str) -> str:
     return uri
 
 
+def _with_host(uri: str) -> str:
+    try:
+        urlsplit(uri)
+    except ValueError as exc:
+        raise ValueError("what stands behind :// is no host") from exc
+    return uri
+
+
 def _without_user(uri: str) -> str:
     if has_user(uri):
         raise ValueError(
@@ -139,6 +148,7 @@ STORED: Final = "stored"
 Uri = Annotated[
     str,
     AfterValidator(_without_nul),
+    AfterValidator(_with_host),
     AfterValidator(_without_user),
     PlainSerializer(_as_stored),
     Field(min_length=1, max_length=1024),

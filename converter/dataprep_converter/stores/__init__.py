@@ -312,8 +312,12 @@ class ReadsFiles(Protocol):
 
 
 def scheme_of(uri: str) -> str:
-    """`hdfs` of `hdfs://nn/x`; the empty string of a path."""
-    return urlsplit(uri).scheme.lower() if "://" in uri else ""
+    """`hdfs` of `hdfs://nn/x`; the empty string of a path. Raises BadSpec for what is no URI."""
+    try:
+        return urlsplit(uri).scheme.lower() if "://" in uri else ""
+    except ValueError as exc:
+        # Not the whole of it: it may hold a password.
+        raise BadSpec(f"{uri.partition('://')[0]}://…: what stands behind :// is no host.") from exc
 
 
 def store_class(scheme: str) -> type[Store]:
