@@ -8,16 +8,16 @@ import weakref
 from collections.abc import Callable, Iterator
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from dataprep_api.spec import HdfsOptions
 from dataprep_converter.archive_index import KEPT_BYTES, Index, Place, TarMember, index_of
 from dataprep_converter.archive_uris import divided
 from dataprep_converter.errors import BadSpec, NotFound
 from dataprep_converter.readers import zips
 from dataprep_converter.readers.blocks import Kept
 from dataprep_converter.readers.streamed import Streamed, gunzipped
-from dataprep_converter.stores import Details, Entry, Input, Opened, StoreSettings, Upload
+from dataprep_converter.stores import Details, Entry, Input, Opened, StoreSettings
+from dataprep_converter.stores.read_only import ReadOnlyStore
 
 if TYPE_CHECKING:
     from dataprep_converter.access import Access
@@ -36,7 +36,7 @@ class _Bytes(Protocol):
     def close(self) -> None: ...
 
 
-class ArchiveStore:
+class ArchiveStore(ReadOnlyStore):
     """A `Store` of members. The indexes of the archives that were used last are kept."""
 
     def __init__(self, access: "Access") -> None:
@@ -80,26 +80,9 @@ class ArchiveStore:
             source.close()
             raise
 
-    def get(self, uri: str) -> bytes:
-        """The whole of a small member."""
-        with self.open(uri) as source:
-            return source.read_at(0, source.size)
-
-    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> Upload:  # noqa: ARG002 - see Store
-        """Never."""
-        _refuse(uri)
-
-    def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - see Store
-        """Never."""
-        _refuse(uri)
-
-    def delete(self, uri: str) -> None:
-        """Never."""
-        _refuse(uri)
-
-    def sweep(self, uri: str) -> int:
-        """Never."""
-        _refuse(uri)
+    def refusal(self, uri: str) -> BadSpec:
+        """Archives are only read."""
+        return BadSpec(f"{uri} lies within an archive; archives are only read.", uri=uri)
 
     def _archive(self, uri: str, pin: str) -> "_Archive":
         # Under the lock, so that threads that come together make one index and not many.
@@ -193,7 +176,3 @@ def _found(entry: Entry | None, uri: str) -> Entry:
     if entry is None:
         raise NotFound(f"{uri} does not exist.", uri=uri)
     return entry
-
-
-def _refuse(uri: str) -> NoReturn:
-    raise BadSpec(f"{uri} lies within an archive; archives are only read.", uri=uri)

@@ -14,11 +14,10 @@ import ftplib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from threading import Lock
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 import fsspec  # type: ignore[import-untyped]  # it ships no types
 
-from dataprep_api.spec import HdfsOptions
 from dataprep_converter.errors import (
     BadCredentials,
     BadSpec,
@@ -29,8 +28,9 @@ from dataprep_converter.errors import (
     Unreachable,
 )
 from dataprep_converter.retrying import retrying
-from dataprep_converter.stores import Details, Entry, StoreSettings, Upload, scheme_of
+from dataprep_converter.stores import Details, Entry, StoreSettings, scheme_of
 from dataprep_converter.stores.ranged import RangedInput
+from dataprep_converter.stores.read_only import ReadOnlyStore
 
 _PIECE: Final = 4 << 20
 _RECEIVED: Final = 1 << 20
@@ -45,7 +45,7 @@ System = Any
 Info = Mapping[str, Any]
 
 
-class FsspecStore:
+class FsspecStore(ReadOnlyStore):
     """The systems of one scheme, one for each host."""
 
     def __init__(self, settings: StoreSettings) -> None:
@@ -81,21 +81,10 @@ class FsspecStore:
             raise NotFound(f"{uri} does not exist.", uri=uri)
         return FsspecInput(found, self)
 
-    def get(self, uri: str) -> bytes:
-        with self.open(uri) as source:
-            return source.read_at(0, source.size)
-
-    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> Upload:  # noqa: ARG002 - refused
-        _refuse(uri)
-
-    def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - refused
-        _refuse(uri)
-
-    def delete(self, uri: str) -> None:
-        _refuse(uri)
-
-    def sweep(self, uri: str) -> int:
-        _refuse(uri)
+    def refusal(self, uri: str) -> BadSpec:
+        return BadSpec(
+            f"{uri}: nothing is written to {scheme_of(uri)}://, which is read by fsspec and promises no whole files under their names. Name a folder of another store."
+        )
 
     def read(self, uri: str, start: int, end: int) -> Iterator[bytes]:
         """A range of a file, in pieces; fewer bytes when the file has fewer."""
@@ -253,10 +242,3 @@ def _translated(error: Exception, uri: str, scheme: str) -> ConvertError:
     if isinstance(error, TypeError | ValueError):
         return BadSpec(f"{uri} is no address that fsspec can open: {said}.", uri=uri)
     return Unreachable(f"{uri}: {type(error).__name__}: {said}.", uri=uri)
-
-
-def _refuse(uri: str) -> NoReturn:
-    scheme = scheme_of(uri)
-    raise BadSpec(
-        f"{uri}: nothing is written to {scheme}://, which is read by fsspec and promises no whole files under their names. Name a folder of another store."
-    )

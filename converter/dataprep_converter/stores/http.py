@@ -17,14 +17,14 @@ import urllib.request
 from collections.abc import Iterator
 from email.message import Message
 from email.utils import parsedate_to_datetime
-from typing import Final, NoReturn, Protocol
+from typing import Final, Protocol
 
 from dataprep_api.shown import unsigned
-from dataprep_api.spec import HdfsOptions
 from dataprep_converter.errors import BadSpec, ConvertError, InputChanged, NotFound, NotPermitted, StoreError, Unreachable
 from dataprep_converter.retrying import retrying
-from dataprep_converter.stores import Details, Entry, StoreSettings, Upload
+from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.ranged import RangedInput
+from dataprep_converter.stores.read_only import ReadOnlyStore
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class _Body(Protocol):
     def read(self, amount: int, /) -> bytes: ...
 
 
-class HttpStore:
+class HttpStore(ReadOnlyStore):
     """The web."""
 
     def __init__(self, settings: StoreSettings) -> None:
@@ -75,21 +75,10 @@ class HttpStore:
         """What is asked for: with the job's own signature where it has one. Plans of older releases hold an earlier one."""
         return self.settings.signed.get(unsigned(uri), uri)
 
-    def get(self, uri: str) -> bytes:
-        with self.open(uri) as source:
-            return source.read_at(0, source.size)
-
-    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> Upload:  # noqa: ARG002 - refused
-        _refuse(uri)
-
-    def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - refused
-        _refuse(uri)
-
-    def delete(self, uri: str) -> None:
-        _refuse(uri)
-
-    def sweep(self, uri: str) -> int:
-        _refuse(uri)
+    def refusal(self, uri: str) -> BadSpec:
+        return BadSpec(
+            f"{_shown(uri)}: nothing can be written to the web; http:// and https:// are for sources. Name a folder of another store."
+        )
 
 
 class HttpInput(RangedInput):
@@ -206,9 +195,3 @@ def _shown(uri: str) -> str:
     """Without the query, which may be a signature, and without a user's name and password."""
     parts = urllib.parse.urlsplit(uri)
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def _refuse(uri: str) -> NoReturn:
-    raise BadSpec(
-        f"{_shown(uri)}: nothing can be written to the web; http:// and https:// are for sources. Name a folder of another store."
-    )

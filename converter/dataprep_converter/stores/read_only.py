@@ -1,0 +1,37 @@
+"""What stores have in common that are only read: every call that writes is refused, with the store's own reason."""
+
+# Store in __init__.py documents the public methods.
+# ruff: noqa: D102
+
+from abc import ABC, abstractmethod
+
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.errors import BadSpec
+from dataprep_converter.stores import Entry, Opened, Upload
+
+
+class ReadOnlyStore(ABC):
+    """A `Store` but for what it lists and opens."""
+
+    @abstractmethod
+    def open(self, uri: str) -> Opened: ...
+
+    @abstractmethod
+    def refusal(self, uri: str) -> BadSpec:
+        """Why nothing is written there."""
+
+    def get(self, uri: str) -> bytes:
+        with self.open(uri) as source:
+            return source.read_at(0, source.size)
+
+    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> Upload:  # noqa: ARG002 - refused
+        raise self.refusal(uri)
+
+    def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - refused
+        raise self.refusal(uri)
+
+    def delete(self, uri: str) -> None:
+        raise self.refusal(uri)
+
+    def sweep(self, uri: str) -> int:
+        raise self.refusal(uri)
