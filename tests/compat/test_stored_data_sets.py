@@ -58,6 +58,17 @@ def fault_of(job: DataPrepJob) -> str | None:
     return run_id.fault_of_versions({}, job.spec)
 
 
+def repaired_or_refused(fault: str | None) -> bool:
+    """Whether the data set was repaired; where there is a fault it is refused, and its message names that."""
+    if fault is None:
+        repairing.repair("out", Access())
+        return True
+    with pytest.raises(BadSpec) as refused:
+        repairing.repair("out", Access())
+    assert fault in str(refused.value)
+    return False
+
+
 @pytest.mark.parametrize("name", FINISHED)
 def test_a_stored_data_set_verifies_and_can_be_inspected(stored: Unpack, name: str) -> None:
     stored(name)
@@ -75,14 +86,9 @@ def test_a_stored_data_set_is_repaired_to_its_own_bytes_or_refused_by_name(store
     lost = next(iter(before))
     (folder / "out" / lost).unlink()
     fault = fault_of(job_of(folder)) if name != "copy" else None
-    if fault is not None:
-        with pytest.raises(BadSpec) as refused:
-            repairing.repair("out", Access())
-        assert fault in str(refused.value)
-        return
-    repairing.repair("out", Access())
-    assert visible(folder / "out") == before
-    verify("out", Access(), every_record=True)
+    if repaired_or_refused(fault):
+        assert visible(folder / "out") == before
+        verify("out", Access(), every_record=True)
 
 
 @pytest.mark.parametrize("name", ["shuffled", "tfrecord", "codes", "inferred", "vocabulary"])
@@ -90,14 +96,8 @@ def test_a_stored_data_set_whose_plan_is_lost_is_planned_again_by_its_own_rules(
     folder = stored(name)
     before = visible(folder / "out")
     next((folder / "out" / "_dataprep").glob("*/plan.json")).unlink()
-    fault = fault_of(job_of(folder))
-    if fault is not None:
-        with pytest.raises(BadSpec) as refused:
-            repairing.repair("out", Access())
-        assert fault in str(refused.value)
-        return
-    repairing.repair("out", Access())
-    assert visible(folder / "out") == before
+    if repaired_or_refused(fault_of(job_of(folder))):
+        assert visible(folder / "out") == before
 
 
 @pytest.mark.parametrize("name", FINISHED)
