@@ -44,6 +44,11 @@ def begun_anew(status: DataPrepJobStatus) -> Evictions | None:
     return status.evictions and status.evictions.model_copy(update={"count": 0, "in_a_row": 0})
 
 
+def in_a_new_step(status: DataPrepJobStatus) -> Evictions | None:
+    """For a step that follows one that is through: none of its pods was evicted yet."""
+    return status.evictions and status.evictions.model_copy(update={"in_a_row": 0})
+
+
 def too_many(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> str | None:
     """What is said of a job that has had more evictions than it may."""
     found, limit = status.evictions, spec.max_evictions

@@ -354,6 +354,7 @@ def _planned(moment: Moment, status: DataPrepJobStatus, result: PlanResult) -> D
             "plan_sha256": result.plan_sha256,
             "tasks": result.tasks,
             "code": CodeStatus(commit=result.code_commit) if result.code_commit is not None else None,
+            "evictions": evictions.in_a_new_step(status),
             "ignored_files": result.ignored,
             "splits": result.splits,
             "labels": result.labels,

@@ -126,6 +126,23 @@ def test_shards_that_get_finished_end_the_row(world: World) -> None:
     assert (world.status()["evictions"]["count"], world.status()["evictions"]["inARow"]) == (9, 1)
 
 
+def test_evictions_of_the_plan_hold_the_conversion_off_no_longer(world: World) -> None:
+    world.apply(workers={"parallelism": 1})
+    world.settle()
+    for number in range(5):
+        evict(world, number, suffix="plan")
+    assert world.settle() == "Pending"
+    assert world.status()["evictions"]["inARow"] == 5
+    world.planned()
+
+    assert world.settle() == "Running"
+    assert world.job("convert-1")["spec"]["suspend"] is False
+    evict(world, 5)
+    assert world.settle() == "Pending"
+    assert world.wait is not None
+    assert round(world.wait) == 10
+
+
 def test_a_queue_starts_its_job_itself(world: World) -> None:
     world.apply(labels={"kueue.x-k8s.io/queue-name": "q"})
     world.settle()
