@@ -51,6 +51,8 @@ class StubApi:
     listed: Counter[str] = field(default_factory=Counter)
     leases: dict[str, Body] = field(default_factory=dict)
     address: str = ""
+    serving: set[Any] = field(default_factory=set)
+    """Its tasks. Of a watch whose client was killed nobody else knows, and the garbage collector would end it with a warning."""
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
@@ -91,6 +93,7 @@ class StubApi:
         await asyncio.gather(*left, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.serving.add(asyncio.current_task())
         # A task that is cancelled at the end says so to the log otherwise.
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
