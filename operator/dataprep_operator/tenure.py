@@ -5,6 +5,7 @@ the leader; the thread needs a moment every two seconds.
 """
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -61,7 +62,8 @@ class Tenure:
         if self._thread.ident is None:
             self._loop.close()
             return
-        if not self._over.done():
+        # Closed: it has ended by itself.
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._cancel)
         await asyncio.shield(asyncio.wrap_future(self._over))
 
