@@ -158,3 +158,5 @@ def test_nothing_starts_when_a_finished_jobs_children_are_deleted(namespace: Nam
     assert namespace.all("jobs") == []
     assert namespace.pods("done") == []
     assert namespace.status("done") == finished
+    # The ConfigMap for training is no child of a step: it is there again.
+    assert json.loads(namespace.kubectl("get", "configmap", "done", "--output=json"))["data"]["DATAPREP_FORMAT"]
