@@ -17,7 +17,7 @@ from dataprep_operator.__main__ import main
 NOBODY = "nobody"
 PATIENCE_SECONDS = 100.0
 LIFE_SECONDS = 1.0
-DEATH_SECONDS = 8
+DEATH_SECONDS = 30
 """A process that has not ended so long after it lost its task is ended by an alarm, and so with another exit code."""
 
 
