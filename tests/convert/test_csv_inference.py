@@ -89,6 +89,17 @@ def test_the_plan_warns_of_cells_that_do_not_fit(tmp_path: Path) -> None:
     assert "warnings" not in plan(CsvReader, source)[1]
 
 
+def test_the_plan_warns_of_a_header_that_nobody_told_of(tmp_path: Path) -> None:
+    rows = "".join(f"{number},{number},{'cat' if number % 2 else 'dog'}\n" for number in range(30))
+    told = [
+        f"{tmp_path}/in/a.csv: of 31 cells of the column '{column}' in the first rows 1 is not a Int64, such as '{name}'; set source.csv.header: true if the first line is a header"
+        for column, name in enumerate("xy")
+    ]
+    assert plan(CsvReader, of_text(tmp_path, "x,y,kind\n" + rows))[1]["warnings"] == told
+    others = plan(CsvReader, of_text(tmp_path, "x,0,kind\n1,oops,kind\n" + rows))[1]["warnings"]
+    assert ["header: true" in warning for warning in others] == [False, False]
+
+
 def test_a_join_warns_of_cells_of_its_tables(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("k,x\n" + "".join(f"{number},{'oops' if number == 3 else number}\n" for number in range(21)))
     (tmp_path / "b.csv").write_text("k,y\n" + "".join(f"{number},{number}\n" for number in range(21)))

@@ -90,10 +90,12 @@ class Inferred:
     columns: list[CsvColumn]
     misfits: dict[str, str]
     """By column: how many of its cells are not of its type, and where."""
+    seems_headed: bool = False
+    """Whether these are words in the first row alone, as a header has that nobody told of."""
 
     def warnings(self, select: Sequence[str] | None, *, of: str) -> list[str]:
         """What the user should know of the columns that are read."""
-        advice = f"give {of}.columns if the column is text"
+        advice = f"set {of}.header: true if the first line is a header" if self.seems_headed else f"give {of}.columns if the column is text"
         return [f"{misfit}; {advice}" for name, misfit in self.misfits.items() if select is None or name in select]
 
 
@@ -127,4 +129,6 @@ def inferred(start: Start, dialect: Dialect, *, rule: int, uri: str, of: str) ->
         for name, kind in zip(names, kinds, strict=True)
         if kind.misfits
     }
-    return Inferred(columns, misfits)
+    firsts = dialect.cells(start.data[int(rows.starts[0]) : int(rows.stops[0])]) if start.names is None else []
+    seems_headed = all(kind.others == 1 and [kind.other] == firsts[place : place + 1] for place, kind in enumerate(kinds) if kind.others)
+    return Inferred(columns, misfits, seems_headed)
