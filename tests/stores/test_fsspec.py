@@ -141,6 +141,13 @@ def test_a_server_that_is_not_there_is_tried_again(monkeypatch: pytest.MonkeyPat
         access_to("ftp://").store("ftp://").stat("ftp://127.0.0.1:1/file")
 
 
+def test_options_that_no_address_says_are_asked_for() -> None:
+    with pytest.raises(
+        BadSpec, match=r"^github://docs/a.csv: fsspec needs more than an address \(.*'org' and 'repo'\): set FSSPEC_GITHUB_… variables"
+    ):
+        Access().store("github://docs/a.csv").stat("github://docs/a.csv")
+
+
 def test_a_client_that_is_not_installed_is_named() -> None:
     with pytest.raises(BadSpec, match="smb:// is read by fsspec, whose client for it is not installed: "):
         access_to("smb://").store("smb://").stat("smb://host/share/file")

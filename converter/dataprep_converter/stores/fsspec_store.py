@@ -239,6 +239,8 @@ def _translated(error: Exception, uri: str, scheme: str) -> ConvertError:
         return NotFound(f"{uri} does not exist.", uri=uri)
     if isinstance(error, PermissionError | ftplib.error_perm):
         return NotPermitted(f"{uri} may not be read: {said}.", uri=uri)
+    if isinstance(error, TypeError) and "required" in said:
+        return BadSpec(f"{uri}: fsspec needs more than an address ({said}): set FSSPEC_{scheme.upper()}_… variables.", uri=uri)
     if isinstance(error, TypeError | ValueError):
         return BadSpec(f"{uri} is no address that fsspec can open: {said}.", uri=uri)
     return Unreachable(f"{uri}: {type(error).__name__}: {said}.", uri=uri)
