@@ -4,6 +4,7 @@ Heavy modules are imported by the command that needs them, so that `dataprep --h
 """
 
 import argparse
+import errno
 import io
 import json
 import logging
@@ -113,7 +114,7 @@ def _reader_is_gone() -> bool:
 def _failed(exc: BaseException, arguments: argparse.Namespace) -> Exit:
     """One clear line, and the termination message of a pod."""
     from dataprep_api.reasons import Reason
-    from dataprep_converter.errors import ConvertError
+    from dataprep_converter.errors import ConvertError, StoreFull
 
     if isinstance(exc, SystemExit):
         raise exc
@@ -130,6 +131,11 @@ def _failed(exc: BaseException, arguments: argparse.Namespace) -> Exit:
             _say(f"error: {fault}")
         _leave_failure(Exit.BAD_SPEC, Reason.INVALID_SPEC, str(exc), arguments)
         return Exit.BAD_SPEC
+    if isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT):
+        import tempfile
+
+        # What goes to a store is told by the store.
+        exc = StoreFull(f"No space left for {exc.filename or f'temporary files in {tempfile.gettempdir()}'}: {exc.strerror}.")
     if isinstance(exc, ConvertError):
         _say(f"error: {exc}")
         _leave_failure(exc.exit, exc.reason, str(exc), arguments, uri=exc.uri)

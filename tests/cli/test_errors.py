@@ -1,8 +1,10 @@
 """What a user is told when something is wrong: one clear line, a code that scripts can use, and no traceback."""
 
+import errno
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -290,6 +292,16 @@ def test_a_defect_of_ours_is_one_line_too(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setattr("dataprep_converter.job_file.load", fail)
     assert code_of("validate", "job.yaml") == 70
     expected = "dataprep: error: LookupError: first line second line (a defect in dataprep; --debug shows where)\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_a_full_disk_of_temporary_files_is_no_defect(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("dataprep_converter.job_file.load", fail)
+    assert code_of("validate", "job.yaml") == 5
+    expected = f"dataprep: error: No space left for temporary files in {tempfile.gettempdir()}: No space left on device.\n"
     assert capsys.readouterr().err == expected
 
 

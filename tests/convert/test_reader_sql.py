@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from adbc_driver_manager import AdbcStatusCode, OperationalError
 from pydantic import ValidationError
 from tests.availability import unavailable
 from tests.convert import postgres_server
@@ -18,7 +19,7 @@ from dataprep_api.spec import Source
 from dataprep_converter import records
 from dataprep_converter.access import Access
 from dataprep_converter.display import Display
-from dataprep_converter.errors import BadCredentials, BadData, BadSpec, InputChanged, NotFound, Unreachable
+from dataprep_converter.errors import BadCredentials, BadData, BadSpec, InputChanged, NotFound, StoreFull, Unreachable
 from dataprep_converter.readers import SAMPLE, Reader, databases, sql
 from dataprep_converter.readers.sql import SqlReader
 from dataprep_converter.run import run
@@ -177,6 +178,11 @@ def test_nulls_of_many_columns_are_where_they_were(tmp_path: Path) -> None:
     filler = a_source(tmp_path / "a.db", defaults={f"s{column}": "" for column in range(130)})
     assert faults(batches(SqlReader, source)).keys() == {0, 1, 2}
     assert [tuple(row.values()) for row in values(filler)] == [tuple("" if value is None else value for value in row) for row in made]
+
+
+def test_a_disk_too_small_for_a_sort_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreFull, match="database or disk is full: SQLite sorts in temporary files"), databases._translated(str(tmp_path)):
+        raise OperationalError("IO: Failed to step query: database or disk is full", status_code=AdbcStatusCode.IO)
 
 
 def test_nulls_come_first_in_the_order(tmp_path: Path) -> None:

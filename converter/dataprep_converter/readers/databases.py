@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dataprep_api.spec.sources.sql import SQLITE
 from dataprep_converter.access import Access
-from dataprep_converter.errors import BadCredentials, BadData, BadSpec, ConvertError, NotFound, NotPermitted, Unreachable
+from dataprep_converter.errors import BadCredentials, BadData, BadSpec, ConvertError, NotFound, NotPermitted, StoreFull, Unreachable
 from dataprep_converter.lossy import lost_digits
 from dataprep_converter.readers.blocks import lost_name
 from dataprep_converter.tensors import Array, kernels
@@ -379,6 +379,8 @@ def _translated(uri: str) -> Iterator[None]:
         said, state = " ".join(str(exc).split()), str(exc.sqlstate or "")
         if state == "42501":
             raise NotPermitted(f"{uri}: {said}", uri=uri) from exc
+        if "database or disk is full" in said:
+            raise StoreFull(f"{uri}: {said}: SQLite sorts in temporary files where no index has the order.", uri=uri) from exc
         if state[:2] in _TRANSIENT:
             raise Unreachable(f"{uri}: {said}", uri=uri) from exc
         if state[:2] == "22":
