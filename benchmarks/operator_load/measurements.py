@@ -345,12 +345,17 @@ async def _report_all(address: str, workers: Sequence[tuple[Any, str]], *, secon
                 job="big", attempt=int(pod.metadata.labels["dataprep.io/attempt"]), index=index, sequence=sequence, shards_active=1
             )
             begun = time.monotonic()
-            async with session.post(
-                address, data=report.model_dump_json(by_alias=True), headers={"Authorization": f"Bearer {token}"}
-            ) as answer:
-                body = await answer.json(content_type=None)
-                times.append(time.monotonic() - begun)
-                refused += answer.status != 200
+            body: dict[str, float] = {}
+            try:
+                async with session.post(
+                    address, data=report.model_dump_json(by_alias=True), headers={"Authorization": f"Bearer {token}"}
+                ) as answer:
+                    body = await answer.json(content_type=None)
+                    times.append(time.monotonic() - begun)
+                    refused += answer.status != 200
+            except aiohttp.ClientConnectionError:
+                # All of them come from one address, which may have only so many connections.
+                refused += 1
             await asyncio.sleep(body.get("nextReportSeconds", 5))
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:

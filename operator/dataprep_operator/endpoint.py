@@ -25,8 +25,9 @@ from dataprep_operator.tokens import Bearer, Verifier
 logger = logging.getLogger(__name__)
 
 LONGEST_TOKEN: Final = 8192
-MOST_REPORTS_A_SECOND: Final = 2 * REPORTS_A_SECOND
-MOST_REPORTS_AT_ONCE: Final = int(4 * REPORTS_A_SECOND)
+MOST_REPORTS_A_SECOND: Final = 3 * REPORTS_A_SECOND
+MOST_REPORTS_AT_ONCE: Final = int(6 * REPORTS_A_SECOND)
+"""Of many workers that have just begun: they are told to wait longer when there are more of them."""
 SHOWN_SECONDS: Final = 1.0
 """All jobs are counted for the metrics, so they are not made anew for everybody who asks."""
 

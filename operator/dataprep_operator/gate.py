@@ -15,10 +15,10 @@ from dataprep_operator import metrics
 from dataprep_operator.ratelimit import TokenBucket
 
 MOST: Final = 512
-MOST_OF_ONE: Final = 64
-ONE_A_SECOND: Final = 100.0
-"""As many as reports of all workers together: they may come from behind one address."""
-ONE_AT_ONCE: Final = 200
+MOST_OF_ONE: Final = 256
+ONE_A_SECOND: Final = 300.0
+"""More than the reports of all workers together, even when all have just begun: they may come from behind one address."""
+ONE_AT_ONCE: Final = 600
 LIFE_SECONDS: Final = 10.0
 BACKLOG: Final = 1024
 _REMEMBERED: Final = 4096

@@ -93,6 +93,8 @@ def flooding() -> Iterator[Any]:  # Any: a function of the place
 def test_who_floods_the_server_keeps_neither_the_lease_from_being_renewed_nor_a_probe_from_its_answer(
     monkeypatch: pytest.MonkeyPatch, flooding: Any
 ) -> None:
+    for name, limit in (("MOST_OF_ONE", 32), ("ONE_A_SECOND", 50.0), ("ONE_AT_ONCE", 100)):
+        monkeypatch.setattr(gate, name, limit)
     leases, lost, gated = Leases(), list[BaseException](), Gate()
 
     async def lives() -> None:
@@ -102,7 +104,7 @@ def test_who_floods_the_server_keeps_neither_the_lease_from_being_renewed_nor_a_
             await asyncio.get_running_loop().run_in_executor(None, flooding, place)
             while gated._count < gate.MOST_OF_ONE:
                 await asyncio.sleep(0.01)
-            for _ in range(20):
+            for _ in range(10):
                 assert await asyncio.to_thread(leases.renewed.acquire, timeout=PATIENCE_SECONDS)
                 assert (await asks(place, HEALTHZ, source="127.0.0.2")).startswith(b"HTTP/1.1 200 ")
                 assert gated._count <= gate.MOST_OF_ONE + 1
@@ -172,7 +174,7 @@ def test_one_address_has_so_many_connections_a_second() -> None:
 
 def test_when_all_places_are_taken_who_has_most_gives_one() -> None:
     own = Gate(clock=lambda: 0.0)
-    lines = {address: [Line() for _ in range(gate.MOST_OF_ONE)] for address in "abcdefgh"}
+    lines = {address: [Line() for _ in range(gate.MOST_OF_ONE)] for address in "ab"}
     assert all(own.let_in(address, line) for address, each in lines.items() for line in each)
 
     assert own.let_in("kubelet", Line())
