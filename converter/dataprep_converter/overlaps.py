@@ -42,13 +42,15 @@ def check(
             raise BadSpec(_is(uri, "output.uri", output) if below == () else _holds(uri, "output.uri", output), uri=uri)
     for field, target in (("output.uri", output), ("output.table.uri", table)):
         written = place_of(target, access) if target is not None else None
-        for uri in uris if written is not None else ():
+        if target is None or written is None:
+            continue
+        for uri in uris:
             read = archive_of(uri)
             place = place_of(read, access)
-            if place is not None and target is not None and written is not None:
+            if place is not None:
                 _refuse(uri, place, field, target, written)
             pattern = _WILDCARD.search(read) if scheme_of(read) not in ("http", "https") else None
-            if pattern is not None and target is not None and written is not None:
+            if pattern is not None:
                 _refuse_glob(uri, read[: read.rfind("/", 0, pattern.start()) + 1] or ".", access, field, target, written, endings)
 
 
@@ -82,9 +84,7 @@ def check_units(units: Units, output: str, access: Access) -> None:
 def _refuse(uri: str, read: Place, field: str, target: str, written: Place) -> None:
     below = read.path_of(written)
     if below == ():
-        raise BadSpec(
-            f"{field} {target} is the input {uri} itself, and a job may not write where it reads: choose another {field}.", uri=uri
-        )
+        raise BadSpec(_is(uri, field, target), uri=uri)
     if below is not None and not _is_hidden(below):
         raise BadSpec(_lies_in(uri, field, target), uri=uri)
     if written.path_of(read) is not None:
