@@ -89,6 +89,16 @@ def test_a_folder_of_nothing_but_pipes_sockets_and_links_to_nowhere_is_empty(lin
             made(a_job(str(folder), tmp_path / "none"))
 
 
+@pytest.mark.timeout(60)
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(lines: Path, tmp_path: Path, store: FileStore) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(NotFound, match=r"pipe is not a file\."):
+        store.open(str(tmp_path / "pipe"))
+    (tmp_path / "out").mkdir()
+    os.mkfifo(tmp_path / "out/_SUCCESS")
+    assert made(a_job(str(lines), tmp_path / "out"))[1].records.out == 4
+
+
 # --- names ---------------------------------------------------------------------------------------------------------
 
 

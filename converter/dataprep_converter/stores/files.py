@@ -234,7 +234,7 @@ class FileInput:
         self._scattered: Scattered | None = None
         self._one_by_one = False
         try:
-            self._descriptor = _unstale(os.open, self._path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = _unstale(_opened, self._path)
             status = os.fstat(self._descriptor)
         except OSError as exc:
             if exc.errno in _ABSENT:
@@ -506,6 +506,18 @@ def _unstale(call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
                 raise
             time.sleep(0.05)
     return call(*given, **named)
+
+
+def _opened(path: str) -> int:
+    """A descriptor of a file. Nobody may ever write to a pipe that lies there instead, so it isn't waited for."""
+    flags = os.O_RDONLY | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags | os.O_NONBLOCK)
+    except BlockingIOError:
+        # A file on which somebody has a lease, and gives it up while we wait.
+        return os.open(path, flags)
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def _publish_exclusively(temporary: str, path: str) -> None:
