@@ -1,6 +1,7 @@
 """What records hold only in part is told: whole numbers beyond a float's digits, decimals, times, and float64 by its type."""
 
 import io
+import shutil
 import sqlite3
 from datetime import date
 from decimal import Decimal
@@ -223,6 +224,26 @@ def test_columns_are_told_by_their_new_names_and_only_while_they_are_what_was_re
     transforms = [{"rename": {"columns": {"a": "z"}}}, {"drop": {"columns": ["b"]}}, {"cast": {"columns": ["c"], "dtype": "float32"}}]
     _, _, manifest = made(a_job(tmp_path, source, "parquet", transforms=transforms))
     assert [(each.column, each.kind) for each in manifest.lossy] == [("z", "Decimal")]
+
+
+def test_what_a_joined_table_was_is_told_and_decides_no_run_id(tmp_path: Path) -> None:
+    numbers = [1_704_067_200_000, 1_704_067_201_000]
+
+    def joined(at: Any) -> tuple[CommitResult, Manifest]:
+        source = parquet(tmp_path, id=pa.array([1, 2]), at=at)
+        tables = [{"name": "a", "source": source}, {"name": "b", "prefix": "b", "source": source, "orderBy": ["at"]}]
+        _, result, manifest = made(a_job(tmp_path, {"join": {"keys": ["id"], "tables": tables}}, "parquet"))
+        return result, manifest
+
+    plain, manifest = joined(pa.array(numbers))
+    assert told(manifest) == []
+    shutil.rmtree(tmp_path / "out")
+    times, manifest = joined(pa.array(numbers, pa.timestamp("ms")))
+    assert told(manifest) == [
+        ("at", "Time", "timestamp[ms]", 2, "2024-01-01 00:00:00.000", "1704067200000"),
+        ("bat", "Time", "timestamp[ms]", 2, "2024-01-01 00:00:00.000", "1704067200000"),
+    ]
+    assert times.run_id == plain.run_id
 
 
 def test_times_of_sql_are_told(tmp_path: Path) -> None:

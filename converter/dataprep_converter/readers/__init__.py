@@ -53,6 +53,24 @@ WAS: Final = "was"
 """Metadata of a column whose values were decimals or times: a schema as `schemas.py` freezes it, with the reader's column and the type of its values."""
 
 
+TEXT: Final = "text"
+"""Metadata of a column of text: why it is no column of numbers, and what to do about it, as sentences."""
+
+TEXTS: Final = "texts"
+"""In a reader's state while a plan is made, not in the plan: that metadata by column."""
+
+
+def marked(schema: pa.Schema, key: str, said: Mapping[str, str]) -> pa.Schema:
+    """The schema with this metadata in addition, by column."""
+    fields = []
+    for column in schema:
+        if column.name in said:
+            metadata: dict[Any, Any] = {**(column.metadata or {})}
+            column = column.with_metadata(metadata | {key: said[column.name]})
+        fields.append(column)
+    return pa.schema(fields)
+
+
 @dataclass(frozen=True)
 class Discovery:
     """What `discover` found."""

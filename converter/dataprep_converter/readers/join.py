@@ -26,7 +26,7 @@ from dataprep_converter.errors import BadData, BadSpec, InputChanged
 from dataprep_converter.features import NOT_BY_DEFAULT, SEQUENCE, find_columns
 from dataprep_converter.made_files import MadeFiles
 from dataprep_converter.prefetching import prefetched
-from dataprep_converter.readers import SAMPLE, Discovery, Reader, reader_class
+from dataprep_converter.readers import SAMPLE, TEXT, TEXTS, WAS, Discovery, Reader, marked, reader_class
 from dataprep_converter.readers.blocks import Block, BlockReader, Counted
 from dataprep_converter.readers.joining import Columns, Count, Join, Keys
 from dataprep_converter.readers.schemas import frozen, thawed
@@ -60,7 +60,8 @@ class JoinReader(BlockReader):
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
         _join(source)
-        self._schema: pa.Schema = thawed(state["schema"])
+        schema = marked(thawed(state["schema"]), WAS, state.get("were", {}))
+        self._schema: pa.Schema = marked(schema, TEXT, state.get(TEXTS, {}))
 
     def schema(self) -> pa.Schema:
         """The keys, then the other columns of each table."""
@@ -178,6 +179,11 @@ class _Planner:
         tables = self._opened()
         schema = _schema(self._source, tables)
         self._state["schema"] = frozen(schema)
+        were = _said(tables, WAS)
+        if were:
+            self._state["were"] = were
+        if texts := _said(tables, TEXT):
+            self._state[TEXTS] = texts
         if not any(len(table.units) for table in tables):
             return
         with Join([table.columns for table in tables]) as join:
@@ -344,10 +350,22 @@ def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
                 )
             owners[name] = f"the table {table.name}"
             if table.columns.order_by is None:
-                fields.append(pa.field(name, field.type, metadata=field.metadata))
+                # What values were, and why they are text, stands apart: the schema is in the files, so it decides where their units begin, and with that the run id.
+                said = {key: value for key, value in (field.metadata or {}).items() if key not in (WAS.encode(), TEXT.encode())}
+                fields.append(pa.field(name, field.type, metadata=said or None))
             else:
                 fields.append(pa.field(name, pa.large_list(field.type), metadata=SEQUENCE))
     return pa.schema(fields)
+
+
+def _said(tables: Sequence[_Table], key: str) -> dict[str, str]:
+    """What the tables' readers say of columns, by column: what values were, and why they are text."""
+    return {
+        table.written.prefix + field.name: (field.metadata or {})[key.encode()].decode()
+        for table in tables
+        for field in table.columns.others
+        if key.encode() in (field.metadata or {})
+    }
 
 
 def _written(pieces: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path) -> Iterator[Unit]:
