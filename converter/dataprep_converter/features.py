@@ -21,7 +21,7 @@ from dataprep_converter.encoders import FeatureSpec, Numbers, encoder_class
 from dataprep_converter.errors import BadSpec
 from dataprep_converter.lists import is_list, item_type, put_together, row_shape, taken_apart
 from dataprep_converter.lossy import Inexact, inexact, shown
-from dataprep_converter.readers import SAMPLE, WAS, Bad, Batch
+from dataprep_converter.readers import SAMPLE, TEXT, WAS, Bad, Batch
 from dataprep_converter.readers.schemas import thawed
 from dataprep_converter.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_arrow, to_numpy
 
@@ -237,12 +237,12 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
         raise BadSpec(f"{of}: the column {columns[0]!r} is {fields[0].type}: records can't hold lists of lists.{advice}")
     label = isinstance(feature, LabelFeature)
     num_classes = feature.num_classes if isinstance(feature, LabelFeature) else None
-    dtype = feature.dtype or _common(own, columns, of)
+    dtype = feature.dtype or _common(own, fields, of)
     if num_classes is not None:
-        dtype, num_classes = _class_dtype(dtype, shape, num_classes, chosen=feature.dtype is not None, of=of)
+        dtype, num_classes = _class_dtype(dtype, shape, num_classes, chosen=feature.dtype is not None, of=of, why=why_text(*fields))
     if "bytes" in (dtype, *own) and {dtype, *own} != {"bytes"}:
         advice = "give it encoding: Raw for its bytes" if dtype == "bytes" else "give the column a type of numbers in the source"
-        raise BadSpec(f"{of}: {_listed(columns)} can't become {dtype}; {advice}.")
+        raise BadSpec(f"{of}: {_listed(columns)} can't become {dtype}; {advice}.{why_text(*fields)}")
     held = encoder_class(output.format).numbers(output)
     raw = dtype != "bytes" and _is_raw(feature, dtype, shape, held, of=of, format_=output.format)
     if raw and shape == (-1,):
@@ -313,20 +313,27 @@ def _size(shape: tuple[int, ...], column: str, of: str) -> int:
     return math.prod(shape)
 
 
-def _common(own: Sequence[str], columns: Sequence[str], of: str) -> str:
+def why_text(*fields: "pa.Field[Any]") -> str:
+    """Why the first of some columns is text that isn't meant to be, as the end of a message; empty where nobody knows."""
+    told = ((field.metadata or {})[TEXT.encode()] for field in fields if TEXT.encode() in (field.metadata or {}))
+    return next((f" {each.decode()}" for each in told), "")
+
+
+def _common(own: Sequence[str], fields: Sequence["pa.Field[Any]"], of: str) -> str:
     if len(set(own)) == 1:
         return own[0]
     if "bytes" in own:
-        raise BadSpec(f"{of}: text and numbers can't share a vector: {_listed([f'{c} ({d})' for c, d in zip(columns, own, strict=True)])}.")
+        kinds = _listed([f"{field.name} ({each})" for field, each in zip(fields, own, strict=True)])
+        raise BadSpec(f"{of}: text and numbers can't share a vector: {kinds}.{why_text(*fields)}")
     return str(np.result_type(*own).name)
 
 
-def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen: bool, of: str) -> tuple[str, int | None]:
+def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen: bool, of: str, why: str) -> tuple[str, int | None]:
     """Type of a label of `num_classes` classes, and the number to check: none when it is a one-hot vector already."""
     if dtype.startswith("float") and shape == (num_classes,):
         return dtype, None
     if dtype == "bytes" or (chosen and dtype.startswith("float")):
-        raise BadSpec(f"{of}: numClasses needs whole numbers, but it is {dtype}.")
+        raise BadSpec(f"{of}: numClasses needs whole numbers, but it is {dtype}.{why}")
     # The classes of a column such as `1.0` are whole numbers all the same; any other value is a bad record.
     return ("int64", num_classes) if dtype.startswith("float") else (dtype, num_classes)
 

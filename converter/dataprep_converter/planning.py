@@ -20,7 +20,7 @@ from dataprep_converter.errors import BadSpec, NoInput, NotWhole
 from dataprep_converter.growth import Base, check_frozen, growth, moved
 from dataprep_converter.made_files import MadeFiles
 from dataprep_converter.pipeline import Pipeline
-from dataprep_converter.readers import SAMPLE, Foresees, Reader, ReadsColumns, reader_class
+from dataprep_converter.readers import SAMPLE, TEXTS, Foresees, Reader, ReadsColumns, reader_class
 from dataprep_converter.readers.blocks import KEPT_BYTES
 from dataprep_converter.selection import Samples, Selection
 from dataprep_converter.splitting import counted_by_size, divide, missed, rules_of
@@ -85,6 +85,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
     code_sha256 = plugins.digest() if spec.code is not None else None
     keys = digests_of_keys(keyed_by(spec.transforms or []))
     state = dict(discovery.state)
+    texts = state.pop(TEXTS, {})
     if sagemaker.has_unknown_length(spec):
         state[sagemaker.NUM_FEATURES] = _largest_key(reader_type(spec.data, state, access), listed) + 1
     units = listed
@@ -98,7 +99,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
     if base is not None:
         # Not over all units: the same inputs at once make other shards.
         inputs_sha256 = canonical.sha256({"before": base.head.inputs_sha256, "added": inputs_sha256})
-    pipeline = Pipeline(spec, state, access, base.head.learned if base is not None else None)
+    pipeline = Pipeline(spec, state | {TEXTS: texts}, access, base.head.learned if base is not None else None)
     rules = rules_of(spec, listed)
     bytes_in = new_bytes = units.size
     extension = encoder_class(spec.output.format).extension(spec.output)

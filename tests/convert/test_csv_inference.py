@@ -80,6 +80,47 @@ def test_one_bad_cell_fails_a_job_with_file_line_and_cell_also_where_columns_are
     assert f"{tmp_path}/in/a.csv, record 3: line 4: 'oops' is not a Float32 (column '1')" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("spec", "what"),
+    [
+        (
+            {"features": [{"name": "x", "columns": ["0", "1"]}]},
+            "The feature 'x': text and numbers can't share a vector: 0 (bytes), 1 (int64).",
+        ),
+        (
+            {"features": [{"name": "0", "dtype": "float32"}]},
+            "The feature '0': 0 can't become float32; give the column a type of numbers in the source.",
+        ),
+        ({"labels": [{"name": "0", "numClasses": 2}]}, "The feature '0': numClasses needs whole numbers, but it is bytes."),
+        ({"transforms": [{"scale": {"columns": ["0"], "toMax": 2}}]}, "The transform scale takes numbers, but the column '0' is string."),
+        (
+            {"transforms": [{"cast": {"columns": ["0"], "dtype": "float32"}}]},
+            "The transform cast takes numbers, but the column '0' is string.",
+        ),
+    ],
+)
+def test_where_too_few_cells_are_numbers_the_first_other_one_is_named(tmp_path: Path, spec: dict[str, Any], what: str) -> None:
+    of_text(tmp_path, column("1.5,1", "", "NA,2", "x,1,1", '"2\n",1', "2.5,1", "oops,2"))
+    with pytest.raises(BadSpec) as caught:
+        made(a_job(tmp_path, **spec))
+    assert str(caught.value) == (
+        f"{what} In the first rows of {tmp_path}/in/a.csv 2 of 4 cells of the column '0' are no numbers, the first in line 5, '2\\n', so the "
+        "column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set "
+        "onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords."
+    )
+
+
+def test_why_a_column_is_text_is_told_of_joins_and_stays_out_of_plans(tmp_path: Path) -> None:
+    of_text(tmp_path, "id,a\n1,x\n2,1\n", header=True)
+    table = {"source": {"csv": {"uris": [str(tmp_path / "in")], "header": True}}}
+    source = {"join": {"keys": ["id"], "tables": [{"name": "t", **table}, {"name": "u", "prefix": "u_", **table}]}}
+    with pytest.raises(BadSpec, match=r"the column 'a' are no numbers, the first in line 2, 'x'"):
+        made(a_job(tmp_path, source=source, features=[{"name": "u_a", "dtype": "int64"}]))
+    made(a_job(tmp_path, source=source, features=[{"name": "u_a"}]))
+    (stored,) = (tmp_path / "out/_dataprep").glob("*/plan.json")
+    assert b"no numbers" not in stored.read_bytes()
+
+
 def test_the_plan_warns_of_cells_that_do_not_fit(tmp_path: Path) -> None:
     source = of_text(tmp_path, "x,y\n" + "".join(f"{number},{'oops' if number == 3 else number}\n" for number in range(21)), header=True)
     assert plan(CsvReader, source)[1]["warnings"] == [

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow as pa
 from dataprep_api.spec import CsvColumn
 from dataprep_converter.errors import BadSample, BadSpec
 from dataprep_converter.features import find_columns
-from dataprep_converter.readers.columns import check_names
+from dataprep_converter.readers.columns import check_names, shown
 from dataprep_converter.readers.csv_cells import Dialect
 from dataprep_converter.readers.csv_inference import kinds_of
 from dataprep_converter.readers.stretches import BOM
@@ -92,6 +92,8 @@ class Inferred:
     """By column: how many of its cells are not of its type, and where."""
     seems_headed: bool = False
     """Whether these are words in the first row alone, as a header has that nobody told of."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """By column of text: why it is none of numbers (`readers.TEXT`)."""
 
     def warnings(self, select: Sequence[str] | None, *, of: str) -> list[str]:
         """What the user should know of the columns that are read."""
@@ -130,5 +132,12 @@ def inferred(start: Start, dialect: Dialect, *, rule: int, uri: str, of: str) ->
         if kind.misfits
     }
     firsts = dialect.cells(start.data[int(rows.starts[0]) : int(rows.stops[0])]) if start.names is None else []
-    seems_headed = all(kind.others == 1 and [kind.other] == firsts[place : place + 1] for place, kind in enumerate(kinds) if kind.others)
-    return Inferred(columns, misfits, seems_headed)
+    seems_headed = all(kind.others == 1 and [kind.other] == firsts[place : place + 1] for place, kind in enumerate(kinds) if kind.misfits)
+    texts = {
+        name: f"In the first rows of {uri} {kind.others:,} of {kind.cells:,} cells of the column {name!r} are no numbers, the first in line "
+        f"{start.line + rows.lines_before(int(rows.starts[kind.row]))}, {shown(kind.other)}, so the column is text. If such cells are bad or "
+        f"missing values, give {of}.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in {of}.nullWords."
+        for name, kind in zip(names, kinds, strict=True)
+        if kind.type == "String" and kind.others
+    }
+    return Inferred(columns, misfits, seems_headed, texts)

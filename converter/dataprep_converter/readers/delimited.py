@@ -13,7 +13,7 @@ import pyarrow as pa
 from dataprep_api.spec import CsvColumn, CsvSource, Source
 from dataprep_converter.access import Access, Entry
 from dataprep_converter.errors import BadData, BadSample, BadSpec
-from dataprep_converter.readers import Discovery, stretches
+from dataprep_converter.readers import TEXT, TEXTS, Discovery, marked, stretches
 from dataprep_converter.readers.blocks import Block
 from dataprep_converter.readers.columns import check_names
 from dataprep_converter.readers.csv_cells import Dialect, Parser
@@ -43,6 +43,7 @@ class CsvReader(StretchReader):
         super().__init__(access, Partitions(written.uris, state, of=_OF))
         self._dialect = replace(_dialect(written), missing=tuple(state.get("nullWords", ())))
         self._parser = _parser(written, self._dialect, [CsvColumn.model_validate(column) for column in state.get("columns", [])])
+        self._parser.schema = marked(self._parser.schema, TEXT, state.get(TEXTS, {}))
 
     def schema(self) -> pa.Schema:
         """The columns in the order of the files, or those selected in the order of the spec."""
@@ -132,6 +133,8 @@ class _Planner:
             self._named_by = uri
             if found is not None:
                 self._columns = found.columns
+                if found.texts:
+                    self._state[TEXTS] = found.texts
                 _parser(self._source, self._dialect, found.columns)
                 warnings = found.warnings(selected(found.columns, self._source.select, of=_OF), of=_OF)
                 if warnings:

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Transform
 from dataprep_converter.errors import BadSpec
-from dataprep_converter.features import as_type, find_columns, first_of_each_row, numbers
+from dataprep_converter.features import as_type, find_columns, first_of_each_row, numbers, why_text
 from dataprep_converter.readers import Batch
 from dataprep_converter.tensors import NUMPY_NAMES, arrow_type, shape_of, to_arrow, value_type
 from dataprep_converter.transforms.pixels import with_columns
@@ -27,7 +27,7 @@ class CastStep:
             position = schema.get_field_index(name)
             field = schema.field(position)
             if value_type(field.type) not in NUMPY_NAMES:
-                raise BadSpec(f"{_OF} takes numbers, but the column {name!r} is {field.type}.")
+                raise BadSpec(f"{_OF} takes numbers, but the column {name!r} is {field.type}.{why_text(field)}")
             self._schema = self._schema.set(position, field.with_type(arrow_type(transform.cast.dtype, shape_of(field.type))))
 
     def schema(self) -> pa.Schema:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Transform
 from dataprep_converter.errors import BadSpec
-from dataprep_converter.features import find_columns, numbers, without
+from dataprep_converter.features import find_columns, numbers, why_text, without
 from dataprep_converter.readers import SAMPLE, Batch
 from dataprep_converter.tensors import arrow_type, to_arrow
 
@@ -27,7 +27,7 @@ class OneHotStep:
             position = schema.get_field_index(name)
             field = schema.field(position)
             if not pa.types.is_integer(field.type):
-                raise BadSpec(f"The transform oneHot takes whole numbers, but the column {name!r} is {field.type}.")
+                raise BadSpec(f"The transform oneHot takes whole numbers, but the column {name!r} is {field.type}.{why_text(field)}")
             self._schema = self._schema.set(position, field.with_type(arrow_type("float32", (self._length,))))
 
     def schema(self) -> pa.Schema:

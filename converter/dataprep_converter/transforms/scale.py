@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Transform
 from dataprep_converter.errors import BadSpec
-from dataprep_converter.features import find_columns, numbers, without
+from dataprep_converter.features import find_columns, numbers, why_text, without
 from dataprep_converter.readers import SAMPLE, Batch
 from dataprep_converter.tensors import NUMPY_NAMES, arrow_type, shape_of, to_arrow, value_type
 
@@ -26,7 +26,7 @@ class ScaleStep:
             position = schema.get_field_index(name)
             field = schema.field(position)
             if value_type(field.type) not in NUMPY_NAMES:
-                raise BadSpec(f"The transform scale takes numbers, but the column {name!r} is {field.type}.")
+                raise BadSpec(f"The transform scale takes numbers, but the column {name!r} is {field.type}.{why_text(field)}")
             self._schema = self._schema.set(position, field.with_type(arrow_type("float32", shape_of(field.type))))
         # A byte has 256 values: each is computed once.
         self._bytes = self._scaled(np.arange(256, dtype=np.uint8))
