@@ -121,6 +121,13 @@ def test_why_a_column_is_text_is_told_of_joins_and_stays_out_of_plans(tmp_path: 
     assert b"no numbers" not in stored.read_bytes()
 
 
+def test_hexadecimal_digits_among_other_numbers_are_cells_that_do_not_fit(tmp_path: Path) -> None:
+    source = of_text(tmp_path, column(*numbers(99), "0x1F"))
+    assert types(source) == ["Float32"]
+    assert types(of_text(tmp_path, column(*map(str, range(50)), *["0x1F"] * 50))) == ["Int64"]
+    assert types(of_text(tmp_path, column(*numbers(50), *["0x1F"] * 50))) == ["String"]
+
+
 def test_the_plan_warns_of_cells_that_do_not_fit(tmp_path: Path) -> None:
     source = of_text(tmp_path, "x,y\n" + "".join(f"{number},{'oops' if number == 3 else number}\n" for number in range(21)), header=True)
     assert plan(CsvReader, source)[1]["warnings"] == [

@@ -26,6 +26,8 @@ _FITTING: Final = 0.95
 _BLANKS: Final = " \t"
 """What Arrow allows around a number."""
 _NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$|^0[xX][0-9a-fA-F]{1,16}$"
+_DECIMAL: Final = _NUMBER.rpartition("|")[0]
+"""Without hexadecimal digits, which only whole numbers may have."""
 _TRUTH: Final = "^(true|True|TRUE|false|False|FALSE|0|1)$"
 
 
@@ -104,7 +106,7 @@ def _of_cells(cells: Any, dialect: Dialect) -> Kind:
     filled = cells.filter(kernels.invert(kernels.is_in(cells, value_set=words)))
     trimmed = kernels.utf8_trim(filled, _BLANKS)
     are_numbers: Any = None
-    for pattern in (_NUMBER, _TRUTH):
+    for pattern in (_NUMBER, _DECIMAL, _TRUTH):
         fits = kernels.match_substring_regex(trimmed, pattern)
         are_numbers = fits if are_numbers is None else are_numbers
         count = kernels.sum(fits).as_py() or 0
