@@ -136,8 +136,10 @@ def test_a_second_release_where_another_one_works_does_not_start(
             assert second.wait_ended(seconds=60) == 4
         finally:
             second.stop()
-        said = f"The release {operator.namespace}/dataprep-dataprep-operator works in the namespace {namespace.name}: this one, "
-        assert f"{said}{operator.namespace}/another, doesn't start." in second.words()
+        # Releases of other tests may work in other namespaces at the same time, and one is enough.
+        where = r"test-\w+" if everywhere else re.escape(namespace.name)
+        said = f"The release \\S+ works in the namespace {where}: this one, {operator.namespace}/another, doesn't start"
+        assert re.search(said, second.words())
         assert first.ended is None
 
 
