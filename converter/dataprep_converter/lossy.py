@@ -51,6 +51,9 @@ def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> Inexact | None
         limit = float(np.iinfo(values.dtype).max)
         if stored.max() >= limit:
             changed |= stored >= limit
+        if np.isneginf(stored.min()):
+            # That comes back as the smallest number, which may be the one that it was.
+            changed |= np.isneginf(stored)
     places = np.flatnonzero(changed)
     if not len(places):
         return None
