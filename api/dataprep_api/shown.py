@@ -9,11 +9,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-_QUERY: Final = re.compile(r"""(https?://[^\s?'"<>]+\?)[^\s'"<>,;]+""", re.IGNORECASE)
+# Whoever writes a text may try how long it takes: each of these takes a time in proportion to its length, since none looks at a part of it again from each place.
+_QUERY: Final = re.compile(r"""(https?://[^\s?'"<>]+\??)([^\s'"<>,;]*)""", re.IGNORECASE)
 _USER: Final = re.compile(r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)([^\s/?#@'"<>]*)@""")
 """A user, with or without a password, as a URI should have them."""
-_PASSWORD: Final = re.compile(r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)([^\s/:@'"<>]*):(?![0-9]{1,5}(?:[/?#\s]|$))[^\s]*@""")
-"""A password that is not percent-encoded may hold any character: up to the last @."""
+_WORD: Final = re.compile(r"\S+")
+_PASSWORD: Final = re.compile(
+    r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)(?!\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?(?:[/?#\s]|$))[^\s/:@'"<>]*:(?![0-9]{1,5}(?:[/?#\s]|$))"""
+)
+"""Where a password begins. One that is not percent-encoded may hold any character: up to the last @. An address of IPv6 has colons of its own."""
 _CONCEALED: Final = re.compile(r"….* \(SHA-256 [0-9a-f]{16}\)\Z", re.DOTALL)
 _BARE: Final = re.compile(r"[^\s/:@.][^\s/:@]*:(?!//)[^\s@]+@")
 _CUT: Final = re.compile(
@@ -21,7 +25,7 @@ _CUT: Final = re.compile(
 )
 """What stands where a port should be, of a text that was cut before its @."""
 _NAMED: Final = re.compile(
-    r"""([?&;#][^=&;\s'"<>]*?(?:pass|pwd|secret|token|signature|credential|api_?key|sig)[^=&;\s'"<>]*=)[^&\s'"<>]+""", re.IGNORECASE
+    r"""([?&;#](?=[^=&;?#\s'"<>]*?(?:pass|pwd|secret|token|signature|credential|api_?key|sig))[^=&;?#\s'"<>]*=)[^&\s'"<>]+""", re.IGNORECASE
 )
 _WITH_NAMES: Final = ("postgresql://", "postgres://", "abfs://", "abfss://")
 """Schemes whose name before the @ is no secret: a database's user, a container."""
@@ -70,7 +74,7 @@ def redacted(text: str) -> str:
     """The text with `…` for passwords and users in URIs, for the query of each web address, and for parameters that are named like a secret."""
     if "://" not in text:
         return text
-    return _NAMED.sub(r"\1…", _QUERY.sub(r"\1…", _CUT.sub(r"\1…", _without_users(text))))
+    return _NAMED.sub(r"\1…", _QUERY.sub(_without_query, _CUT.sub(r"\1…", _without_users(text))))
 
 
 def concealed(value: Any) -> Any:  # Any: JSON
@@ -92,8 +96,20 @@ def lacks_something(value: Any) -> bool:  # Any: JSON
 
 
 def _without_users(text: str) -> str:
-    text = _PASSWORD.sub(r"\1…@", text)
+    if "@" not in text:
+        return text
+    text = _WORD.sub(_without_password, text)
     return _USER.sub(lambda found: found[0] if found[1].lower() in _WITH_NAMES and ":" not in found[2] else f"{found[1]}…@", text)
+
+
+def _without_password(word: re.Match[str]) -> str:
+    text, mark, rest = word[0].rpartition("@")
+    found = _PASSWORD.search(f"{text}{mark}")
+    return word[0] if found is None else f"{text[: found.end(1)]}…@{rest}"
+
+
+def _without_query(found: re.Match[str]) -> str:
+    return f"{found[1]}…" if found[2] else found[0]
 
 
 def has_user(uri: str) -> bool:
@@ -109,7 +125,8 @@ def has_user(uri: str) -> bool:
     user, at, _ = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")
     if mark and f"{scheme.lower()}://" in _WITH_NAMES:
         return ":" in user
-    return bool(mark and at) or (bool(mark) and _PASSWORD.match(uri) is not None)
+    begins = _PASSWORD.match(uri)
+    return bool(mark and at) or (begins is not None and re.compile(r"\S*@").match(uri, begins.end()) is not None)
 
 
 def printable(text: str) -> str:
