@@ -183,6 +183,8 @@ def resolve(
 
 def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> list[str]:
     """Column names behind names and positions (`3`, `-1`, `0..4`; a name goes first). Raises BadSpec naming `of`."""
+    if all(reference != SAMPLE and schema.get_field_index(reference) >= 0 for reference in references):
+        return list(references)  # by far the most, and a table may have ten thousand
     names = [name for name in schema.names if name != SAMPLE]
     return [name for reference in references for name in _named(reference, names, of)]
 
@@ -230,7 +232,7 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
     own = [_dtype(field, of) for field in fields]
     # Of a row, or of a step of a sequence.
     shapes = [row_shape(field.type)[sequence:] for field in fields]
-    is_vector = len(columns) > 1 or (references[0] not in schema.names and ".." in references[0])
+    is_vector = len(columns) > 1 or (".." in references[0] and references[0] not in schema.names)
     shape = (sum(_size(shape, column, of) for shape, column in zip(shapes, columns, strict=True)),) if is_vector else shapes[0]
     if -1 in shape and len(shape) > 1:
         advice = "" if sequence else " Set sequence: true when they are the steps of a sequence."

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dataprep_api.spec import Feature, LabelFeature
 from dataprep_converter.encoders import FeatureSpec
 from dataprep_converter.errors import BadSpec
-from dataprep_converter.features import NOT_BY_DEFAULT, RECORD, SEQUENCE, Projector, resolve
-from dataprep_converter.readers import Bad, Batch
+from dataprep_converter.features import NOT_BY_DEFAULT, RECORD, SEQUENCE, Projector, find_columns, resolve
+from dataprep_converter.readers import SAMPLE, Bad, Batch
 from dataprep_converter.tensors import to_arrow, to_numpy
 
 
@@ -98,6 +98,20 @@ def test_what_cannot_be_is_refused_before_any_data_is_read(features: list[dict[s
     with pytest.raises(BadSpec) as caught:
         a_projector(a_batch(height=[1], text=["x"]), features=features)
     assert message in str(caught.value)
+
+
+def test_names_are_found_without_a_list_of_all_columns_for_each() -> None:
+    schema = pa.schema([("a", pa.int64()), ("0", pa.int64()), (SAMPLE, pa.int64())])
+
+    class Unlisted:
+        get_field_index = schema.get_field_index
+        """And no `names`."""
+
+    unlisted: Any = Unlisted()
+    assert find_columns(["0", "a"], unlisted, of="x") == find_columns(["0", "a"], schema, of="x") == ["0", "a"]
+    assert find_columns(["0", "-1"], schema, of="x") == ["0", "0"]
+    with pytest.raises(BadSpec, match="there is no column '_sample'"):
+        find_columns([SAMPLE], schema, of="x")
 
 
 def test_a_column_of_a_type_that_records_cannot_hold_is_refused() -> None:

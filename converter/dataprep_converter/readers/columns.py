@@ -5,6 +5,7 @@ A null has its column's default, or makes its row bad: nothing after a reader ha
 
 import difflib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -61,8 +62,8 @@ def shown(value: str) -> str:
 
 def check_names(names: Sequence[str], where: str) -> None:
     """Raises BadSpec for a name that is there twice."""
-    for name in names:
-        if name and names.count(name) > 1:
+    for name, count in Counter(names).items():
+        if name and count > 1:
             raise BadSpec(f"{where}: the column {name!r} is there twice.")
 
 
