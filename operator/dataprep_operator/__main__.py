@@ -93,7 +93,7 @@ async def serve(settings: Settings) -> None:
     connect = functools.partial(KubernetesCluster.connect, qps=settings.qps, burst=settings.burst)
     cluster = await connect()
     cache, board = Cache(), Board()
-    queue = WorkQueue[Key](urgent=cache.is_new)
+    queue = WorkQueue[Key](urgent=cache.is_new, patient=cache.is_made)
     health = Health(age_limit_seconds=settings.watch_age_limit_seconds)
 
     def concern(key: Key, seconds: float = 0.0) -> None:

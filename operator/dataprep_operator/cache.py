@@ -166,6 +166,11 @@ class Cache:
         kept = self._jobs.get(key)
         return kept is not None and not kept.phase
 
+    def is_made(self, key: Key) -> bool:
+        """Whether it is a job whose data set is made and stays: a look at it asks for its ConfigMap, and there may be thousands of them at once."""
+        kept = self._jobs.get(key)
+        return kept is not None and kept.phase == "Succeeded" and not kept.is_deleted
+
     def cron(self, key: Key) -> Raw | None:
         """The DataPrepCronJob at that place."""
         return self._crons.get(key)

@@ -1,4 +1,4 @@
-"""A work queue of keys: each key once, never worked on twice at a time, failures tried again later and later, the urgent ones first.
+"""A work queue of keys: each key once, never worked on twice at a time, failures tried again later and later, the urgent ones first and the patient ones last.
 
 kopf's event handlers have no retry; this is where retries live.
 """
@@ -23,6 +23,8 @@ LONGEST_DELAY_SECONDS = 30.0
 
 _OTHERS_TURN = 4
 """Every so many keys one that isn't urgent is taken, so that nobody waits for ever."""
+_LAST_TURN = 16
+"""Every so many, one that is patient."""
 
 
 def backoff_seconds(failures: int, *, chance: float) -> float:
@@ -32,12 +34,14 @@ def backoff_seconds(failures: int, *, chance: float) -> float:
 
 
 class WorkQueue(Generic[K]):
-    """Keys that wait for a worker, first come, first served; those that are `urgent` when they come, before all others."""
+    """Keys that wait for a worker, first come, first served; those that are `urgent` when they come, before all others, and those that are `patient`, behind them."""
 
-    def __init__(self, *, urgent: Callable[[K], bool] = lambda _: False) -> None:
+    def __init__(self, *, urgent: Callable[[K], bool] = lambda _: False, patient: Callable[[K], bool] = lambda _: False) -> None:
         self._urgent = urgent
+        self._patient = patient
         self._first: deque[K] = deque()
         self._ready: deque[K] = deque()
+        self._last: deque[K] = deque()
         self._taken = 0
         self._waiting: dict[K, float] = {}
         """Since when, by the loop's clock."""
@@ -57,7 +61,7 @@ class WorkQueue(Generic[K]):
             self._again.add(key)
         elif key not in self._waiting:
             self._waiting[key] = asyncio.get_running_loop().time()
-            (self._first if self._urgent(key) else self._ready).append(key)
+            (self._first if self._urgent(key) else self._last if self._patient(key) else self._ready).append(key)
             self._news.set()
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -97,11 +101,16 @@ class WorkQueue(Generic[K]):
             self._news.clear()
             await self._news.wait()
         self._taken += 1
-        others_turn = self._taken % _OTHERS_TURN == 0
-        key = (self._ready if self._ready and (others_turn or not self._first) else self._first).popleft()
+        key = self._row().popleft()
         metrics.QUEUE_WAIT.observe(asyncio.get_running_loop().time() - self._waiting.pop(key))
         self._working.add(key)
         return key
+
+    def _row(self) -> deque[K]:
+        """Whose turn it is."""
+        if self._last and (self._taken % _LAST_TURN == 0 or not (self._first or self._ready)):
+            return self._last
+        return self._ready if self._ready and (self._taken % _OTHERS_TURN == 0 or not self._first) else self._first
 
     def _failed(self, key: K) -> float:
         self._failures[key] = self._failures.get(key, 0) + 1

@@ -148,6 +148,50 @@ def test_the_urgent_ones_are_first_but_every_fourth_is_another() -> None:
     assert asyncio.run(lives()) == "ABCaDEbcd"
 
 
+def test_the_patient_ones_are_last_but_every_sixteenth_is_one_of_them() -> None:
+    async def lives() -> list[str]:
+        queue, seen = WorkQueue[str](urgent=str.isupper, patient=str.isdigit), list[str]()
+
+        async def work(key: str) -> None:
+            seen.append(key)
+
+        for key in "123abcdefghijklmnopA":
+            queue.add(key)
+        worker = asyncio.create_task(queue.run(work))
+        await until(lambda: len(seen) == 20)
+        worker.cancel()
+        return seen
+
+    assert "".join(asyncio.run(lives())) == "Aabcdefghijklmn1op23"
+
+
+def test_jobs_that_run_do_not_wait_for_all_that_have_ended() -> None:
+    """The scan of once an hour, and who takes over, look at all: each look at a data set that is made takes a request."""
+    cache = Cache()
+    for number in range(40):
+        cache.put(Kind.DATAPREPJOBS, a_job(f"made-{number}", uid=f"uid-{number}", status={"phase": "Succeeded"}))
+    leaves = a_job("leaves", uid="uid-leaves", status={"phase": "Succeeded"})
+    leaves["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    for each in (a_job("runs", uid="uid-runs", status={"phase": "Running"}), leaves):
+        cache.put(Kind.DATAPREPJOBS, each)
+
+    async def lives() -> list[str]:
+        queue, seen = WorkQueue[Key](urgent=cache.is_new, patient=cache.is_made), list[str]()
+
+        async def work(key: Key) -> None:
+            seen.append(key.name)
+
+        everyone = cache.keys()
+        for key in everyone:
+            queue.add(key)
+        worker = asyncio.create_task(queue.run(work))
+        await until(lambda: len(seen) == 42)
+        worker.cancel()
+        return seen
+
+    assert asyncio.run(lives())[:2] == ["runs", "leaves"]
+
+
 def test_a_job_is_new_until_it_has_a_phase() -> None:
     cache = Cache()
     cache.put(Kind.DATAPREPJOBS, a_job("new", uid="uid-new"))
