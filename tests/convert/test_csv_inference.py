@@ -317,6 +317,13 @@ def of_sequences(folder: Path, files: dict[str, str], **options: Any) -> Source:
     return Source.model_validate({"csvSequences": {"uris": [str(folder / "in")], **options}})
 
 
+@pytest.mark.parametrize(("number", "kind"), [("%s", "Int64"), ("[%s]", "list of Int64")])
+def test_values_of_several_types_are_called_as_columns_are(tmp_path: Path, number: str, kind: str) -> None:
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"x": {value}}}\n' for value in (number % 1, number % 16777217, '"word"')))
+    with pytest.raises(BadSpec, match=rf"'x' has values of several types: {kind} \(line 1\), String \(line 3\);"):
+        plan(JsonlReader, Source.model_validate({"jsonl": {"uris": [str(tmp_path)]}}))
+
+
 def test_a_bad_cell_of_a_sequence_is_told_with_its_line_and_the_others_are_numbers(tmp_path: Path) -> None:
     source = of_sequences(tmp_path, {"a.csv": column(*numbers(12)), "b.csv": column("1.5", "oops"), "c.csv": column(*numbers(12), "n/a")})
     _, state = plan(CsvSequencesReader, source)

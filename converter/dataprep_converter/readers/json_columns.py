@@ -133,7 +133,10 @@ def _column(path: Path, seen: _Seen, uri: str) -> JsonlColumn:
         what = "only empty lists" if "empty list" in seen.kinds else "null"
         raise BadSpec(f"{uri}: the type of {name!r} can't be told, it is {what} in the first records; {_ADVICE}, with it or without.")
     if len(kinds) > 1 or ("empty list" in seen.kinds and not next(iter(kinds)).startswith("list")):
-        told = ", ".join(f"{kind} (line {line})" for kind, line in seen.kinds.items() if kind != "null")
+        first: dict[str, int] = {}
+        for seen_kind, line in seen.kinds.items():
+            first.setdefault(seen_kind.replace(_LONG, "Int64"), line)
+        told = ", ".join(f"{each} (line {line})" for each, line in first.items() if each != "null")
         raise BadSpec(f"{uri}: {name!r} has values of several types: {told}; {_ADVICE}, with it or without.")
     kind = next(iter(kinds))
     single = kind.removeprefix("list of ")
