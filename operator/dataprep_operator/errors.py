@@ -43,7 +43,7 @@ class Unavailable(ClusterError):
 
 
 class SpecUnreadable(OperatorError):
-    """The ConfigMap with a job's spec holds something else."""
+    """The ConfigMap with a job's spec holds something else, or is gone where nothing else tells."""
 
 
 class NotServed(OperatorError):

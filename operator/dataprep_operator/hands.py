@@ -25,7 +25,7 @@ from dataprep_operator.decide import (
     PatchJob,
     Tell,
 )
-from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, Refused, Unavailable
+from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, Refused, SpecUnreadable, Unavailable
 from dataprep_operator.events import Note
 from dataprep_operator.observed import Observed
 from dataprep_operator.observing import Observer
@@ -93,7 +93,7 @@ class Hands:
             if is_new:
                 raise
             return str(exc)
-        except (Refused, ForeignChild) as exc:
+        except (Refused, ForeignChild, SpecUnreadable) as exc:
             return str(exc)
         except Unavailable as exc:
             # Without the webhook, and so for nobody else's sake, may the job wait to be Complete.

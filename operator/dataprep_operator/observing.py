@@ -18,7 +18,7 @@ from dataprep_api.status import DataPrepJobStatus, FromJob
 from dataprep_operator import children, conditions, foreign, observed, pods, privileges, scripts, steps, times
 from dataprep_operator.cache import Cache, Kind, Raw
 from dataprep_operator.cluster import CONFIG_MAPS, DATAPREPJOBS, NAMESPACES, PODS, Cluster
-from dataprep_operator.errors import NotFound, OperatorError, Refused
+from dataprep_operator.errors import NotFound, OperatorError, Refused, SpecUnreadable
 from dataprep_operator.kueue import Kueue
 from dataprep_operator.observed import CLEANUP, QUEUE_DOMAIN, QUEUE_LABEL, Admission, Awaited, Child, Key, Observed
 from dataprep_operator.pods import STUCK_CREATING_SECONDS, Blockage, Pod
@@ -223,10 +223,13 @@ class Observer:
         return self.frozen(seen.uid)
 
     async def spec_of_the_run(self, seen: Observed) -> DataPrepJobSpec | None:
-        """What a job that has ended was run with: its spec may have been edited since."""
+        """What a job that has ended was run with: its spec may have been edited since. Raises SpecUnreadable."""
         frozen = await self._frozen_spec(seen, seen.raw_spec)
-        spec = seen.raw_spec if frozen is None else frozen
-        return _parse(seen.key, spec, source="", defaults=self._defaults).spec
+        found = _parse(seen.key, seen.raw_spec if frozen is None else frozen, source="", defaults=self._defaults).spec
+        place = seen.status.output.uri if seen.status.output is not None else None
+        if frozen is None and found is not None and found.output.uri != place:
+            raise SpecUnreadable("the spec that it ran with is gone, and the job's has another output")
+        return found
 
     def _unedited(self, seen: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The live spec, when the children tell that it is what the job began with: who takes over would have a ConfigMap to read for each job."""

@@ -197,6 +197,27 @@ def test_a_map_is_made_again_from_the_spec_of_the_run(world: World) -> None:
     assert world.cluster.objects[("configmaps", NAMESPACE, "mnist")]["data"] == before
 
 
+def test_a_map_is_not_made_from_a_spec_that_holds_no_spec_or_was_edited(world: World) -> None:
+    committed(world)
+    (kept,) = [name for plural, _, name in world.cluster.objects if plural == "configmaps" and name != "mnist"]
+    world.cluster.change("configmaps", kept, {"data": {"job.yaml": "["}})
+    world.edit(output={"uri": "s3://elsewhere"})
+    world.cluster.remove("configmaps", NAMESPACE, "mnist")
+    world.restart()
+    world.settle()
+    assert f"the ConfigMap {kept} holds no spec in job.yaml" in world.message("HandedOver")
+
+    world.cluster.remove("configmaps", NAMESPACE, kept)
+    world.restart()
+    world.settle()
+    assert "the spec that it ran with is gone, and the job's has another output" in world.message("HandedOver")
+    assert ("configmaps", NAMESPACE, "mnist") not in world.cluster.objects
+
+    world.edit(output={"uri": world.status()["output"]["uri"]})
+    world.later(60)
+    assert "DATAPREP_RECORDS" in world.cluster.objects[("configmaps", NAMESPACE, "mnist")]["data"]
+
+
 def test_the_map_of_a_deleted_job_is_not_made_again(world: World) -> None:
     world.apply(deletionPolicy="Delete")
     world.settle()
