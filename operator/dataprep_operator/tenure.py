@@ -1,21 +1,27 @@
 """This replica's turn to lead: its Lease and its markers, on a thread with an event loop and connections of its own.
 
 Apart from what a leader does (`leading.py`), because that may keep an event loop busy: thousands of jobs, or whoever floods the server. Then the leader is slow, and stays
-the leader; the thread needs a moment every two seconds.
+the leader; the thread needs a moment every two seconds. An event loop that stands still for a minute is another matter: it may do so for ever, and another replica's
+turn has come.
 """
 
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from dataprep_operator.cluster import Cluster
+from dataprep_operator.errors import LeaseLost
 from dataprep_operator.lease import Lease
 from dataprep_operator.scope import Scope
 from dataprep_operator.settings import Settings
+
+_STANDS_STILL_SECONDS: Final = 60.0
+_BEAT_SECONDS: Final = 1.0
 
 
 class Connection(Cluster, Protocol):
@@ -46,6 +52,8 @@ class Tenure:
         self._thread = threading.Thread(target=self._run, name="tenure", daemon=True)
         self._begun: Future[None] = Future()
         self._over: Future[None] = Future()
+        self._beating: asyncio.Task[None] | None = None
+        self._beaten_at = time.monotonic()
 
     @property
     def sure(self) -> bool:
@@ -56,9 +64,12 @@ class Tenure:
         """Wait until this replica leads. Raises Overlap when another release works in its namespaces."""
         self._thread.start()
         await asyncio.shield(asyncio.wrap_future(self._begun))
+        self._beating = asyncio.create_task(self._beat(), name="heartbeat")
 
     async def end(self) -> None:
         """Let the Lease go, so that the next one need not wait, or stop waiting for it."""
+        if self._beating is not None:
+            self._beating.cancel()
         if self._thread.ident is None:
             self._loop.close()
             return
@@ -66,6 +77,11 @@ class Tenure:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._cancel)
         await asyncio.shield(asyncio.wrap_future(self._over))
+
+    async def _beat(self) -> None:
+        while True:
+            self._beaten_at = time.monotonic()
+            await asyncio.sleep(_BEAT_SECONDS)
 
     # --- on the thread ------------------------------------------------------------------------------------------------------
 
@@ -90,6 +106,7 @@ class Tenure:
             await scope.claim()
             await lease.acquire()
             self._lease = lease
+            self._beaten_at = time.monotonic()
             self._begun.set_result(None)
             await self._hold(lease, scope)
         finally:
@@ -97,12 +114,17 @@ class Tenure:
 
     async def _hold(self, lease: Lease, scope: Scope) -> None:
         try:
-            await asyncio.gather(lease.hold(), scope.keep())
+            await asyncio.gather(lease.hold(), scope.keep(), self._watch())
         except asyncio.CancelledError:
             await lease.release()
         except BaseException as exc:
             self._lost(exc)
             raise
+
+    async def _watch(self) -> None:
+        while (still := time.monotonic() - self._beaten_at) < _STANDS_STILL_SECONDS:
+            await asyncio.sleep(_BEAT_SECONDS)
+        raise LeaseLost(f"the event loop has stood still for {still:.0f} s")
 
     def _cancel(self) -> None:
         for task in asyncio.all_tasks(self._loop):

@@ -9,7 +9,7 @@ import pytest
 from tests.reconcile.test_lease import FakeLeases
 
 from dataprep_operator import __main__ as program
-from dataprep_operator import lease, scope
+from dataprep_operator import lease, scope, tenure
 from dataprep_operator.cache import Cache
 from dataprep_operator.errors import LeaseLost
 from dataprep_operator.settings import Settings
@@ -111,6 +111,30 @@ def test_a_lease_that_another_has_taken_is_told_at_once() -> None:
 
     asyncio.run(lives())
     assert [type(each) for each in lost] == [LeaseLost]
+
+
+def test_an_event_loop_that_stands_still_for_long_loses_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tenure, "_STANDS_STILL_SECONDS", 0.5)
+    monkeypatch.setattr(tenure, "_BEAT_SECONDS", 0.01)
+    told = threading.Event()
+    lost: list[BaseException] = []
+
+    async def lives() -> None:
+        turn = a_tenure(Leases(), lost)
+
+        def tell(error: BaseException) -> None:
+            lost.append(error)
+            told.set()
+
+        turn._lost = tell
+        await turn.begin()
+        # Nobody else has a turn, and the process would be gone by now.
+        assert told.wait(PATIENCE_SECONDS)
+        await turn.end()
+
+    asyncio.run(lives())
+    assert [type(each) for each in lost] == [LeaseLost]
+    assert "the event loop has stood still" in str(lost[0])
 
 
 def test_a_tenure_that_has_not_begun_ends_without_the_lease() -> None:
