@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_converter.readers.columns import shown
-from dataprep_converter.readers.csv_cells import Dialect, parsed
+from dataprep_converter.readers.csv_cells import BLANKS, DECIMAL, NUMBER, TRUTH, Dialect, parsed
 from dataprep_converter.readers.digits import keeps_all_digits
 from dataprep_converter.tensors import kernels
 
@@ -23,12 +23,6 @@ MISSING: Final = (
 
 _PLAIN: Final = Dialect(",", '"')
 _FITTING: Final = 0.95
-_BLANKS: Final = " \t"
-"""What Arrow allows around a number."""
-_NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$|^0[xX][0-9a-fA-F]{1,16}$"
-_DECIMAL: Final = _NUMBER.rpartition("|")[0]
-"""Without hexadecimal digits, which only whole numbers may have."""
-_TRUTH: Final = "^(true|True|TRUE|false|False|FALSE|0|1)$"
 
 
 @dataclass(frozen=True)
@@ -104,9 +98,9 @@ def _of_cells(cells: Any, dialect: Dialect) -> Kind:
     """The type of most of the cells of a column, where Arrow has found none that all of them have."""
     words: Any = pa.array(["", *dialect.nulls, *dialect.missing])
     filled = cells.filter(kernels.invert(kernels.is_in(cells, value_set=words)))
-    trimmed = kernels.utf8_trim(filled, _BLANKS)
+    trimmed = kernels.utf8_trim(filled, BLANKS)
     are_numbers: Any = None
-    for pattern in (_NUMBER, _DECIMAL, _TRUTH):
+    for pattern in (NUMBER, DECIMAL, TRUTH):
         fits = kernels.match_substring_regex(trimmed, pattern)
         are_numbers = fits if are_numbers is None else are_numbers
         count = kernels.sum(fits).as_py() or 0
