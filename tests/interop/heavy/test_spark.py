@@ -1,5 +1,6 @@
 """Spark reads the whole folder of a finished data set, hidden files and all, one task per shard; one JVM for all of them."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,14 @@ def test_sparks_own_readers_read_every_field(said: Any, format_: str, source: st
         records=len(expected),
         fields=sorted(expected[0]),
     )
+
+
+def test_the_list_of_paths_names_the_shards_to_spark(said: Any) -> None:
+    for name, found in said["sets"].items():
+        lines, digests = found["named"]["lines"], found["named"]["digests"]
+        assert [Path(line).name for line in lines] == found["files"], name
+        assert all(line.startswith("file:///") for line in lines)
+        assert digests == [hashlib.sha256(Path(line.removeprefix("file://")).read_bytes()).hexdigest() for line in lines]
 
 
 def row_of(row: dict[str, Any], names: list[str]) -> data_sets.Row:

@@ -1,10 +1,11 @@
 """Spark reads whole folders, hidden files and all: a JSON file of {jars, sets: {name: {format, folder}}}.
 
 `tfrecord` by TensorFlow's own input format, as lists of serialised messages per task; every other format by Spark's own reader of that name, as
-rows in the order of their files.
+rows in the order of their files. Of each also the lines of its list of paths, and digests of the files that these name.
 """
 
 import base64
+import hashlib
 import importlib.metadata
 import json
 import sys
@@ -46,6 +47,13 @@ def files(folder: str) -> list[str]:
     )
 
 
+def named(folder: str) -> dict[str, list[str]]:
+    """The lines of the list of paths by `textFile`, and the digests of the files at these, in the order of their names."""
+    lines = spark.sparkContext.textFile(f"{folder}/_dataprep/paths/train.txt").collect()
+    found = sorted(spark.sparkContext.binaryFiles(",".join(lines)).collect())
+    return {"lines": lines, "digests": [hashlib.sha256(content).hexdigest() for _, content in found]}
+
+
 def plain(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(value).decode()
@@ -63,7 +71,7 @@ def rows(format: str, folder: str, options: dict[str, str]) -> dict[str, Any]:  
 def read(data_set: dict[str, Any]) -> dict[str, Any]:
     folder, format = data_set["folder"], data_set["format"]  # noqa: A001
     content = tfrecords(folder) if format == "tfrecord" else rows(format, folder, data_set.get("options", {}))
-    return {"files": files(folder), **content}
+    return {"files": files(folder), "named": named(folder), **content}
 
 
 sets = {name: read(data_set) for name, data_set in wanted["sets"].items()}
