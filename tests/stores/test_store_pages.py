@@ -23,7 +23,7 @@ from tests.stores.test_http import site
 
 from dataprep_api.job import DataPrepJob
 from dataprep_api.messages import CommitResult
-from dataprep_api.spec import Store
+from dataprep_api.spec import Source, Store
 from dataprep_converter.access import Access
 from dataprep_converter.errors import ConvertError
 from dataprep_converter.store_settings import settings_for
@@ -537,6 +537,7 @@ def test_the_job_of_the_web_runs(site: Site, tmp_path: Path) -> None:
 
 def test_the_errors_of_the_web_are_real(site: Site, tmp_path: Path) -> None:
     output, here = str(tmp_path / "out"), {"https://data.example": site.at("")}
+    alike = Source.model_validate({"csv": {"uris": [site.at("/rows.csv?sig=one"), site.at("/rows.csv?sig=two")]}})
 
     def found() -> Iterator[Found]:
         yield refused([], output, f"http://{CLOSED}/rows.csv"), here
@@ -546,6 +547,7 @@ def test_the_errors_of_the_web_are_real(site: Site, tmp_path: Path) -> None:
         site.refusals.clear()
         site.sizes = site.ranges = False
         yield refused([], output, site.at("/rows.csv")), here
+        yield refused_settings(lambda: Access().unsigned(alike)), here
         yield refused([], site.at("/out")), here
 
     assert_quoted("web.md", found())
