@@ -176,8 +176,8 @@ class Picture:
 def plan(spec: dict[str, Any], files: int) -> int:
     """The plan of so many files."""
     access = Access()
-    store = Listing(files)
-    access.store = lambda uri: store  # type: ignore[assignment, method-assign, return-value]  # noqa: ARG005
+    store, others = Listing(files), access.store
+    access.store = lambda uri: store if uri.startswith("/simulated") else others(uri)  # type: ignore[assignment, method-assign, return-value]
     job = a_job(spec, Path("/simulated"), Path("/nowhere"))
     made, _ = planning.make(job.spec, access)
     return made.head.samples
