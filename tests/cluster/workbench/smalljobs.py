@@ -1,6 +1,8 @@
 """Many small jobs of three pods each: what tests need that ask how jobs live through trouble, and not what they write."""
 
+import json
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +72,19 @@ def assert_done_once(stores: Stores, namespace: Namespace) -> None:
     assert {name: (status["phase"], status["attempt"], status.get("failures", [])) for name, status in statuses.items()} == {
         name: ("Succeeded", 1, []) for name in statuses
     }
-    expected = sorted((name, step) for name in statuses for step in STEPS)
+    expected = Counter((name, step) for name in statuses for step in STEPS)
     for kind in ("jobs", "pods"):
-        assert sorted(_work(each) for each in namespace.all(kind, selector="dataprep.io/job")) == expected
+        found = namespace.all(kind, selector="dataprep.io/job")
+        counted = Counter(map(_work, found))
+        if counted != expected:
+            odd = [each for each in found if counted[_work(each)] != expected[_work(each)]]
+            raise JobNotAsExpected(
+                f"missing {kind}: {sorted((expected - counted).elements())}; more than one, or of no step: {sorted((counted - expected).elements())}\n"
+                + "\n".join(json.dumps(each) for each in odd)
+                + "".join(
+                    f"\n{namespace.story(name)}" for name in sorted({name for name, _ in (expected - counted) + (counted - expected)})
+                )
+            )
     digests = {file["sha256"] for status in statuses.values() for file in status["outputs"]}
     assert len(digests) == 1
     for name in statuses:
