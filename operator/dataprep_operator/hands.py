@@ -83,8 +83,10 @@ class Hands:
         """
         is_new = seen.status.phase != "Succeeded"
         try:
-            if not is_new and await self._is_handed_over(seen):
-                return None
+            if not is_new:
+                if await self._is_handed_over(seen):
+                    return None
+                await self._must_be_there(seen)
             spec = seen.spec if is_new else await self._observer.spec_of_the_run(seen)
             if spec is None:
                 return "the spec can't be read any more"
@@ -110,6 +112,13 @@ class Hands:
         except NotFound:
             return False
         return True
+
+    async def _must_be_there(self, seen: Observed) -> None:
+        """Raises Conflict for a job that is gone, or replaced, and of which a watch that was cut has not said so. The cache then knows."""
+        await self._observer.refresh(seen.key)
+        now = self._cache.job(seen.key)
+        if now is None or now["metadata"]["uid"] != seen.uid:
+            raise Conflict("the job was deleted while it was looked at")
 
     async def _guard(self, seen: Observed, *, on: bool) -> None:
         """Set or take away our finalizer, unless the job has changed since it was looked at. Others' finalizers stay."""

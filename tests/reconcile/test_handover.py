@@ -233,6 +233,17 @@ def test_the_map_of_a_deleted_job_is_not_made_again(world: World) -> None:
     assert ("configmaps", NAMESPACE, "mnist") not in world.cluster.objects
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_the_map_of_a_job_that_is_gone_unseen_is_not_made_again(world: World, replaced: bool) -> None:
+    committed(world)
+    world.cluster.watch = lambda *_: None
+    world.cluster.end("dataprepjobs", NAMESPACE, "mnist")
+    if replaced:
+        world.apply()
+    world.settle()
+    assert ("configmaps", NAMESPACE, "mnist") not in world.cluster.objects
+
+
 def test_a_map_that_came_into_someone_elses_hands_is_told_and_waited_for(world: World) -> None:
     committed(world)
     world.cluster.remove("configmaps", NAMESPACE, "mnist")
