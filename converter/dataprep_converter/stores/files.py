@@ -293,9 +293,10 @@ class FileInput:
 
     def close(self) -> None:
         self._scattered = None
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        # First forgotten: were it closed twice, by two threads, the second time might be somebody else's.
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
     def __enter__(self) -> Self:
         return self
