@@ -41,7 +41,7 @@ ENTRYPOINT ["dataprep-operator"]
 FROM ${BASE_IMAGE} AS kernel
 RUN if ! command -v cc > /dev/null; then apt-get update -q && apt-get install -q -y --no-install-recommends gcc libc6-dev; fi
 COPY converter/build_kernel.py /tmp/converter/build_kernel.py
-COPY converter/dataprep_converter/*.c /tmp/converter/dataprep_converter/
+COPY converter/dataprep_converter/core/*.c /tmp/converter/dataprep_converter/core/
 RUN python3 /tmp/converter/build_kernel.py
 
 
@@ -56,13 +56,13 @@ RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
 COPY api/dataprep_api /tmp/packages/dataprep_api
 COPY converter/dataprep_converter /tmp/packages/dataprep_converter
 COPY converter/dataprep_reader /tmp/packages/dataprep_reader
-COPY --from=kernel /tmp/converter/dataprep_converter/libkernel-*.so /tmp/packages/dataprep_converter/
+COPY --from=kernel /tmp/converter/dataprep_converter/core/libkernel-*.so /tmp/packages/dataprep_converter/core/
 RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
     find /tmp/packages -depth -type d -name __pycache__ -exec rm -rf {} +; \
     mv /tmp/packages/* "$packages"; \
     /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"/dataprep_*; \
-    /opt/dataprep/bin/python -P -c 'import sys; from dataprep_converter import kernel; sys.exit(not kernel.is_there())'; \
-    for script in dataprep=cli kubectl-dataprep=cli convert_to_records=convert_to_records; do \
+    /opt/dataprep/bin/python -P -c 'import sys; from dataprep_converter.core import kernel; sys.exit(not kernel.is_there())'; \
+    for script in dataprep=cli.commands kubectl-dataprep=cli.commands convert_to_records=cli.convert_to_records; do \
         printf '#!/opt/dataprep/bin/python -P\nimport sys\n\nfrom dataprep_converter.%s import main\n\nsys.exit(main())\n' "${script#*=}" > "/opt/dataprep/bin/${script%=*}"; \
         chmod 0755 "/opt/dataprep/bin/${script%=*}"; \
     done

@@ -29,7 +29,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { apt-get update -q && apt-get install -q -y --no-install-recommends python3-venv && $(PYTHON) -m venv $(VENV); }
 
 # What the installation compiles, where there is a C compiler.
-KERNEL := converter/hatch_build.py converter/build_kernel.py $(wildcard converter/dataprep_converter/*.c)
+KERNEL := converter/hatch_build.py converter/build_kernel.py $(wildcard converter/dataprep_converter/core/*.c)
 
 $(VENV)/.demo: requirements/demo.txt pyproject.toml $(KERNEL) | $(VENV)/bin/python
 	$(BIN)/pip install -q --disable-pip-version-check --no-compile --no-deps --require-hashes -r requirements/demo.txt
@@ -69,13 +69,13 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter
 
 .PHONY: generate
 generate: $(STAMP) ## write the CRD, the chart's copy and the generated docs from the models
-	$(BIN)/python -m dataprep_api.crd
-	$(BIN)/python -m dataprep_api.reasons_page
+	$(BIN)/python -m dataprep_api.generate.crd
+	$(BIN)/python -m dataprep_api.generate.reasons_page
 
 .PHONY: verify
 verify: $(STAMP) ## fail when a generated file is stale
-	$(BIN)/python -m dataprep_api.crd --check
-	$(BIN)/python -m dataprep_api.reasons_page --check
+	$(BIN)/python -m dataprep_api.generate.crd --check
+	$(BIN)/python -m dataprep_api.generate.reasons_page --check
 
 .PHONY: audit
 audit: $(STAMP) ## known vulnerabilities of the packages in the images; asks PyPI for its advisories
@@ -99,15 +99,15 @@ test-unit: $(STAMP) ## only what needs no server and no cluster
 
 .PHONY: fuzz
 fuzz: $(STAMP) ## damaged files for every reader, and random lives of jobs: FUZZ rounds of each (300)
-	FUZZ=$${FUZZ:-300} $(BIN)/pytest -q tests/fuzz tests/reconcile/test_model.py
+	FUZZ=$${FUZZ:-300} $(BIN)/pytest -q tests/fuzz tests/operator/test_model.py
 
 .PHONY: crashes
 crashes: $(STAMP) ## kill a job at every operation of every store, and let zombies wake up at each (an hour, most of it HDFS)
-	CRASHES=1 $(BIN)/pytest -q tests/stores/test_crashes.py
+	CRASHES=1 $(BIN)/pytest -q tests/converter/stores/test_crashes.py
 
 .PHONY: faults
 faults: $(STAMP) ## SEEDS (300) of faults between the converter and each store server, and their report: docs/faults.md
-	CI=true SEEDS=$(or $(SEEDS),300) FAULTS_REPORT=docs/faults.md $(BIN)/pytest -q tests/stores/test_faults.py tests/stores/test_hdfs_dying.py
+	CI=true SEEDS=$(or $(SEEDS),300) FAULTS_REPORT=docs/faults.md $(BIN)/pytest -q tests/converter/stores/test_faults.py tests/converter/stores/test_hdfs_dying.py
 
 .PHONY: chaos
 chaos: $(STAMP) ## kill the operator ROUNDS (100) times at random moments during JOBS (50) jobs on the test cluster

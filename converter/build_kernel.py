@@ -1,4 +1,4 @@
-"""Builds what `dataprep_converter` has in C, with this machine's compiler ($CC, or cc), beside its sources: what pip and the Dockerfile do.
+"""Builds what `dataprep_converter.core` has in C, with this machine's compiler ($CC, or cc), beside its sources: what pip and the Dockerfile do.
 
 The library is named after the digest of its sources, so that none of another version is ever loaded. Fails where there is no compiler.
 """
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "dataprep_converter"
+FOLDER = Path(__file__).parent / "dataprep_converter" / "core"
 SOURCES = (FOLDER / "kernel.c", FOLDER / "resampling.c")
 """In the order of `kernel.py`."""
 # A product is rounded before it is added to, on every processor: some would do both at once.

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import yaml
 
-from dataprep_api.messages import CommitResult, PlanResult, WorkResult, dump
+from dataprep_api.dataset.messages import CommitResult, PlanResult, WorkResult, dump
 from dataprep_api.names import LABEL_STEP
-from dataprep_api.status import RecordProgress
+from dataprep_api.resources.status import RecordProgress
 from kubecluster.cluster import FAKE_NODE_LABEL, FAKE_STAGES
 
 LABEL: Final = "dataprep.io/played"

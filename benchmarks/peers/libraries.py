@@ -25,7 +25,7 @@ import simplejpeg
 from clocked import clocked
 from pyarrow import csv
 
-from dataprep_converter.transforms import resampling
+from dataprep_converter.images import resampling
 
 HEIGHT, WIDTH = 482, 415
 _IN_CACHE = 256 << 10

@@ -19,23 +19,28 @@ import pyarrow as pa
 from clocked import clocked, tell
 from pyarrow import parquet as pq
 
-from dataprep_api.job import DataPrepJob
-from dataprep_api.plan import Shard
+from dataprep_api.dataset.plan import Shard
+from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import LabelFeature, Output
-from dataprep_converter import forking, heap, kernel, limits, planning, shard_sink, verifying
-from dataprep_converter.access import Access, Entry
-from dataprep_converter.display import Display
-from dataprep_converter.encoders import encoder_class
-from dataprep_converter.features import resolve
-from dataprep_converter.metadata import METADATA
-from dataprep_converter.readers import Batch, reader_class
-from dataprep_converter.run import run
-from dataprep_converter.sha256 import Sha256
-from dataprep_converter.shard import MOST_RECORDS
-from dataprep_converter.stores import FolderFiles, StoreSettings
+from dataprep_converter.cli.display import Display
+from dataprep_converter.core import kernel
+from dataprep_converter.core.sha256 import Sha256
+from dataprep_converter.dataset.sidecars import METADATA
+from dataprep_converter.formats.registry import encoder_class
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline import shard_sink
+from dataprep_converter.pipeline.features import resolve
+from dataprep_converter.pipeline.shard import MOST_RECORDS
+from dataprep_converter.planning import planning
+from dataprep_converter.readers import reader_class
+from dataprep_converter.records.batch import Batch
+from dataprep_converter.runtime import forking, heap, limits
+from dataprep_converter.sampling.units import samples_of_a_batch
+from dataprep_converter.steps.run import run
+from dataprep_converter.stores import Entry, FolderFiles, StoreSettings
 from dataprep_converter.stores.files import FileInput, FileStore
+from dataprep_converter.tools import verifying
 from dataprep_converter.transforms import step_class
-from dataprep_converter.units import samples_of_a_batch
 
 _FILE_BYTES = 110_000
 _PIN = "1-110000"

@@ -33,7 +33,7 @@ def pieces(file: Path) -> Iterator[bytes]:
 
 def ours() -> Callable[[Path], object]:
     """A store of ours, as a shard is written."""
-    from dataprep_converter.access import Access
+    from dataprep_converter.inputs.access import Access
     from dataprep_converter.stores import StoreSettings
 
     scheme = SERVER["store"]

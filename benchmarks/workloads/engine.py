@@ -33,8 +33,8 @@ _SLOW: Final[Mapping[str, Any]] = {
     "output": {"uri": "OUTPUT", "shards": {"count": 1}},
 }
 _IMPORTS: Final = (
-    "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; from dataprep_converter import without_pandas; without_pandas.hide(); "
-    "import dataprep_converter.working, dataprep_converter.readers.idx, dataprep_converter.encoders.tfrecord; os._exit(0)"
+    "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; from dataprep_converter.runtime import without_pandas; without_pandas.hide(); "
+    "import dataprep_converter.steps.working, dataprep_converter.readers.arrays.idx, dataprep_converter.formats.tfrecord.tfrecord_encoder; os._exit(0)"
 )
 """How a process ends is no part of it: 0.1 s for the libraries' objects, which a pod has put aside by then (`heap.py`)."""
 _SMALL_JOB: Final = (

@@ -1,5 +1,5 @@
 """`python -m dataprep_converter` is `dataprep`."""
 
-from dataprep_converter.cli import main
+from dataprep_converter.cli.commands import main
 
 main()

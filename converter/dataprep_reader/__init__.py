@@ -13,9 +13,9 @@ import os
 from collections.abc import Sequence
 from typing import Literal
 
-from dataprep_converter import job_file
-from dataprep_converter.access import Access
-from dataprep_converter.arguments import access_of
+from dataprep_converter.cli.arguments import access_of
+from dataprep_converter.inputs import job_file
+from dataprep_converter.inputs.access import Access
 from dataprep_reader.arrays import Ragged
 from dataprep_reader.dataset import AnyPath, Source, find
 from dataprep_reader.reader import Feature, Options, Reader
@@ -61,7 +61,7 @@ def open(  # noqa: A001 - as gzip.open and tarfile.open
     (bytes, str; None without a value), lists of any length and sequences are `Ragged`. A missing float is NaN.
 
     Raises NotFound where there is no finished data set (no `_SUCCESS`), BadData for one that is not as its manifest says, ValueError for
-    arguments that don't fit; while reading, BadData naming the file for damage, and the stores' errors (`dataprep_converter.errors`).
+    arguments that don't fit; while reading, BadData naming the file for damage, and the stores' errors (`dataprep_converter.core.errors`).
     """
     options = Options(
         batch_size=batch_size,

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_converter.errors import BadData
-from dataprep_converter.lists import is_ragged, item_type, row_shape, taken_apart
-from dataprep_converter.tensors import NUMPY_NAMES, Array, is_tensor, to_numpy
+from dataprep_converter.core.errors import BadData
+from dataprep_converter.core.lists import is_ragged, item_type, row_shape, taken_apart
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, to_numpy
 
 Values = TypeVar("Values")
 

@@ -7,10 +7,10 @@ from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from dataprep_api import names
-from dataprep_api.report import Manifest, ManifestFile
-from dataprep_converter.access import Access
-from dataprep_converter.errors import BadData, NotFound, NotWhole
-from dataprep_converter.output_folder import OutputFolder
+from dataprep_api.dataset.report import Manifest, ManifestFile
+from dataprep_converter.core.errors import BadData, NotFound, NotWhole
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs.access import Access
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 Source: TypeAlias = AnyPath | Sequence[AnyPath]

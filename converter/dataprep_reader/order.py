@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dataprep_converter.selection import mixed, permuted
+from dataprep_converter.sampling.selection import mixed, permuted
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 

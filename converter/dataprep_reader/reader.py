@@ -11,11 +11,11 @@ from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
-from dataprep_api.report import Manifest
-from dataprep_converter.access import Access
-from dataprep_converter.selection import SHUFFLE
+from dataprep_api.dataset.report import Manifest
+from dataprep_converter.core.tensors import to_arrow
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.sampling.selection import SHUFFLE
 from dataprep_converter.stores import StoreSettings, scheme_of
-from dataprep_converter.tensors import to_arrow
 from dataprep_reader import flow, order
 from dataprep_reader.arrays import as_numpy
 from dataprep_reader.dataset import DataSet

@@ -16,18 +16,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataprep_api import names
-from dataprep_api.report import ManifestFile
-from dataprep_converter.access import Access, Input
-from dataprep_converter.decoders import BrokenRecord, Decoder, MakesColumns, ReadsBlocks, by_feature, decoder, values
-from dataprep_converter.decoders.npz import NpzDecoder
-from dataprep_converter.errors import BadData, NotWhole
-from dataprep_converter.hugging_face import unwrapped
-from dataprep_converter.readers import arrow_messages
+from dataprep_api.dataset.report import ManifestFile
+from dataprep_converter.core.errors import BadData, BrokenRecord, NotWhole
+from dataprep_converter.core.tensors import is_tensor, to_arrow
+from dataprep_converter.formats import values
+from dataprep_converter.formats.archives.npz_decoder import NpzDecoder
+from dataprep_converter.formats.columnar import arrow_messages
+from dataprep_converter.formats.columnar.hugging_face import unwrapped
+from dataprep_converter.formats.decoder import Decoder, MakesColumns, ReadsBlocks
+from dataprep_converter.formats.registry import by_feature, decoder
+from dataprep_converter.formats.tfrecord.examples import parse
+from dataprep_converter.formats.tfrecord.frames import payloads
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.ranged import Ranged
 from dataprep_converter.readers.dataset import cast, examples_of
-from dataprep_converter.readers.examples import parse
-from dataprep_converter.readers.frames import payloads
-from dataprep_converter.readers.ranged import Ranged
-from dataprep_converter.tensors import is_tensor, to_arrow
+from dataprep_converter.stores import Input
 from dataprep_reader.dataset import DataSet
 from dataprep_reader.order import Numbers
 

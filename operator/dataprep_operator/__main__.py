@@ -18,24 +18,24 @@ from dataprep_api import CRON_KIND, KIND, tracing
 from dataprep_api.log_lines import JsonLines, PlainLines
 from dataprep_api.shown import one_line
 from dataprep_operator import settings as settings_module
-from dataprep_operator import subjects, watching
-from dataprep_operator.cache import Cache
-from dataprep_operator.cluster import KubernetesCluster
-from dataprep_operator.cron_reconcile import CronReconciler
-from dataprep_operator.endpoint import Endpoint
+from dataprep_operator.cluster.cluster import KubernetesCluster
 from dataprep_operator.errors import LeaseLost, NotServed, OperatorError, Overlap, Unavailable
-from dataprep_operator.gate import BACKLOG, Gate
-from dataprep_operator.leading import follow, lead, stop_by_signals
-from dataprep_operator.observed import Key
-from dataprep_operator.probes import Health
-from dataprep_operator.progress import Board
-from dataprep_operator.reconcile import Reconciler
-from dataprep_operator.reviews import Reviewer
+from dataprep_operator.leading.leading import follow, lead, stop_by_signals
+from dataprep_operator.leading.tenure import Connection, Tenure
+from dataprep_operator.objects.observed import Key
+from dataprep_operator.reconciling.cron_reconcile import CronReconciler
+from dataprep_operator.reconciling.reconcile import Reconciler
+from dataprep_operator.serving.endpoint import Endpoint
+from dataprep_operator.serving.gate import BACKLOG, Gate
+from dataprep_operator.serving.probes import Health
+from dataprep_operator.serving.progress import Board
+from dataprep_operator.serving.reviews import Reviewer
+from dataprep_operator.serving.tokens import Verifier
 from dataprep_operator.settings import Settings
-from dataprep_operator.streams import Streams
-from dataprep_operator.tenure import Connection, Tenure
-from dataprep_operator.tokens import Verifier
-from dataprep_operator.workqueue import WorkQueue
+from dataprep_operator.watching import subjects, watching
+from dataprep_operator.watching.cache import Cache
+from dataprep_operator.watching.streams import Streams
+from dataprep_operator.watching.workqueue import WorkQueue
 
 logger = logging.getLogger("dataprep_operator")
 

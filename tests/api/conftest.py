@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dataprep_api import status
-from dataprep_api.status import DataPrepJobStatus
+from dataprep_api.resources import status
+from dataprep_api.resources.status import DataPrepJobStatus
 
 NUMBER = 2**53
 TIME = "2026-01-01T00:00:00Z"

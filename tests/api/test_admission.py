@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from tests.compat.test_stored_resources import RESOURCES
 
-from dataprep_api import crd, status
+from dataprep_api.generate import crd
+from dataprep_api.resources import status
+from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import Source, Transform
-from dataprep_api.status import DataPrepJobStatus
 from kubecluster.cluster import Cluster
 from kubecluster.errors import StartFailed
 

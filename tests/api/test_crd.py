@@ -8,8 +8,8 @@ import pytest
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from dataprep_api import crd, generated
 from dataprep_api.errors import CrdError
+from dataprep_api.generate import crd, generated
 from dataprep_api.spec import Model, Quantity, rule, rules
 
 ROOT = Path(__file__).parents[2]

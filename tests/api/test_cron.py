@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from dataprep_api import crd
-from dataprep_api.cron import DataPrepCronJob, job_document, scheduled_text
 from dataprep_api.errors import SpecError
-from dataprep_api.job import DataPrepJob
+from dataprep_api.generate import crd
+from dataprep_api.resources.cron import DataPrepCronJob, job_document, scheduled_text
+from dataprep_api.resources.job import DataPrepJob
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("cron-*.yaml"))
 DUE = datetime(2026, 1, 31, 3, 0, tzinfo=UTC)

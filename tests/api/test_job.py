@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from dataprep_api.errors import SpecError
-from dataprep_api.job import DataPrepJob
-from dataprep_api.params import fill
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_api.resources.params import fill
 from dataprep_api.spec import Source
 
 SOURCES = ", ".join(Source.members())

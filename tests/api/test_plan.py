@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep_api import plan
+from dataprep_api.dataset import plan
 
 SPLITS = st.lists(
     st.integers(1, 10_000).flatmap(lambda records: st.tuples(st.just(records), st.integers(1, min(records, 40)))), min_size=1, max_size=5

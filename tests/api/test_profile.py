@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from dataprep_api import crd
 from dataprep_api.errors import SpecError
-from dataprep_api.profile import DataPrepProfile, merged
+from dataprep_api.generate import crd
+from dataprep_api.resources.profile import DataPrepProfile, merged
 from dataprep_api.spec import Workers
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dataprep_api import reasons_page
+from dataprep_api.generate import reasons_page
 from dataprep_api.reasons import ConditionType, Reason
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dataprep_api.job import DataPrepJob
-from dataprep_api.run_id import Part, content, fault_of_versions, run_id, versions
+from dataprep_api.dataset.run_id import Part, content, fault_of_versions, run_id, versions
+from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
 
 Builder = Callable[[Mapping[str, object]], dict[str, Any]]

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from dataprep_api import canonical, status
+from dataprep_api import canonical
 from dataprep_api.reasons import MEANING, ConditionType, Reason
-from dataprep_api.status import DataPrepJobStatus
+from dataprep_api.resources import status
+from dataprep_api.resources.status import DataPrepJobStatus
 
 Full = Callable[[str], DataPrepJobStatus]
 

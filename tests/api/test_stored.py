@@ -7,11 +7,11 @@ from typing import ClassVar
 import pytest
 from pydantic import ValidationError
 
+from dataprep_api.dataset.plan import Owner, PlanHead
+from dataprep_api.dataset.report import Manifest, ShardReport
+from dataprep_api.dataset.stored import Stored, Versioned
 from dataprep_api.errors import FormatError
-from dataprep_api.plan import Owner, PlanHead
-from dataprep_api.report import Manifest, ShardReport
 from dataprep_api.spec import Model
-from dataprep_api.stored import Stored, Versioned
 
 OLD = {
     PlanHead: '{"bytesIn":1,"codeSha256":null,"codesSha256":null,"encodingVersion":1,"extends":[],"extension":".tfrecords","ignored":0,"inputsSha256":"i","learned":{},"reader":"csv","readerState":{},"runId":"r","samples":1,"shuffleSeed":null,"specSha256":"s","splits":[],"tasks":1,"unitsSha256":"u","version":1,"warnings":[]}',

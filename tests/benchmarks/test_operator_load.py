@@ -11,10 +11,10 @@ from benchmarks.operator_load import observing, played
 from benchmarks.operator_load.measurements import Bench, Figures
 from benchmarks.operator_load.patience import Overdue, Patience
 
-from dataprep_api import messages
-from dataprep_api.job import DataPrepJob
-from dataprep_api.messages import CommitResult, PlanResult
-from dataprep_operator import results
+from dataprep_api.dataset import messages
+from dataprep_api.dataset.messages import CommitResult, PlanResult
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_operator.objects import results
 
 
 class Hours:

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from dataprep_api import crd
-from dataprep_api.job import DataPrepJob
+from dataprep_api.generate import crd
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_api.status import DataPrepJobStatus
-from dataprep_operator import children, scope, settings
-from dataprep_operator.observed import Key, Observed
+from dataprep_operator import settings
+from dataprep_operator.children import children
+from dataprep_operator.leading import scope
+from dataprep_operator.objects.observed import Key, Observed
 from kubecluster import binaries
 
 CHART = Path(__file__).parents[2] / "charts" / "dataprep-operator"

@@ -16,12 +16,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from tests.reconcile import world as harness
-from tests.reconcile.world import NAMESPACE, World
+from tests.operator import world as harness
+from tests.operator.world import NAMESPACE, World
 
 from dataprep_api.reasons import Reason
-from dataprep_operator import times
-from dataprep_operator.observed import Key
+from dataprep_operator.objects import times
+from dataprep_operator.objects.observed import Key
 
 UID: Final = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 WORKERS: Final = {"parallelism": 2, "resources": {"limits": {"memory": "1Gi"}}}

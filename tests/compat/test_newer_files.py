@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.commandline import code_of
 from tests.compat import making
 from tests.compat.test_stored_data_sets import Unpack, job_of, made
+from tests.converter.cli.commandline import code_of
 
-from dataprep_api.job import DataPrepJob
-from dataprep_api.plan import shards
-from dataprep_api.report import Success
-from dataprep_converter import committing, inspecting, removing, repairing, working
-from dataprep_converter.access import Access
-from dataprep_converter.errors import NewerFormat
-from dataprep_converter.output_folder import OutputFolder
-from dataprep_converter.verifying import verify
+from dataprep_api.dataset.plan import shards
+from dataprep_api.dataset.report import Success
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.core.errors import NewerFormat
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.steps import committing, removing, working
+from dataprep_converter.tools import inspecting, repairing
+from dataprep_converter.tools.verifying import verify
 from dataprep_reader import open as open_data_set
 
 

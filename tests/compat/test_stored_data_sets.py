@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 from tests.compat import making
 
-from dataprep_api import run_id
-from dataprep_api.job import DataPrepJob
-from dataprep_api.plan import shards
-from dataprep_api.report import Manifest
-from dataprep_converter import committing, inspecting, job_file, repairing, working
-from dataprep_converter.access import Access
-from dataprep_converter.display import Display
-from dataprep_converter.errors import BadSpec
-from dataprep_converter.output_folder import OutputFolder
-from dataprep_converter.run import run
-from dataprep_converter.verifying import verify
+from dataprep_api.dataset import run_id
+from dataprep_api.dataset.plan import shards
+from dataprep_api.dataset.report import Manifest
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.cli.display import Display
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs import job_file
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.steps import committing, working
+from dataprep_converter.steps.run import run
+from dataprep_converter.tools import inspecting, repairing
+from dataprep_converter.tools.verifying import verify
 from dataprep_reader import open as open_data_set
 
 FINISHED = [*making.SETS, "copy"]

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from tests.compat.test_stored_data_sets import Unpack, job_of, made, visible
 from tests.compat.test_stored_objects import at, children
-from tests.reconcile.test_evictions import disrupted
-from tests.reconcile.world import NAMESPACE, World
+from tests.operator.test_evictions import disrupted
+from tests.operator.world import NAMESPACE, World
 
 from dataprep_api import CRON_KIND
-from dataprep_converter import repairing
-from dataprep_converter.access import Access
-from dataprep_converter.decoders.recordio import parse_record
-from dataprep_converter.errors import BadSpec
-from dataprep_operator.observed import Key
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.formats.recordio.recordio_decoder import parse_record
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.tools import repairing
+from dataprep_operator.objects.observed import Key
 
 JOBS = "dataprepjobs"
 

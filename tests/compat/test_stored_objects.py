@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.reconcile.world import NAMESPACE, World, retry
+from tests.operator.world import NAMESPACE, World, retry
 
-from dataprep_api.messages import RemoveResult
+from dataprep_api.dataset.messages import RemoveResult
 from dataprep_api.reasons import Reason
-from dataprep_operator.cache import Kind
 from dataprep_operator.settings import PodDefaults
+from dataprep_operator.watching.cache import Kind
 
 FILES = sorted(Path(__file__).parent.glob("objects-*.json.xz"))
 STORED: dict[str, list[tuple[str, Any]]] = {

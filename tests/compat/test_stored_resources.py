@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tests.compat.test_stored_objects import STORED
 
-from dataprep_api import crd
-from dataprep_api.cron import DataPrepCronJob, DataPrepCronJobStatus
-from dataprep_api.job import DataPrepJob
-from dataprep_api.profile import DataPrepProfile
-from dataprep_api.status import DataPrepJobStatus
+from dataprep_api.generate import crd
+from dataprep_api.resources.cron import DataPrepCronJob, DataPrepCronJobStatus
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_api.resources.profile import DataPrepProfile
+from dataprep_api.resources.status import DataPrepJobStatus
 
 Value = Any  # JSON
 Schema = Mapping[str, Any]  # the same

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from dataprep_api.cron import DataPrepCronJob
-from dataprep_api.job import DataPrepJob
 from dataprep_api.reasons import MEANING, Reason
+from dataprep_api.resources.cron import DataPrepCronJob
+from dataprep_api.resources.job import DataPrepJob
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "charts").rglob("*.md")])

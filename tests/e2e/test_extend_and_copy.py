@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.cli.commandline import code_of, settings
+from tests.converter.cli.commandline import code_of, settings
 
 from workbench.jobs import Document, Namespace, example
 from workbench.stores import BUCKET, EXAMPLES, Stores, mount

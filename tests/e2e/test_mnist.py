@@ -128,9 +128,9 @@ def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, store
 
 def run_here(job: Document) -> None:
     """The same YAML on this machine."""
-    from dataprep_api.job import DataPrepJob
-    from dataprep_converter.access import Access
-    from dataprep_converter.display import Display
-    from dataprep_converter.run import run
+    from dataprep_api.resources.job import DataPrepJob
+    from dataprep_converter.cli.display import Display
+    from dataprep_converter.inputs.access import Access
+    from dataprep_converter.steps.run import run
 
     run(DataPrepJob.parse(job), access=Access(), workers=2, display=Display(quiet=True))

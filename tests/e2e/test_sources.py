@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.cli.commandline import code_of, settings
+from tests.converter.cli.commandline import code_of, settings
 
 from workbench.example_inputs import INPUTS
 from workbench.jobs import Document, Namespace, example

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from tests.convert.image_batches import applied, drawn, file_of, files, pixels, reasons
-from tests.convert.reader_contract import batches, faults, rows
-from tests.convert.test_reader_images import a_source, put
+from tests.converter.readers.reader_contract import batches, faults, rows
+from tests.converter.readers.test_reader_images import a_source, put
+from tests.converter.transforms.image_batches import applied, drawn, file_of, files, pixels, reasons
 from tests.fuzz.damage import damaged
 
-from dataprep_converter.readers.images import ImagesReader
+from dataprep_converter.readers.images.images import ImagesReader
 
 ROUNDS: Final = int(os.environ.get("FUZZ", "40"))
 KINDS: Final = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")

@@ -16,23 +16,29 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from tests.convert.reader_contract import ReaderContract, batches, plan, rows
-from tests.convert.test_reader_dataset import FORMATS, TestDatasetReader, a_source, convert, lines, made
+from tests.converter.readers.reader_contract import ReaderContract, batches, plan, rows
+from tests.converter.readers.test_reader_dataset import FORMATS, TestDatasetReader, a_source, convert, lines, made
 from tests.fuzz.damage import damaged
 
 from dataprep_api.spec import Source
-from dataprep_converter import plugins
-from dataprep_converter.errors import ConvertError
-from dataprep_converter.readers import READERS, SAMPLE, Batch, Reader, join, joining, parquet, reader_class, sql, stretches, tfrecord
+from dataprep_converter.core.errors import ConvertError
+from dataprep_converter.readers import READERS, Reader, reader_class
+from dataprep_converter.readers.columnar import parquet
+from dataprep_converter.readers.databases import sql
+from dataprep_converter.readers.databases.table import TableReader
 from dataprep_converter.readers.dataset import DatasetReader
-from dataprep_converter.readers.join import JoinReader
-from dataprep_converter.readers.table import TableReader
+from dataprep_converter.readers.joins import join, joining
+from dataprep_converter.readers.joins.join import JoinReader
+from dataprep_converter.readers.text import stretches
+from dataprep_converter.readers.tfrecord import tfrecord
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.runtime import plugins
 
 ROUNDS: Final = int(os.environ.get("FUZZ", "12"))
 ONLY: Final = os.environ.get("ROUND")
 _MOST_MEMORY: Final = 4 << 30
 """Of address space, beyond what there was: no header of a small file may ask for more."""
-_CONVERT: Final = Path(__file__).resolve().parent.parent / "convert"
+_CONVERTER: Final = Path(__file__).resolve().parent.parent / "converter"
 
 
 _ELSEWHERE: Final = "test_reader_table"
@@ -42,10 +48,10 @@ _ELSEWHERE: Final = "test_reader_table"
 def contracts() -> dict[str, type[ReaderContract]]:
     """The contract tests of all readers, by module and class."""
     found: dict[str, type[ReaderContract]] = {}
-    for file in sorted(_CONVERT.glob("test_*.py")):
+    for file in sorted([*_CONVERTER.glob("readers/test_*.py"), *_CONVERTER.glob("inputs/test_*.py")]):
         if file.stem == _ELSEWHERE or "ReaderContract)" not in file.read_text(encoding="utf-8"):
             continue
-        module = import_module(f"tests.convert.{file.stem}")
+        module = import_module(f"tests.converter.{file.parent.name}.{file.stem}")
         for name, value in vars(module).items():
             if name.startswith("Test") and isinstance(value, type) and issubclass(value, ReaderContract):
                 found[f"{file.stem.removeprefix('test_').removeprefix('reader_')}-{name.removeprefix('Test')}"] = value
@@ -107,7 +113,7 @@ def small_units(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
     monkeypatch.setattr(joining, "PIECE_RECORDS", 4)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))
     code = tmp_path_factory.mktemp("code")
-    (code / "mine.py").write_text(import_module("tests.convert.test_reader_plugin").CODE)
+    (code / "mine.py").write_text(import_module("tests.converter.readers.test_reader_plugin").CODE)
     monkeypatch.setenv(plugins.CODE_VARIABLE, str(code))
 
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.convert.numbered_tables import T, a_source, numbered, values
+from tests.converter.readers.numbered_tables import T, a_source, numbered, values
 from tests.fuzz.damage import damaged
 
-from dataprep_converter.errors import ConvertError
-from dataprep_converter.retrying import impatiently
+from dataprep_converter.core.errors import ConvertError
+from dataprep_converter.runtime.retrying import impatiently
 from storeservers.odps import FakeMaxCompute, server, wire
 
 ROUNDS: Final = int(os.environ.get("FUZZ", "12"))

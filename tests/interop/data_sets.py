@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from dataprep_api.job import DataPrepJob
-from dataprep_converter.access import Access
-from dataprep_converter.display import Display
-from dataprep_converter.run import run
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.cli.display import Display
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.steps.run import run
 from workbench import mnist
 
 Row = dict[str, list[Any]]

@@ -16,12 +16,12 @@ from tests.availability import unavailable
 from tests.interop import comparisons
 
 import javareaders
-from dataprep_api.job import DataPrepJob
-from dataprep_api.report import Manifest
-from dataprep_converter.access import Access
-from dataprep_converter.display import Display
-from dataprep_converter.run import run
-from dataprep_converter.verifying import verify
+from dataprep_api.dataset.report import Manifest
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.cli.display import Display
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.steps.run import run
+from dataprep_converter.tools.verifying import verify
 from storeservers.cache import BuildFailed
 from workbench import mnist
 

@@ -9,7 +9,7 @@ from tests.interop import data_sets, tfrecord_sets
 from tests.interop.comparisons import compared
 
 import environments
-from dataprep_converter.records import parse_example
+from dataprep_converter.formats.tfrecord.records import parse_example
 
 pytestmark = pytest.mark.interop
 

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.availability import unavailable
-from tests.formats.hadoop_files import Made
+from tests.converter.formats.hadoop_files import Made
 from tests.interop import data_sets
 from tests.interop.comparisons import compared
 
 import javareaders
-from dataprep_converter.encoders.sequence_file import MARKER, header
-from dataprep_converter.records import parse_example
+from dataprep_converter.formats.hadoop.sequence_file_encoder import MARKER, header
+from dataprep_converter.formats.tfrecord.records import parse_example
 from storeservers import cache
 
 pytestmark = pytest.mark.interop

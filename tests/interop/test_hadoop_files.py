@@ -8,12 +8,12 @@ from typing import Any, Final
 import numpy as np
 import pytest
 from tests.availability import unavailable
-from tests.convert.reader_contract import batches, faults, rows
+from tests.converter.readers.reader_contract import batches, faults, rows
 from tests.interop import data_sets
 
 import javareaders
 from dataprep_api.spec import Source
-from dataprep_converter.readers.sequence_file import SequenceFileReader
+from dataprep_converter.readers.hadoop.sequence_file import SequenceFileReader
 from storeservers import cache
 
 pytestmark = pytest.mark.interop

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from PIL import Image
-from tests.convert import image_batches
+from tests.converter.transforms import image_batches
 
 from dataprep_api.spec.transforms.images import Decode, Resize
-from dataprep_converter.transforms import image_files, resampling
+from dataprep_converter.images import image_files, resampling
 
 pytestmark = pytest.mark.interop
 

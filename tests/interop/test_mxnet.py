@@ -12,7 +12,7 @@ from tests.interop.comparisons import compared
 
 import environments
 from dataprep_api import names
-from dataprep_converter.decoders.recordio import parse_record
+from dataprep_converter.formats.recordio.recordio_decoder import parse_record
 
 pytestmark = pytest.mark.interop
 

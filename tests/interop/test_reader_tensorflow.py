@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.convert.test_reader_dataset import lines, made
+from tests.converter.readers.test_reader_dataset import lines, made
 from tests.reader.sets import SCORES, WORDS, lists, opened
 
 pytestmark = pytest.mark.interop

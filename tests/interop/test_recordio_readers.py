@@ -11,12 +11,12 @@ from tests.interop.comparisons import compared
 from tests.interop.recordio_sets import OPTIONS, message
 
 import environments
-from dataprep_converter.decoders.recordio import parse_record
+from dataprep_converter.formats.recordio.recordio_decoder import parse_record
 
 pytestmark = pytest.mark.interop
 
 READERS = Path(__file__).parent / "readers"
-SCHEMA = Path(__file__).parents[2] / "converter/dataprep_converter/encoders/record.proto"
+SCHEMA = Path(__file__).parents[2] / "converter/dataprep_converter/formats/recordio/record.proto"
 
 
 @pytest.fixture(scope="module")

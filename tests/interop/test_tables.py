@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from tests.formats import test_matrix as matrix
+from tests.converter.formats import test_matrix as matrix
 from tests.interop.comparisons import compared
 
 pytestmark = pytest.mark.interop

@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dataprep_api.job import DataPrepJob
+from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Output
-from dataprep_converter.access import Access
-from dataprep_converter.convert_to_records import mnist_job
-from dataprep_converter.display import Display
-from dataprep_converter.encoders import FeatureSpec
-from dataprep_converter.encoders.tfrecord import TfrecordEncoder
-from dataprep_converter.errors import NotWhole
-from dataprep_converter.run import run
-from dataprep_converter.verifying import verify
+from dataprep_converter.cli.convert_to_records import mnist_job
+from dataprep_converter.cli.display import Display
+from dataprep_converter.core.errors import NotWhole
+from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.records.feature import FeatureSpec
+from dataprep_converter.steps.run import run
+from dataprep_converter.tools.verifying import verify
 from workbench import mnist, photos
 
 pytestmark = pytest.mark.interop

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.convert.reader_contract import batches, faults, rows
+from tests.converter.readers.reader_contract import batches, faults, rows
 
 from dataprep_api.spec import Source
-from dataprep_converter.readers.tfrecord import TfrecordReader
+from dataprep_converter.readers.tfrecord.tfrecord import TfrecordReader
 
 pytestmark = pytest.mark.interop
 

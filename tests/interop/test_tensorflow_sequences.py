@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.convert.test_reader_dataset import convert
-from tests.convert.test_reader_tfrecord import a_source, values
+from tests.converter.readers.test_reader_dataset import convert
+from tests.converter.readers.test_reader_tfrecord import a_source, values
 
 pytestmark = pytest.mark.interop
 

@@ -17,8 +17,8 @@ from tests.availability import unavailable
 from tests.interop.comparisons import compared
 from tests.interop.test_tensorflow import a_job, made
 
-from dataprep_api.job import DataPrepJob
-from dataprep_converter.convert_to_records import mnist_job
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.cli.convert_to_records import mnist_job
 from workbench import mnist, photos
 
 pytestmark = pytest.mark.interop

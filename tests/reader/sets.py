@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from tests.convert.test_reader_dataset import convert
+from tests.converter.readers.test_reader_dataset import convert
 
 import dataprep_reader
 from dataprep_reader import Ragged, Reader

@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.cli.commandline import EXAMPLES, code_of, settings
-from tests.convert.reader_contract import batches as source_batches
-from tests.convert.reader_contract import rows as source_rows
-from tests.convert.test_reader_dataset import convert, expected, lines, made
+from tests.converter.cli.commandline import EXAMPLES, code_of, settings
+from tests.converter.readers.reader_contract import batches as source_batches
+from tests.converter.readers.reader_contract import rows as source_rows
+from tests.converter.readers.test_reader_dataset import convert, expected, lines, made
 from tests.reader.sets import SCORES, WORDS, exactly, flat, lists, numbers, opened, plain, rows
 
 from dataprep_api.spec import Source
-from dataprep_converter.access import Access
-from dataprep_converter.decoders import DECODERS
-from dataprep_converter.errors import BadData
-from dataprep_converter.readers.dataset import DatasetReader, finished
+from dataprep_converter.core.errors import BadData
+from dataprep_converter.dataset.listing import finished
+from dataprep_converter.formats.registry import DECODERS
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers.dataset import DatasetReader
 from dataprep_reader import Feature, Ragged, shards
 from dataprep_reader.arrays import as_numpy
 from dataprep_reader.shards import ArrowShard, Form, IndexedShard, ParquetShard
@@ -238,7 +239,7 @@ def test_whole_records_come_as_bytes(tmp_path: Path) -> None:
 
 
 def test_arrays_of_npz_are_sliced_and_not_taken_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dataprep_converter.decoders.npz.NpzDecoder.read", None)
+    monkeypatch.setattr("dataprep_converter.formats.archives.npz_decoder.NpzDecoder.read", None)
     np.save(tmp_path / "x.npy", np.arange(60, dtype=np.uint8).reshape(10, 2, 3))
     convert({"source": {"numpy": {"uris": [str(tmp_path / "x.npy")]}}, "output": {"uri": str(tmp_path / "set"), "format": "npz"}})
     found = [batch["values"] for batch in opened(tmp_path / "set", batch_size=4)]

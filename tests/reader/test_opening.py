@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.reader.sets import exactly, flat, halves, numbers, opened
 
-from dataprep_converter.errors import BadData, NotFound
+from dataprep_converter.core.errors import BadData, NotFound
 
 TRAIN = list(range(30))
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reader.sets import exactly, flat, halves, ns, numbers, opened
 
-from dataprep_converter.errors import BadData
+from dataprep_converter.core.errors import BadData
 from dataprep_reader import Reader, shards
 
 COUNT = 137

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from tests.convert.test_reader_dataset import convert
-from tests.convert.test_reader_images import an_image
+from tests.converter.readers.test_reader_dataset import convert
+from tests.converter.readers.test_reader_images import an_image
 
 import dataprep_reader
-from dataprep_api.report import ManifestFile
-from dataprep_converter.access import Access, Input
-from dataprep_converter.verifying import verify
+from dataprep_api.dataset.report import ManifestFile
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.stores import Input
+from dataprep_converter.tools.verifying import verify
 from dataprep_reader.shards import Form
 
 

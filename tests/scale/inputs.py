@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from dataprep_api.spec import Source
-from dataprep_converter.access import Access
+from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.dataset import DatasetReader
-from dataprep_converter.units import Units
+from dataprep_converter.sampling.units import Units
 from workbench import photos
 
 Numbers = npt.NDArray[np.int64]

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.convert.test_reader_dataset import convert
+from tests.converter.readers.test_reader_dataset import convert
 from tests.scale import inputs
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import Field, WithJsonSchema, model_validator
 
-from dataprep_api.params import escaped
+from dataprep_api.resources.params import escaped
 from dataprep_api.spec.model import Model, Uri
 
 Words = Annotated[

@@ -13,62 +13,37 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.report import Lossy
 from dataprep_api.spec import Source
-from dataprep_converter.access import Access
-from dataprep_converter.errors import BadSpec
-from dataprep_converter.made_files import MadeFiles
-from dataprep_converter.units import Files, Unit, Units
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.records.batch import Bad, Batch
+from dataprep_converter.sampling.made_files import MadeFiles
+from dataprep_converter.sampling.units import Files, Unit, Units
 
 READERS: Final[Mapping[str, str]] = {
-    "idx": "dataprep_converter.readers.idx:IdxReader",
-    "images": "dataprep_converter.readers.images:ImagesReader",
-    "annotated_images": "dataprep_converter.readers.annotated_images:AnnotatedImagesReader",
-    "masks": "dataprep_converter.readers.masks:MasksReader",
-    "csv": "dataprep_converter.readers.delimited:CsvReader",
-    "csv_sequences": "dataprep_converter.readers.csv_sequences:CsvSequencesReader",
-    "jsonl": "dataprep_converter.readers.jsonl:JsonlReader",
-    "text": "dataprep_converter.readers.text:TextReader",
-    "parquet": "dataprep_converter.readers.parquet:ParquetReader",
-    "arrow": "dataprep_converter.readers.arrow:ArrowReader",
-    "fixed_length": "dataprep_converter.readers.fixed_length:FixedLengthReader",
+    "idx": "dataprep_converter.readers.arrays.idx:IdxReader",
+    "images": "dataprep_converter.readers.images.images:ImagesReader",
+    "annotated_images": "dataprep_converter.readers.images.annotated_images:AnnotatedImagesReader",
+    "masks": "dataprep_converter.readers.images.masks:MasksReader",
+    "csv": "dataprep_converter.readers.text.delimited:CsvReader",
+    "csv_sequences": "dataprep_converter.readers.text.csv_sequences:CsvSequencesReader",
+    "jsonl": "dataprep_converter.readers.text.jsonl:JsonlReader",
+    "text": "dataprep_converter.readers.text.text:TextReader",
+    "parquet": "dataprep_converter.readers.columnar.parquet:ParquetReader",
+    "arrow": "dataprep_converter.readers.columnar.arrow:ArrowReader",
+    "fixed_length": "dataprep_converter.readers.arrays.fixed_length:FixedLengthReader",
     "whole_file": "dataprep_converter.readers.whole_file:WholeFileReader",
-    "tfrecord": "dataprep_converter.readers.tfrecord:TfrecordReader",
-    "sequence_file": "dataprep_converter.readers.sequence_file:SequenceFileReader",
+    "tfrecord": "dataprep_converter.readers.tfrecord.tfrecord:TfrecordReader",
+    "sequence_file": "dataprep_converter.readers.hadoop.sequence_file:SequenceFileReader",
     "dataset": "dataprep_converter.readers.dataset:DatasetReader",
-    "numpy": "dataprep_converter.readers.npy:NumpyReader",
-    "libsvm": "dataprep_converter.readers.libsvm:LibsvmReader",
-    "join": "dataprep_converter.readers.join:JoinReader",
-    "sql": "dataprep_converter.readers.sql:SqlReader",
-    "table": "dataprep_converter.readers.table:TableReader",
+    "numpy": "dataprep_converter.readers.arrays.npy:NumpyReader",
+    "libsvm": "dataprep_converter.readers.text.libsvm:LibsvmReader",
+    "join": "dataprep_converter.readers.joins.join:JoinReader",
+    "sql": "dataprep_converter.readers.databases.sql:SqlReader",
+    "table": "dataprep_converter.readers.databases.table:TableReader",
     "plugin": "dataprep_converter.readers.plugin:PluginReader",
 }
 """Member of `spec.source` → class. Adding a source is one line here and one file."""
-
-SAMPLE: Final = "_sample"
-"""Column of every batch: the sample's number in the plan (int64), from which its origin is found."""
-
-
-WAS: Final = "was"
-"""Metadata of a column whose values were decimals or times: a schema as `schemas.py` freezes it, with the reader's column and the type of its values."""
-
-
-TEXT: Final = "text"
-"""Metadata of a column of text: why it is no column of numbers, and what to do about it, as sentences."""
-
-TEXTS: Final = "texts"
-"""In a reader's state while a plan is made, not in the plan: that metadata by column."""
-
-
-def marked(schema: pa.Schema, key: str, said: Mapping[str, str]) -> pa.Schema:
-    """The schema with this metadata in addition, by column."""
-    fields = []
-    for column in schema:
-        if column.name in said:
-            metadata: dict[Any, Any] = {**(column.metadata or {})}
-            column = column.with_metadata(metadata | {key: said[column.name]})
-        fields.append(column)
-    return pa.schema(fields)
 
 
 @dataclass(frozen=True)
@@ -83,68 +58,8 @@ class Discovery:
     """Files that the units name, made here for the workers."""
 
 
-@dataclass(frozen=True)
-class Raw:
-    """A sample as it stands in the input, or its beginning."""
-
-    content: bytes
-    size: int
-    """Bytes of the whole."""
-
-    MOST: ClassVar[int] = 64 << 10
-    """Bytes that are kept."""
-
-    @classmethod
-    def of(cls, whole: bytes) -> "Raw":
-        """As much of the sample as is kept."""
-        return cls(content=whole[: cls.MOST], size=len(whole))
-
-
-@dataclass(frozen=True)
-class Bad:
-    """One sample that could not be read."""
-
-    sample: int
-    reason: str
-    raw: Raw | None = None
-    """For the quarantine, when the reader has it at hand."""
-    column: str = ""
-    """Column at fault, when a feature refused it."""
-    step: int | None = None
-    """Step of the column's sequence that is at fault, from 0, when it is a single one."""
-
-
-@dataclass(frozen=True)
-class Lost:
-    """Decimals that have more digits than what was read of them."""
-
-    column: str
-    samples: npt.NDArray[np.int64]
-    texts: Sequence[str]
-    """The first of each of these samples."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Some samples in the asked order, less the bad ones."""
-
-    records: pa.RecordBatch
-    """Columns of `schema()` and `_sample`. Tensors are `pa.fixed_shape_tensor` columns, encoded images binary columns."""
-    bad: list[Bad]
-    bytes_in: int
-    """Bytes read from the source for it."""
-    filtered: int = 0
-    """Samples that a step left out on purpose."""
-    added: int = 0
-    """Records beyond one for each sample, by a step that makes several of one."""
-    lost: Sequence[Lost] = ()
-    """Of the samples that were read."""
-    lossy: Sequence[Lossy] = ()
-    """Of the records, once they have their features."""
-
-
 class Reader(Protocol):
-    """The contract, tested for each reader by `tests/convert/reader_contract.py`."""
+    """The contract, tested for each reader by `tests/converter/readers/reader_contract.py`."""
 
     default_label: ClassVar[str]
     """Column that is the label when the spec names none and it is there."""

@@ -12,20 +12,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.report import Manifest
+from dataprep_api.dataset.report import Manifest
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.dataset import DatasetSource
-from dataprep_converter import committing
-from dataprep_converter.access import Access, Input
-from dataprep_converter.decoders import BrokenRecord, Decoder, by_feature, decoder, values
-from dataprep_converter.errors import BadData, BadSpec, InputChanged, NotFound, NotWhole
-from dataprep_converter.output_folder import OutputFolder
-from dataprep_converter.readers import Discovery, Raw
-from dataprep_converter.readers.blocks import Block, BlockReader, Kept
-from dataprep_converter.readers.examples import Expected, parse
-from dataprep_converter.readers.lockstep import BYTES, FLOATS, INTS
-from dataprep_converter.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_arrow, to_numpy, value_type
-from dataprep_converter.units import Unit
+from dataprep_converter.core.errors import BadData, BadSpec, BrokenRecord, InputChanged, NotWhole
+from dataprep_converter.core.lru import Kept
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_arrow, to_numpy, value_type
+from dataprep_converter.dataset.listing import finished, listing_fault
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.formats import values
+from dataprep_converter.formats.decoder import Decoder
+from dataprep_converter.formats.registry import by_feature, decoder
+from dataprep_converter.formats.tfrecord.examples import Expected, parse
+from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.blocks import Block, BlockReader
+from dataprep_converter.records.batch import Raw
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Input
 
 _BLOCK_RECORDS: Final = 256
 _BLOCK_BYTES: Final = 4 << 20
@@ -160,18 +165,6 @@ class _Walk:
         return self.format.read(self._source.stream())
 
 
-def finished(uri: str, access: Access) -> Manifest:
-    """The manifest of a finished data set. Raises NotFound when there is none, and BadData when it was changed."""
-    folder = OutputFolder(uri, access, "")
-    try:
-        success = folder.success()
-        if success is None:
-            raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set.", uri=uri)
-        return folder.manifest(success)
-    except NotWhole as exc:
-        raise BadData(f"{exc} See dataprep verify.", uri=uri) from exc
-
-
 _GROWING: Final = frozenset({"files", "badExamples", "quarantine", "metadata"})
 """What of the manifest grows with the data set."""
 
@@ -188,7 +181,7 @@ def _frozen(state: Mapping[str, Any]) -> Manifest:
 def _units(manifest: Manifest, uri: str, access: Access) -> Iterator[Unit]:
     folder = OutputFolder(uri, access, manifest.run_id)
     listed = dict(folder.visible())
-    fault = committing.listing_fault(manifest, folder)
+    fault = listing_fault(manifest, folder)
     if fault is not None:
         raise BadData(f"{uri}: {fault}. See dataprep verify.", uri=uri)
     for file in manifest.files:

@@ -17,15 +17,17 @@ import pyarrow as pa
 
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.plugin import PluginSource
-from dataprep_converter import plugins
-from dataprep_converter.access import Access, Input
-from dataprep_converter.errors import BadData, BadSample, BadSpec, InputChanged
+from dataprep_converter.core.errors import BadData, BadSample, BadSpec, InputChanged
+from dataprep_converter.core.lru import Kept
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, to_arrow
+from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
-from dataprep_converter.readers.blocks import Block, BlockReader, Kept
-from dataprep_converter.readers.listing import input_files
-from dataprep_converter.readers.schemas import frozen, thawed
-from dataprep_converter.tensors import NUMPY_NAMES, Array, to_arrow
-from dataprep_converter.units import Unit
+from dataprep_converter.readers.base.blocks import Block, BlockReader
+from dataprep_converter.readers.base.listing import input_files
+from dataprep_converter.records.schemas import frozen, thawed
+from dataprep_converter.runtime import plugins
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Input
 
 _GROUP: Final = 512
 """Dicts that become one batch."""

@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.whole_file import WholeFileSource
-from dataprep_converter.access import Access
-from dataprep_converter.errors import BadSpec
-from dataprep_converter.features import NOT_BY_DEFAULT
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import Array, binary, to_arrow
+from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
-from dataprep_converter.readers.files_ahead import FilesReader, Room, Row, binaries
-from dataprep_converter.readers.listing import input_folders
-from dataprep_converter.tensors import Array, binary, to_arrow
-from dataprep_converter.units import Files
+from dataprep_converter.readers.base.files_ahead import FilesReader, Room, Row, binaries
+from dataprep_converter.readers.base.listing import input_folders
+from dataprep_converter.records.columns import NOT_BY_DEFAULT
+from dataprep_converter.sampling.units import Files
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,60 +6,18 @@ Every foreign error is translated at this border (see `errors.py`). Nothing writ
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from itertools import groupby, islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, runtime_checkable
 from urllib.parse import urlsplit
 
 from dataprep_api.spec import HdfsOptions
-from dataprep_api.suggest import nearest
-from dataprep_converter.errors import BadSpec
+from dataprep_converter.core.errors import BadSpec
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-STORES: Final[Mapping[str, str]] = {
-    "": "dataprep_converter.stores.files:FileStore",
-    "file": "dataprep_converter.stores.files:FileStore",
-    "hdfs": "dataprep_converter.stores.hdfs:HdfsStore",
-    "webhdfs": "dataprep_converter.stores.webhdfs:WebHdfsStore",
-    "swebhdfs": "dataprep_converter.stores.webhdfs:WebHdfsStore",
-    "s3": "dataprep_converter.stores.s3:S3Store",
-    "oss": "dataprep_converter.stores.oss:OssStore",
-    "gs": "dataprep_converter.stores.gcs:GcsStore",
-    "abfs": "dataprep_converter.stores.azure:AzureStore",
-    "abfss": "dataprep_converter.stores.azure:AzureStore",
-    "http": "dataprep_converter.stores.http:HttpStore",
-    "https": "dataprep_converter.stores.http:HttpStore",
-}
-"""Scheme → class. Adding a store is one line here and one file."""
-
-EXTRAS: Final[Mapping[str, str]] = {"abfs": "azure", "abfss": "azure", "gs": "gcs"}
-"""Scheme → what to install for it, where that has another name."""
-
-FSSPEC: Final = (
-    "ftp",
-    "sftp",
-    "ssh",
-    "smb",
-    "webdav",
-    "hf",
-    "git",
-    "github",
-    "gist",
-    "dropbox",
-    "box",
-    "gdrive",
-    "dbfs",
-    "lakefs",
-    "oci",
-    "ocilake",
-    "tos",
-    "root",
-)
-"""Schemes without a store of ours that fsspec reads. Left out are those of fsspec's that are other names of our stores, or lie on top of other systems."""
 
 _MOST_FILES: Final = 1024
 
@@ -318,21 +276,3 @@ def scheme_of(uri: str) -> str:
     except ValueError as exc:
         # Not the whole of it: it may hold a password.
         raise BadSpec(f"{uri.partition('://')[0]}://…: what stands behind :// is no host.") from exc
-
-
-def store_class(scheme: str) -> type[Store]:
-    """The class for a scheme. Raises BadSpec naming the known ones and, when its client is not installed, the extra to install."""
-    if scheme in FSSPEC:
-        # Here, because fsspec takes long to import and most commands need none.
-        from dataprep_converter.stores.fsspec_store import FsspecStore
-
-        return FsspecStore
-    if scheme not in STORES:
-        known = ", ".join(f"{name}://" for name in STORES if name)
-        raise BadSpec(f"No store for {scheme}://{nearest(scheme, STORES)} (known: {known}, or a path)")
-    module, _, name = STORES[scheme].partition(":")
-    try:
-        found: type[Store] = getattr(import_module(module), name)
-    except ModuleNotFoundError as exc:
-        raise BadSpec(f"{scheme}:// needs the client {exc.name}: pip install 'dataprep-operator[{EXTRAS.get(scheme, scheme)}]'.") from exc
-    return found

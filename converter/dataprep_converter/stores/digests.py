@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from dataprep_converter.errors import Unreachable
+from dataprep_converter.core.errors import Unreachable
 
 _MD5 = re.compile(r"[0-9a-fA-F]{32}")
 

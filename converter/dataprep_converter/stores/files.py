@@ -25,8 +25,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, Self, TypeAlias, TypeVar
 
 from dataprep_api.spec import HdfsOptions
-from dataprep_converter.errors import AlreadyExists, BadSpec, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
-from dataprep_converter.retrying import retrying
+from dataprep_converter.core.errors import AlreadyExists, BadSpec, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
+from dataprep_converter.runtime.retrying import retrying
 from dataprep_converter.stores import SMALL_PIECE, Details, Entry, FolderFiles, StoreSettings, one_by_one
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class FileStore:
         self, uris: Sequence[str], sizes: Sequence[int], pins: Sequence[str], room: "npt.NDArray[np.uint8]"
     ) -> Sequence[float | None]:
         # Here, because numpy takes long to import and most commands need none.
-        from dataprep_converter import kernel
+        from dataprep_converter.core import kernel
 
         found = kernel.read_files([os.fsencode(path_of(uri)) for uri in uris], sizes, room)
         if found is None:

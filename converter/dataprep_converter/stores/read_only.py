@@ -6,7 +6,7 @@
 from abc import ABC, abstractmethod
 
 from dataprep_api.spec import HdfsOptions
-from dataprep_converter.errors import BadSpec
+from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.stores import Entry, Opened, Upload
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from dataprep_converter.errors import StoreError, Unreachable
+from dataprep_converter.core.errors import StoreError, Unreachable
 
 logger = logging.getLogger(__name__)
 

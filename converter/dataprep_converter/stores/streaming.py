@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 
-from dataprep_converter.errors import Unreachable
+from dataprep_converter.core.errors import Unreachable
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from typing import Any, Final, Protocol, runtime_checkable
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
-from dataprep_converter.errors import BadSpec
-from dataprep_converter.readers import Batch
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.records.batch import Batch
 
 TRANSFORMS: Final[Mapping[str, str]] = {
     "scale": "dataprep_converter.transforms.scale:ScaleStep",

@@ -5,10 +5,10 @@ from typing import Any
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
-from dataprep_converter.errors import BadSpec
-from dataprep_converter.features import as_type, find_columns, first_of_each_row, numbers, why_text
-from dataprep_converter.readers import Batch
-from dataprep_converter.tensors import NUMPY_NAMES, arrow_type, shape_of, to_arrow, value_type
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import NUMPY_NAMES, arrow_type, shape_of, to_arrow, value_type
+from dataprep_converter.records.batch import Batch
+from dataprep_converter.records.columns import as_type, find_columns, first_of_each_row, numbers, why_text
 from dataprep_converter.transforms.pixels import with_columns
 
 _OF = "The transform cast"

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
-from dataprep_converter.errors import BadSpec
-from dataprep_converter.features import find_columns
-from dataprep_converter.readers import SAMPLE, Batch
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.records.columns import find_columns
 
 
 class _Chosen:

@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
-from dataprep_converter.errors import BadSpec
-from dataprep_converter.readers import Batch
-from dataprep_converter.tensors import arrow_type, to_arrow
-from dataprep_converter.transforms.image_files import require_libraries
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import arrow_type, to_arrow
+from dataprep_converter.images.image_files import require_libraries
+from dataprep_converter.records.batch import Batch
 from dataprep_converter.transforms.pixels import each, image_column, replaced, size_columns, sizes_of, with_columns
 
 _OF = "The transform cropOrPad"

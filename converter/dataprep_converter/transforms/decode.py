@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
-from dataprep_converter.errors import BadSample, BadSpec
-from dataprep_converter.features import find_columns
-from dataprep_converter.readers import Batch
-from dataprep_converter.tensors import binary_data, kernels
-from dataprep_converter.transforms import image_files
+from dataprep_converter.core.errors import BadSample, BadSpec
+from dataprep_converter.core.tensors import binary_data, kernels
+from dataprep_converter.images import image_files
+from dataprep_converter.records.batch import Batch
+from dataprep_converter.records.columns import find_columns
 from dataprep_converter.transforms.pixels import (
     ENCODED,
     FORMAT,

@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
-from dataprep_converter.errors import BadSpec
-from dataprep_converter.readers import Batch
-from dataprep_converter.tensors import binary, to_arrow
-from dataprep_converter.transforms import image_files
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import binary, to_arrow
+from dataprep_converter.images import image_files
+from dataprep_converter.records.batch import Batch
 from dataprep_converter.transforms.pixels import ENCODED, FORMAT, HEIGHT, WIDTH, each, image_column, replaced, with_columns
 
 _OF = "The transform encode"

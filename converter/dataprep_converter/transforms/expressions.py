@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dataprep_converter.errors import BadData, BadSpec
-from dataprep_converter.features import find_columns
-from dataprep_converter.tensors import Array, kernels
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.records.columns import find_columns
 
 _COMPARISONS: Final[Mapping[type[ast.cmpop], str]] = {
     ast.Eq: "equal", ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal",

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
-from dataprep_converter.errors import BadSpec
-from dataprep_converter.readers import Batch
-from dataprep_converter.tensors import kernels
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import kernels
+from dataprep_converter.records.batch import Batch
 from dataprep_converter.transforms.expressions import Expression
 
 

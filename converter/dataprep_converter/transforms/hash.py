@@ -10,10 +10,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
-from dataprep_converter.errors import BadSpec
-from dataprep_converter.features import find_columns
-from dataprep_converter.readers import Batch
-from dataprep_converter.tensors import Array
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import Array
+from dataprep_converter.records.batch import Batch
+from dataprep_converter.records.columns import find_columns
 
 _CONSTANT: Final = b"dataprep hash.keyEnv"
 

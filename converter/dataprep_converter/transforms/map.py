@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
-from dataprep_converter import plugins
-from dataprep_converter.errors import BadSample, BadSpec
-from dataprep_converter.readers import SAMPLE, Bad, Batch
+from dataprep_converter.core.errors import BadSample, BadSpec
+from dataprep_converter.records.batch import SAMPLE, Bad, Batch
+from dataprep_converter.runtime import plugins
 
 
 class MapStep:

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
-from dataprep_converter.errors import BadSpec
-from dataprep_converter.features import find_columns, numbers, why_text, without
-from dataprep_converter.readers import SAMPLE, Batch
-from dataprep_converter.tensors import arrow_type, to_arrow
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import arrow_type, to_arrow
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.records.columns import find_columns, numbers, why_text, without
 
 
 class OneHotStep:

@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.spec.transforms.images import Decode, Resize
-from dataprep_converter.errors import BadSample, BadSpec
-from dataprep_converter.features import find_columns, without
-from dataprep_converter.readers import SAMPLE, Batch
-from dataprep_converter.tensors import NUMPY_NAMES, Array, binary_data, is_tensor, shape_of, to_arrow, to_numpy, value_type
-from dataprep_converter.transforms import image_files, resampling
-from dataprep_converter.transforms.orientation import Pixels
+from dataprep_converter.core.errors import BadSample, BadSpec
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary_data, is_tensor, shape_of, to_arrow, to_numpy, value_type
+from dataprep_converter.images import image_files, resampling
+from dataprep_converter.images.orientation import Pixels
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.records.columns import find_columns, without
 
 ENCODED: Final = "/encoded"
 FORMAT: Final = "/format"

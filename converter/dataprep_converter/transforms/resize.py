@@ -7,10 +7,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
-from dataprep_converter.errors import BadSpec
-from dataprep_converter.readers import Batch
-from dataprep_converter.tensors import arrow_type, to_arrow
-from dataprep_converter.transforms.image_files import require_libraries
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import arrow_type, to_arrow
+from dataprep_converter.images.image_files import require_libraries
+from dataprep_converter.images.resampling import resized, size_after
+from dataprep_converter.records.batch import Batch
 from dataprep_converter.transforms.pixels import (
     ImagesType,
     each,
@@ -22,7 +23,6 @@ from dataprep_converter.transforms.pixels import (
     sizes_of,
     with_columns,
 )
-from dataprep_converter.transforms.resampling import resized, size_after
 
 _OF = "The transform resize"
 

@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
-from dataprep_converter.errors import BadSpec
-from dataprep_converter.features import find_columns, numbers, why_text, without
-from dataprep_converter.readers import SAMPLE, Batch
-from dataprep_converter.tensors import NUMPY_NAMES, arrow_type, shape_of, to_arrow, value_type
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import NUMPY_NAMES, arrow_type, shape_of, to_arrow, value_type
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.records.columns import find_columns, numbers, why_text, without
 
 
 class ScaleStep:

@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
-from dataprep_converter.errors import BadData, BadSpec
-from dataprep_converter.features import find_columns, numbers
-from dataprep_converter.kernel import byte_sums, look_up
-from dataprep_converter.readers import Batch
-from dataprep_converter.tensors import NUMPY_NAMES, arrow_type, is_tensor, shape_of, to_arrow, value_type
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.kernel import byte_sums, look_up
+from dataprep_converter.core.tensors import NUMPY_NAMES, arrow_type, is_tensor, shape_of, to_arrow, value_type
+from dataprep_converter.records.batch import Batch
+from dataprep_converter.records.columns import find_columns, numbers
 from dataprep_converter.transforms.pixels import replaced, with_columns
 
 _OF = "The transform standardize"

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
-from dataprep_converter.errors import BadSpec
-from dataprep_converter.features import find_columns
-from dataprep_converter.readers import Batch
-from dataprep_converter.tensors import Array, kernels
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.records.batch import Batch
+from dataprep_converter.records.columns import find_columns
 
 
 class TokenizeSplitStep:

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from dataprep_api.spec import Transform
 from dataprep_api.spec.transforms.vocabulary import MOST_TERMS
-from dataprep_converter.errors import BadData, BadSpec
-from dataprep_converter.features import find_columns, without
-from dataprep_converter.readers import SAMPLE, Batch
-from dataprep_converter.tensors import Array, kernels
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.records.columns import find_columns, without
 
 _MOST_COUNTED = 10_000_000
 

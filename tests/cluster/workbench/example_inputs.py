@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 from pyarrow import feather
 
 from dataprep_api import API_VERSION, KIND
-from dataprep_api.job import DataPrepJob
-from dataprep_converter.access import Access
-from dataprep_converter.display import Display
-from dataprep_converter.framing import frame
-from dataprep_converter.run import run
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.cli.display import Display
+from dataprep_converter.core.framing import frame
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.steps.run import run
 from workbench import mnist, photos
 
 

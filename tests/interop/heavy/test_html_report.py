@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.availability import unavailable
-from tests.cli.commandline import code_of, mnist_run
+from tests.converter.cli.commandline import code_of, mnist_run
 
 from kubecluster import packages
 from workbench import mnist

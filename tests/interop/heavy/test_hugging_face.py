@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.convert.test_reader_dataset import convert
+from tests.converter.readers.test_reader_dataset import convert
 from tests.interop.comparisons import compared
 
 import environments

@@ -5,7 +5,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from tests.convert.test_reader_dataset import convert
+from tests.converter.readers.test_reader_dataset import convert
 
 import environments
 

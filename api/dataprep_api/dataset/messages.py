@@ -1,0 +1,241 @@
+"""What pods tell the operator: termination messages (at most 4,096 bytes of JSON) and progress reports.
+
+The operator parses both as untrusted input: whoever may run a pod can write anything there.
+"""
+
+import base64
+import zlib
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from dataprep_api import canonical
+from dataprep_api.errors import MessageError
+from dataprep_api.reasons import Reason
+from dataprep_api.resources.status import (
+    MAX_LABELS,
+    Channels,
+    Count,
+    LabelStatus,
+    LongUri,
+    OutputFile,
+    RecordProgress,
+    Sha256,
+    Short,
+    SplitStatus,
+)
+from dataprep_api.shown import printable
+from dataprep_api.spec import Model
+
+TERMINATION_LIMIT = 4096
+UNPACKED_LIMIT = 2**20
+"""Bytes of JSON that packed class names may have."""
+_FEWEST_CLASSES = 20
+PROGRESS_LIMIT = 4096
+PROGRESS_PATH = "/v1/progress"
+TOKEN_AUDIENCE = "dataprep-operator"  # noqa: S105  # a name, not a secret
+
+
+class BadRecord(Model):
+    """One record that was left out: where it came from and why."""
+
+    uri: LongUri
+    row: Count | None = None
+    """Row, line or sample number within the input, from 0."""
+    reason: Annotated[str, Field(max_length=512)]
+
+
+class PlanResult(Model):
+    """The plan step's result."""
+
+    kind: Literal["plan"] = "plan"
+    run_id: Annotated[str, Field(max_length=64)]
+    plan_sha256: Sha256
+    plan_uri: LongUri
+    tasks: Count
+    shards: Count
+    records: Count
+    bytes_in: Count
+    ignored: Count | None = None
+    """Files among the inputs that are not read."""
+    splits: Annotated[list[SplitStatus], Field(max_length=16)] = []
+    labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
+    packed_classes: Annotated[str, Field(max_length=TERMINATION_LIMIT)] | None = None
+    """Only on the way, where the names don't fit as they are: those of each of `labels`, packed (`_packed`)."""
+    code_commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")] | None = None
+    """The commit that `spec.code.git` was resolved to."""
+    reused: bool = False
+    """A finished data set of the same run id was found: there is nothing to convert or commit, and `commit` holds it."""
+    commit: "CommitResult | None" = None
+    warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
+
+
+class CommitResult(Model):
+    """The commit step's result: the truth, summed from the shards' reports and checked against the store."""
+
+    kind: Literal["commit"] = "commit"
+    run_id: Annotated[str, Field(max_length=64)]
+    manifest_uri: LongUri
+    manifest_sha256: Sha256
+    digest: Sha256 | None = None
+    quarantine_uri: LongUri | None = None
+    files: Count
+    records: RecordProgress
+    bytes_in: Count
+    bytes_out: Count
+    splits: Annotated[list[SplitStatus], Field(max_length=16)] = []
+    outputs: Annotated[list[OutputFile], Field(max_length=50)] = []
+    """Every file, or none when they don't fit."""
+    bad: Annotated[list[BadRecord], Field(max_length=20)] = []
+    seconds: Annotated[dict[Annotated[str, Field(max_length=32)], Annotated[float, Field(ge=0)]], Field(max_length=16)] = {}
+    """Time of all workers by stage: read, transform, encode, statistics, sink; and `readWait`, for which encoding waited."""
+    bad_reasons: Annotated[dict[Annotated[str, Field(max_length=32)], Count], Field(max_length=8)] = {}
+    shard_seconds: Annotated[float, Field(ge=0)] = 0.0
+    """Time of all shards, each from its first byte to its last."""
+    channels: Channels | None = None
+    shards_within: Annotated[list[Count], Field(max_length=16)] = []
+    """Number of shards by `stages.SHARD_BOUNDS`."""
+    warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
+
+
+class WorkResult(Model):
+    """One task's result."""
+
+    kind: Literal["work"] = "work"
+    index: Count
+    shards_done: Count
+    shards_skipped: Count
+    """Shards that had a report already."""
+    records: RecordProgress
+    bytes_out: Count
+
+
+class RemoveResult(Model):
+    """What the removal of a deleted job's data set did."""
+
+    kind: Literal["remove"] = "remove"
+    files: Count = 0
+    bytes: Count = 0
+    kept: Count = 0
+    """Files of the job's names that hold something else now, and stay."""
+    kept_files: Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=5)] = []
+    """The first of them."""
+    owner: Annotated[str, Field(max_length=64)] | None = None
+    """The run that has taken the folder since; then nothing was removed."""
+
+
+class FailureResult(Model):
+    """Why a step failed."""
+
+    kind: Literal["failure"] = "failure"
+    reason: Reason
+    message: Annotated[str, Field(max_length=2048)]
+    exit_code: int
+    index: Count | None = None
+    shard: Annotated[str, Field(max_length=256)] | None = None
+    input: LongUri | None = None
+
+
+Message = PlanResult | CommitResult | WorkResult | RemoveResult | FailureResult
+Termination = Annotated[Message, Field(discriminator="kind")]
+_TERMINATION: TypeAdapter[Message] = TypeAdapter(Termination)
+_NAMES: TypeAdapter[list[list[Short]]] = TypeAdapter(list[Annotated[list[Short], Field(max_length=MAX_LABELS)]])
+
+
+class ProgressReport(Model):
+    """One worker pod's counts since it started its task. Absolute numbers, so that a lost or doubled report does no harm."""
+
+    job: Annotated[str, Field(max_length=253)]
+    """Name of the DataPrepJob; its namespace and the pod's name and uid are in the token."""
+    attempt: Count
+    index: Count
+    sequence: Count
+    """Rises with each report of the pod; an older one is dropped."""
+    shards_done: Count = 0
+    shards_active: Count = 0
+    records: RecordProgress = RecordProgress()
+    bytes_in: Count = 0
+    bytes_out: Count = 0
+
+
+class ProgressReply(Model):
+    """The operator's answer: how long to wait before the next report."""
+
+    next_report_seconds: Annotated[float, Field(ge=0.2, le=300)] = 5.0
+
+
+def dump(message: Message) -> str:
+    """The message as JSON of at most 4,096 bytes. Lists of a result are shortened, the longest last, until it fits."""
+    for shortened in _shorter_and_shorter(message):
+        text = _written(shortened)
+        if len(text.encode()) <= TERMINATION_LIMIT:
+            return text
+    raise MessageError(f"a {message.kind} message of {len(text)} bytes can't be shortened to {TERMINATION_LIMIT}")
+
+
+def _written(message: Message) -> str:
+    # Whoever describes the pod sees it; in JSON escapes mean the same.
+    return printable(message.model_dump_json(by_alias=True, exclude_none=True))
+
+
+def _shorter_and_shorter(message: Message) -> Sequence[Message]:
+    if isinstance(message, CommitResult):
+        brief = [record.model_copy(update={"reason": record.reason[:100]}) for record in message.bad]
+        shorter = [message.model_copy(update={"bad": brief[:count], "warnings": message.warnings[:3]}) for count in (20, 10, 3)]
+        no_files = [fewer.model_copy(update={"outputs": []}) for fewer in shorter]
+        return [message, *shorter, *no_files, _bare(message), _bare(message).model_copy(update={"splits": []})]
+    if isinstance(message, PlanResult):
+        small = message.model_copy(update={"commit": message.commit and _bare(message.commit), "warnings": message.warnings[:3]})
+        bare = small.model_copy(update={"labels": [], "warnings": []})
+        no_splits: dict[str, object] = {"splits": [], "commit": bare.commit and bare.commit.model_copy(update={"splits": []})}
+        return [message, _with_classes_that_fit(message), _with_classes_that_fit(small), bare, bare.model_copy(update=no_splits)]
+    if isinstance(message, FailureResult):
+        long = {"message": message.message[:900], "input": (message.input or "")[:500] or None}
+        return [message, message.model_copy(update=long), message.model_copy(update={"message": message.message[:250], "input": None})]
+    return [message]
+
+
+def _with_classes_that_fit(plan: PlanResult) -> PlanResult:
+    """The plan with as many packed names of each label as leave it within the limit, or with 20."""
+    counts = range(_FEWEST_CLASSES, 1 + max((len(label.classes) for label in plan.labels), default=0))
+    beyond = bisect_left(counts, True, key=lambda count: len(_written(_packed(plan, count)).encode()) > TERMINATION_LIMIT)
+    return _packed(plan, _FEWEST_CLASSES + max(0, beyond - 1))
+
+
+def _packed(plan: PlanResult, count: int) -> PlanResult:
+    """The plan with that many names of each label: as base 85 of the zlib stream of a JSON list of lists."""
+    names = canonical.dumps([label.classes[:count] for label in plan.labels])
+    labels = [label.model_copy(update={"classes": []}) for label in plan.labels]
+    return plan.model_copy(update={"labels": labels, "packed_classes": base64.b85encode(zlib.compress(names, 9)).decode()})
+
+
+def _unpacked(plan: PlanResult) -> PlanResult:
+    """What `_packed` was made from. Raises MessageError."""
+    if plan.packed_classes is None:
+        return plan
+    try:
+        stream = zlib.decompressobj()
+        names = _NAMES.validate_json(stream.decompress(base64.b85decode(plan.packed_classes), UNPACKED_LIMIT))
+        told = [label.model_copy(update={"classes": classes}) for label, classes in zip(plan.labels, names, strict=True)]
+    except (ValueError, zlib.error) as exc:
+        raise MessageError("not a termination message of dataprep: the packed classes can't be unpacked") from exc
+    return plan.model_copy(update={"labels": told, "packed_classes": None})
+
+
+def _bare(commit: CommitResult) -> CommitResult:
+    return commit.model_copy(update={"outputs": [], "bad": [], "warnings": [], "channels": None})
+
+
+def parse(text: str) -> Message:
+    """A termination message. Raises MessageError when it isn't one of ours. What a newer converter adds to one is passed over."""
+    # Replaced, because half a surrogate pair, which JSON can hold, has no bytes.
+    size = len(text.encode(errors="replace"))
+    if size > TERMINATION_LIMIT:
+        raise MessageError(f"a termination message has at most {TERMINATION_LIMIT} bytes, got {size}")
+    try:
+        message = _TERMINATION.validate_json(text, extra="ignore")
+    except ValidationError as exc:
+        raise MessageError(f"not a termination message of dataprep: {exc.errors()[0]['msg']}") from exc
+    return _unpacked(message) if isinstance(message, PlanResult) else message

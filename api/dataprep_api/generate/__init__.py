@@ -1,0 +1,1 @@
+"""What is generated from the models: the CRDs and the page of reasons."""

@@ -1,0 +1,1 @@
+"""The custom resources: spec and status of each."""

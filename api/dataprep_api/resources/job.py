@@ -1,0 +1,138 @@
+"""A whole `DataPrepJob`, as it is written in YAML and stored by the API server."""
+
+import ast
+import itertools
+import re
+import shlex
+from typing import Any, Final, Literal, Self
+
+from pydantic import Field, ValidationError
+
+from dataprep_api import API_VERSION, KIND
+from dataprep_api.errors import Fault, SpecError
+from dataprep_api.resources.params import fill, fill_command
+from dataprep_api.resources.status import DataPrepJobStatus
+from dataprep_api.shown import one_line
+from dataprep_api.spec import DataPrepJobSpec, Model, Open
+from dataprep_api.spec.script import VARIABLES
+from dataprep_api.suggest import did_you_mean, nearest
+
+
+class Metadata(Open):
+    """Metadata of the object; only the name matters here."""
+
+    name: str = Field(min_length=1, max_length=253)
+
+
+class DataPrepJob(Model):
+    """Turns raw data into shards that training reads."""
+
+    api_version: Literal["dataprep.io/v1alpha1"] = API_VERSION  # type: ignore[assignment]  # the constant is that literal
+    kind: Literal["DataPrepJob"] = KIND  # type: ignore[assignment]  # the constant is that literal
+    metadata: Metadata
+    spec: DataPrepJobSpec
+    status: DataPrepJobStatus | None = None
+
+    @classmethod
+    def parse(cls, document: object) -> Self:
+        """The job in `document` with `${NAME}` filled from `spec.params`. Raises SpecError with every fault found, each with its field path."""
+        if not isinstance(document, dict):
+            raise SpecError([Fault("", f"expected a mapping with apiVersion, kind, metadata and spec, got {type(document).__name__}")])
+        _check_values(document)
+        filled = _with_params(document)
+        # Built first, it is a part of the job's; built when the spec alone is needed, all of it would be built twice.
+        DataPrepJobSpec.model_rebuild()
+        try:
+            # By alias only: `file_name` would be read here and pruned by the API server.
+            return cls.model_validate(filled, by_alias=True, by_name=False)
+        except ValidationError as exc:
+            raise SpecError([fault(cls, error) for error in exc.errors()]) from exc
+
+
+_DEEPEST: Final = 64
+_MOST_VALUES: Final = 1_000_000
+"""An object of Kubernetes has at most 3 MiB."""
+
+
+def _check_values(document: object) -> None:
+    """Raises SpecError for what YAML can say and JSON can't: lists that hold themselves, and texts that are no UTF-8."""
+    waiting: list[tuple[object, str, int]] = [(document, "", 0)]
+    for seen in itertools.count():
+        if not waiting:
+            return
+        value, path, depth = waiting.pop()
+        if depth > _DEEPEST or seen > _MOST_VALUES:
+            what = f"is nested more than {_DEEPEST} levels deep" if depth > _DEEPEST else f"holds more than {_MOST_VALUES:,} values"
+            raise SpecError([Fault(path.split("[")[0][:64], f"{what}; does an alias (*) stand in what it refers to?")])
+        if isinstance(value, dict):
+            waiting += ((each, f"{path}.{name}" if path else str(name), depth + 1) for name, each in value.items())
+            waiting += ((name, path, depth + 1) for name in value if isinstance(name, str))
+        elif isinstance(value, list):
+            waiting += ((each, f"{path}[{number}]", depth + 1) for number, each in enumerate(value))
+        elif isinstance(value, str) and not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise SpecError([Fault(path, "expected text, got bytes that are no UTF-8")])
+
+
+_FILLED = ("source", "code", "features", "labels", "transforms", "splits", "output", "stores")
+
+
+def _with_params(document: dict[str, Any]) -> dict[str, Any]:
+    spec = document.get("spec")
+    if not isinstance(spec, dict):
+        return document
+    params = spec.get("params") or {}
+    if not isinstance(params, dict):
+        return document
+    known = {str(name): str(value) for name, value in params.items()}
+    filled = {key: fill(value, known, path=f"spec.{key}") if key in _FILLED else value for key, value in spec.items()}
+    if isinstance(spec.get("script"), dict):
+        filled["script"] = _filled_script(spec["script"], known, spec)
+    return document | {"spec": filled | ({"params": known} if known else {})}
+
+
+def _filled_script(script: dict[str, Any], params: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:  # Any: YAML
+    """The command is divided before it is filled: a param is one word, whatever is in it."""
+    rest: dict[str, Any] = fill({key: value for key, value in script.items() if key != "command"}, params, path="spec.script")
+    command = script.get("command")
+    if isinstance(command, str):
+        try:
+            command = shlex.split(command)
+        except ValueError:
+            return rest | {"command": command}  # an open quote, which the model tells
+    if not isinstance(command, list):
+        return rest | ({"command": command} if "command" in script else {})
+    workers = spec.get("workers")
+    env = workers.get("env") if isinstance(workers, dict) else None
+    variables = [str(each["name"]) for each in env if isinstance(each, dict) and "name" in each] if isinstance(env, list) else []
+    variables += [name for name, needed in VARIABLES.items() if needed is None or spec.get(needed) or script.get(needed)]
+    return rest | {"command": fill_command(command, params, variables=variables, path="spec.script.command")}
+
+
+_LONGEST_ECHO: Final = 64
+_GOT: Final = re.compile(r"""\bgot ('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")""")
+"""What a validator's own message says that it was given."""
+
+
+def fault(root: type[Model], error: Any) -> Fault:
+    """One pydantic error in the user's words. `root` is the model that was asked. Any: pydantic's ErrorDetails is a plain dict."""
+    location = error["loc"]
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+    if error["type"] == "extra_forbidden":
+        return Fault(path, f"unknown field{did_you_mean(root, location)}", unknown=True)
+    if error["type"] == "missing":
+        return Fault(path, "is required")
+    message = error["msg"].removeprefix("Value error, ")
+    given = error.get("input")
+    shown = f", got {_echoed(given)}" if isinstance(given, str | int | float) and "got " not in message else ""
+    if error["type"] == "literal_error" and isinstance(given, str):
+        shown += nearest(given, re.findall("'([^']*)'", error["ctx"]["expected"]))
+    return Fault(path, one_line(_GOT.sub(lambda found: f"got {_echoed(ast.literal_eval(found[1]))}", message) + shown))
+
+
+def _echoed(given: str | float) -> str:
+    """What was given, where it can't be a credential: a text with the marks of an address, or a long one, is only counted."""
+    if isinstance(given, str) and (len(given) > _LONGEST_ECHO or any(mark in given for mark in ("://", "@", "=", "?"))):
+        return f"{len(given)} characters"
+    return repr(given)

@@ -1,0 +1,84 @@
+"""Arguments: what the commands share, the job or the data set of a command line and the stores it is reached by."""
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from dataprep_api.errors import Fault, SpecError
+from dataprep_converter.runtime import limits
+
+if TYPE_CHECKING:
+    from dataprep_api.resources.job import DataPrepJob
+    from dataprep_converter.inputs.access import Access
+
+
+def job_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, help_text: str) -> argparse.ArgumentParser:
+    """A command on a job's file."""
+    command = commands.add_parser(name, help=help_text)
+    command.add_argument("job", nargs="?", metavar="FILE", help="the job's YAML file, - for standard input")
+    command.add_argument("--job", dest="job_option", metavar="FILE", help="the same, as an option")
+    command.add_argument(
+        "--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of the spec: output.uri=out, params.input=DIR"
+    )
+    command.add_argument("--profile", metavar="FILE", help="a DataPrepProfile's YAML file: stores and workers that the job leaves out")
+    return command
+
+
+def uri_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, help_text: str) -> argparse.ArgumentParser:
+    """A command on a data set."""
+    command = commands.add_parser(name, help=help_text)
+    command.add_argument("uri", help="folder of the data set")
+    command.add_argument("--job", metavar="FILE", help="a job file whose spec.stores says how to reach the store")
+    command.add_argument("--set", action="append", default=[], help=argparse.SUPPRESS)
+    return command
+
+
+def add_workers(command: argparse.ArgumentParser, *, of: str = "") -> None:
+    """How many processes a command may start; `of` says more about them."""
+    command.add_argument("--workers", type=int, metavar="N", help=f"processes{of} (default: one a core, and fewer where memory is short)")
+
+
+def ready_workers(arguments: argparse.Namespace) -> int:
+    """As many as were asked for, else as many as there is room for. What others are forked from begins to import, as this process does: ask early."""
+    count: int = arguments.workers or limits.processes()
+    if count > 1:
+        from dataprep_converter.runtime import forking
+
+        forking.get_ready()
+    return count
+
+
+def job_of(arguments: argparse.Namespace) -> "DataPrepJob":
+    """The job that a command names. Raises SpecError."""
+    from dataprep_converter.inputs import job_file
+
+    file = arguments.job or getattr(arguments, "job_option", None)
+    if file is None:
+        raise SpecError([Fault("", "which job? Give its YAML file")])
+    limit = getattr(arguments, "limit", None)
+    overrides = [*arguments.set, *([f"limit={limit}"] if limit is not None else [])]
+    return job_file.load(file, overrides=overrides, profile=getattr(arguments, "profile", None))
+
+
+def with_code(job: "DataPrepJob") -> "DataPrepJob":
+    """The job, whose code of Git is there now."""
+    if job.spec.code is not None and job.spec.code.git is not None:
+        from dataprep_converter.cli import git_code
+
+        git_code.provide(job.spec)
+    return job
+
+
+def access_of(job: "DataPrepJob") -> "Access":
+    """Stores as the job sets them up."""
+    from dataprep_converter.inputs.access import Access
+    from dataprep_converter.inputs.store_settings import settings_for
+
+    return Access(settings_for(job.spec.stores, os.environ.get("DATAPREP_MOUNTS")))
+
+
+def access_to(arguments: argparse.Namespace) -> "Access":
+    """Stores as a job file sets them up (`--job`), else by the environment."""
+    from dataprep_converter.inputs.access import Access
+
+    return access_of(job_of(arguments)) if arguments.job else Access()

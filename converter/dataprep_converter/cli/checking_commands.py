@@ -1,0 +1,65 @@
+"""`dataprep verify` and `dataprep repair`: their arguments, and what they say."""
+
+import argparse
+import sys
+
+from dataprep_api.exits import Exit
+from dataprep_api.shown import one_line
+from dataprep_converter.cli.arguments import access_to, add_workers, job_of, ready_workers, uri_command, with_code
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Adds both commands."""
+    verify = uri_command(commands, "verify", "read a finished data set again and check every byte")
+    verify.add_argument("--expect", metavar="HEX", help="the manifest's SHA-256 or the digest that it must have")
+    verify.add_argument("--all", action="store_true", help="list every fault, not only the first")
+    verify.add_argument("--every-record", action="store_true", help="parse every record, not only 64 of each file")
+    verify.set_defaults(command=_verify)
+
+    repair = commands.add_parser("repair", help="make what is broken or missing of a data set again, from the plan stored beside it")
+    repair.add_argument("uri", help="folder of the data set")
+    repair.add_argument(
+        "--job", metavar="FILE", help="the job that made it: its stores, code and HDFS options; needed when the manifest is damaged"
+    )
+    repair.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of that job: params.input=DIR")
+    add_workers(repair)
+    repair.set_defaults(command=_repair)
+
+
+def _verify(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.core.errors import NotWhole
+    from dataprep_converter.tools import verifying
+
+    uri = arguments.uri
+    examined = verifying.Examined(uri, access_to(arguments), expect=arguments.expect)
+    found = examined.faults(every_record=arguments.every_record)
+    if arguments.all:
+        count = 0
+        for fault in found:
+            count += 1
+            sys.stdout.write(one_line(f"{uri}: {fault.text}.") + "\n")
+        if count:
+            raise NotWhole(f"{uri} has {count} fault{'s' * (count != 1)}.")
+    elif (first := next(found, None)) is not None:
+        raise NotWhole(f"{uri}: {first.text}.")
+    verified = examined.manifest
+    sys.stdout.write(
+        f"{uri} is whole: {verified.records_out:,} records in {len(verified.files)} files, {verified.size:,} bytes; digest {verified.digest}\n"
+    )
+    return Exit.DONE
+
+
+def _repair(arguments: argparse.Namespace) -> Exit:
+    workers = ready_workers(arguments)
+    from dataprep_converter.tools import repairing
+
+    job = with_code(job_of(arguments)) if arguments.job else None
+    repaired = repairing.repair(arguments.uri, access_to(arguments), job=job, workers=workers)
+    for file in repaired.remade:
+        sys.stdout.write(one_line(f"made again: {file}") + "\n")
+    for other in repaired.others:
+        sys.stdout.write(one_line(f"put right: {other}") + "\n")
+    if not repaired.remade and not repaired.others:
+        sys.stdout.write("nothing to repair\n")
+    sys.stdout.write(f"{arguments.uri} is whole; manifest {repaired.manifest_sha256}\n")
+    return Exit.DONE

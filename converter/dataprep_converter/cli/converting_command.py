@@ -1,0 +1,38 @@
+"""`dataprep convert`: its arguments. What it runs is a job with `source.dataset`."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from dataprep_api.exits import Exit
+from dataprep_converter.cli import made_jobs
+from dataprep_converter.cli.arguments import access_to
+
+if TYPE_CHECKING:
+    from dataprep_converter.cli.display import Display
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Adds the command."""
+    convert = commands.add_parser("convert", help="write a finished data set again in another format")
+    convert.add_argument("uri", metavar="FROM", help="folder of a finished data set of any format")
+    convert.add_argument("to", metavar="TO", help="folder of the new data set")
+    convert.add_argument("--format", required=True, metavar="NAME", help="output.format of the new one: tfrecord, parquet, …")
+    made_jobs.add_arguments(convert, example="output.shards.count=8", verb="convert")
+    convert.set_defaults(command=_convert)
+
+
+def _convert(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.dataset.listing import finished
+    from dataprep_converter.tools import converting
+    from dataprep_converter.tools.verifying import verify
+
+    access = access_to(arguments)
+    manifest = finished(arguments.uri, access)
+
+    def check(display: "Display") -> None:
+        display.step("verifying")
+        # Not every format has checksums of its own, and what is written carries the digest of what was read.
+        verify(arguments.uri, access, expect=manifest.digest)
+
+    document = converting.job_of(manifest, source=arguments.uri, output=arguments.to, format_=arguments.format)
+    return made_jobs.execute(arguments, document, access, before=check)

@@ -1,0 +1,62 @@
+"""`dataprep copy`: its arguments. For a data set it runs a job with `source.dataset` and `format: copy`; other files it copies as they are."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from dataprep_api import API_VERSION, KIND
+from dataprep_api.errors import Fault, SpecError
+from dataprep_api.exits import Exit
+from dataprep_converter.cli import made_jobs
+from dataprep_converter.cli.arguments import access_to
+
+if TYPE_CHECKING:
+    from dataprep_converter.inputs.access import Access
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Adds the command."""
+    copy = commands.add_parser("copy", help="copy a finished data set, or any file or folder, to another place or store, byte for byte")
+    copy.add_argument("uri", metavar="FROM", help="folder of a finished data set, or any file or folder")
+    copy.add_argument("to", metavar="TO", help="folder of the copy; of a file its name, or a folder with a slash at its end")
+    copy.add_argument(
+        "--overwrite", action="store_true", help="replace the data set or files that are there (default: refuse, unless they are the same)"
+    )
+    made_jobs.add_arguments(copy, example="output.hdfs.replication=2", verb="copy", of_processes=", of 8 files at a time each")
+    copy.set_defaults(command=_copy)
+
+
+def _copy(arguments: argparse.Namespace) -> Exit:
+    access = access_to(arguments)
+    if not arguments.print_job and not _is_data_set(arguments.uri, access):
+        return _copy_files(arguments, access)
+    source, output = (uri.replace("$", "$$") for uri in (arguments.uri, arguments.to))
+    overwrite = "Always" if arguments.overwrite else "Never"
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": "copy"},
+        "spec": {"source": {"dataset": {"uri": source}}, "output": {"uri": output, "format": "copy", "overwrite": overwrite}},
+    }
+    return made_jobs.execute(arguments, document, access)
+
+
+def _is_data_set(uri: str, access: "Access") -> bool:
+    from dataprep_converter.steps import copying_files
+
+    return copying_files.is_data_set(uri, access)
+
+
+def _copy_files(arguments: argparse.Namespace, access: "Access") -> Exit:
+    from dataprep_converter.steps import copying_files
+
+    if arguments.fields:
+        raise SpecError(
+            [Fault("--set", f"{arguments.uri} is no data set, and other files are copied without a job whose fields could be set")]
+        )
+    done = copying_files.copy(arguments.uri, arguments.to, access, overwrite=arguments.overwrite)
+    if not arguments.quiet:
+        kept = f", {done.kept:,} were there" if done.kept else ""
+        sys.stderr.write(f"copied {done.files:,} files, {done.size:,} bytes{kept}\n")
+    sys.stdout.write(f"{arguments.to}\n")
+    return Exit.DONE

@@ -1,0 +1,132 @@
+"""What a person sees while a job runs on this machine: a live bar on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from dataprep_api.dataset.messages import CommitResult, PlanResult
+from dataprep_api.stages import READ_WAIT, verdict
+from dataprep_converter.pipeline.task_progress import TaskProgress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+_LINE_SECONDS = 2.0
+
+
+class Display:
+    """Sums the tasks' counts and shows records, rate and remaining time."""
+
+    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
+        self._stream = stream or sys.stderr
+        self._quiet = quiet
+        self._tasks: dict[int, TaskProgress] = {}
+        self._total = 0
+        self._ignored = 0
+        self._started = 0.0
+        self._shown = 0.0
+        self._bar: tuple[Progress, TaskID] | None = None
+
+    def step(self, name: str) -> None:
+        """A step begins."""
+        self.close()
+        self._say(f"{name} …")
+
+    def planned(self, plan: PlanResult) -> None:
+        """The plan is made."""
+        self._total = plan.records
+        self._ignored = plan.ignored or 0
+        self._started = time.monotonic()
+        splits = ", ".join(f"{split.name} {split.records:,} in {split.shards} shard{'s' * (split.shards != 1)}" for split in plan.splits)
+        # A script says only by what it makes how much there is.
+        records = f": {plan.records:,} records ({splits}), {plan.tasks} task{'s' * (plan.tasks != 1)}" if plan.splits else ""
+        self._say(f"planned run {plan.run_id}{records}")
+        for warning in plan.warnings:
+            self._say(f"warning: {warning}")
+        if self._stream.isatty() and not self._quiet and plan.splits and not plan.reused:
+            self._start_bar()
+
+    def progress(self, index: int, progress: TaskProgress) -> None:
+        """New counts of one task."""
+        self._tasks[index] = progress
+        now = time.monotonic()
+        done = sum(task.records_in for task in self._tasks.values())
+        if self._bar is not None:
+            bar, task = self._bar
+            bar.update(task, completed=done, rates=self._rates(now, done))
+        elif now - self._shown >= _LINE_SECONDS:
+            self._shown = now
+            self._say(f"converting: {done:,} of {self._total:,} records, {self._rates(now, done)}")
+
+    def reused(self, result: CommitResult) -> None:
+        """Nothing was to do."""
+        self._say(f"reused: a finished data set of the same spec and inputs is there ({result.manifest_uri})")
+
+    def finished(self, result: CommitResult) -> None:
+        """The data set is whole."""
+        seconds = max(1e-3, time.monotonic() - self._started)
+        out = result.records.out
+        self._say(
+            f"done: {out:,} records, {result.bytes_out:,} bytes in {result.files} file{'s' * (result.files != 1)}, {seconds:.1f} s"
+            f" ({out / seconds:,.0f} records/s, {result.bytes_out / seconds / 1e6:,.0f} MB/s)"
+        )
+        bottleneck = verdict(result.seconds)
+        if bottleneck is not None:
+            self._say(f"{bottleneck}; encoding waited {result.seconds.get(READ_WAIT, 0.0):,.1f} s for reading, all workers together")
+        if self._ignored:
+            self._say(
+                f"ignored: {self._ignored:,} file{'s' * (self._ignored != 1)} among the inputs (hidden, of another kind, or of data sets)"
+            )
+        if result.records.filtered:
+            self._say(f"filtered out: {result.records.filtered:,} records")
+        if result.records.bad:
+            self._say(f"left out: {result.records.bad:,} bad records, for example:")
+            for bad in result.bad[:5]:
+                self._say(f"  {bad.uri}, record {bad.row}: {bad.reason}")
+        if result.quarantine_uri is not None:
+            self._say(f"all of them are kept in {result.quarantine_uri}")
+        for warning in result.warnings:
+            self._say(f"warning: {warning}")
+
+    def close(self) -> None:
+        """Ends the bar."""
+        if self._bar is not None:
+            self._bar[0].stop()
+            self._bar = None
+
+    def _say(self, line: str) -> None:
+        if not self._quiet:
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+
+    def _start_bar(self) -> None:
+        # Only here: most jobs run without a terminal, and rich takes a while to load.
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        from dataprep_converter.core.redacting import raw
+
+        bar = Progress(
+            TextColumn("converting"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[rates]}"),
+            console=Console(file=raw(self._stream)),
+        )
+        self._bar = (bar, bar.add_task("convert", total=max(1, self._total), rates=""))
+        bar.start()
+
+    def _rates(self, now: float, done: int) -> str:
+        seconds = max(1e-3, now - self._started)
+        written = sum(task.bytes_out for task in self._tasks.values())
+        rate = done / seconds
+        left = f", {duration((self._total - done) / rate)} left" if done >= 0.05 * self._total and seconds > 2 and rate > 0 else ""
+        return f"{rate:,.0f} records/s, {written / seconds / 1e6:,.0f} MB/s{left}"
+
+
+def duration(seconds: float) -> str:
+    """`1h02m`, `3m20s`, `12s`."""
+    whole = int(seconds + 0.5)
+    if whole >= 3600:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"

@@ -1,0 +1,153 @@
+"""Code from Git (`spec.code.git`): one commit's files, without history, in a folder.
+
+The reference is resolved once, while planning; all else asks for that commit. Submodules and files in LFS stay as the repository has them.
+"""
+
+import atexit
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.spec.code import Git
+from dataprep_converter.core.errors import BadSpec, ConvertError, NotFound, NotPermitted, Unreachable
+from dataprep_converter.runtime import plugins
+
+COMMIT_FILE: Final = ".dataprep-commit"
+"""Written last into the folder: the commit that it holds."""
+
+_SHA: Final = re.compile(r"[0-9a-f]{40}")
+_TIMEOUT_SECONDS: Final = 60
+_SHOWN: Final = 10
+
+_Refs = Mapping[bytes, bytes]
+_Wants = Callable[..., list[Any]]  # Any: dulwich's own type of object ids
+
+
+def provide(spec: DataPrepJobSpec) -> None:
+    """Fetches the code of a job for this process and those that it starts, unless it is there already, as it is in a pod."""
+    git = spec.code.git if spec.code is not None else None
+    if git is None or os.environ.get(plugins.CODE_VARIABLE):
+        return
+    folder = Path(tempfile.mkdtemp(prefix="dataprep-code-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    fetch(git, folder, credentials=(os.environ.get("GIT_USERNAME"), os.environ.get("GIT_PASSWORD")))
+    os.environ[plugins.CODE_VARIABLE] = str(folder / git.sub_path if git.sub_path else folder)
+    os.environ[plugins.COMMIT_VARIABLE] = str(folder / COMMIT_FILE)
+
+
+def mounted_credentials(mounts: str) -> tuple[str | None, str | None]:
+    """User and password of the Secret that a pod has; a token needs no user."""
+    found = [Path(mounts, "git", key) for key in ("username", "password")]
+    user, password = (file.read_text(encoding="utf-8").strip() if file.is_file() else None for file in found)
+    return (user or "git") if password else user, password
+
+
+def fetch(git: Git, into: Path, *, commit: str | None = None, credentials: tuple[str | None, str | None] = (None, None)) -> str:
+    """Writes the files of the commit into a folder, and returns it: `commit`, or what `git.ref` is now.
+
+    Raises NotFound for a repository, reference, commit or folder that isn't there, NotPermitted, and Unreachable.
+    """
+    try:
+        from dulwich import porcelain  # noqa: F401 - only whether it is there
+    except ImportError as exc:
+        raise BadSpec("code.git needs dulwich: pip install 'dataprep-operator[git]'") from exc
+    with tempfile.TemporaryDirectory(prefix="dataprep-git-") as scratch:
+        try:
+            found = _written(git, into, Path(scratch), commit=commit, credentials=credentials)
+        except ConvertError:
+            raise
+        except Exception as exc:  # what a server answers becomes one of many kinds
+            raise _translated(exc, git.url) from exc
+    if git.sub_path is not None and not (into / git.sub_path).is_dir():
+        raise NotFound(f"{shown(git.url)} has no folder {git.sub_path} in commit {found}.")
+    (into / COMMIT_FILE).write_text(found, encoding="ascii")
+    return found
+
+
+def shown(url: str) -> str:
+    """A URL without what may be a password."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _written(git: Git, into: Path, scratch: Path, *, commit: str | None, credentials: tuple[str | None, str | None]) -> str:
+    from dulwich.client import get_transport_and_path
+    from dulwich.config import ConfigDict
+    from dulwich.errors import GitProtocolError
+    from dulwich.index import build_index_from_tree
+    from dulwich.objects import Commit, Tag
+    from dulwich.repo import Repo
+
+    config = ConfigDict()
+    config.set((b"http",), b"timeout", str(_TIMEOUT_SECONDS).encode())
+    client, path = get_transport_and_path(git.url, config=config, username=credentials[0], password=credentials[1], quiet=True)
+    wanted: list[Any] = []  # Any: dulwich's own type of object ids
+
+    def one(refs: _Refs, depth: int | None = None) -> list[Any]:
+        del depth
+        wanted[:] = [commit.encode() if commit is not None else _resolved(refs, git)]
+        return list(wanted)
+
+    def everything(refs: _Refs, depth: int | None = None) -> list[Any]:
+        del depth
+        return sorted({sha for name, sha in refs.items() if not name.endswith(b"^{}")})
+
+    def fetched(folder: str, wants: _Wants, depth: int | None) -> Repo:
+        (scratch / folder).mkdir()
+        repository = Repo.init_bare(str(scratch / folder))
+        try:
+            client.fetch(path, repository, determine_wants=wants, depth=depth)
+        except BaseException:
+            repository.close()
+            raise
+        return repository
+
+    try:
+        repository = fetched("shallow", one, 1)
+    except (GitProtocolError, KeyError):
+        if not wanted:
+            raise
+        # Not every server gives a commit that no reference names; then it is among the history of one.
+        repository = fetched("whole", everything, None)
+    with repository:
+        if wanted[0] not in repository.object_store:
+            raise NotFound(f"{shown(git.url)} has no commit {wanted[0].decode()}.")
+        found: Any = repository[wanted[0]]  # Any: any kind of object
+        while isinstance(found, Tag):
+            found = repository[found.object[1]]
+        if not isinstance(found, Commit):
+            raise NotFound(f"{wanted[0].decode()} in {shown(git.url)} is no commit.")
+        into.mkdir(parents=True, exist_ok=True)
+        build_index_from_tree(str(into), str(scratch / "index"), repository.object_store, found.tree)
+        return found.id.decode()
+
+
+def _resolved(refs: _Refs, git: Git) -> bytes:
+    """The object behind the reference: HEAD, a branch, a tag, a whole name, or a commit's 40 digits."""
+    ref = git.ref.encode()
+    for name in (ref, b"refs/heads/" + ref, b"refs/tags/" + ref):
+        if refs.get(name):
+            return refs[name]
+    if _SHA.fullmatch(git.ref):
+        return ref
+    there = sorted(name.decode(errors="replace").partition("/")[2] for name in refs if name.startswith((b"refs/heads/", b"refs/tags/")))
+    known = ", ".join(name for name in there[:_SHOWN] if not name.endswith("^{}")) or "nothing"
+    raise NotFound(f"{shown(git.url)} has no branch, tag or commit (of 40 digits) {git.ref!r}; it has {known}.")
+
+
+def _translated(exc: Exception, url: str) -> ConvertError:
+    from dulwich.client import HTTPUnauthorized
+    from dulwich.errors import NotGitRepository
+
+    text = f"{shown(url)}: {' '.join(str(exc).split())[:300] or type(exc).__name__}"
+    if isinstance(exc, HTTPUnauthorized):
+        return NotPermitted(f"{shown(url)} refuses the user; code.git.secretRef names a Secret with username and password.")
+    if isinstance(exc, NotGitRepository):
+        return NotFound(f"{shown(url)} is no Git repository, or one that only some users may see.")
+    return Unreachable(text)

@@ -1,0 +1,19 @@
+"""`dataprep retry`: another attempt of a failed job, which makes only what is missing."""
+
+from datetime import UTC, datetime
+
+from dataprep_api import PLURAL, names
+from dataprep_converter.cli import kubectl
+from dataprep_converter.core.errors import BadSpec
+
+
+def retry(job: str, *, namespace: str | None) -> str:
+    """Asks for it, and says what will happen. Raises BadSpec when the job hasn't failed, NotFound when there is none."""
+    status = kubectl.get(PLURAL, job, namespace=namespace).get("status") or {}
+    phase = status.get("phase") or "new"
+    if phase != "Failed":
+        raise BadSpec(f"{job} is {phase}: only a job that has failed is tried again.")
+    wish = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    kubectl.run("annotate", PLURAL, job, f"{names.ANNOTATION_RETRY}={wish}", "--overwrite", namespace=namespace)
+    why = next((condition["message"] for condition in status.get("conditions") or [] if condition["type"] == "Failed"), "")
+    return f"{job} is tried again; it had failed with: {why}\n"

@@ -1,0 +1,112 @@
+"""Progress reports from a worker pod to the operator: small, now and then, and never in the way of the work.
+
+A report that can't be delivered is dropped: the next one carries absolute counts, and the truth is in the store.
+"""
+
+import http.client
+import logging
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+from dataprep_api.dataset.messages import PROGRESS_PATH, ProgressReply, ProgressReport
+from dataprep_converter.pipeline.task_progress import TaskProgress
+
+logger = logging.getLogger(__name__)
+
+_FIRST_SECONDS = 1.0
+_MOST_SECONDS_AFTER_FAILURE = 10.0
+_TIMEOUT_SECONDS = 3.0
+_LARGEST_REPLY = 4096
+
+
+class Reporter:
+    """Posts the latest counts in the background; `DATAPREP_STATUS_URL` unset means no reports."""
+
+    def __init__(self, *, index: int, environment: Mapping[str, str] = os.environ) -> None:
+        self._url = environment.get("DATAPREP_STATUS_URL", "")
+        self._token_file = environment.get("DATAPREP_STATUS_TOKEN_FILE", "")
+        self._job = environment.get("DATAPREP_JOB_NAME", "")
+        self._attempt = int(environment.get("DATAPREP_ATTEMPT", "0") or 0)
+        self._index = index
+        self._latest = TaskProgress()
+        self._sequence = 0
+        self._failures = 0
+        """Since the last report that was taken."""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="reports", daemon=True)
+
+    def watch(self, progress: TaskProgress) -> None:
+        """Takes the latest counts; cheap."""
+        self._latest = progress.now()
+
+    def __enter__(self) -> Self:
+        if self._url:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=2 * _TIMEOUT_SECONDS)
+
+    def _loop(self) -> None:
+        wait = _FIRST_SECONDS
+        while not self._ended.wait(wait):
+            wait = self._send()
+        self._send()
+
+    def _send(self) -> float:
+        """Posts once; returns how long to wait before the next report."""
+        self._sequence += 1
+        latest = self._latest
+        report = ProgressReport(
+            job=self._job,
+            attempt=self._attempt,
+            index=self._index,
+            sequence=self._sequence,
+            shards_done=latest.shards_done,
+            shards_active=latest.shards_active,
+            records=latest.records(),
+            bytes_in=latest.bytes_in,
+            bytes_out=latest.bytes_out,
+        )
+        try:
+            token = Path(self._token_file).read_text().strip()
+            wait = post(self._url, report.model_dump_json(by_alias=True, exclude_none=True), token=token)
+        except (OSError, ValueError, http.client.HTTPException) as exc:
+            logger.debug("progress report not delivered: %s", exc)
+            self._failures += 1
+            return min(_MOST_SECONDS_AFTER_FAILURE, _FIRST_SECONDS * 2.0**self._failures)
+        self._failures = 0
+        return wait
+
+
+def post(url: str, body: str, *, token: str) -> float:
+    """Posts to the first address of the URL's host that takes it: of several replicas only the leader does.
+
+    Returns the wait that the operator asks for. Raises OSError when none takes it.
+    """
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or 80
+    refused = "no address"
+    for *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        connection = http.client.HTTPConnection(str(address[0]), port, timeout=_TIMEOUT_SECONDS)
+        try:
+            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "Host": parts.netloc}
+            connection.request("POST", parts.path.rstrip("/") + PROGRESS_PATH, body=body.encode(), headers=headers)
+            reply = connection.getresponse()
+            content = reply.read(_LARGEST_REPLY)
+        except OSError as exc:
+            refused = str(exc)
+            continue
+        finally:
+            connection.close()
+        if reply.status == http.HTTPStatus.OK:
+            return ProgressReply.model_validate_json(content, extra="ignore").next_report_seconds
+        refused = f"{reply.status} {content[:100]!r}"
+    raise OSError(refused)

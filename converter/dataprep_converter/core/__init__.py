@@ -1,0 +1,1 @@
+"""What everything stands on: errors, tensors, the native library, framing, digests."""

@@ -1,0 +1,469 @@
+"""The loops over records and values that neither numpy nor Arrow has a call for, in C; where the library isn't there, in Python.
+
+`kernel.c` and `resampling.c` are built by `build_kernel.py` when the package is installed, if there is a C compiler, and make the same bytes as what
+is here; of resampling, as what Pillow makes (`images/resampling.py`).
+"""
+
+import ctypes
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from crc32c import crc32c
+
+from dataprep_converter.core.framing import FOOTER, HEADER, header, mask_all
+from dataprep_converter.core.tensors import Array, binary, binary_data, kernels, to_arrow
+
+_SOURCES: Final = [Path(__file__).with_name(name) for name in ("kernel.c", "resampling.c")]
+"""In the order of `build_kernel.py`."""
+_NOTHING: Final = pa.scalar(b"", pa.large_binary())
+"""The separator that Arrow's join of byte strings asks for."""
+_NO_BYTES: Final = ctypes.create_string_buffer(1)
+"""Where a column without any bytes begins."""
+_BLOCK: Final = 16
+"""Bytes of room that kernel.c wants behind what it joins."""
+_LINE: Final = 42
+"""Bytes of two numbers of 20 digits, what is between them, and the end of their line."""
+_VARINT: Final = 10
+"""Bytes of a varint at most."""
+_BYTES_OF_A_LINE: Final = 32
+"""Where lines are shorter, their ends are looked for twice."""
+_PLACES_AT_ONCE: Final = 64
+"""Of a byte: kernel.c wants room for so many."""
+_COPIED: Final = 4096
+"""Up to this size, copying a record out is cheaper than a view of it."""
+_LOOKED_UP: Final = 2
+"""Bytes of an entry of the tables that kernel.c looks up in."""
+_BOUNDED: Final = ("<i2", "<i4", "<i8", "<u2", "<u4", "<f2", "<f4", "<f8")
+"""Types in the order of kernel.c's."""
+_UNREAD: Final = int(np.iinfo(np.int64).min)
+"""What kernel.c says of a file that it could not read."""
+_RESAMPLED: Final = (1, 3)
+"""Channels of images that resampling.c takes."""
+_LONGEST: Final = 1 << 24
+"""Pixels of a side that Pillow knows exactly, which keeps it as a float of 32 bits."""
+_VARINT_LIMITS: Final = [np.uint64(1 << (7 * n)) for n in range(1, 10)]
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Lengths: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A column of byte strings of which there are few different ones: each row takes that of its place (an int64) in the table."""
+
+    table: Array
+    places: Lengths
+
+    def column(self) -> Array:
+        """The byte string of each row."""
+        return self.table.take(self.places)
+
+
+Piece: TypeAlias = "Array | Chosen | bytes"
+"""What each row gets: its own of a large_binary column without nulls, or the same bytes as every other."""
+
+
+def is_there() -> bool:
+    """Whether the library was built, and runs on this processor."""
+    return _library() is not None
+
+
+def masked_crcs(data: Bytes, starts: Lengths, ends: Lengths) -> npt.NDArray[np.uint32]:
+    """The masked CRC-32C of `data[start:end]` for each, as TFRecord has it. Raises ValueError for what is no stretch of the data."""
+    library = _library()
+    starts, ends = np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(ends, np.int64)
+    if len(starts) != len(ends) or (len(starts) and (starts.min() < 0 or ends.max() > len(data) or bool((ends < starts).any()))):
+        raise ValueError(f"{len(starts)} starts and {len(ends)} ends are not the stretches of {len(data)} bytes")
+    if library is None:
+        sliced: Any = data.tobytes() if len(data) <= len(starts) * _COPIED else memoryview(data.data)
+        found = map(crc32c, map(sliced.__getitem__, map(slice, starts.tolist(), ends.tolist())))
+        return mask_all(np.fromiter(found, np.uint32, len(starts)))
+    crcs = np.empty(len(starts), np.uint32)
+    library.masked_crcs(_address(data), _address(starts), _address(ends), len(starts), _address(crcs))
+    return crcs
+
+
+def broken(data: Bytes, starts: Lengths, ends: Lengths) -> npt.NDArray[np.int64]:
+    """Which of TFRecord's records have, behind their data `data[start:end]`, another CRC than that of the data."""
+    footers = data[ends[:, None] + np.arange(FOOTER)].view("<u4")[:, 0]
+    return np.flatnonzero(masked_crcs(data, starts, ends) != footers)
+
+
+def varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengths]:
+    """All values in base 128, low groups first, and how many bytes each row has: row n are the values from `ends[n]` up to `ends[n + 1]`."""
+    library = _library()
+    values, ends = np.ascontiguousarray(values), np.ascontiguousarray(ends, np.int64)
+    if library is None:
+        return _varints(values, ends)
+    lengths = np.empty(len(ends) - 1, np.int64)
+    room = np.empty(_VARINT * len(values), np.uint8)
+    return room[: library.varints(_address(values), _address(ends), len(lengths), _address(lengths), _address(room))], lengths
+
+
+def number_lines(first: Lengths, between: str, second: Lengths) -> "bytes | memoryview":
+    """A line for each row: two numbers that are not negative, in decimal, and the character between them."""
+    library = _library()
+    first, second = np.ascontiguousarray(first, np.int64), np.ascontiguousarray(second, np.int64)
+    if library is None:
+        return b"".join(b"%d%b%d\n" % (one, between.encode(), other) for one, other in zip(first.tolist(), second.tolist(), strict=True))
+    room = np.empty(len(first) * _LINE, np.uint8)
+    size = library.number_lines(_address(first), ord(between), _address(second), len(first), _address(room))
+    return memoryview(room[:size].data)
+
+
+def places_of(text: bytes, byte: int) -> npt.NDArray[np.int64]:
+    """Where the text has this byte, in order."""
+    library, values = _library(), np.frombuffer(text, np.uint8)
+    # Without vectors of its own, the library is no quicker than numpy.
+    if library is None or not _is_wide():
+        return np.flatnonzero(values == byte)
+    room = len(text) // _BYTES_OF_A_LINE + _PLACES_AT_ONCE
+    while True:
+        places = np.empty(room, np.int64)
+        count = library.places_of(_address(values), len(text), byte, _address(places), room)
+        if count + _PLACES_AT_ONCE <= room:
+            return places[:count]
+        room = count + _PLACES_AT_ONCE
+
+
+def byte_sums(values: Bytes) -> tuple[int, int]:
+    """The sum of the values, and of their squares."""
+    library = _library()
+    if library is None:
+        return int(values.sum(dtype=np.uint64)), int(np.square(values, dtype=np.uint16).sum(dtype=np.uint64))
+    sums = np.empty(2, np.uint64)
+    library.byte_sums(_address(values, np.uint8), values.size, _is_wide(), _address(sums))
+    return int(sums[0]), int(sums[1])
+
+
+def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any], *, line: tuple[float, float] | None = None) -> None:
+    """Writes to `out`, of the shape of the values, what the table, which has 256 entries, has for each. Raises ValueError for other shapes.
+
+    `line` are (middle, factor) of a table of float16 whose entries are about (place - middle) * factor: they are computed instead where that gives
+    the very same ones.
+    """
+    if table.shape != (256,) or out.shape != values.shape:
+        raise ValueError(f"expected a table of 256 entries and room of shape {values.shape}, found {table.shape} and {out.shape}")
+    library = _library()
+    if library is not None and table.dtype.itemsize == _LOOKED_UP:
+        given = _address(values, np.uint8), values.size
+        if line is not None and library.look_up_line(_address(table), *line, *given, _is_wide(), _address(out, table.dtype)):
+            return
+        library.look_up(_address(table), *given, _address(out, table.dtype))
+    else:
+        # Arrow takes bytes as they are for indices, numpy makes eight bytes of each first.
+        out[...] = kernels.take(to_arrow(table), to_arrow(values.reshape(-1)), boundscheck=False).to_numpy().reshape(values.shape)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What `bounds` finds: an entry for each column."""
+
+    least: npt.NDArray[Any]
+    greatest: npt.NDArray[Any]
+    """Where a column has NaN or an infinity, one of these two at least isn't finite. No zero is the negative one."""
+    looked_at: npt.NDArray[Any]
+    """[columns, n]."""
+
+
+def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bounds:
+    """Least and greatest value of each column, which have one type and length, not 0, and every so many of their values from `first` on."""
+    library, dtype, rows = _library(), columns[0].dtype, len(columns[0])
+    if any(column.dtype != dtype or column.shape != (rows,) for column in columns) or not rows or first < 0 or every < 1:
+        raise ValueError(f"expected columns of {rows} {dtype}, one at least, found {[(len(each), each.dtype.name) for each in columns]}")
+    if library is None:
+        return _without_negative_zeros(_bounds(np.stack(columns), slice(first, None, every)))
+    some = len(range(first, rows, every))
+    found = Bounds(np.empty(len(columns), dtype), np.empty(len(columns), dtype), np.empty((len(columns), some), dtype))
+    given = np.array([place_of(column)[0] for column in columns], np.uint64)
+    out = (_address(each) for each in (found.least, found.greatest, found.looked_at))
+    library.bounds(_address(given), len(columns), rows, _BOUNDED.index(dtype.str), first, every, some, *out, _is_wide())
+    return _without_negative_zeros(found)
+
+
+def _without_negative_zeros(found: Bounds) -> Bounds:
+    """Which of several zeros was found is chance, and adding zero makes it the positive one."""
+    if found.least.dtype.kind == "f":
+        # A NaN may be one that signals; who asks sees that it isn't finite.
+        with np.errstate(invalid="ignore"):
+            for ends in (found.least, found.greatest):
+                np.add(ends, 0.0, out=ends)
+    return found
+
+
+def resample(image: Bytes, height: int, width: int, *, is_cubic: bool) -> Bytes | None:
+    """uint8[height, width, channels] of such an image of another size, bilinear or bicubic. None where it is left to Pillow, which makes the same."""
+    library = _library()
+    sizes = np.array([*image.shape[:2], height, width, image.shape[2]], np.int64)
+    if library is None or image.shape[2] not in _RESAMPLED or sizes.min() < 1 or sizes.max() >= _LONGEST:
+        return None
+    image, made = np.ascontiguousarray(image), np.empty((height, width, image.shape[2]), np.uint8)
+    room = np.empty(library.resampling_room(_address(sizes), is_cubic), np.uint8)
+    library.resample(_address(image, np.uint8), _address(sizes), is_cubic, _is_wide(), _address(room), _address(made))
+    return made
+
+
+def join(pieces: Sequence[Piece], rows: int) -> Array:
+    """Each row's pieces, of which one at least is a column, one after another: a large_binary column."""
+    library = _library()
+    if library is None:
+        joined: Array = kernels.binary_join_element_wise(*map(_for_arrow, pieces), _NOTHING)
+        return joined
+    given = _given(pieces, rows)
+    ends = np.empty(rows + 1, np.int64)
+    library.row_ends(given, len(pieces), rows, 0, _address(ends))
+    data = np.empty(ends[-1] + _BLOCK, np.uint8)
+    library.join(given, len(pieces), rows, 0, _address(ends), _address(data))
+    return binary(data, ends)
+
+
+def framed(pieces: Sequence[Piece], sizes: Lengths, room: Bytes) -> Bytes:
+    """The same as TFRecord's records, framed; `sizes` are those of their data. They are in the room, if it is large enough."""
+    library = _library()
+    if library is None:
+        return _framed(pieces, sizes)
+    ends = np.empty(len(sizes) + 1, np.int64)
+    given = _given(pieces, len(sizes))
+    library.row_ends(given, len(pieces), len(sizes), HEADER + FOOTER, _address(ends))
+    if ends[-1] + _BLOCK > len(room):
+        room = np.empty(ends[-1] + _BLOCK, np.uint8)
+    library.join(given, len(pieces), len(sizes), 1, _address(ends), _address(room))
+    return room[: ends[-1]]
+
+
+def framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool]) -> tuple[Bytes, Lengths]:
+    """The same without the values of those pieces that are apart, columns all, and where each of them is missing: row by row, in the order of the pieces."""
+    library = _library()
+    rows, large = len(sizes), [piece for piece, is_apart in zip(pieces, apart, strict=True) if is_apart]
+    if library is None:
+        return _framed_apart(pieces, sizes, apart)
+    given = _given(pieces, rows)
+    ends = np.empty(rows + 1, np.int64)
+    library.row_ends(given, len(pieces), rows, 0, _address(ends))
+    left_out = sum(int(offsets[-1] - offsets[0]) for _, offsets in map(binary_data, large))  # type: ignore[arg-type, misc]  # they are columns
+    room = np.empty(int(ends[-1]) - left_out + rows * (HEADER + FOOTER) + _BLOCK, np.uint8)
+    cuts = np.empty(rows * len(large), np.int64)
+    library.frame_apart(given, len(pieces), rows, bytes(apart), _address(ends), _address(room), _address(cuts))
+    return room[:-_BLOCK], cuts
+
+
+def jpeg_sizes(data: Bytes, ends: Lengths) -> Lengths | None:
+    """int64[n, 2]: height and width of the JPEGs `data[ends[n]:ends[n + 1]]`. None where one of them isn't quite as usual, and without the library."""
+    library = _library()
+    sizes = np.empty((len(ends) - 1, 2), np.int64)
+    if library is None or library.jpeg_sizes(_address(data), _address(ends, np.int64), len(sizes), _address(sizes)) != len(sizes):
+        return None
+    return sizes
+
+
+def read_files(paths: Sequence[bytes], sizes: Sequence[int], room: "Bytes") -> tuple[list[int | None], list[float]] | None:
+    """Reads whole files of these sizes into the room, one after another.
+
+    Returns when each was modified, in nanoseconds, and how many seconds it took; None for one that has another size or can't be read: what is in
+    its part of the room is anything. None without the library.
+    """
+    library = _library()
+    if library is None:
+        return None
+    if sum(sizes) > len(room) or len(sizes) != len(paths):
+        raise ValueError(f"expected room for {sum(sizes):,} bytes of {len(sizes)} files, found {len(room):,} and {len(paths)} paths")
+    modified, nanoseconds = np.empty((2, len(paths)), np.int64)
+    names, lengths = b"\0".join(paths) + b"\0", np.array(sizes, np.int64)
+    library.read_files(names, _address(lengths), len(paths), _address(room), _address(modified), _address(nanoseconds))
+    return [None if at == _UNREAD else at for at in modified.tolist()], (nanoseconds / 1e9).tolist()
+
+
+def place_of(data: "bytes | bytearray | memoryview | npt.NDArray[Any]") -> tuple[int, int]:
+    """(address, bytes) of a buffer, which must outlive them."""
+    whole = pa.py_buffer(data)  # type: ignore[arg-type]  # its stubs know no arrays
+    return whole.address, whole.size
+
+
+def digest_pieces(update: int, digest: int, pieces: "Sequence[bytes | bytearray | memoryview]") -> None:
+    """Digests the pieces with the C function at the address `update`. Only where `is_there`. Raises ValueError when it says that it can't."""
+    addresses, sizes = _places(pieces)
+    if not _library().digest_pieces(update, digest, _address(addresses), _address(sizes), len(pieces)):
+        raise ValueError("the digest takes no more bytes")
+
+
+def write_pieces(descriptor: int, pieces: "Sequence[bytes | bytearray | memoryview]") -> int:
+    """Writes the pieces to a file and returns the bytes of all. Only where `is_there`. Raises OSError; then some of it may be written."""
+    addresses, sizes = _places(pieces)
+    wrong = _library().write_pieces(descriptor, _address(addresses), _address(sizes), len(pieces))
+    if wrong:
+        raise OSError(wrong, os.strerror(wrong))
+    return int(sizes.sum())
+
+
+def _places(pieces: "Sequence[bytes | bytearray | memoryview]") -> tuple[Lengths, Lengths]:
+    """Addresses and sizes of pieces, which must outlive them."""
+    places = np.array([place_of(piece) for piece in pieces], np.int64).reshape(len(pieces), 2)
+    return np.ascontiguousarray(places[:, 0]), np.ascontiguousarray(places[:, 1])
+
+
+# --- the library --------------------------------------------------------------------------------------------------
+
+
+class _Piece(ctypes.Structure):
+    """`piece` of kernel.c."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("offsets", ctypes.c_void_p),
+        ("places", ctypes.c_void_p),
+        ("size", ctypes.c_int64),
+    )
+
+
+@cache
+def _library() -> Any:
+    """The same library always."""
+    return _load()
+
+
+@cache
+def _is_wide() -> bool:
+    """Whether the processor has the wider vectors that the library can use."""
+    return bool(_library().has_avx2())
+
+
+def _load() -> Any:
+    """The library, or None where it was not built of the sources as they are, or can't run."""
+    try:
+        digest = hashlib.sha256(b"".join(source.read_bytes() for source in _SOURCES)).hexdigest()
+        library = ctypes.CDLL(str(Path(__file__).with_name(f"libkernel-{digest[:12]}.so")))
+    except OSError:
+        return None
+    for name in (
+        "begin",
+        "varints",
+        "number_lines",
+        "places_of",
+        "look_up_line",
+        "digest_pieces",
+        "write_pieces",
+        "jpeg_sizes",
+        "resampling_room",
+        "has_avx2",
+    ):
+        getattr(library, name).restype = ctypes.c_int64
+    address, count = ctypes.c_void_p, ctypes.c_int64
+    library.masked_crcs.argtypes = (address, address, address, count, address)
+    library.varints.argtypes = (address, address, count, address, address)
+    library.number_lines.argtypes = (address, count, address, count, address)
+    library.places_of.argtypes = (address, count, count, address, count)
+    library.byte_sums.argtypes = (address, count, count, address)
+    library.look_up_line.argtypes = (address, ctypes.c_double, ctypes.c_double, address, count, count, address)
+    library.look_up.argtypes = (address, address, count, address)
+    library.bounds.argtypes = (address, count, count, count, count, count, count, address, address, address, count)
+    library.jpeg_sizes.argtypes = (address, address, count, address)
+    library.read_files.argtypes = (ctypes.c_char_p, address, count, address, address, address)
+    library.digest_pieces.argtypes = (address, address, address, address, count)
+    library.write_pieces.argtypes = (count, address, address, count)
+    library.resampling_room.argtypes = (address, count)
+    library.resample.argtypes = (address, address, count, count, address, address)
+    library.row_ends.argtypes = (ctypes.POINTER(_Piece), count, count, count, address)
+    library.frame_apart.argtypes = (ctypes.POINTER(_Piece), count, count, ctypes.c_char_p, address, address, address)
+    library.join.argtypes = (ctypes.POINTER(_Piece), count, count, count, address, address)
+    return library if library.begin() else None
+
+
+def _given(pieces: Sequence[Piece], rows: int) -> "ctypes.Array[_Piece]":
+    """The pieces for kernel.c, which must not outlive them. Raises ValueError for what it would read beyond."""
+    return (_Piece * len(pieces))(*(_piece(piece, rows) for piece in pieces))
+
+
+def _piece(piece: Piece, rows: int) -> _Piece:
+    if isinstance(piece, bytes):
+        return _Piece(ctypes.cast(ctypes.c_char_p(piece), ctypes.c_void_p), None, None, len(piece))
+    column, places = (piece.table, piece.places) if isinstance(piece, Chosen) else (piece, None)
+    if len(column if places is None else places) != rows or not pa.types.is_large_binary(column.type):
+        raise ValueError(f"expected {rows} rows of large_binary, found {piece}")
+    _, ends, data = column.buffers()
+    offsets = ends.address + 8 * column.offset if ends else None
+    content, size = (data.address, data.size) if data else (ctypes.addressof(_NO_BYTES), 0)
+    return _Piece(content, offsets, None if places is None else _address(places, np.int64), size)
+
+
+def _address(array: npt.NDArray[Any], dtype: Any = None) -> int:
+    if not array.flags.c_contiguous or (dtype is not None and array.dtype != dtype):
+        raise ValueError(
+            f"expected neighbouring numbers of type {dtype or array.dtype}, found {array.dtype} at every {array.strides} bytes"
+        )
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+# --- without it ---------------------------------------------------------------------------------------------------
+
+
+def _for_arrow(piece: Piece) -> Any:
+    if isinstance(piece, bytes):
+        return pa.scalar(piece, pa.large_binary())
+    return piece.column() if isinstance(piece, Chosen) else piece
+
+
+def _framed(pieces: Sequence[Piece], sizes: Lengths) -> Bytes:
+    unique, places = np.unique(sizes, return_inverse=True)
+    headers = Chosen(pa.array([header(size) for size in unique.tolist()], pa.large_binary()), places)
+    data, offsets = binary_data(join([headers, *pieces, bytes(FOOTER)], len(sizes)))
+    data = data[: offsets[-1]].copy()
+    footers = masked_crcs(data, offsets[:-1] + HEADER, offsets[1:] - FOOTER)
+    data[(offsets[1:] - FOOTER)[:, None] + np.arange(FOOTER)] = footers.astype("<u4").view(np.uint8).reshape(-1, FOOTER)
+    return data
+
+
+def _framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool]) -> tuple[Bytes, Lengths]:
+    records = _framed(pieces, sizes)
+    lengths = np.stack([_lengths(piece, len(sizes)) for piece in pieces], axis=1)
+    starts = np.cumsum(sizes + (HEADER + FOOTER)) - sizes - FOOTER
+    is_apart = np.array(apart, np.bool_)
+    ends = (starts[:, None] + np.cumsum(lengths, axis=1))[:, is_apart].reshape(-1)
+    begins = ends - lengths[:, is_apart].reshape(-1)
+    kept = [records[start:end] for start, end in zip([0, *ends.tolist()], [*begins.tolist(), len(records)], strict=True)]
+    return np.concatenate(kept), np.cumsum([len(each) for each in kept])[:-1]
+
+
+def _lengths(piece: Piece, rows: int) -> Lengths:
+    if isinstance(piece, bytes):
+        return np.full(rows, len(piece), np.int64)
+    column, places = (piece.table, piece.places) if isinstance(piece, Chosen) else (piece, slice(None))
+    lengths: Lengths = np.diff(binary_data(column)[1])[places]
+    return lengths
+
+
+def _bounds(matrix: npt.NDArray[Any], some: slice) -> Bounds:
+    if matrix.dtype != np.float16:
+        return Bounds(matrix.min(axis=1), matrix.max(axis=1), matrix[:, some].copy())
+    # numpy compares these one by one, which takes thirty times as long as to compare their bits: as integers, of which all bits of a negative one but
+    # the sign are flipped.
+    bits = matrix.view(np.int16)
+    keys = bits ^ ((bits >> 15) & np.int16(0x7FFF))
+    least, greatest = ((ends ^ ((ends >> 15) & np.int16(0x7FFF))).view(np.float16) for ends in (keys.min(axis=1), keys.max(axis=1)))
+    return Bounds(least, greatest, matrix[:, some].copy())
+
+
+def _varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengths]:
+    widths = np.ones(len(values), np.uint8)
+    largest = values.max(initial=np.uint64(0))
+    for limit in _VARINT_LIMITS:
+        if largest < limit:
+            break
+        widths += values >= limit
+    width = int(widths.max(initial=1))
+    out = np.empty((len(values), width), np.uint8)
+    for group in range(width):
+        # The cast to uint8 drops what is above the group, but for its highest bit.
+        out[:, group] = values >> np.uint64(7 * group)
+    groups = np.arange(width, dtype=np.uint8)
+    out |= 0x80
+    out &= np.where(groups == widths[:, None] - 1, np.uint8(0x7F), np.uint8(0xFF))
+    return out[groups < widths[:, None]], np.diff(np.concatenate(([0], np.cumsum(widths, dtype=np.int64)))[ends])

@@ -1,0 +1,90 @@
+"""Columns of lists: all their items as one column, and lists made of items again. Pure."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.core.tensors import Array, is_tensor, kernels, shape_of, to_arrow, to_numpy, value_type
+
+_arrow: Any = pa  # the stubs don't know the classes of list arrays as values
+
+
+@dataclass(frozen=True)
+class Lists:
+    """A column of lists, taken apart."""
+
+    items: Array
+    """Of all rows, one after another."""
+    counts: npt.NDArray[np.int64]
+    """How many items each row has; a null has none."""
+    missing: npt.NDArray[np.bool_] | None
+    """The rows that are null, if any is."""
+
+    def rows(self) -> npt.NDArray[np.int64]:
+        """The row of each item."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Lists of any length or of one."""
+    return is_ragged(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def is_ragged(kind: pa.DataType) -> bool:
+    """Lists that may have different lengths."""
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
+def item_type(kind: pa.DataType) -> pa.DataType:
+    """Type of the single values, below all lists and tensors."""
+    inner: Any = kind
+    if is_tensor(kind):
+        return value_type(kind)
+    return item_type(inner.value_type) if is_list(kind) or isinstance(kind, pa.DictionaryType) else kind
+
+
+def row_shape(kind: pa.DataType) -> tuple[int, ...]:
+    """Shape of a row: -1 for lists of any length."""
+    inner: Any = kind
+    if is_ragged(kind):
+        return (-1, *row_shape(inner.value_type))
+    if pa.types.is_fixed_size_list(kind):
+        return (inner.list_size, *row_shape(inner.value_type))
+    return shape_of(kind)
+
+
+def taken_apart(column: Array) -> Lists:
+    """The items of a column of lists, or of tensors: these are lists along their first dimension."""
+    rows: Any = column
+    missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    if is_tensor(column.type):
+        size, *rest = shape_of(column.type)
+        valid = to_numpy(column.drop_null() if column.null_count else column)
+        items = stored(to_arrow(valid.reshape(len(valid) * size, math.prod(rest)) if rest else valid.reshape(-1)))
+        counts = np.full(len(column), size, np.int64)
+        return Lists(items=items, counts=counts if missing is None else np.where(missing, 0, counts), missing=missing)
+    counts = kernels.fill_null(kernels.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return Lists(items=rows.flatten(), counts=counts, missing=missing)
+
+
+def put_together(items: Array, lists: Lists) -> Array:
+    """Other items in the lists of `lists`."""
+    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lists.counts, dtype=np.int64)))
+    is_large = ends[-1] > np.iinfo(np.int32).max
+    made: Array = (_arrow.LargeListArray if is_large else _arrow.ListArray).from_arrays(
+        to_arrow(ends if is_large else ends.astype(np.int32)),
+        stored(items),
+        mask=None if lists.missing is None else pa.array(lists.missing),
+    )
+    return made
+
+
+def stored(column: Array) -> Array:
+    """The lists below a column of tensors; any other column itself."""
+    tensors: Any = column
+    storage: Array = tensors.storage if is_tensor(column.type) else column
+    return storage

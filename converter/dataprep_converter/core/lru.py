@@ -1,0 +1,35 @@
+"""A least recently used cache, bounded by count and weight."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+V = TypeVar("V")
+
+
+class Kept(Generic[K, V]):
+    """The values that were used last: at most so many, and not more than one beyond a bound of their weight."""
+
+    def __init__(self, most: int, most_weight: int = 0, weigh: Callable[[V], int] = lambda _: 0) -> None:
+        self._most = most
+        self._most_weight = most_weight
+        self._weigh = weigh
+        self._weight = 0
+        self._values: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """The value of `key`, made when it isn't there."""
+        if key not in self._values:
+            value = make()
+            self._weight += self._weigh(value)
+            self._values[key] = value
+            while len(self._values) > self._most or (self._weight > self._most_weight and len(self._values) > 1):
+                self._weight -= self._weigh(self._values.popitem(last=False)[1])
+        self._values.move_to_end(key)
+        return self._values[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values

@@ -1,0 +1,137 @@
+"""Tensors between Arrow and numpy: FixedShapeTensor columns without a copy, whatever their offset."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataprep_converter.core.errors import BadSpec
+
+Array: TypeAlias = "pa.Array[Any]"
+"""An Arrow array of any type: what the type holds is checked at run time, by its DataType."""
+
+kernels: Any = pc
+"""Arrow's compute functions: the stubs know only some of the types that each takes."""
+
+_arrow: Any = pa  # the stubs don't know value types and buffers that are only known at run time
+
+NUMPY_NAMES: Final[Mapping[pa.DataType, str]] = {
+    pa.int8(): "int8", pa.int16(): "int16", pa.int32(): "int32", pa.int64(): "int64",
+    pa.uint8(): "uint8", pa.uint16(): "uint16", pa.uint32(): "uint32",
+    pa.float16(): "float16", pa.float32(): "float32", pa.float64(): "float64", pa.bool_(): "bool",
+}  # fmt: skip
+"""Arrow types of numbers that records can hold, by their numpy names."""
+
+_ARROW_TYPES: Final = {name: arrow for arrow, name in NUMPY_NAMES.items()}
+
+
+_MOST_VALUES: Final = 2**31 - 1
+"""Of a tensor: a list of Arrow's has no more."""
+_MOST_DIMENSIONS: Final = 63
+"""Of a tensor: numpy has one more, which counts the records."""
+
+
+def shape_fault(shape: Sequence[int]) -> str | None:
+    """Why no record can hold a tensor of this shape, or None."""
+    if len(shape) > _MOST_DIMENSIONS:
+        return f"a tensor has at most {_MOST_DIMENSIONS} dimensions, got {len(shape)}"
+    if math.prod(shape) > _MOST_VALUES:
+        return f"a tensor has at most {_MOST_VALUES:,} values, got {math.prod(shape):,} of shape {list(shape)}"
+    return None
+
+
+def arrow_type(dtype: str, shape: tuple[int, ...] = ()) -> pa.DataType:
+    """The column type of numbers `dtype` (numpy's name), as scalars or as tensors of `shape`. Raises BadSpec for a shape that no record can hold."""
+    kind: pa.DataType = _ARROW_TYPES[dtype]
+    if shape:
+        if fault := shape_fault(shape):
+            raise BadSpec(f"No record can hold this: {fault}.")
+        kind = _arrow.fixed_shape_tensor(kind, shape)
+    return kind
+
+
+def is_tensor(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds one tensor a row, each of the same shape."""
+    return isinstance(kind, pa.FixedShapeTensorType)
+
+
+def shape_of(kind: pa.DataType) -> tuple[int, ...]:
+    """Shape of a row of a tensor column, () of any other."""
+    return tuple(kind.shape) if isinstance(kind, pa.FixedShapeTensorType) else ()
+
+
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Type of the numbers of a tensor column, the type itself of any other."""
+    return kind.value_type if isinstance(kind, pa.FixedShapeTensorType) else kind
+
+
+def tensor_bytes(schema: pa.Schema) -> int:
+    """Bytes of all the tensors of one row."""
+    tensors = [field.type for field in schema if is_tensor(field.type)]
+    return sum(math.prod(shape_of(kind)) * max(1, value_type(kind).bit_width // 8) for kind in tensors)
+
+
+def to_arrow(values: npt.NDArray[Any]) -> Array:
+    """A column with one row for each entry of the first dimension: scalars, or tensors of the other dimensions."""
+    shape = values.shape[1:]
+    column: Array = _arrow.array(np.ascontiguousarray(values).reshape(-1))
+    if shape:
+        storage = pa.FixedSizeListArray.from_arrays(column, math.prod(shape))
+        column = _arrow.ExtensionArray.from_storage(arrow_type(values.dtype.name, shape), storage)
+    return column
+
+
+def to_numpy(column: Array) -> npt.NDArray[Any]:
+    """The numbers of a column without nulls, one entry of the first dimension for each row. No copy but of booleans."""
+    kind = column.type
+    if isinstance(kind, pa.FixedShapeTensorType):
+        if kind.permutation is not None and list(kind.permutation) != list(range(len(kind.shape))):
+            array: Any = column
+            return np.ascontiguousarray(array.to_numpy_ndarray())
+        storage: Any = column
+        return _values(storage.storage, math.prod(kind.shape)).reshape(len(column), *kind.shape)
+    if pa.types.is_fixed_size_list(kind):
+        size: int = kind.list_size
+        return _values(column, size).reshape(len(column), size)
+    return _flat(column)
+
+
+def _values(column: Any, size: int) -> npt.NDArray[Any]:
+    # `values` ignores the offset of a slice, and `flatten` drops what stands below a null.
+    return _flat(column.values.slice(column.offset * size, len(column) * size))
+
+
+def _flat(column: Array) -> npt.NDArray[Any]:
+    return column.to_numpy(zero_copy_only=not pa.types.is_boolean(column.type))
+
+
+def binary(data: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> Array:
+    """A large_binary column over `data`, cut at `offsets`. No copy."""
+    column: Array = _arrow.Array.from_buffers(
+        pa.large_binary(), len(offsets) - 1, [None, _arrow.py_buffer(offsets), _arrow.py_buffer(data)]
+    )
+    return column
+
+
+def binary_data(column: Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """The bytes of a large_binary column without nulls, and where each row begins and the last one ends. No copy."""
+    _, ends, data = column.buffers()
+    offsets = _view(ends, np.dtype(np.int64))[column.offset : column.offset + len(column) + 1]
+    return _view(data, np.dtype(np.uint8)), offsets
+
+
+def widened(column: Array) -> Array:
+    """A column of strings or binaries without nulls as large_binary. Its bytes aren't copied."""
+    if not len(column):
+        return pa.array([], pa.large_binary())
+    _, ends, data = column.buffers()
+    offsets = _view(ends, np.dtype(np.int32))[column.offset : column.offset + len(column) + 1]
+    return binary(_view(data, np.dtype(np.uint8)), offsets.astype(np.int64))
+
+
+def _view(buffer: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    return np.frombuffer(buffer, dtype) if buffer is not None and buffer.size else np.empty(0, dtype)

@@ -1,0 +1,182 @@
+"""Accounts: what manifest, plan and reports of a finished data set say, held against each other. No shard is read here.
+
+`verifying.py` holds the shards against the manifest. Here it shows whether the manifest is one that a run would have written, which a
+digest beside it can't say of a manifest that was edited together with `_SUCCESS`.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from dataprep_api import names
+from dataprep_api.dataset.plan import Owner, PlanHead
+from dataprep_api.dataset.report import Manifest, ManifestFile, ManifestSplit, ShardReport, Success, digest_of_files
+from dataprep_api.dataset.run_id import of_content
+from dataprep_converter.core.errors import NotFound
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs.access import Access
+
+_SHARED = ("file", "split", "size", "sha256", "raw_sha256", "companions")
+"""Fields of a report that are the manifest's too."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is not as it was written."""
+
+    path: str
+    """The file at fault, relative to the output."""
+    text: str
+    """What is wrong, with the file's name, and the offset where there is one."""
+
+
+def faults(manifest: Manifest, success: Success, folder: OutputFolder, access: Access) -> Iterator[Fault]:
+    """What doesn't agree among the small files of a data set."""
+    yield from _of_success(manifest, success, folder)
+    yield from manifest_faults(manifest, folder)
+    reports = folder.reports(len(manifest.files))
+    yield from _of_reports(manifest, reports)
+    yield from _of_plan(manifest, reports, folder, access)
+    for report in reports:
+        if report is not None:
+            yield from quarantine_faults(report, folder)
+
+
+def content_is_of(run_id: str, manifest: Manifest) -> bool:
+    """Whether the spec in a manifest is the one that the run's id was made of."""
+    made_of = of_content(
+        manifest.content,
+        inputs_sha256=manifest.inputs_sha256,
+        encoding_version=manifest.encoding_version,
+        parts=manifest.parts,
+    )
+    return made_of == run_id
+
+
+def _of_success(manifest: Manifest, success: Success, folder: OutputFolder) -> Iterator[Fault]:
+    if folder.read(names.SUCCESS) != success.to_bytes():
+        yield Fault(names.SUCCESS, "_SUCCESS is not written as dataprep writes it: it was edited")
+    if (success.run_id, success.manifest) != (manifest.run_id, names.manifest_file(manifest.run_id)):
+        yield Fault(
+            names.SUCCESS, f"_SUCCESS names run {success.run_id} and {success.manifest}, which is the manifest of run {manifest.run_id}"
+        )
+    owner = folder.read(names.OWNER)
+    if owner is None or _run_of(owner, folder) != manifest.run_id:
+        yield Fault(names.OWNER, f"{names.OWNER} doesn't name run {manifest.run_id}, whose data set this is")
+
+
+def _run_of(owner: bytes, folder: OutputFolder) -> str | None:
+    try:
+        return folder.parsed(Owner, names.OWNER, owner).run_id
+    except ValidationError:
+        return None
+
+
+def manifest_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]:
+    """How a manifest contradicts itself."""
+    path = names.manifest_file(manifest.run_id)
+    if folder.read(path) != manifest.to_bytes():
+        yield Fault(path, f"{path} is not written as dataprep writes it: it was edited")
+    if not content_is_of(manifest.run_id, manifest):
+        yield Fault(path, f"{path}: run {manifest.run_id} was not made by the spec and inputs that it names")
+    for what, said, found in _sums(manifest):
+        if said != found:
+            yield Fault(path, f"{path} says {what} {said}, but by its files it is {found}")
+
+
+def _sums(manifest: Manifest) -> Iterator[tuple[str, object, object]]:
+    """(name, what the manifest says, what follows from the rest of it)."""
+    files = manifest.files
+    yield "recordsOut", manifest.records_out, sum(file.records for file in files)
+    yield "recordsIn", manifest.records_in, manifest.records_out + manifest.bad + manifest.filtered - manifest.added
+    yield "size", manifest.size, sum(file.size for file in files)
+    yield "files", len(files), len({file.file for file in files})
+    yield "digest", manifest.digest, digest_of_files((file.sha256, file.file) for file in files)
+    yield "rawDigest", manifest.raw_digest, digest_of_files((file.raw_sha256, file.file) for file in files)
+    for split in manifest.splits:
+        yield f"of {split.name}", _counts(split), _counted([file for file in files if file.split == split.name])
+
+
+def _counts(split: ManifestSplit) -> tuple[int, int, int]:
+    return split.records, split.size, split.shards
+
+
+def _counted(files: Sequence[ManifestFile]) -> tuple[int, int, int]:
+    return sum(file.records for file in files), sum(file.size for file in files), len(files)
+
+
+def _of_reports(manifest: Manifest, reports: Sequence[ShardReport | None]) -> Iterator[Fault]:
+    for number, (file, report) in enumerate(zip(manifest.files, reports, strict=True)):
+        path = names.report_file(manifest.run_id, number)
+        if report is None:
+            yield Fault(path, f"{path}, the report of {file.file}, is missing or was changed")
+        elif differing := differences(report, file, number=number, run_id=manifest.run_id):
+            yield Fault(path, f"{path} and the manifest differ in {', '.join(differing)} of {file.file}")
+    there = [report for report in reports if report is not None]
+    for name in ("records_in", "bad", "filtered", "added") if len(there) == len(reports) else ():
+        said, found = getattr(manifest, name), sum(getattr(report, name) for report in there)
+        if said != found:
+            yield Fault(names.manifest_file(manifest.run_id), f"the manifest says {name} {said}, the reports {found}")
+
+
+def differences(report: ShardReport, file: ManifestFile, *, number: int, run_id: str) -> list[str]:
+    """What a report and the manifest don't say alike of a shard."""
+    differing = [name for name in _SHARED if getattr(report, name) != getattr(file, name)]
+    if report.records_out != file.records:
+        differing.append("records")
+    if (report.run_id, report.number) != (run_id, number):
+        differing.append("run and number")
+    return differing
+
+
+def _of_plan(manifest: Manifest, reports: Sequence[ShardReport | None], folder: OutputFolder, access: Access) -> Iterator[Fault]:
+    path = names.plan_file(manifest.run_id)
+    found = folder.read(path)
+    if found is None:
+        yield Fault(path, f"{path} is missing")
+        return
+    try:
+        head = folder.parsed(PlanHead, path, found)
+    except ValidationError:
+        yield Fault(path, f"{path} is no plan")
+        return
+    sha256 = hashlib.sha256(found).hexdigest()
+    planned = Counter(report.plan_sha256 for report in reports if report is not None)
+    if planned and (len(planned) > 1 or sha256 not in planned):
+        yield Fault(path, f"{path} has SHA-256 {sha256}, the reports are of the plan {', '.join(sorted(planned))}")
+        return
+    for part, expected in (
+        (names.units_file(manifest.run_id), head.units_sha256),
+        (names.codes_file(manifest.run_id), head.codes_sha256),
+    ):
+        now = _sha256(part, folder, access)
+        if now != expected:
+            yield Fault(part, f"{part} is missing" if now is None else f"{part} has SHA-256 {now} instead of {expected}")
+
+
+def _sha256(path: str, folder: OutputFolder, access: Access) -> str | None:
+    """Of a file that may be large; None when it isn't there."""
+    uri = folder.at(path)
+    digest = hashlib.sha256()
+    try:
+        with access.store(uri).open(uri) as source:
+            for piece in source.stream():
+                digest.update(piece)
+    except NotFound:
+        return None
+    return digest.hexdigest()
+
+
+def quarantine_faults(report: ShardReport, folder: OutputFolder) -> Iterator[Fault]:
+    """What is wrong with the file of a shard's bad records."""
+    path = report.quarantine
+    if path is None:
+        return
+    found = folder.read(path)
+    if found is None:
+        yield Fault(path, f"{path} is missing")
+    elif (sha256 := hashlib.sha256(found).hexdigest()) != report.quarantine_sha256:
+        yield Fault(path, f"{path} has SHA-256 {sha256} instead of {report.quarantine_sha256}")

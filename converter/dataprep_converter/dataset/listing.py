@@ -1,0 +1,83 @@
+"""A data set against the listing of its folder."""
+
+from collections.abc import Iterable, Sequence
+
+from dataprep_api import names
+from dataprep_api.dataset.report import Manifest, ManifestFile, ShardReport
+from dataprep_converter.core.errors import BadData, NotFound, NotWhole
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.stores import Entry
+
+_SHOWN = 5
+
+
+def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
+    """How the store's listing differs from the manifest, or None."""
+    return difference(visible_sizes(manifest), dict(folder.visible()))
+
+
+def is_untouched(manifest: Manifest, folder: OutputFolder) -> bool:
+    """Whether a finished data set is still, file for file, the objects that the run wrote; of the files around the data their sizes, of indexes more."""
+    listed = dict(folder.visible())
+    if difference(visible_sizes(manifest), listed) is not None:
+        return False
+    beside = folder.side_entries()
+    if any(file.file not in beside or beside[file.file].size != file.size for file in manifest.metadata if names.is_hidden(file.file)):
+        return False
+    reports = [report for report in folder.reports(len(manifest.files)) if report is not None]
+    if any(report.index is not None and beside[report.index.file].pin != report.index.pin for report in reports):
+        return False
+    pins = {report.file: report.pin for report in reports}
+    return all(pins.get(file.file) == listed[file.file].pin for file in manifest.files)
+
+
+def remove_what_is_stale(folder: OutputFolder, *, keep: set[str]) -> list[str]:
+    """Removes visible files that only an earlier run planned, and leftovers of uploads. Returns warnings of what it may not.
+
+    The plans that say so are removed later, with the metadata.
+    """
+    known = folder.known_files()
+    for path in [path for path, _ in folder.visible() if path in known and path not in keep]:
+        folder.delete(path)
+    return folder.sweep()
+
+
+def sizes(files: Iterable[ManifestFile | ShardReport]) -> dict[str, int]:
+    """Size of every visible file: the shards and what belongs to them."""
+    return {each.file: each.size for file in files for each in (file, *file.companions)}
+
+
+def visible_sizes(manifest: Manifest) -> dict[str, int]:
+    """Size of every visible file of a finished data set."""
+    return sizes(manifest.files) | {file.file: file.size for file in manifest.metadata if not names.is_hidden(file.file)}
+
+
+def difference(expected: dict[str, int], listed: dict[str, Entry]) -> str | None:
+    """How a listing differs from the expected sizes, or None."""
+    missing = [file for file in expected if file not in listed]
+    if missing:
+        return f"{len(missing)} files are missing: {some(missing)}"
+    wrong = [f"{file} has {listed[file].size} bytes instead of {size}" for file, size in expected.items() if listed[file].size != size]
+    if wrong:
+        return some(wrong)
+    foreign = [file for file in listed if file not in expected]
+    return f"{len(foreign)} files are not of this data set: {some(foreign)}" if foreign else None
+
+
+def some(items: Sequence[str]) -> str:
+    """The first few of them, and how many more there are."""
+    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    return ", ".join(items[:_SHOWN]) + more
+
+
+def finished(uri: str, access: Access) -> Manifest:
+    """The manifest of a finished data set. Raises NotFound when there is none, and BadData when it was changed."""
+    folder = OutputFolder(uri, access, "")
+    try:
+        success = folder.success()
+        if success is None:
+            raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set.", uri=uri)
+        return folder.manifest(success)
+    except NotWhole as exc:
+        raise BadData(f"{exc} See dataprep verify.", uri=uri) from exc

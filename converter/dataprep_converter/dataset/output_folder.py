@@ -1,0 +1,319 @@
+"""The output folder: who owns it, what of the plan is done, what is finished.
+
+<output>/train-00000-of-00008.tfrecords     the shards: the only visible names (`mds` has an index.json in each split)
+<output>/_SUCCESS                           written last; names the manifest and its digest
+<output>/_dataprep/OWNER                    the run that may write here
+<output>/_dataprep/<run id>/plan.json, units.parquet, splits.parquet, reports/<shard>.json, quarantine/, manifest.json
+<output>/_dataprep/<run id>/made/           what the reader made while planning, until the data set is finished
+<output>/_dataprep/index/<shard>.idx        where each record lies, of shards that have such an index
+<output>/_dataprep/…, _tfds/…               files for readers (`sidecars/`), written by the commit step
+"""
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from dataprep_api import names
+from dataprep_api.dataset.plan import Owner, PlanHead, shards
+from dataprep_api.dataset.report import Manifest, ShardReport, Success
+from dataprep_api.dataset.stored import Stored
+from dataprep_api.errors import FormatError
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.core.errors import AlreadyExists, NewerFormat, NotFound, NotPermitted, NotWhole, OutputLost
+from dataprep_converter.dataset import script_files
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.sampling.made_files import MadeFiles
+from dataprep_converter.sampling.plan import Plan, Tables, load_plan
+from dataprep_converter.sampling.units_file import UnitsFile
+from dataprep_converter.stores import Entry
+from dataprep_converter.stores.publishing import written
+
+S = TypeVar("S", bound=Stored)
+
+logger = logging.getLogger(__name__)
+
+_PARALLEL_READS = 16
+_PARALLEL_WRITES = 8
+_AT_ONCE = 4 << 20
+
+
+class OutputFolder:
+    """One output and one run of it."""
+
+    def __init__(self, uri: str, access: Access, run_id: str) -> None:
+        self.uri = uri.rstrip("/")
+        self.run_id = run_id
+        self._access = access
+        self._store = access.store(uri)
+
+    def at(self, relative: str) -> str:
+        """URI of a file of the folder."""
+        return names.join(self.uri, relative)
+
+    # --- ownership ---------------------------------------------------------------------------------------------
+
+    def owner(self) -> Owner | None:
+        """The run that may write here. Raises NotWhole when that can't be told."""
+        found = self.read(names.OWNER)
+        try:
+            return self.parsed(Owner, names.OWNER, found) if found is not None else None
+        except ValidationError:
+            uri = self.at(names.OWNER)
+            raise NotWhole(f"{uri} is damaged, so it can't be told whose files these are.", uri=uri) from None
+
+    def claim(self) -> None:
+        """Takes the folder for this run; a run that had it before sees that at its next commit."""
+        try:
+            before = self.owner()
+            is_there = before is not None
+        except NotWhole:
+            before, is_there = None, True
+        if before is not None and before.run_id == self.run_id:
+            return
+        mine = Owner(run_id=self.run_id, epoch=before.epoch + 1 if before else 1)
+        with contextlib.suppress(AlreadyExists):  # another run was faster; the check below names it
+            self._store.put(self.at(names.OWNER), mine.to_bytes(), replace=is_there)
+        self.check_owner()
+
+    def check_owner(self) -> None:
+        """Raises OutputLost when another run has taken the folder."""
+        now = self.owner()
+        if now is None or now.run_id != self.run_id:
+            taker = f"run {now.run_id} has taken it over" if now else "its _dataprep/OWNER is gone"
+            raise OutputLost(f"{self.uri} no longer belongs to run {self.run_id}: {taker}. Nothing of this run was published after that.")
+
+    # --- plan ------------------------------------------------------------------------------------------------------
+
+    def put_plan(self, plan: Plan, tables: Tables) -> None:
+        """Stores the plan, its head last."""
+        self._put_units(tables.units)
+        if tables.codes is not None:
+            self._store.put(self.at(names.codes_file(self.run_id)), tables.codes)
+        self._store.put(self.at(names.plan_file(self.run_id)), plan.head.to_bytes())
+
+    def _put_units(self, units: UnitsFile) -> None:
+        """In one call where it is small."""
+        uri = self.at(names.units_file(self.run_id))
+        if units.size <= _AT_ONCE:
+            self._store.put(uri, b"".join(units.pieces()))
+        else:
+            written(self._store, uri, units.pieces())
+
+    def put_made(self, made: MadeFiles) -> None:
+        """Stores what the reader made while planning, where the plan's units have it."""
+        made.put(self.at(names.made_folder(self.run_id)), self._access)
+
+    def remove_made(self) -> None:
+        """Removes it again, once no shard has to be made any more."""
+        for path, _ in list(self._listed(names.made_folder(self.run_id))):
+            self.delete(path)
+
+    def plan(self) -> Plan | None:
+        """The stored plan of this run, or None. Raises NotWhole when its files are damaged or don't belong together."""
+        path = names.plan_file(self.run_id)
+        written = self.read(path)
+        if written is None:
+            return None
+        try:
+            head = self.parsed(PlanHead, path, written)
+            with self._store.open(self.at(names.units_file(self.run_id))) as source:
+                units = UnitsFile(source.stream())
+            return load_plan(head, written, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
+        except NotWhole as exc:
+            raise NotWhole(f"{self.uri}: {exc}", uri=self.uri) from None
+        except ValidationError:
+            uri = self.at(path)
+            raise NotWhole(
+                f"{uri} is damaged: it is no plan. The plan step makes it again, and so does dataprep repair.", uri=uri
+            ) from None
+        except NotFound as exc:
+            raise NotWhole(f"{exc} The plan names it. The plan step makes it again, and so does dataprep repair.", uri=exc.uri) from None
+
+    # --- reports ---------------------------------------------------------------------------------------------------
+
+    def put_report(self, report: ShardReport) -> None:
+        """Commits a shard."""
+        self._store.put(self.at(names.report_file(self.run_id, report.number)), report.to_bytes())
+
+    def report(self, shard: int) -> ShardReport | None:
+        """The report of one shard, or None. A damaged one counts as absent: the shard is made again."""
+        path = names.report_file(self.run_id, shard)
+        found = self.read(path)
+        if found is None:
+            return None
+        try:
+            report = self.parsed(ShardReport, path, found)
+        except ValidationError:
+            return None
+        return report if report.is_intact() else None
+
+    def reports(self, count: int) -> list[ShardReport | None]:
+        """All reports, in the order of the shards' numbers."""
+        with ThreadPoolExecutor(_PARALLEL_READS, thread_name_prefix="reports") as readers:
+            return list(readers.map(self.report, range(count)))
+
+    def is_done(self, report: ShardReport | None, plan: Plan) -> bool:
+        """Whether a report belongs to this plan and its file is still the one that was written."""
+        if report is None or report.plan_sha256 != plan.sha256:
+            return False
+        written = [(report.file, report.size, report.pin)]
+        written += [(report.index.file, report.index.size, report.index.pin)] if report.index is not None else []
+        entries = [(self._store.stat(self.at(file)), size, pin) for file, size, pin in written]
+        return all(entry is not None and (entry.size, entry.pin) == (size, pin) for entry, size, pin in entries)
+
+    # --- the finished data set -------------------------------------------------------------------------------------
+
+    def success(self) -> Success | None:
+        """What `_SUCCESS` says, or None."""
+        found = self.read(names.SUCCESS)
+        if found is None:
+            return None
+        try:
+            return Success.model_validate_json(found)
+        except ValidationError:
+            raise NotWhole(
+                f"{self.at(names.SUCCESS)} was not written by dataprep: expected a JSON object with runId, manifest and sha256."
+            ) from None
+
+    def manifest(self, success: Success) -> Manifest:
+        """The manifest that `_SUCCESS` names. Raises NotWhole when it is missing or has another digest."""
+        uri = self.at(success.manifest)
+        found = self.read(success.manifest)
+        if found is None:
+            raise NotWhole(f"{uri} is missing, and _SUCCESS names it.")
+        sha256 = hashlib.sha256(found).hexdigest()
+        if sha256 != success.sha256:
+            raise NotWhole(f"{uri} was changed: _SUCCESS says SHA-256 {success.sha256}, it has {sha256}.")
+        return self.parsed(Manifest, success.manifest, found)
+
+    def put_manifest(self, manifest: Manifest) -> Success:
+        """Writes the manifest, and returns what `_SUCCESS` will say."""
+        written = manifest.to_bytes()
+        path = names.manifest_file(self.run_id)
+        self._store.put(self.at(path), written)
+        return Success(run_id=self.run_id, manifest=path, sha256=hashlib.sha256(written).hexdigest())
+
+    def put_success(self, success: Success) -> None:
+        """Makes the data set visible as finished."""
+        self._store.put(self.at(names.SUCCESS), success.to_bytes())
+
+    def remove_success(self) -> None:
+        """Takes the mark away before anything visible changes."""
+        self._store.delete(self.at(names.SUCCESS))
+
+    # --- listing ---------------------------------------------------------------------------------------------------
+
+    def visible(self) -> Iterator[tuple[str, Entry]]:
+        """(relative path, entry) of every file that readers see: no part of the path begins with `_` or `.`."""
+        for path, entry in self._listed():
+            if not any(part[0] in "_." for part in path.split("/")):
+                yield path, entry
+
+    def everything(self) -> Iterator[tuple[str, Entry]]:
+        """(relative path, entry) of every file, hidden ones too."""
+        return self._listed()
+
+    def known_files(self) -> set[str]:
+        """Paths that some run of dataprep planned here, this one's too: what a replacement may delete."""
+        known: set[str] = set()
+        reports: list[str] = []
+        for path, _ in self._listed(names.SIDE):
+            if path.endswith("/plan.json"):
+                try:
+                    head = self.parsed(PlanHead, path, self._store.get(self.at(path)))
+                except ValidationError:
+                    logger.warning("%s is damaged: of that run's files those are known that its reports name", self.at(path))
+                    continue
+                files = {shard.file for shard in shards(head)}
+                if head.reader == script_files.READER:
+                    files = script_files.named(head.reader_state["outputs"], (name for name, _ in self.visible()))
+                known |= files | names.split_files(head.extension, files)
+            elif "/reports/" in path and path.endswith(".json"):
+                reports.append(path)
+        if any(path not in known for path, _ in self.visible()):
+            for path in reports:
+                with contextlib.suppress(ValidationError):
+                    report = self.parsed(ShardReport, path, self._store.get(self.at(path)))
+                    known |= {report.file, *(companion.file for companion in report.companions)}
+        return known
+
+    def put_visible(self, relative: str, data: bytes, *, hdfs: HdfsOptions | None) -> None:
+        """Writes a small file that readers see, at once."""
+        self._store.put(self.at(relative), data, hdfs=hdfs)
+
+    def put_hidden(self, relative: str, data: bytes) -> None:
+        """Writes a small file that stands beside the data."""
+        self._store.put(self.at(relative), data)
+
+    def put_metadata(self, files: Sequence[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:
+        """Writes small files around the data; all are there, and lasting, when this returns. `hdfs` is for those that readers see.
+
+        A store takes longer to promise that a file lasts than to take it in, and promises for several at once as quickly as for one.
+        """
+
+        def put(file: tuple[str, bytes]) -> None:
+            path, content = file
+            self._store.put(self.at(path), content, hdfs=None if names.is_hidden(path) else hdfs)
+
+        with ThreadPoolExecutor(_PARALLEL_WRITES, thread_name_prefix="metadata") as writers:
+            for _ in writers.map(put, files):
+                pass
+
+    def delete(self, relative: str) -> None:
+        """Removes one file of the folder."""
+        self._store.delete(self.at(relative))
+
+    def indexes(self) -> dict[str, Entry]:
+        """The indexes of shards, by relative path."""
+        return dict(self._listed(names.INDEX))
+
+    def side_entries(self) -> dict[str, Entry]:
+        """Every file that stands beside the data, by relative path."""
+        return {path: entry for below in (names.SIDE, names.TFDS) for path, entry in self._listed(below)}
+
+    def side_files(self) -> Iterator[str]:
+        """What stands beside the data, but for this run's own files and OWNER: earlier runs' files, and metadata."""
+        for path, _ in self._listed(names.SIDE):
+            if path != names.OWNER and path.split("/")[1] != self.run_id:
+                yield path
+        for path, _ in self._listed(names.TFDS):
+            yield path
+
+    def runs(self) -> list[str]:
+        """Ids of the runs that have a plan or a manifest here."""
+        found = {path.split("/")[1] for path, _ in self._listed(names.SIDE) if path.endswith(("/plan.json", "/manifest.json"))}
+        return sorted(found)
+
+    def sweep(self) -> list[str]:
+        """Removes leftovers of uploads that never ended. Returns a warning where the store doesn't permit that, which fails no job."""
+        try:
+            swept = self._store.sweep(self.uri)
+        except (NotPermitted, NotFound) as exc:
+            return [f"{exc} No job needs that right; without it, give the bucket a lifecycle rule that removes unfinished uploads."]
+        if swept:
+            logger.info("removed %d leftovers of uploads that never ended below %s", swept, self.uri)
+        return []
+
+    def parsed(self, model: type[S], relative: str, content: bytes) -> S:
+        """What a file of the folder says. Raises NewerFormat naming it, and pydantic's ValidationError when it is damaged."""
+        try:
+            return model.model_validate_json(content)
+        except FormatError as exc:
+            uri = self.at(relative)
+            raise NewerFormat(f"{uri}: {exc}.", uri=uri) from exc
+
+    def _listed(self, below: str = "") -> Iterator[tuple[str, Entry]]:
+        for entry in self._store.list(self.at(below) if below else self.uri):
+            yield entry.uri.removeprefix(self.uri).lstrip("/"), entry
+
+    def read(self, relative: str) -> bytes | None:
+        """A small file of the folder, or None."""
+        try:
+            return self._store.get(self.at(relative))
+        except NotFound:
+            return None

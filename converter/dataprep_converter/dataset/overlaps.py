@@ -1,0 +1,140 @@
+"""Overlaps: a job that writes where it reads is refused before anything is touched.
+
+It would replace or remove its own input, or read its own output at the next run. What the job names is compared first (`check`), and what was
+found below it once it is listed (`check_units`): a link may lead anywhere.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from dataprep_converter.core import globs
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import kernels
+from dataprep_converter.inputs import places
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.archive_uris import archive_of
+from dataprep_converter.inputs.places import Place, Steps, place_of
+from dataprep_converter.sampling.units import Units
+from dataprep_converter.stores import scheme_of
+
+_WILDCARD: Final = re.compile(r"[*?\[]")
+_ANY_DEPTH: Final = "**"
+
+
+def check(
+    uris: Sequence[str],
+    output: str,
+    access: Access,
+    *,
+    table: str | None = None,
+    shallow: Sequence[str] = (),
+    endings: Sequence[str] | None = None,
+) -> None:
+    """Raises BadSpec when the output, or its table, is one of these inputs, lies in one or holds one.
+
+    Of a `shallow` folder the folders in it are not read, so the output may be one of them. `endings` are those of the names of all files that are
+    written and may be read, None for any: a glob for other names reads none of them.
+    """
+    folder = place_of(output, access)
+    for uri in shallow:
+        place = place_of(uri, access)
+        if place is not None and folder is not None and (below := folder.path_of(place)) is not None:
+            raise BadSpec(_is(uri, "output.uri", output) if below == () else _holds(uri, "output.uri", output), uri=uri)
+    for field, target in (("output.uri", output), ("output.table.uri", table)):
+        written = place_of(target, access) if target is not None else None
+        if target is None or written is None:
+            continue
+        for uri in uris:
+            read = archive_of(uri)
+            place = place_of(read, access)
+            if place is not None:
+                _refuse(uri, place, field, target, written)
+            pattern = _WILDCARD.search(read) if scheme_of(read) not in ("http", "https") else None
+            if pattern is not None:
+                _refuse_glob(uri, read[: read.rfind("/", 0, pattern.start()) + 1] or ".", access, field, target, written, endings)
+
+
+def check_units(units: Units, output: str, access: Access) -> None:
+    """Raises BadSpec when one of these files lies in the output. Of this machine's also where its name says otherwise."""
+    import pyarrow as pa
+
+    below = f"{output.rstrip('/')}/"
+    for batch in units.batches(["uri"]):
+        uris: Any = batch.column("uri")
+        inside = uris.filter(kernels.starts_with(uris, below))
+        if len(inside):
+            uri = inside[0].as_py()
+            raise BadSpec(_holds(uri, "output.uri", output), uri=uri)
+    if scheme_of(output) not in ("", "file"):
+        return
+    pins = {entry.pin for entry in access.store(output).list(output)}
+    folder = place_of(output, access)
+    if not pins or folder is None:
+        return
+    wanted = pa.array(sorted(pins))
+    for batch in units.batches(["uri", "pin"]):
+        # A file that is the same has the same pin; only for those that have is it worth to follow links.
+        same: Any = batch.column("uri").filter(kernels.is_in(batch.column("pin"), wanted)).to_pylist()  # no unit is without a URI
+        for uri in dict.fromkeys(same):
+            file = archive_of(uri)
+            if scheme_of(file) in ("", "file") and (found := place_of(file, access)) is not None and folder.path_of(found) is not None:
+                raise BadSpec(_holds(f"{uri} ({places.real_path(file)})", "output.uri", output), uri=uri)
+
+
+def _refuse(uri: str, read: Place, field: str, target: str, written: Place) -> None:
+    below = read.path_of(written)
+    if below == ():
+        raise BadSpec(_is(uri, field, target), uri=uri)
+    if below is not None and not _is_hidden(below):
+        raise BadSpec(_lies_in(uri, field, target), uri=uri)
+    if written.path_of(read) is not None:
+        raise BadSpec(_holds(uri, field, target), uri=uri)
+
+
+def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str, written: Place, endings: Sequence[str] | None) -> None:
+    """A glob reads below its folder, but not always all that is there."""
+    base = place_of(folder, access)
+    if base is None:
+        return
+    below = base.path_of(written)
+    if below is not None and not _is_hidden(below):
+        pattern = uri[len(folder) if folder != "." else 0 :]
+        if _may_match_below(pattern, below) and (endings is None or any(_may_end(pattern, ending) for ending in endings)):
+            raise BadSpec(_lies_in(uri, field, target), uri=uri)
+    elif written.path_of(base) is not None:
+        raise BadSpec(_holds(uri, field, target), uri=uri)
+
+
+def _may_match_below(pattern: str, below: Steps) -> bool:
+    """Whether a pattern matches a path below this folder: its first parts match the folder's, or one may be any folders."""
+    parts = pattern.lstrip("/").split("/")
+    for part, step in zip(parts, below, strict=False):
+        if _ANY_DEPTH in part:
+            return True
+        if globs.compiled(part).fullmatch(step) is None:
+            return False
+    return len(parts) > len(below)
+
+
+def _may_end(pattern: str, ending: str) -> bool:
+    """Whether a pattern matches names with this ending, by what it has behind its last wildcard."""
+    literal = re.split(r"[*?\]/]", pattern)[-1]
+    return literal.endswith(ending) or ending.endswith(literal)
+
+
+def _is_hidden(below: Steps) -> bool:
+    """Below an input nobody looks into such folders."""
+    return any(step[0] in "_." for step in below)
+
+
+def _is(uri: str, field: str, target: str) -> str:
+    return f"{field} {target} is the input {uri} itself, and a job may not write where it reads: choose another {field}."
+
+
+def _lies_in(uri: str, field: str, target: str) -> str:
+    return f"{field} {target} lies in the input {uri}, so the job would read what it writes: choose an {field} outside of it."
+
+
+def _holds(uri: str, field: str, target: str) -> str:
+    return f"The input {uri} lies in {field} {target}, where the job replaces and removes files: choose an {field} that holds no input."

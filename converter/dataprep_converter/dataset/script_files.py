@@ -1,0 +1,48 @@
+"""The files of a script's data set: which of a folder are its outputs, and which of those are read as records.
+
+Apart from `scripting.py`, because `verify`, `inspect` and whoever takes over a folder ask this of data sets that are there.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from dataprep_api.dataset.report import Manifest
+from dataprep_converter.core import globs
+
+READER: Final = "script"
+"""`reader` in the plan of such a job: there is none."""
+
+_RECORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "tfrecord": ("tfrecords", "tfrecord", "tfrec", "records", "record"),
+    "recordioProtobuf": ("rec", "recordio", "pbr"),
+}
+"""Formats whose records can be read without knowing what is in them, and the extensions that such files have. TensorFlow's own names, `train-00000-of-00008`, have none."""
+
+
+def matching(patterns: Iterable[str], paths: Iterable[str]) -> dict[str, list[str]]:
+    """The paths that each pattern names, in order."""
+    known = sorted(paths)
+    return {pattern: [path for path in known if path == pattern or compiled.fullmatch(path)] for pattern, compiled in _compiled(patterns)}
+
+
+def named(patterns: Sequence[str], paths: Iterable[str]) -> set[str]:
+    """The paths that any pattern names."""
+    return {path for found in matching(patterns, paths).values() for path in found}
+
+
+def holds_records(path: str, *, format_: str) -> bool:
+    """Whether a file that a script made is read record by record: by its name, as nothing else says what is in it."""
+    name = path.rpartition("/")[2].lower().removesuffix(".gz")
+    extensions = _RECORDS.get(format_, ())
+    _, dot, extension = name.rpartition(".")
+    return extension in extensions if dot else bool(extensions) and name[-1:].isdigit()
+
+
+def is_read(path: str, manifest: Manifest) -> bool:
+    """The same of a file of a finished data set, whoever made it."""
+    return READER not in manifest.content or holds_records(path, format_=manifest.format)
+
+
+def _compiled(patterns: Iterable[str]) -> list[tuple[str, re.Pattern[str]]]:
+    return [(pattern, globs.compiled(pattern)) for pattern in dict.fromkeys(patterns)]

@@ -1,0 +1,171 @@
+"""Croissant: `_dataprep/croissant.json`, the data set in MLCommons' vocabulary (JSON-LD, version 1.0): shards with digests, features, classes.
+
+Shards are named relative to this file, so a copy of the folder describes itself. Name, licence and author are the publisher's to add.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dataprep_api import names
+from dataprep_converter.dataset.sidecars import Finished, Made
+from dataprep_converter.dataset.sidecars.sagemaker import CONTENT_TYPES
+from dataprep_converter.dataset.sidecars.tfds import IMAGE
+from dataprep_converter.formats.text import csv_encoder
+from dataprep_converter.records.feature import FeatureSpec
+
+FILE: Final = f"{names.SIDE}/croissant.json"
+_MOST_COLUMNS: Final = 1000
+"""A CSV of pixels would make this file larger than its shards."""
+_TYPES: Final = {"int64": "sc:Integer", "float": "sc:Float", "bytes": "sc:Text"}
+_FORMATS: Final[Mapping[str, str]] = {
+    **CONTENT_TYPES,
+    "arrow": "application/vnd.apache.arrow.file",
+    "webdataset": "application/x-tar",
+}
+_CONTEXT: Final[Mapping[str, Any]] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileObject": "cr:fileObject",
+    "fileProperty": "cr:fileProperty",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+
+
+def make(finished: Finished) -> Made:
+    """One file."""
+    manifest = finished.manifest
+    kind = _FORMATS.get(manifest.format, "application/octet-stream")
+    files = [
+        {
+            "@type": "cr:FileObject",
+            "@id": _id(file.file, number),
+            "name": file.file,
+            "description": f"{file.records} records of {file.split}",
+            "contentUrl": f"../{file.file}",
+            "contentSize": f"{file.size} B",
+            "encodingFormat": "application/gzip" if manifest.compression == "gzip" else kind,
+            "sha256": file.sha256,
+        }
+        for number, file in enumerate(manifest.files)
+    ]
+    described = {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "name": "dataset",
+        "description": f"{manifest.records_out} records in the format {manifest.format}, made by dataprep.",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "version": "1.0.0",
+        "distribution": files,
+        "recordSet": [
+            _splits(finished),
+            *(_classes(number, *each) for number, each in enumerate(manifest.labels.items())),
+            *_records(finished),
+        ],
+    }
+    yield FILE, json.dumps(described, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def _splits(finished: Finished) -> Mapping[str, Any]:
+    return {
+        "@type": "cr:RecordSet",
+        "@id": "splits",
+        "name": "splits",
+        "dataType": "cr:Split",
+        "key": {"@id": "splits/name"},
+        "field": [_field("splits/name", "name", "sc:Text"), _field("splits/records", "records", "sc:Integer")],
+        "data": [{"splits/name": split.name, "splits/records": split.records} for split in finished.manifest.splits],
+    }
+
+
+def _classes(number: int, label: str, found: list[str]) -> Mapping[str, Any]:
+    place = f"classes/{_id(label, number)}"
+    return {
+        "@type": "cr:RecordSet",
+        "@id": place,
+        "name": f"classes of {label}",
+        "field": [_field(f"{place}/number", "number", "sc:Integer"), _field(f"{place}/name", "name", "sc:Text")],
+        "data": [{f"{place}/number": value, f"{place}/name": name} for value, name in enumerate(found)],
+    }
+
+
+def _records(finished: Finished) -> list[Mapping[str, Any]]:
+    """The features of the records, by shard: what a record is in the file is the format's own matter, but for columns of tables."""
+    columns = _columns(finished)
+    return (
+        []
+        if columns is None
+        else [
+            {
+                "@type": "cr:RecordSet",
+                "@id": f"records/{_id(file.file, number)}",
+                "name": f"records of {file.file}",
+                "field": [_column(_id(file.file, number), place, *column) for place, column in enumerate(columns)],
+            }
+            for number, file in enumerate(finished.manifest.files)
+        ]
+    )
+
+
+def _columns(finished: Finished) -> list[tuple[str, str, bool]] | None:
+    """(name, type, whether it is a list) of each column; None of files whose columns Croissant can't name."""
+    format_, options = finished.manifest.format, finished.spec.output.csv
+    if finished.manifest.compression != "none":
+        return None
+    if format_ in ("parquet", "jsonl"):
+        return [(feature.name, _type(feature), bool(feature.shape)) for feature in finished.features]
+    if format_ != "csv" or not options.header or options.delimiter != ",":
+        return None
+    found = [(name, _type(feature), False) for feature in finished.features for name in csv_encoder.names(feature)]
+    return found if len(found) <= _MOST_COLUMNS else None
+
+
+def _type(feature: FeatureSpec) -> str:
+    return "sc:ImageObject" if feature.name == IMAGE else _TYPES[feature.kind]
+
+
+def _column(file: str, number: int, name: str, kind: str, repeated: bool) -> Mapping[str, Any]:
+    source = {"fileObject": {"@id": file}, "extract": {"column": name}}
+    field = _field(f"records/{file}/{_id(name, number)}", name, kind)
+    return field | {"source": source} | ({"repeated": True} if repeated else {})
+
+
+def _field(place: str, name: str, kind: str) -> dict[str, Any]:
+    return {"@type": "cr:Field", "@id": place, "name": name, "dataType": kind}
+
+
+def _id(name: str, number: int) -> str:
+    """What names a thing in the file: mlcroissant refuses white space there."""
+    return str(number) if re.search(r"\s", name) else name

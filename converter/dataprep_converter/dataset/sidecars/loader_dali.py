@@ -1,0 +1,160 @@
+"""`load_dali.py`: uncompressed TFRecord files by NVIDIA DALI, with their indexes; and tar files of webdataset, which it indexes itself."""
+
+from string import Template
+from typing import Final
+
+from dataprep_converter.dataset.sidecars import Finished, loader_source, loader_torch_samples
+from dataprep_converter.dataset.sidecars.tfds import IMAGE
+from dataprep_converter.records.feature import FeatureSpec
+
+_FRAME: Final = '''\
+"""Loads this data set with NVIDIA DALI: `load("train")` is a built pipeline, `python load_dali.py [FOLDER]` counts its records.
+
+Decodes on the processor. With a GPU: device_id=0, and device="mixed" for images.
+"""
+
+import sys
+from pathlib import Path
+
+from nvidia.dali import $used
+
+FOLDER = Path(__file__).resolve().parents[2]
+$splits$classes$features
+
+$files
+
+@pipeline_def
+$read
+
+def load(split, folder=FOLDER, batch_size=32, random_shuffle=False):
+    """A pipeline over the split's records; `run()` gives the next batch, as lists of tensors."""
+$built    pipeline.build()
+    return pipeline
+
+
+def main():
+    """Counts the records of every split, and runs one batch of each."""
+    for split, expected in SPLITS.items():
+        if expected:
+            pipeline = load(split, *sys.argv[1:2])
+            pipeline.run()
+            print(f"{split}: {pipeline.reader_meta('records')['epoch_size']} of {expected} records")
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def _framed(**parts: str) -> Template:
+    """The file with these parts; what else is in it is left to be filled in."""
+    return Template(Template(_FRAME).safe_substitute(parts))
+
+
+_LOADER: Final = _framed(
+    used="fn, pipeline_def, tfrecord, types",
+    read='''\
+def records(paths, indexes, random_shuffle):
+    """One output for each of FEATURES, in their order."""
+    record = fn.readers.tfrecord(path=paths, index_path=indexes, features=FEATURES, random_shuffle=random_shuffle, name="records")
+$decoded    return tuple(record[name] for name in FEATURES)
+''',
+    built="""\
+    paths = [path for path in files(split, folder) if Path(path).stat().st_size]
+    indexes = [str(Path(folder, "_dataprep/index", f"{Path(path).relative_to(folder).as_posix()}.idx")) for path in paths]
+    pipeline = records(paths, indexes, random_shuffle, batch_size=batch_size, num_threads=4, device_id=None)
+""",
+)
+_MEMBERS: Final = _framed(
+    used="fn, pipeline_def, types",
+    read='''\
+def records(paths, random_shuffle):
+    """One output for each of FEATURES, in their order: the bytes of its member, or the pixels of an image; empty for a record without it."""
+    found = fn.readers.webdataset(
+        paths=paths, ext=list(FEATURES.values()), missing_component_behavior="empty", random_shuffle=random_shuffle, name="records"
+    )
+    record = dict(zip(FEATURES, found if len(FEATURES) > 1 else [found]))
+$decoded    return tuple(record.values())
+''',
+    built="""\
+    pipeline = records(files(split, folder), random_shuffle, batch_size=batch_size, num_threads=4, device_id=None)
+""",
+)
+_TYPES: Final = {"int64": ("tfrecord.int64", "0"), "float": ("tfrecord.float32", "0.0"), "bytes": ("tfrecord.string", '""')}
+_DECODED: Final = 'fn.decoders.image({record}, device="cpu", output_type=types.RGB)'
+_NAMES: Final = {
+    "bool": "BOOL", "int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT64", "uint8": "UINT8", "uint16": "UINT16",
+    "uint32": "UINT32", "float16": "FLOAT16", "float32": "FLOAT", "float64": "FLOAT64",
+}  # fmt: skip
+
+
+def text(finished: Finished) -> str:
+    """The file. Raises Unreadable for what DALI doesn't read: other formats, gzip, SequenceExample."""
+    if finished.manifest.format == "webdataset":
+        return _of_members(finished)
+    if finished.manifest.format != "tfrecord":
+        raise loader_source.Unreadable(f"this one is for tfrecord and webdataset, and this data set is {finished.manifest.format}.")
+    if finished.manifest.compression != "none":
+        raise loader_source.Unreadable(
+            "NVIDIA DALI reads no compressed TFRecord. Make the data set with output.tfrecord.compression: None."
+        )
+    if not all(report.index is not None for report in finished.reports):
+        raise loader_source.Unreadable("NVIDIA DALI needs an index of the records. Make the data set with output.index: true.")
+    if any(feature.sequence or feature.record for feature in finished.features):
+        raise loader_source.Unreadable("NVIDIA DALI reads the features of tf.train.Example, and these records are others.")
+    readable = [feature for feature in finished.features if not _is_list_of_bytes(feature)]
+    comment = "How each feature is stored."
+    if len(readable) < len(finished.features):
+        left_out = ", ".join(feature.name for feature in finished.features if _is_list_of_bytes(feature))
+        comment = f"How each feature is stored. DALI reads one text of a feature, so these are left out: {left_out}."
+    return loader_source.filled(
+        _LOADER,
+        splits=loader_source.splits(finished),
+        classes=loader_source.classes(finished),
+        features=loader_source.dictionary("FEATURES", {feature.name: _described(feature) for feature in readable}, comment),
+        files=loader_source.files_function("DALI"),
+        decoded="".join(_decoded(feature) for feature in readable),
+    )
+
+
+def _is_image(feature: FeatureSpec) -> bool:
+    return feature.name == IMAGE and feature.kind == "bytes" and not feature.shape
+
+
+def _is_list_of_bytes(feature: FeatureSpec) -> bool:
+    return feature.kind == "bytes" and not feature.raw and feature.shape != ()
+
+
+def _described(feature: FeatureSpec) -> str:
+    kind, default = _TYPES[feature.kind]
+    if feature.shape == (-1,):
+        return f"tfrecord.VarLenFeature({kind}, {default})"
+    return f"tfrecord.FixedLenFeature({[] if feature.raw else list(feature.shape)}, {kind}, {default})"
+
+
+def _decoded(feature: FeatureSpec) -> str:
+    value = f"record[{loader_source.quoted(feature.name)}]"
+    if feature.raw:
+        return f"    {value} = fn.reinterpret({value}, dtype=types.{_NAMES[feature.dtype]}, shape={list(feature.shape)})\n"
+    if _is_image(feature):
+        return f"    {value} = {_DECODED.format(record=value)}\n"
+    return ""
+
+
+def _of_members(finished: Finished) -> str:
+    found = loader_torch_samples.extensions(finished)
+    images = [each for each in finished.features if each.name in found and _is_image(each)]
+    lines = [
+        f"    record[{loader_source.quoted(each.name)}] = {_DECODED.format(record=f'record[{loader_source.quoted(each.name)}]')}\n"
+        for each in images
+    ]
+    return loader_source.filled(
+        _MEMBERS,
+        splits=loader_source.splits(finished),
+        classes=loader_source.classes(finished),
+        features=loader_source.dictionary(
+            "FEATURES", {name: loader_source.quoted(";".join(each)) for name, each in found.items()}, "Extensions of each feature's member."
+        ),
+        files=loader_source.files_function("DALI"),
+        decoded="".join(lines),
+    )

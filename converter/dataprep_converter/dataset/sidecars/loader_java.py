@@ -1,0 +1,135 @@
+"""`LoadHadoop.java` and `LoadDl4j.java`: programs of one file over the readers of hadoop-common, and of ND4J."""
+
+from string import Template
+from typing import Final
+
+from dataprep_api import names
+from dataprep_converter.dataset.sidecars import Finished, loader_source
+
+_COMMON: Final = """\
+    /** The split's files, in their order. */
+    static List<String> files(String folder, String split) throws Exception {
+        return Files.readAllLines(Path.of(folder, "_dataprep/files", split + ".txt")).stream().map(file -> folder + "/" + file).toList();
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        for (String[] split : SPLITS) {
+            long found = 0;
+            for (String file : files(arguments[0], split[0])) {
+                found += load(file);
+            }
+            System.out.println(split[0] + ": " + found + " of " + split[1] + " records");
+        }
+    }
+}
+"""
+_HADOOP: Final = Template(
+    """\
+import java.nio.file.Files;
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.io.SequenceFile;
+import org.apache.hadoop.io.Writable;
+import org.apache.hadoop.util.ReflectionUtils;
+
+/**
+ * Loads this data set with hadoop-common: java -cp "hadoop-jars/*" LoadHadoop.java FOLDER counts its records; $value
+ */
+class LoadHadoop {
+    static final String[][] SPLITS = {$splits};
+
+    /** Reads a file's records. In a MapReduce or Spark job, SequenceFileInputFormat does so. */
+    static long load(String file) throws Exception {
+        Configuration conf = new Configuration();
+        long found = 0;
+        try (SequenceFile.Reader reader = new SequenceFile.Reader(conf, SequenceFile.Reader.file(new Path(file)))) {
+            Writable key = (Writable) ReflectionUtils.newInstance(reader.getKeyClass(), conf);
+            Writable value = (Writable) ReflectionUtils.newInstance(reader.getValueClass(), conf);
+            while (reader.next(key, value)) {
+                found++; // here is a record: key and value, which the next one overwrites
+            }
+        }
+        return found;
+    }
+
+"""
+    + _COMMON.replace("Path.of", "java.nio.file.Path.of")
+)
+_DL4J: Final = Template(
+    """\
+import java.io.File;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import org.nd4j.$package;
+
+/** Loads this data set with ND4J: java -cp "nd4j-jars/*" LoadDl4j.java FOLDER counts its records.$folders */
+class LoadDl4j {
+    static final String[][] SPLITS = {$splits};
+
+$load
+"""
+    + _COMMON
+)
+_DATASET: Final = """\
+    /** A file's minibatch; org.nd4j.linalg.dataset.$kind is what fit() takes. */
+    static long load(String file) throws Exception {
+        $kind data = new $kind();
+        data.load(new File(file));
+        return data.isEmpty() ? 0 : data.getFeatures($first).size(0);
+    }
+"""
+_BATCH: Final = """\
+    /** A file's raw files and their URIs: FileBatchRecordReader of DataVec makes records of them. */
+    static long load(String file) throws Exception {
+        FileBatch batch = FileBatch.readFromZip(new File(file));
+        return batch.getFileBytes().size(); // getFileBytes().get(n) came from getOriginalUris().get(n)
+    }
+"""
+
+
+def hadoop(finished: Finished) -> str:
+    """`LoadHadoop.java`. Raises Unreadable for other formats than Hadoop's."""
+    output = finished.spec.output
+    values = {"sequenceFile": output.sequence_file.value, "mapFile": output.map_file.value}
+    kind = values.get(finished.manifest.format)
+    if kind is None:
+        raise loader_source.Unreadable("it is for sequenceFile and mapFile.")
+    notes = {
+        "Example": "a value is a BytesWritable with a tf.train.Example.",
+        "Feature": "a value is the feature's own Writable.",
+        "Record": "a value is DL4J's RecordWritable or SequenceRecordWritable: datavec-hadoop 1.0.0-beta6 is needed, too.",
+    }
+    return loader_source.filled(_HADOOP, splits=_splits(finished), value=notes[kind])
+
+
+def dl4j(finished: Finished) -> str:
+    """`LoadDl4j.java`. Raises Unreadable for other formats than DL4J's."""
+    format_ = finished.manifest.format
+    if format_ == "fileBatch":
+        return loader_source.filled(
+            _DL4J, splits=_splits(finished), folders=_folders(finished), package="common.loader.FileBatch", load=_BATCH
+        )
+    if format_ != "dl4jDataset":
+        raise loader_source.Unreadable("it is for dl4jDataset and fileBatch.")
+    kind = finished.spec.output.dl4j_dataset.holds
+    load = Template(_DATASET).substitute(kind=kind, first="0" if kind == "MultiDataSet" else "")
+    return loader_source.filled(_DL4J, splits=_splits(finished), folders=_folders(finished), package=f"linalg.dataset.{kind}", load=load)
+
+
+def _folders(finished: Finished) -> str:
+    """What loaders of whole folders are given, where the file names make such folders."""
+    version = finished.manifest.parts.get("dl4jFolders", 1)
+    output, splits = finished.spec.output, [split.name for split in finished.manifest.splits]
+    named = [
+        names.split_folder(output.template, format_=output.format, split=name, several_splits=len(splits) > 1, dl4j_folders=version)
+        for name in splits
+    ]
+    if None in named:
+        return ""
+    return f" Loaders that take every file of a folder (FileDataSetIterator, SparkUtils.listPaths) get FOLDER/{', FOLDER/'.join(map(str, named))}."
+
+
+def _splits(finished: Finished) -> str:
+    return ", ".join(f'{{"{split.name}", "{split.records}"}}' for split in finished.manifest.splits)

@@ -1,0 +1,55 @@
+"""Pieces of Python that loaders are made of: one text for what several of them say. `loaders` writes the files."""
+
+import json
+import re
+from collections.abc import Mapping
+from string import Template
+from typing import Final
+
+from dataprep_converter.dataset.sidecars import Finished
+
+_FILES: Final = Template('''\
+def files(split, folder=FOLDER):
+    """The split's shards, in their order."""
+    if "://" in str(folder):
+        raise ValueError(f"{folder}: $library opens no $remote here. Mount the folder or copy it, and give its path; or read it by dataprep_reader.open({str(folder)!r}, split={split!r}).")
+    lines = Path(folder, "_dataprep/files", f"{split}.txt").read_text(encoding="utf-8").splitlines()
+    return [str(Path(folder, line)) for line in lines]
+''')
+
+
+class Unreadable(Exception):
+    """A framework can't read the data set; the message says why, and what it could read."""
+
+
+def quoted(text: str) -> str:
+    """Source of a string."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def filled(template: Template, **parts: str) -> str:
+    """The template with its parts, without the blank lines that empty ones leave."""
+    return re.sub(r"\n{4,}", "\n\n\n", template.substitute(parts))
+
+
+def files_function(library: str, remote: str = "hdfs://, s3:// or oss://") -> str:
+    """Source of `files(split, folder)`, for a library that opens nothing `remote`."""
+    return _FILES.substitute(library=library, remote=remote)
+
+
+def splits(finished: Finished) -> str:
+    """Source of a dictionary: split → records."""
+    return dictionary("SPLITS", {split.name: str(split.records) for split in finished.manifest.splits}, "Records of each split.")
+
+
+def classes(finished: Finished) -> str:
+    """Source of a dictionary: label → class names; empty when no classes have names."""
+    labels = finished.manifest.labels
+    lists = {name: f"[{', '.join(map(quoted, found))}]" for name, found in labels.items()}
+    return dictionary("CLASSES", lists, "Names of the classes, by their numbers.") if lists else ""
+
+
+def dictionary(name: str, values: Mapping[str, str], comment: str) -> str:
+    """Source of a dictionary of these sources, below the comment."""
+    lines = "".join(f"    {quoted(key)}: {value},\n" for key, value in values.items())
+    return f"# {' '.join(comment.split())}\n{name} = {{\n{lines}}}\n"

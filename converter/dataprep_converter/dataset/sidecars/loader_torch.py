@@ -1,0 +1,201 @@
+"""`load_torch.py`: TFRecord by its indexes or from beginning to end, tables by pyarrow, as PyTorch datasets."""
+
+from collections.abc import Sequence
+from string import Template
+from typing import Final
+
+from dataprep_converter.dataset.sidecars import Finished, loader_source, loader_torch_samples
+from dataprep_converter.records.feature import FeatureSpec
+
+_HEAD: Final = '''\
+"""Loads this data set with PyTorch: `Records("train")` is a dataset, `python load_torch.py [FOLDER]` counts its records.
+
+$needs
+"""
+'''
+_FROM_EXAMPLE: Final = '''\
+def tensor(feature, dtype, shape):
+    """The values of one feature as a tensor; bytes and text stay bytes."""
+    kind = feature.WhichOneof("kind")
+    found = getattr(feature, kind).value if kind else []
+    if dtype == "bytes":
+        return list(found) if shape else b"".join(found)
+    values = np.frombuffer(found[0], dtype).copy() if kind == "bytes_list" else np.array(found, dtype)
+    return torch.from_numpy(values.reshape(shape))
+
+
+def parse(serialized):
+    """One record as a dictionary of tensors."""
+$parse
+'''
+_MAIN: Final = '''\
+def main():
+    """Counts the records of every split."""
+    for split, expected in SPLITS.items():
+        found = sum(1 for _ in torch.utils.data.DataLoader(Records(split, *sys.argv[1:2]), batch_size=None))
+        print(f"{split}: {found} of {expected} records")
+
+
+if __name__ == "__main__":
+    main()
+'''
+_INDEXED: Final = Template(
+    _HEAD
+    + """
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from tfrecord import example_pb2
+
+FOLDER = Path(__file__).resolve().parents[2]
+$splits$classes$features
+
+$files
+
+"""
+    + _FROM_EXAMPLE
+    + '''
+
+class Records(torch.utils.data.Dataset):
+    """The split's records by number, so that a DataLoader can shuffle them and share them between its workers."""
+
+    def __init__(self, split, folder=FOLDER):
+        self.files = files(split, folder)
+        indexes = [Path(folder, "_dataprep/index", f"{Path(file).relative_to(folder).as_posix()}.idx") for file in self.files]
+        self.places = [np.fromstring(index.read_text(), np.int64, sep=" ").reshape(-1, 2) for index in indexes]
+        self.ends = np.cumsum([len(places) for places in self.places])
+
+    def __len__(self):
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    def __getitem__(self, number):
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        file = int(np.searchsorted(self.ends, number, side="right"))
+        offset, size = self.places[file][number - self.ends[file]]
+        with open(self.files[file], "rb") as shard:
+            shard.seek(offset + 12)  # a record: 8 bytes length, 4 bytes CRC, data, 4 bytes CRC
+            return parse(shard.read(size - 16))
+
+
+'''
+    + _MAIN
+)
+_IN_ORDER: Final = Template(
+    _HEAD
+    + """
+import gzip
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from tfrecord import example_pb2
+
+FOLDER = Path(__file__).resolve().parents[2]
+$splits$classes$features
+
+$files
+
+"""
+    + _FROM_EXAMPLE
+    + '''
+
+class Records(torch.utils.data.IterableDataset):
+    """The split's records in their order; the workers of a DataLoader share the shards."""
+
+    def __init__(self, split, folder=FOLDER):
+        self.files = files(split, folder)
+
+    def __iter__(self):
+        worker = torch.utils.data.get_worker_info()
+        for file in self.files[worker.id :: worker.num_workers] if worker else self.files:
+            with $open(file, "rb") as shard:
+                while header := shard.read(12):  # a record: 8 bytes length, 4 bytes CRC, data, 4 bytes CRC
+                    yield parse(shard.read(struct.unpack("<Q", header[:8])[0]))
+                    shard.read(4)
+
+
+'''
+    + _MAIN
+)
+_TABLE: Final = Template(
+    _HEAD
+    + '''
+import sys
+from pathlib import Path
+
+import pyarrow.dataset
+import torch
+
+FOLDER = Path(__file__).resolve().parents[2]
+$splits$classes
+
+$files
+
+class Records(torch.utils.data.IterableDataset):
+    """The split's records in their order, as dictionaries; the workers of a DataLoader share the shards."""
+
+    def __init__(self, split, folder=FOLDER):
+        self.files = files(split, folder)
+
+    def __iter__(self):
+        worker = torch.utils.data.get_worker_info()
+        for file in self.files[worker.id :: worker.num_workers] if worker else self.files:
+            for batch in pyarrow.dataset.dataset(file, format=$format).to_batches():
+                yield from batch.to_pylist()
+
+
+'''
+    + _MAIN
+)
+_TABLES: Final = {"parquet": '"parquet"', "arrow": '"ipc"', "jsonl": '"json"'}
+
+
+def text(finished: Finished) -> str:
+    """The file. Raises Unreadable for formats that PyTorch users read with a library of the format's own."""
+    format_ = finished.manifest.format
+    parts = {
+        "splits": loader_source.splits(finished),
+        "classes": loader_source.classes(finished),
+        "files": loader_source.files_function("Python"),
+    }
+    if format_ in _TABLES:
+        return loader_source.filled(_TABLE, needs="Needs torch and pyarrow.", format=_TABLES[format_], **parts)
+    if format_ in loader_torch_samples.KNOWN:
+        return loader_torch_samples.text(finished)
+    if format_ != "tfrecord":
+        known = ", ".join(["tfrecord", *_TABLES, *loader_torch_samples.KNOWN])
+        raise loader_source.Unreadable(f"there is one for {known}, and this data set is {format_}.")
+    is_indexed = bool(finished.reports) and all(report.index is not None for report in finished.reports)
+    parts |= _parsing(finished.features)
+    needs = "Needs torch, numpy and tfrecord (its messages of protobuf alone)."
+    if is_indexed:
+        return loader_source.filled(_INDEXED, needs=needs, **parts)
+    return loader_source.filled(_IN_ORDER, needs=needs, open="gzip.open" if finished.manifest.compression == "gzip" else "open", **parts)
+
+
+def _parsing(features: Sequence[FeatureSpec]) -> dict[str, str]:
+    """The tables of features, and the body of `parse`."""
+    if any(feature.record for feature in features):
+        return {"features": "", "parse": "    return serialized  # whole records, as the source had them\n"}
+    alone = {feature.name: repr((feature.dtype, feature.shape)) for feature in features if not feature.sequence}
+    steps = {feature.name: repr((feature.dtype, feature.shape[1:])) for feature in features if feature.sequence}
+    tables = loader_source.dictionary("FEATURES", alone, "Type and shape of each feature.")
+    if not steps:
+        body = (
+            "    found = example_pb2.Example.FromString(serialized).features.feature\n"
+            "    return {name: tensor(found[name], *kind) for name, kind in FEATURES.items()}\n"
+        )
+        return {"features": tables, "parse": body}
+    tables += loader_source.dictionary("SEQUENCES", steps, "Type and shape of each sequence's steps.")
+    body = (
+        "    example = example_pb2.SequenceExample.FromString(serialized)\n"
+        "    record = {name: tensor(example.context.feature[name], *kind) for name, kind in FEATURES.items()}\n"
+        "    lists = example.feature_lists.feature_list\n"
+        "    return record | {name: [tensor(step, *kind) for step in lists[name].feature] for name, kind in SEQUENCES.items()}\n"
+    )
+    return {"features": tables, "parse": body}

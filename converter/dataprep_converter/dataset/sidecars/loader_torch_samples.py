@@ -1,0 +1,146 @@
+"""`load_torch.py` for formats that a library of their own reads: webdataset, mds by MosaicML Streaming, npz by NumPy."""
+
+from string import Template
+from typing import Final
+
+from dataprep_converter.dataset.sidecars import Finished, loader_source
+from dataprep_converter.formats.archives.webdataset_encoder import SNIFFED, members
+
+_WEBDATASET: Final = Template('''\
+"""Loads this data set with PyTorch: `Records("train")` is a dataset, `python load_torch.py [FOLDER]` counts its records.
+
+Needs webdataset$pillow.
+"""
+
+import sys
+from pathlib import Path
+
+import webdataset
+
+FOLDER = Path(__file__).resolve().parents[2]
+$splits$classes$members
+
+$files
+
+def record(sample):
+    """A sample as a dictionary of features; one that it lacks is None."""
+    return {name: next((sample[each] for each in extensions if each in sample), None) for name, extensions in MEMBERS.items()}
+
+
+def Records(split, folder=FOLDER):
+    """The split's records in their order, as dictionaries; the workers of a DataLoader share the shards."""
+    data = webdataset.WebDataset(files(split, folder), shardshuffle=False, empty_check=False)
+    return data.decode($decode).map(record)
+
+
+''')
+_MDS: Final = Template('''\
+"""Loads this data set with PyTorch: `Records("train")` is a dataset, `python load_torch.py [FOLDER]` counts its records.
+
+Needs mosaicml-streaming. FOLDER may be of any store that it reads (s3://, oci://, …): shards are then copied to `local`.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from streaming import StreamingDataset
+
+FOLDER = Path(__file__).resolve().parents[2]
+$splits$classes
+
+def Records(split, folder=FOLDER, local=None, **options):
+    """The split's records as dictionaries; `shuffle=True`, `batch_size=` and others are StreamingDataset's own."""
+    options = {"shuffle": False, "batch_size": 1, "validate_hash": "sha256"} | options
+$opened
+
+''')
+_FETCHED: Final = "StreamingDataset(remote=str(folder), local=local or tempfile.mkdtemp(), split=split, **options)\n"
+_WHERE_IT_LIES: Final = f"""\
+    if "://" in str(folder):
+        return {_FETCHED}\
+    return StreamingDataset(local=str(folder), split=split, **options)
+"""
+_DECOMPRESSED: Final = (
+    f"    # The library puts the decompressed shards beside the others, so it gets a folder of its own.\n    return {_FETCHED}"
+)
+_NPZ: Final = Template('''\
+"""Loads this data set with PyTorch: `Records("train")` is a dataset, `python load_torch.py [FOLDER]` counts its records.
+
+Needs torch and numpy. `Records("train", files_whole=True)` gives the arrays of a file at once: with granularity: Minibatch, a minibatch.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+FOLDER = Path(__file__).resolve().parents[2]
+$splits$classes
+
+$files
+
+class Records(torch.utils.data.IterableDataset):
+    """The split's records in their order, as dictionaries of tensors; the workers of a DataLoader share the files."""
+
+    def __init__(self, split, folder=FOLDER, files_whole=False):
+        self.files = files(split, folder)
+        self.files_whole = files_whole
+
+    def __iter__(self):
+        worker = torch.utils.data.get_worker_info()
+        for file in self.files[worker.id :: worker.num_workers] if worker else self.files:
+            with np.load(file, allow_pickle=False) as stored:
+                arrays = {name: torch.from_numpy(stored[name]) for name in stored.files}
+            if self.files_whole:
+                yield arrays
+                continue
+            for number in range(len(next(iter(arrays.values())))):
+                yield {name: values[number] for name, values in arrays.items()}
+
+
+''')
+_MAIN: Final = '''\
+def main():
+    """Counts the records of every split."""
+    for split, expected in SPLITS.items():
+        found = sum(1 for _ in Records(split, *sys.argv[1:2])) if expected else 0
+        print(f"{split}: {found} of {expected} records")
+
+
+if __name__ == "__main__":
+    main()
+'''
+KNOWN: Final = ("webdataset", "mds", "npz")
+
+
+def text(finished: Finished) -> str:
+    """The file, for a data set in one of the formats KNOWN."""
+    parts = {"splits": loader_source.splits(finished), "classes": loader_source.classes(finished)}
+    match finished.manifest.format:
+        case "webdataset":
+            has_images = any(each.name.endswith(SNIFFED) and each.dtype == "bytes" and not each.text for each in finished.features)
+            return loader_source.filled(
+                Template(_WEBDATASET.template + _MAIN),
+                pillow=", and Pillow for images" if has_images else "",
+                members=_members(finished),
+                files=loader_source.files_function("this loader"),
+                decode='"pil"' if has_images else "",
+                **parts,
+            )
+        case "mds":
+            opened = _WHERE_IT_LIES if finished.manifest.compression == "none" else _DECOMPRESSED
+            return loader_source.filled(Template(_MDS.template + _MAIN), opened=opened, **parts)
+        case _:
+            return loader_source.filled(Template(_NPZ.template + _MAIN), files=loader_source.files_function("Python"), **parts)
+
+
+def extensions(finished: Finished) -> dict[str, list[str]]:
+    """By feature: the extensions that its member may have."""
+    return {member.feature.name: member.extensions() for member in members(finished.features, finished.spec.output.webdataset)}
+
+
+def _members(finished: Finished) -> str:
+    found = {name: str(each) for name, each in extensions(finished).items()}
+    return loader_source.dictionary("MEMBERS", found, "Extensions of each feature's member: of an image, that of what it is.")

@@ -1,0 +1,111 @@
+"""TensorFlow Datasets: what `tfds.builder_from_directory(f"{output}/_tfds/dataset/1.0.0")` needs to read the shards where they are.
+
+    _tfds/dataset/1.0.0/dataset_info.json         splits, records of each shard, and where the shards lie: `../../../{SPLIT}.tfrecords`
+    _tfds/dataset/1.0.0/features.json             how each feature is stored
+    _tfds/dataset/1.0.0/<feature>.labels.txt      class names, one a line
+
+Name and version are always the same, so that the folder of equal data sets is equal and its path is known. Only for uncompressed TFRecord files
+of tf.train.Example, and file names that TFDS can make itself: it numbers shards with five digits. Written as tensorflow_datasets 4.9.10 does.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dataprep_api import names
+from dataprep_api.dataset.report import ManifestFile
+from dataprep_converter.dataset.sidecars import Finished, Made
+from dataprep_converter.records.feature import FeatureSpec
+
+FOLDER: Final = f"{names.TFDS}/dataset/1.0.0"
+_UP: Final = "../../../"
+_FEATURES: Final = "tensorflow_datasets.core.features"
+_DECODABLE: Final = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "float16", "float32", "float64"})
+"""What `tf.io.decode_raw` knows of our types."""
+IMAGE: Final = "image/encoded"
+"""The column of our readers of images, and the name that TensorFlow's own tools give to such a feature."""
+
+
+def make(finished: Finished) -> Made:
+    """Nothing where TFDS could not read the shards."""
+    manifest = finished.manifest
+    if manifest.format != "tfrecord" or manifest.compression != "none":
+        return
+    if any(feature.sequence or feature.record for feature in finished.features):
+        return
+    splits = []
+    for split in manifest.splits:
+        files = [file for file in manifest.files if file.split == split.name]
+        template = _template(files, split.name, finished)
+        if template is None:
+            return
+        lengths = [str(file.records) for file in files]
+        splits.append({"filepathTemplate": _UP + template, "name": split.name, "numBytes": str(split.size), "shardLengths": lengths})
+    info = {
+        "description": f"{manifest.records_out} records, made by dataprep.",
+        "fileFormat": "tfrecord",
+        "name": "dataset",
+        "splits": splits,
+        "version": "1.0.0",
+    }
+    yield f"{FOLDER}/dataset_info.json", _written(info)
+    classes = {feature.name: _classes(feature, finished) for feature in finished.features}
+    described = {feature.name: _feature(feature, classes[feature.name]) for feature in finished.features}
+    root = {"pythonClassName": f"{_FEATURES}.features_dict.FeaturesDict", "featuresDict": {"features": described}}
+    yield f"{FOLDER}/features.json", _written(root)
+    for name, found in classes.items():
+        if isinstance(found, list):
+            yield f"{FOLDER}/{name.replace('/', '.')}.labels.txt", "".join(f"{each}\n" for each in found).encode()
+
+
+def _template(files: Sequence[ManifestFile], split: str, finished: Finished) -> str | None:
+    """The files' names with TFDS's fields, or None when it would make other names of them."""
+    output = finished.spec.output
+    several = len(finished.manifest.splits) > 1
+    ours = names.file_name_template(output.template, shards=len(files), format_=output.format, several_splits=several)
+    fields = {"split": split, "ext": "tfrecords", "shard": "{SHARD_INDEX}", "shards": "{NUM_SHARDS}"}
+    template = re.sub(r"\{(\w+)(?::\d+)?\}", lambda found: fields[found[1]], ours)
+    digits = max(5, len(str(len(files))))
+    for number, file in enumerate(files):
+        if template.format(SHARD_INDEX=f"{number:0{digits}}", NUM_SHARDS=f"{len(files):0{digits}}") != file.file:
+            return None
+    return template
+
+
+def _classes(feature: FeatureSpec, finished: Finished) -> list[str] | int | None:
+    """Names of the classes, or how many there are, of a feature that holds one class."""
+    if not feature.label or feature.kind != "int64" or feature.shape:
+        return None
+    found = finished.manifest.labels.get(feature.name, [])
+    # TFDS strips the lines of its file, leaves out empty ones and wants each once.
+    if found and len(set(found)) == len(found) and all(name and name == name.strip() and len(name.splitlines()) == 1 for name in found):
+        return found
+    return next((label.num_classes for label in finished.spec.labels or [] if label.name == feature.name), None)
+
+
+def _feature(feature: FeatureSpec, classes: list[str] | int | None) -> Mapping[str, Any]:
+    if classes is not None:
+        count = len(classes) if isinstance(classes, list) else classes
+        return _leaf("class_label_feature.ClassLabel", "classLabel", {"numClasses": str(count)})
+    if feature.name == IMAGE and feature.kind == "bytes" and not feature.raw and not feature.shape:
+        shape = {"dimensions": ["-1", "-1", "3"]}
+        return _leaf("image_feature.Image", "image", {"dtype": "uint8", "shape": shape})
+    if feature.raw and feature.dtype in _DECODABLE:
+        return _tensor(feature.dtype, feature.shape, encoding="bytes")
+    if feature.kind == "bytes":
+        return _tensor("string", () if feature.raw else feature.shape)
+    return _tensor("int64" if feature.dtype.startswith("uint") else feature.dtype, feature.shape)
+
+
+def _tensor(dtype: str, shape: Sequence[int], *, encoding: str = "none") -> Mapping[str, Any]:
+    dimensions: Mapping[str, Any] = {"dimensions": [str(size) for size in shape]} if shape else {}
+    return _leaf("tensor_feature.Tensor", "tensor", {"dtype": dtype, "encoding": encoding, "shape": dimensions})
+
+
+def _leaf(python_name: str, kind: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"pythonClassName": f"{_FEATURES}.{python_name}", kind: content}
+
+
+def _written(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"

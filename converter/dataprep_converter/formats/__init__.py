@@ -1,0 +1,1 @@
+"""Formats: the encoder and the decoder of each, side by side."""

@@ -1,0 +1,50 @@
+"""`fileBatch`, back into files and their URIs. A file is held whole."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dataprep_api.dataset.report import Manifest
+from dataprep_api.spec.formats.file_batch import FileBatchOptions
+from dataprep_converter.core.errors import BrokenRecord
+from dataprep_converter.formats.archives.file_batch_encoder import URIS, content_and_uri
+from dataprep_converter.formats.archives.zip_decoder import Found, members
+from dataprep_converter.records.feature import FeatureSpec
+
+
+class FileBatchDecoder:
+    """A record is (URI, content)."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        features = [FeatureSpec(**each | {"shape": tuple(each["shape"])}) for each in manifest.features]
+        options = FileBatchOptions.model_validate(manifest.content["output"].get("fileBatch") or {})
+        self._content, self._uri = content_and_uri(options, features)
+        self._labels = [feature.name for feature in features if feature.label]
+
+    def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
+        """Where the list of URIs is lost, the files before the fault have empty ones."""
+        found, fault = members(pieces)
+        uris = _uris(found)
+        files = found[:-1] if uris is not None else found
+        if uris is not None and len(uris) != len(files) and fault is None:
+            fault = BrokenRecord(f"{URIS} has {len(uris)} lines for {len(files)} files", offset=found[-1].offset)
+        for number, file in enumerate(files):
+            if not file.name.startswith(f"file_{number}."):
+                raise BrokenRecord(f"expected file_{number}, got {file.name}", offset=file.offset)
+            yield file.offset, (uris[number] if uris is not None and number < len(uris) else b"", file.content)
+        if fault is None and uris is None:
+            fault = BrokenRecord(f"the archive has no {URIS}", offset=found[-1].offset if found else 0)
+        if fault is not None:
+            raise fault
+
+    def parse(self, record: tuple[bytes, bytes]) -> dict[str, Any]:
+        """A label has no value: it isn't stored."""
+        uri, content = record
+        return {self._content: [content], self._uri: [uri], **{label: [] for label in self._labels}}
+
+
+def _uris(found: list[Found]) -> list[bytes] | None:
+    """The lines of the list, which is the last member."""
+    if not found or found[-1].name != URIS:
+        return None
+    content = found[-1].content
+    return content.split(b"\n") if content else []

@@ -1,0 +1,56 @@
+"""Values that are held until their file ends: for formats that write whole arrays, of which a file is one minibatch or one shard."""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.lists import taken_apart
+from dataprep_converter.core.tensors import Array, to_numpy
+from dataprep_converter.records.feature import FeatureSpec
+
+Values = npt.NDArray[Any]
+
+
+class Held:
+    """The numbers of one feature, batch after batch. Raises BadSpec for a feature of bytes or text, and for one of ragged lists."""
+
+    def __init__(self, feature: FeatureSpec, *, format_: str) -> None:
+        if feature.dtype == "bytes":
+            raise BadSpec(
+                f"The feature {feature.name!r} holds bytes or text, and {format_} holds arrays of numbers: decode images, turn text into numbers, or leave it out."
+            )
+        self.step_shape = feature.shape[1:] if feature.sequence else feature.shape
+        if -1 in self.step_shape:
+            what = "steps" if feature.sequence else "rows"
+            raise BadSpec(f"The feature {feature.name!r} has {what} of different lengths, and {format_} holds arrays of one shape.")
+        self.feature = feature
+        self._format = format_
+        self._parts: list[Values] = []
+        self._counts: list[npt.NDArray[np.int64]] = []
+
+    def add(self, column: Array) -> None:
+        """Takes one batch's column. Raises BadData for a null."""
+        if column.null_count:
+            raise BadData(f"The feature {self.feature.name!r} has no value in some records, and {self._format} has no place for that.")
+        if self.feature.sequence:
+            lists = taken_apart(column)
+            self._counts.append(lists.counts)
+            column = lists.items
+        values = to_numpy(column)
+        self._parts.append(values.reshape(values.size // max(1, math.prod(self.step_shape)), *self.step_shape))
+
+    @property
+    def parts(self) -> list[Values]:
+        """The values in pieces, each of any number of records (for a sequence: of steps)."""
+        return self._parts
+
+    def values(self) -> Values:
+        """All of them: one entry of the first dimension for each record, or for each step of all sequences."""
+        return np.concatenate(self._parts) if self._parts else np.empty((0, *self.step_shape), self.feature.dtype)
+
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Steps of each record of a sequence."""
+        return np.concatenate(self._counts) if self._counts else np.empty(0, np.int64)

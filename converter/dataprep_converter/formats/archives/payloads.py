@@ -1,0 +1,122 @@
+"""Payloads: each row of a column as the bytes of a small file of its own: text, JSON or .npy. For formats whose records are made of such.
+
+Columns have no nulls at the top: what a missing value becomes is the format's business.
+"""
+
+import io
+import json
+import math
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_converter.core.errors import BadData
+from dataprep_converter.core.kernel import join
+from dataprep_converter.core.lists import is_list, is_ragged, item_type, put_together, taken_apart
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, is_tensor, kernels, to_numpy
+from dataprep_converter.formats.tfrecord.contents import even_offsets, is_bytes, look_up
+
+_NAMES: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""Floats that JSON hasn't, as Python's json writes and reads them."""
+
+
+def as_it_is(column: Array) -> Array:
+    """Text and bytes, as large_binary."""
+    return plain(column).cast(pa.large_binary())
+
+
+def plain(column: Array) -> Array:
+    """The column without a dictionary."""
+    return column.cast(column.type.value_type) if isinstance(column.type, pa.DictionaryType) else column
+
+
+def text(column: Array) -> Array:
+    """Numbers in decimal: as short as they can be for floats, 0 and 1 for booleans."""
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    return _texts(column).cast(pa.large_binary())
+
+
+def _texts(column: Array) -> Array:
+    if pa.types.is_float16(column.type):
+        column = column.cast(pa.float32())
+    texts: Array = column.cast(pa.string())
+    if not pa.types.is_floating(column.type):
+        return texts
+    # Arrow writes 1.0 as `1`, which would be read as a whole number.
+    texts = kernels.if_else(kernels.match_substring_regex(texts, "^-?[0-9]+$"), kernels.binary_join_element_wise(texts, "0", "."), texts)
+    for arrows, name in _NAMES.items():
+        texts = kernels.if_else(kernels.equal(texts, arrows), name, texts)
+    return texts
+
+
+def as_json(column: Array, *, name: str) -> Array:
+    """JSON: a number, or lists of numbers or text. Raises BadData naming the feature for bytes that are no text."""
+    column = plain(column)
+    value = item_type(column.type)
+    is_number = value in NUMPY_NAMES
+    if is_number and not is_list(column.type) and not is_tensor(column.type):
+        return _texts(column).cast(pa.large_binary())
+    if is_number and is_ragged(column.type) and not is_list(column.type.value_type) and not is_tensor(column.type.value_type):
+        lists = taken_apart(column)
+        inner = kernels.binary_join(put_together(_texts(lists.items), lists), ",")
+        joined: Array = kernels.binary_join_element_wise("[", inner, "]", "").cast(pa.large_binary())
+        return joined
+    rows: Any = column.to_pylist() if not is_tensor(column.type) else to_numpy(column).tolist()
+    try:
+        made = [json.dumps(_jsonable(row), ensure_ascii=False, separators=(",", ":")).encode() for row in rows]
+    except UnicodeError as exc:
+        raise BadData(f"The feature {name!r} is to be JSON, which has text only, but it holds bytes that are no UTF-8: {exc}.") from exc
+    return pa.array(made, pa.large_binary())
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_jsonable(each) for each in value]
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def npy(column: Array) -> Array:
+    """.npy files of numbers, tensors, or lists of either."""
+    if not is_ragged(column.type):
+        values = to_numpy(column)
+        matrix = _bytes_of(values)
+        head = np.frombuffer(_npy_header(values.dtype, values.shape[1:]), np.uint8)
+        joined = np.empty((len(values), len(head) + matrix.shape[1]), np.uint8)
+        joined[:, : len(head)], joined[:, len(head) :] = head, matrix
+        return binary(joined, even_offsets(*joined.shape))
+    content, counts, step = list_bytes(column)
+    heads, _ = look_up(counts, lambda count: _npy_header(step.dtype, (count, *step.shape)))
+    return join([heads, content], len(counts))
+
+
+def list_bytes(column: Array) -> tuple[Array, Any, Any]:
+    """The numbers of each row's list, little-endian, how many items it has, and one item (zeros) that has their type and shape."""
+    lists = taken_apart(column)
+    items = lists.items
+    if is_ragged(items.type):
+        raise BadData(f"Lists of lists of different lengths are no tensors: {column.type}.")
+    values = to_numpy(items)
+    step = np.zeros(values.shape[1:], values.dtype)
+    ends = np.concatenate(([0], np.cumsum(lists.counts))) * (math.prod(step.shape) * values.itemsize)
+    return binary(_bytes_of(values).reshape(-1), ends), lists.counts, step
+
+
+def _bytes_of(values: Any) -> Any:
+    """The bytes of each row, row-major and little-endian."""
+    little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    return little.reshape(-1).view(np.uint8).reshape(len(values), math.prod(values.shape[1:]) * values.itemsize)
+
+
+def _npy_header(dtype: Any, shape: tuple[int, ...]) -> bytes:
+    file = io.BytesIO()
+    descr = np.lib.format.dtype_to_descr(dtype.newbyteorder("<"))
+    np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+    return file.getvalue()
+
+
+def is_text_or_bytes(kind: pa.DataType) -> bool:
+    """Whether each row is one text or byte string."""
+    return is_bytes(kind.value_type if isinstance(kind, pa.DictionaryType) else kind)

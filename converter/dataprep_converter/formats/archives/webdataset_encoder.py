@@ -1,0 +1,295 @@
+"""WebDataset: tar files in which the members with the same key, one after another, are a sample. A whole batch at once.
+
+    # A member:  header of 512 bytes (USTAR) | content | zeros up to a multiple of 512          its name: <key>.<extension>
+    # A header:  name 100 | mode 8 | uid 8 | gid 8 | size 12 | mtime 12 | checksum 8 | type | link 100 | "ustar\0" "00" | user 32 | group 32
+    #            | device 16 | prefix 155 | zeros 12                 (numbers in octal; the checksum is the sum of all bytes, itself as spaces)
+    # The end:   zeros, at least 1024, up to a multiple of 10240
+
+Bytes are those of the webdataset library's TarWriter with mtime=0: mode 0444, user and group `bigdata`, members of a sample in the order of their
+extensions. Names are USTAR's, never a PAX header, which other readers trip over: what is too long for them is refused.
+
+Readers cut a name at the first dot of its last part, so keys have none there. Samples of a batch whose members have the same extensions are
+made together; a missing value has no member, and images have the extension of what they are, so that there may be several such kinds of samples.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.dataset.plan import Shard
+from dataprep_api.spec import Output
+from dataprep_api.spec.formats.webdataset import WebdatasetOptions
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.kernel import Bytes, Piece, join
+from dataprep_converter.core.tensors import Array, binary, binary_data, kernels
+from dataprep_converter.formats.archives import payloads
+from dataprep_converter.formats.encoder import SingleFile
+from dataprep_converter.formats.tfrecord.contents import even_offsets, look_up
+from dataprep_converter.records.feature import FeatureSpec
+
+BLOCK: Final = 512
+RECORD: Final = 10_240
+"""tar's blocking: the length of a file is a multiple of it."""
+SNIFFED: Final = "/encoded"
+"""Features with this ending hold image files, whose extension is found in their first bytes."""
+MAGICS: Final[Mapping[bytes, str]] = {
+    b"\xff\xd8\xff": "jpg",
+    b"\x89PNG": "png",
+    b"GIF8": "gif",
+    b"BM": "bmp",
+    b"RIFF": "webp",
+    b"II*\0": "tif",
+    b"MM\0*": "tif",
+}
+_UNKNOWN: Final = "bin"
+_NAME: Final = 100
+_PREFIX: Final = 155
+_TEMPLATE: Final = np.frombuffer(
+    b"".join([
+        bytes(_NAME), b"0000444\0", b"0000000\0", b"0000000\0", b"00000000000\0", b"00000000000\0", b" " * 8, b"0", bytes(100),
+        b"ustar\x0000", b"bigdata".ljust(32, b"\0"), b"bigdata".ljust(32, b"\0"), bytes(16), bytes(_PREFIX), bytes(12),
+    ]),
+    np.uint8,
+)  # fmt: skip
+_SIZE: Final = slice(124, 135)
+_CHECKSUM: Final = slice(148, 154)
+_PREFIX_AT: Final = 345
+
+
+@dataclass(frozen=True)
+class Member:
+    """How one feature is stored."""
+
+    feature: FeatureSpec
+    extension: str
+    is_image: bool = False
+    """Whether the extension ends with that of what each image is."""
+
+    def extension_of(self, kind: int) -> str:
+        """The whole extension of a row of this kind (see `_kinds`)."""
+        return ".".join(part for part in (self.extension, _EXTENSIONS[kind]) if part)
+
+    def extensions(self) -> list[str]:
+        """All that rows may have."""
+        return [self.extension_of(kind) for kind in (range(1, len(_EXTENSIONS)) if self.is_image else (0,))]
+
+    @property
+    def stored(self) -> str:
+        """`npy`, `json`, `text` (numbers in decimal) or `bytes` (text and bytes as they are)."""
+        last = self.extension.rpartition(".")[2]
+        one = not self.feature.shape
+        if self.feature.dtype == "bytes":
+            return "bytes" if one else "json"
+        return last if last in ("npy", "json") else "text" if one else "npy"
+
+    def payload(self, column: Array) -> Array:
+        """The contents of the members of each row."""
+        match self.stored:
+            case "bytes":
+                return payloads.as_it_is(column)
+            case "json":
+                return payloads.as_json(column, name=self.feature.name)
+            case "text":
+                return payloads.text(column)
+        return payloads.npy(column)
+
+
+def members(features: Sequence[FeatureSpec], options: WebdatasetOptions) -> list[Member]:
+    """The members of a sample. Raises BadSpec for options that name nothing, and extensions that collide or can't hold their feature."""
+    known = {feature.name: feature for feature in features}
+    given = options.extensions or {}
+    for name in [*given, *([options.key] if options.key else [])]:
+        if name not in known:
+            raise BadSpec(f"output.webdataset: there is no feature {name!r}; the features are {', '.join(known)}.")
+    if options.key and (known[options.key].shape or known[options.key].kind == "float"):
+        raise BadSpec(f"output.webdataset.key: {options.key!r} is no feature of text or whole numbers.")
+    kept = [feature for feature in features if feature.name != options.key or feature.name in given]
+    if not kept:
+        raise BadSpec("webdataset needs at least one feature beside the key.")
+    own = {feature.name: _own_extension(feature) for feature in kept}
+    made: list[Member] = []
+    for feature in kept:
+        if feature.name in given:
+            made.append(Member(feature, given[feature.name]))
+            _check(made[-1])
+            continue
+        alike = [other for other in kept if own[other.name] == own[feature.name] and other.name not in given]
+        is_the_one = len(alike) == 1 or (feature.label and sum(other.label for other in alike) == 1)
+        parts = [*([] if is_the_one else [_name_part(feature.name)]), *filter(None, [own[feature.name]])]
+        made.append(Member(feature, ".".join(parts), is_image=own[feature.name] == ""))
+    taken: dict[str, str] = {}
+    for member in made:
+        for extension in member.extensions():
+            if extension in taken:
+                raise BadSpec(
+                    f"The features {taken[extension]!r} and {member.feature.name!r} would both have the extension {extension!r}; "
+                    f"give one of them another in output.webdataset.extensions."
+                )
+            taken[extension] = member.feature.name
+    return made
+
+
+def _own_extension(feature: FeatureSpec) -> str:
+    """The extension that follows from the type; empty for images, whose extension is what they are."""
+    if feature.dtype == "bytes" and not feature.shape:
+        if feature.text:
+            return "txt"
+        return "" if feature.name.endswith(SNIFFED) else _UNKNOWN
+    if not feature.shape:
+        return "json" if feature.kind == "float" else "cls"
+    return "json" if feature.dtype == "bytes" or -1 in feature.shape else "npy"
+
+
+def _check(member: Member) -> None:
+    feature, last = member.feature, member.extension.rpartition(".")[2]
+    if feature.shape and last not in ("json", "npy"):
+        raise BadSpec(f"output.webdataset.extensions: {feature.name!r} has several values, so it is stored as npy or json, not as {last}.")
+    if last == "npy" and (feature.dtype == "bytes" or feature.shape.count(-1) > 1):
+        raise BadSpec(f"output.webdataset.extensions: {feature.name!r} is no tensor of numbers, so it can't be stored as npy.")
+
+
+def _name_part(name: str) -> str:
+    """A feature's name within an extension: readers compare in lower case."""
+    return "".join(char if (char.isalnum() and char.isascii()) or char in "-_" else "_" for char in name.lower())
+
+
+class WebdatasetEncoder(SingleFile):
+    """See the module. Holds nothing from batch to batch but counts, and the hash of each key that the user gives."""
+
+    def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
+        self._key = output.webdataset.key
+        self._members = members(features, output.webdataset)
+        self._shard = 0
+        self._records = 0
+        self._size = 0
+        self._seen: set[int] = set()
+
+    @staticmethod
+    def extension(_output: Output) -> str:
+        """`tar`."""
+        return "tar"
+
+    def begin(self, shard: Shard, *, seed: int) -> None:
+        """Keys without a feature begin with the shard's number."""
+        del seed
+        self._shard = shard.index
+
+    def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
+        """The members of all samples."""
+        rows = batch.num_rows
+        if not rows:
+            return b""
+        keys = self._keys(batch)
+        kinds = np.stack([_kinds(member, batch.column(member.feature.name)) for member in self._members], axis=1)
+        if np.all(kinds == kinds[0]):
+            joined = self._samples(batch, keys, kinds[0])
+        else:
+            found, which = np.unique(kinds, axis=0, return_inverse=True)
+            groups = [np.flatnonzero(which.reshape(-1) == number) for number in range(len(found))]
+            parts = [self._samples(batch.take(at), keys.take(at), kind) for at, kind in zip(groups, found, strict=True)]
+            joined = pa.concat_arrays(parts).take(np.argsort(np.concatenate(groups)))
+        data, offsets = binary_data(joined)
+        self._records += rows
+        self._size += int(offsets[-1] - offsets[0])
+        return memoryview(data[offsets[0] : offsets[-1]].data).toreadonly()
+
+    def close(self) -> bytes:
+        """Two empty blocks, and more up to tar's blocking."""
+        return bytes(2 * BLOCK + -(self._size + 2 * BLOCK) % RECORD)
+
+    def _keys(self, batch: pa.RecordBatch) -> Array:
+        """The key of each row, as large_binary."""
+        if self._key is None:
+            numbers = range(self._records, self._records + batch.num_rows)
+            return pa.array([f"{self._shard:06d}{number:06d}".encode() for number in numbers], pa.large_binary())
+        column = batch.column(self._key)
+        if column.null_count:
+            raise BadData(f"The feature {self._key!r} has no value in some records, so they have no key.")
+        is_text = payloads.is_text_or_bytes(column.type)
+        values: Any = payloads.as_it_is(column) if is_text else payloads.text(column)
+        made = [key_of(value) for value in values.to_pylist()]
+        for key in made:
+            if hash(key) in self._seen:
+                raise BadData(f"The key {key.decode(errors='replace')!r} (feature {self._key!r}) comes twice in a shard; keys are unique.")
+            self._seen.add(hash(key))
+        return pa.array(made, pa.large_binary())
+
+    def _samples(self, batch: pa.RecordBatch, keys: Array, kinds: npt.NDArray[np.int64]) -> Array:
+        """One byte string a row: its members, all with these extensions."""
+        present = [(member.extension_of(kind), member) for member, kind in zip(self._members, kinds.tolist(), strict=True) if kind >= 0]
+        pieces: list[Piece] = []
+        for extension, member in sorted(present, key=lambda each: each[0].encode()):
+            content = member.payload(batch.column(member.feature.name))
+            _, offsets = binary_data(content)
+            sizes = np.diff(offsets)
+            padding, _ = look_up(-sizes % BLOCK, bytes)
+            pieces += [_headers(keys, extension.encode(), sizes), content, padding]
+        if not pieces:
+            raise BadData("A record has no value at all, and a sample of webdataset needs one.")
+        return join(pieces, len(keys))
+
+
+_EXTENSIONS: Final = ("", *dict.fromkeys(MAGICS.values()), _UNKNOWN)
+"""Extensions of images by their number in `_kinds`; 0 stands for the member's own."""
+
+
+def _kinds(member: Member, column: Array) -> npt.NDArray[np.int64]:
+    """For each row: -1 where it has no value, 0 where the member has its own extension, else the number of the image's."""
+    kinds = np.zeros(len(column), np.int64)
+    if member.is_image:
+        content = payloads.as_it_is(column)
+        kinds += len(_EXTENSIONS) - 1
+        for magic, extension in MAGICS.items():
+            begins = kernels.starts_with(content, pattern=magic)
+            kinds[kernels.fill_null(begins, False).to_numpy(zero_copy_only=False)] = _EXTENSIONS.index(extension)
+    if column.null_count:
+        kinds[column.is_null().to_numpy(zero_copy_only=False)] = -1
+    return kinds
+
+
+def key_of(value: bytes) -> bytes:
+    """A value as a key: a relative path without dots in its last part, which become underscores. Raises BadData when nothing is left."""
+    parts = [part for part in value.split(b"/") if part not in (b"", b".", b"..")]
+    if not parts or b"\0" in value:
+        raise BadData(f"{value.decode(errors='replace')!r} can't be a sample's key: it names no file.")
+    return b"/".join([*parts[:-1], parts[-1].replace(b".", b"_")])
+
+
+def _headers(keys: Array, extension: bytes, sizes: npt.NDArray[np.int64]) -> Array:
+    """The header of each member `<key>.<extension>`."""
+    headers = np.tile(_TEMPLATE, (len(sizes), 1))
+    names: Any = join([keys, b"." + extension], len(keys))
+    if np.diff(binary_data(names)[1]).max() > _NAME:
+        cut = [_cut(name) for name in names.to_pylist()]
+        _put(headers[:, _PREFIX_AT : _PREFIX_AT + _PREFIX], pa.array([prefix for prefix, _ in cut], pa.large_binary()))
+        names = pa.array([name for _, name in cut], pa.large_binary())
+    _put(headers[:, :_NAME], names)
+    digits = sizes[:, None] >> np.arange(30, -1, -3)
+    headers[:, _SIZE] = (digits & 7) + 48
+    sums = headers.sum(axis=1, dtype=np.int64)
+    headers[:, _CHECKSUM] = ((sums[:, None] >> np.arange(15, -1, -3)) & 7) + 48
+    headers[:, _CHECKSUM.stop] = 0
+    return binary(headers, even_offsets(*headers.shape))
+
+
+def _put(field: Bytes, texts: Array) -> None:
+    """Writes each row's text at the beginning of its field."""
+    data, offsets = binary_data(texts)
+    lengths = np.diff(offsets)
+    field[np.arange(field.shape[1]) < lengths[:, None]] = data[offsets[0] : offsets[-1]]
+
+
+def _cut(name: bytes) -> tuple[bytes, bytes]:
+    """USTAR's prefix and name: cut at the first slash that leaves a name that fits. Raises BadData when there is none."""
+    if len(name) <= _NAME:
+        return b"", name
+    for at in range(len(name)):
+        if name[at : at + 1] == b"/" and at <= _PREFIX and len(name) - at - 1 <= _NAME:
+            return name[:at], name[at + 1 :]
+    raise BadData(
+        f"The name {name.decode(errors='replace')!r} is too long for tar's USTAR headers: {_NAME} bytes, and {_PREFIX} of folders before them."
+    )

@@ -1,0 +1,88 @@
+"""Archives as `formats/archives/zip_encoder.py` writes them, back into their members. Nothing is believed: heads, checksums, directory and end are all compared."""
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from dataprep_converter.core.crc32 import crc32
+from dataprep_converter.core.errors import BrokenRecord
+from dataprep_converter.formats.archives.zip_encoder import DEFLATED, HEAD, LOCAL, STORED, Member, ending
+
+_DIRECTORY: Final = (b"PK\x01\x02", b"PK\x05\x06")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A member whose checksum is right."""
+
+    name: str
+    content: bytes
+    offset: int
+    """Of the member in the file."""
+
+
+def members(pieces: Iterable[bytes]) -> tuple[list[Found], BrokenRecord | None]:
+    """The members up to the first fault, and that fault. The whole file is held."""
+    data = b"".join(pieces)
+    found: list[Found] = []
+    seen: list[Member] = []
+    at = 0
+    try:
+        while data[at : at + 4] not in _DIRECTORY:
+            member, end = _head(data, at)
+            found.append(Found(name=member.name.decode(), content=_content(data[end - member.packed : end], member), offset=at))
+            seen.append(member)
+            at = end
+    except BrokenRecord as fault:
+        return found, fault
+    return found, _difference(data[at:], ending(seen, at), offset=at)
+
+
+def _head(data: bytes, at: int) -> tuple[Member, int]:
+    """The member that begins here, and where it ends."""
+    if len(data) - at < HEAD.size:
+        raise BrokenRecord(f"truncated head of a member ({len(data) - at} of {HEAD.size} bytes)", offset=at)
+    signature, _, _, method, _, _, crc, packed, size, named, _ = HEAD.unpack_from(data, at)
+    if signature != LOCAL:
+        raise BrokenRecord(f"expected a member of a zip archive, got {signature.hex()}", offset=at)
+    begin = at + HEAD.size + named
+    member = Member(name=data[at + HEAD.size : begin], method=method, crc=crc, packed=packed, size=size, offset=at)
+    if len(data) < begin + packed:
+        raise BrokenRecord(f"truncated member ({len(data) - at} of {begin + packed - at} bytes)", offset=at)
+    if method not in (STORED, DEFLATED) or data[at:begin] != member.head() or not _is_text(member.name):
+        raise BrokenRecord("damaged head of a member", offset=at)
+    return member, begin + packed
+
+
+def _content(packed: bytes, member: Member) -> bytes:
+    content = packed
+    if member.method == DEFLATED:
+        inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+        try:
+            content = inflate.decompress(packed, member.size + 1)
+        except zlib.error as exc:
+            raise BrokenRecord(f"damaged content of {member.name.decode()}", offset=member.offset) from exc
+        if not inflate.eof or inflate.unused_data:
+            raise BrokenRecord(f"damaged content of {member.name.decode()}", offset=member.offset)
+    if len(content) != member.size or crc32(content) != member.crc:
+        raise BrokenRecord(f"bad CRC of {member.name.decode()}", offset=member.offset)
+    return content
+
+
+def _difference(data: bytes, expected: bytes, *, offset: int) -> BrokenRecord | None:
+    """How the end of an archive differs from the one that its members ask for."""
+    if data == expected:
+        return None
+    if expected.startswith(data):
+        return BrokenRecord(f"truncated directory ({len(data)} of {len(expected)} bytes)", offset=offset)
+    at = next((at for at, (one, other) in enumerate(zip(data, expected, strict=False)) if one != other), len(expected))
+    return BrokenRecord("the directory doesn't list the members that there are", offset=offset + at)
+
+
+def _is_text(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,107 @@
+"""Hugging Face's `datasets`: how it finds images and class labels in Parquet files, and our columns in that form and back.
+
+    image          struct<bytes: binary, path: string>        the path is null: the bytes say all
+    class label    int64
+    tensor         fixed_size_lists of fixed_size_lists, because it knows no extension types but its own
+    metadata       `huggingface`: {"info": {"features": {NAME: {"_type": "Image"} | {"names": [...], "_type": "ClassLabel"}}}}
+
+`datasets` takes a feature from the metadata where its type is that of the column, and makes all others from the columns themselves.
+Source: datasets, features/features.py (Features.from_arrow_schema) and features/image.py.
+"""
+
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api.spec.formats.parquet import HuggingFace
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import Array, is_tensor, kernels, shape_of, to_arrow, value_type
+from dataprep_converter.records.feature import FeatureSpec
+
+IMAGE: Final = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+_USUAL: Final = ("image", "image/encoded")
+_KEY: Final = b"huggingface"
+_arrow: Any = pa  # the stubs don't know types and arrays that are only known at run time
+
+
+def images(features: Sequence[FeatureSpec], options: HuggingFace) -> frozenset[str]:
+    """The features that are images: those named, else those with a usual name. Raises BadSpec for one that holds no bytes."""
+    able = {feature.name for feature in features if feature.dtype == "bytes" and not feature.shape and not feature.text}
+    for name in options.images or []:
+        if name not in able:
+            known = ", ".join(sorted(able)) or "none"
+            raise BadSpec(f"output.parquet.huggingFace.images: {name!r} is no feature of bytes; those are {known}.")
+    return frozenset(options.images if options.images is not None else able.intersection(_USUAL))
+
+
+def stored(schema: pa.Schema, pictures: Collection[str]) -> pa.Schema:
+    """The columns in the form that `datasets` knows."""
+    return pa.schema([(field.name, IMAGE if field.name in pictures else _plain(field.type)) for field in schema])
+
+
+def metadata(schema: pa.Schema, pictures: Collection[str], classes: Mapping[str, Sequence[str]]) -> dict[bytes, bytes]:
+    """What the file says of its columns: which are images, and the names of the classes of those of whole numbers."""
+    described: dict[str, Any] = {}
+    for field in schema:
+        if field.name in pictures:
+            described[field.name] = {"_type": "Image"}
+        elif field.name in classes and field.type == pa.int64():
+            described[field.name] = {"names": list(classes[field.name]), "_type": "ClassLabel"}
+    return {_KEY: json.dumps({"info": {"features": described}}, ensure_ascii=False).encode()}
+
+
+def wrapped(records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns in the types of `stored`."""
+    columns = [_wrapped(records.column(field.name), field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def unwrapped(column: Array, kind: pa.DataType) -> Array:
+    """A column as it was, of this type; one that was never wrapped is as it is."""
+    if column.type == IMAGE:
+        found: Array = kernels.struct_field(column, "bytes")
+        return found
+    if is_tensor(kind) and not is_tensor(column.type):
+        return _tensors(column, kind)
+    return column
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if not is_tensor(kind):
+        return kind
+    plain = value_type(kind)
+    for size in reversed(shape_of(kind)):
+        plain = _arrow.list_(plain, size)
+    return plain
+
+
+def _wrapped(column: Array, kind: pa.DataType) -> Array:
+    missing = column.is_null() if column.null_count else None
+    if kind == IMAGE:
+        parts = [column, pa.nulls(len(column), pa.string())]
+        made: Array = _arrow.StructArray.from_arrays(parts, fields=list(_arrow.struct(IMAGE)), mask=missing)
+        return made
+    if is_tensor(column.type):
+        tensors: Any = column
+        shape = shape_of(column.type)
+        nested: Array = tensors.storage.take(to_arrow(np.arange(len(column)))).values
+        for depth in range(len(shape) - 1, 0, -1):
+            nested = _arrow.FixedSizeListArray.from_arrays(nested, shape[depth])
+        whole: Array = _arrow.FixedSizeListArray.from_arrays(nested, shape[0], mask=missing)
+        return whole
+    return column
+
+
+def _tensors(column: Array, kind: Any) -> Array:
+    """Tensors of lists of lists; a null's values are whatever lies below it."""
+    values: Any = column.take(to_arrow(np.arange(len(column))))
+    missing = column.is_null() if column.null_count else None
+    while pa.types.is_fixed_size_list(values.type):
+        values = values.values
+    lists = _arrow.FixedSizeListArray.from_arrays(values, math.prod(shape_of(kind)), mask=missing)
+    tensors: Array = _arrow.ExtensionArray.from_storage(kind, lists.cast(kind.storage_type))
+    return tensors

@@ -1,0 +1,89 @@
+"""Parquet: row groups of a fixed size, each held in memory until it is whole.
+
+The footer names the writer's library and version and nothing of the job, so equal records are equal bytes with the same Arrow (its version
+stands in the manifest). Pages have checksums.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataprep_api import quantity
+from dataprep_api.spec import Output
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.formats.columnar import hugging_face
+from dataprep_converter.formats.columnar.tables_encoder import LARGEST_GROUP, Groups, Pieces
+from dataprep_converter.formats.encoder import SingleFile
+from dataprep_converter.records.feature import FeatureSpec
+
+_LEVELS: Final = {"Zstd": (3, 22), "Gzip": (6, 9)}
+"""Default and highest level of a compression that has levels."""
+_LEAST: Final = 4
+"""Bytes of the narrowest number of Parquet."""
+_parquet: Any = pq  # the stubs don't know all options
+
+
+class ParquetEncoder(SingleFile):
+    """See the module."""
+
+    def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
+        options = output.parquet
+        most_bytes = quantity.to_bytes(options.row_group_size)
+        if most_bytes > LARGEST_GROUP:
+            raise BadSpec(f"output.parquet.rowGroupSize must be at most 1Gi, got {options.row_group_size}.")
+        level = options.compression_level
+        default, highest = _LEVELS.get(options.compression, (None, 0))
+        if level is not None and level > highest:
+            known = ", ".join(f"{name} (1 to {most})" for name, (_, most) in _LEVELS.items())
+            raise BadSpec(f"output.parquet.compressionLevel {level} is none of {options.compression}; levels are for {known}.")
+        self._groups = Groups(features, most_bytes=most_bytes, most_records=options.row_group_records, least_bytes=_LEAST)
+        self._images = hugging_face.images(features, options.hugging_face) if options.hugging_face is not None else None
+        self._classes: Mapping[str, Sequence[str]] = {}
+        self._pieces = Pieces()
+        self._compression = (options.compression.lower(), level or default)
+
+    def take_classes(self, classes: Mapping[str, Sequence[str]]) -> None:
+        """They stand in the file's metadata with `huggingFace`."""
+        self._classes = classes
+
+    @staticmethod
+    def extension(_output: Output) -> str:
+        """`parquet`."""
+        return "parquet"
+
+    def encode(self, batch: pa.RecordBatch) -> bytes:
+        """The row groups that became whole."""
+        for group in self._groups.add(batch):
+            self._write(group)
+        return self._pieces.take()
+
+    def close(self) -> bytes:
+        """The last row group and the footer."""
+        rest = self._groups.rest()
+        if rest is not None:
+            self._write(rest)
+        self._writer.close()
+        return self._pieces.take()
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        if self._images is None:
+            return self._groups.schema
+        found = hugging_face.stored(self._groups.schema, self._images)
+        return found.with_metadata(hugging_face.metadata(found, self._images, self._classes))
+
+    @cached_property
+    def _writer(self) -> Any:
+        """Opened with the first row group: its schema has the classes."""
+        compression, level = self._compression
+        return _parquet.ParquetWriter(
+            self._pieces, self._schema, compression=compression, compression_level=level, write_page_checksum=True
+        )
+
+    def _write(self, group: pa.RecordBatch) -> None:
+        if self._images is not None:
+            group = hugging_face.wrapped(group, self._schema)
+        self._writer.write_table(pa.Table.from_batches([group]), row_group_size=group.num_rows)

@@ -1,0 +1,74 @@
+"""What `parquet` and `arrow` have in common when they are read back: a file that can be read in any order, and rows as values."""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import zip_longest
+from typing import IO, Any, TypeAlias
+
+import pyarrow as pa
+
+from dataprep_api.dataset.report import Manifest
+from dataprep_converter.core.errors import BrokenRecord
+from dataprep_converter.core.tensors import is_tensor
+from dataprep_converter.formats.columnar.tables_encoder import ordered
+from dataprep_converter.records.feature import FeatureSpec
+
+Row: TypeAlias = tuple[pa.RecordBatch, int]
+"""A record: a batch and the place in it."""
+
+
+def features_of(manifest: Manifest) -> list[FeatureSpec]:
+    """The features of the records, in the order of the spec."""
+    return ordered([FeatureSpec(**{**feature, "shape": tuple(feature["shape"])}) for feature in manifest.features])
+
+
+@contextmanager
+def spooled(pieces: Iterable[bytes]) -> Iterator[IO[bytes]]:
+    """The pieces as a temporary file without a name (in $TMPDIR): these formats have their index at the end."""
+    with tempfile.TemporaryFile(prefix="dataprep-") as file:
+        for piece in pieces:
+            file.write(piece)
+        file.seek(0)
+        yield file
+
+
+@contextmanager
+def faults(what: str, *, offset: int) -> Iterator[None]:
+    """Arrow's errors as BrokenRecord."""
+    try:
+        yield
+    # Arrow's own are ValueErrors and OSErrors among others; a broken length asks for memory that nobody has.
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as exc:
+        raise BrokenRecord(f"{what}: {' '.join(str(exc).split())}", offset=offset) from exc
+
+
+def check_schema(found: pa.Schema, expected: pa.Schema) -> None:
+    """Raises BrokenRecord for other columns than those of the manifest."""
+    if not found.equals(expected):
+        pairs = zip_longest(_described(found), _described(expected), fillvalue="nothing")
+        differing = "; ".join(f"{there} instead of {wanted}" for there, wanted in pairs if there != wanted)
+        raise BrokenRecord(f"the columns are not those of the manifest: {differing}", offset=0)
+
+
+def _described(schema: pa.Schema) -> list[str]:
+    return [f"{field.name}: {field.type}" for field in schema]
+
+
+def values_of(row: Row, features: Mapping[str, FeatureSpec]) -> dict[str, Any]:
+    """The values of a row by feature."""
+    batch, number = row
+    found: dict[str, Any] = {}
+    for name, feature in features.items():
+        column: Any = batch.column(name)
+        value = (column.storage if is_tensor(column.type) else column)[number].as_py()
+        found[name] = [_flat(step) for step in value or []] if feature.sequence else _flat(value)
+    return found
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return [each for inner in value for each in _flat(inner)]
+    if value is None:
+        return []
+    return [value.encode() if isinstance(value, str) else value]

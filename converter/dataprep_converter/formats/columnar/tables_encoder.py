@@ -1,0 +1,240 @@
+"""Tables: features as columns of fixed Arrow types, in groups of records that don't depend on the batches they came in.
+
+For formats that keep columns together (`parquet`, `arrow`). Arrow's own writers copy what lies beside a slice and below a null, so equal
+values in other batches would be other bytes; here every column of a group is made anew from its values.
+"""
+
+import io
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.core.errors import BadData
+from dataprep_converter.core.kernel import Lengths
+from dataprep_converter.core.lists import is_list, taken_apart
+from dataprep_converter.core.tensors import Array, arrow_type, binary_data, is_tensor, kernels, to_arrow, to_numpy
+from dataprep_converter.records.feature import FeatureSpec
+
+LARGEST_GROUP: Final = 1 << 30
+"""Columns of text and bytes have 32-bit offsets, as most readers expect."""
+
+_OFFSET: Final = 4
+_arrow: Any = pa  # the stubs don't know types and buffers that are only known at run time
+
+
+def ordered(features: Sequence[FeatureSpec]) -> list[FeatureSpec]:
+    """The features in the order of the spec."""
+    return sorted(features, key=lambda feature: feature.place)
+
+
+def schema_of(features: Sequence[FeatureSpec]) -> pa.Schema:
+    """A column for each feature: scalars, fixed_size_lists, tensors from two dimensions on, and lists where lengths differ."""
+    return pa.schema([(feature.name, _type_of(feature)) for feature in features])
+
+
+def _type_of(feature: FeatureSpec) -> pa.DataType:
+    if len(feature.shape) > 1 and -1 not in feature.shape and feature.dtype != "bytes":
+        return arrow_type(feature.dtype, feature.shape)
+    kind = _leaf_of(feature)
+    for size in reversed(feature.shape):
+        kind = pa.list_(kind, size)
+    return kind
+
+
+def _leaf_of(feature: FeatureSpec) -> pa.DataType:
+    if feature.dtype == "bytes":
+        return pa.string() if feature.text else pa.binary()
+    return arrow_type(feature.dtype)
+
+
+class Groups:
+    """Cuts a stream of batches into groups of records: each ends before the record with which it would be too large."""
+
+    def __init__(self, features: Sequence[FeatureSpec], *, most_bytes: int, most_records: int | None, least_bytes: int = 1) -> None:
+        """`least_bytes` is what a number counts at least."""
+        self._features = ordered(features)
+        self._least_bytes = least_bytes
+        self.schema = schema_of(self._features)
+        self._most_bytes = most_bytes
+        self._most_records = most_records
+        self._waiting: list[pa.RecordBatch] = []
+        self._records = 0
+        self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Every group that is whole now. Raises BadData for text that is not UTF-8."""
+        sizes = np.zeros(batch.num_rows, np.int64)
+        for feature in self._features:
+            width = 0 if feature.dtype == "bytes" else max(self._least_bytes, np.dtype(feature.dtype).itemsize)
+            sizes += _row_bytes(batch.column(feature.name), feature.shape, width)
+        done = 0
+        while done < batch.num_rows:
+            ends = np.cumsum(sizes[done:])
+            taken = int(np.searchsorted(ends, self._most_bytes - self._bytes, side="right"))
+            taken = max(taken, 0 if self._records else 1)
+            if self._most_records is not None:
+                taken = min(taken, self._most_records - self._records)
+            is_whole = taken < batch.num_rows - done
+            if taken:
+                self._waiting.append(batch.slice(done, taken))
+                self._records += taken
+                self._bytes += int(ends[taken - 1])
+                done += taken
+            if is_whole:
+                yield self._made()
+
+    def rest(self) -> pa.RecordBatch | None:
+        """The last group, which is what waits."""
+        return self._made() if self._records else None
+
+    def _made(self) -> pa.RecordBatch:
+        waiting, self._waiting, self._records, self._bytes = self._waiting, [], 0, 0
+        columns = []
+        for feature, field in zip(self._features, self.schema, strict=True):
+            parts: list[Any] = [batch.column(feature.name) for batch in waiting]
+            if len({part.type for part in parts}) > 1 or isinstance(parts[0].type, pa.DictionaryType):
+                parts = [conformed(part, field.type, of=feature.name) for part in parts]
+            columns.append(conformed(parts[0] if len(parts) == 1 else pa.concat_arrays(parts), field.type, of=feature.name))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+class Pieces(io.RawIOBase):
+    """A file that only goes on, for Arrow's writers; what was written is taken out between their calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces: list[bytes] = []
+        self._written = 0
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Keeps a copy: Arrow's buffer goes when the call returns."""
+        self._pieces.append(bytes(data))
+        self._written += len(self._pieces[-1])
+        return len(self._pieces[-1])
+
+    def tell(self) -> int:
+        """Bytes written from the beginning."""
+        return self._written
+
+    def take(self) -> bytes:
+        """What was written since the last call."""
+        taken = b"".join(self._pieces)
+        self._pieces.clear()
+        return taken
+
+
+# --- sizes --------------------------------------------------------------------------------------------------------
+
+
+def _row_bytes(column: Array, shape: tuple[int, ...], width: int) -> Lengths:
+    """Bytes of each row's values, and of their offsets where lengths differ. `width` is that of a number, 0 for text and bytes."""
+    if width and -1 not in shape:
+        return np.full(len(column), math.prod(shape) * width, np.int64)
+    if not shape:
+        # The offsets of a dictionary's values are not those of its rows.
+        plain = column.cast(column.type.value_type) if isinstance(column.type, pa.DictionaryType) else column
+        lengths: Lengths = kernels.fill_null(kernels.binary_length(plain), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        return lengths + _OFFSET
+    lists = taken_apart(column)
+    inner = np.concatenate((np.zeros(1, np.int64), np.cumsum(_row_bytes(lists.items, shape[1:], width))))
+    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lists.counts)))
+    sizes: Lengths = np.diff(inner[ends]) + _OFFSET
+    return sizes
+
+
+# --- values -------------------------------------------------------------------------------------------------------
+
+
+def conformed(column: Array, kind: pa.DataType, *, of: str) -> Array:
+    """The values as a column of exactly this type, in buffers that hold nothing else. `of` is the feature, for messages."""
+    inner: Any = kind
+    if is_tensor(kind):
+        tensors: Array = _arrow.ExtensionArray.from_storage(kind, conformed(column, inner.storage_type, of=of))
+        return tensors
+    missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    if pa.types.is_fixed_size_list(kind):
+        return _of_one_size(column, kind, missing, of=of)
+    if pa.types.is_list(kind):
+        lists = taken_apart(column)
+        ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lists.counts)))
+        items = conformed(lists.items, inner.value_type, of=of)
+        return _made(kind, len(column), [_validity(missing), ends.astype(np.int32)], children=[items])
+    if isinstance(column.type, pa.DictionaryType):
+        column = column.cast(column.type.value_type)
+    whole = kernels.fill_null(column, _nothing(column.type)) if missing is not None else column
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        data, offsets = binary_data(whole.cast(pa.large_binary())) if len(column) else (np.empty(0, np.uint8), np.zeros(1, np.int64))
+        made = _made(kind, len(column), [_validity(missing), (offsets - offsets[0]).astype(np.int32), data[offsets[0] : offsets[-1]]])
+        return _checked(made, of)
+    values = to_numpy(whole)
+    stored = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
+    return _made(kind, len(column), [_validity(missing), stored])
+
+
+def _of_one_size(column: Array, kind: Any, missing: npt.NDArray[np.bool_] | None, *, of: str) -> Array:
+    """Lists of one size, which may hold such lists; a null's values are zeros."""
+    sizes = []
+    leaf = kind
+    while pa.types.is_fixed_size_list(leaf):
+        sizes.append(leaf.list_size)
+        leaf = leaf.value_type
+    values = leaves(column.drop_null() if missing is not None else column)
+    if missing is not None:
+        each = math.prod(sizes)
+        places = np.zeros(len(column) * each, np.int64)
+        absent = np.repeat(missing, each)
+        places[~absent] = np.arange(len(values))
+        found: Any = values.take(_arrow.array(places, mask=absent))
+        values = kernels.fill_null(found, _nothing(values.type))
+    made = conformed(values, leaf, of=of)
+    for depth in range(len(sizes) - 1, -1, -1):
+        inner = kind
+        for _ in range(depth):
+            inner = inner.value_type
+        made = _made(inner, len(column) * math.prod(sizes[:depth]), [_validity(missing) if depth == 0 else None], children=[made])
+    return made
+
+
+def leaves(column: Array) -> Array:
+    """The single values below all lists and tensors, of a column without nulls."""
+    values: Any = to_arrow(to_numpy(column).reshape(-1)) if is_tensor(column.type) else column
+    while is_list(values.type):
+        values = values.flatten()
+    whole: Array = values.cast(values.type.value_type) if isinstance(values.type, pa.DictionaryType) else values
+    return whole
+
+
+def _nothing(kind: pa.DataType) -> Any:
+    """What stands below a null."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _arrow.scalar("", kind)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return _arrow.scalar(b"", kind)
+    return _arrow.scalar(0, pa.int8()).cast(kind)
+
+
+def _validity(missing: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.uint8] | None:
+    return None if missing is None else np.packbits(~missing, bitorder="little")
+
+
+def _made(kind: pa.DataType, rows: int, buffers: Sequence[npt.NDArray[Any] | None], *, children: Sequence[Array] | None = None) -> Array:
+    whole = [None if each is None else _arrow.py_buffer(each) for each in buffers]
+    made: Array = _arrow.Array.from_buffers(kind, rows, whole, children=children)
+    return made
+
+
+def _checked(text: Array, of: str) -> Array:
+    """The column itself. Raises BadData naming the feature when it is one of text that is not UTF-8."""
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid as exc:
+        raise BadData(f"The feature {of!r} has a text that is not UTF-8.") from exc
+    return text

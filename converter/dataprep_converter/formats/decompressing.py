@@ -1,0 +1,61 @@
+"""What was compressed as a whole, uncompressed in pieces: of a broken stream all that stands before the fault."""
+
+import io
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_converter.core.errors import BrokenRecord
+from dataprep_converter.inputs.opening import BrokenGzip, gunzipped
+
+_PIECE: Final = 4 << 20
+_arrow: Any = pa  # the stubs don't know compressed streams over files of Python
+
+
+def decompressed(pieces: Iterable[bytes], compression: str) -> Iterator[bytes]:
+    """The pieces without their compression, the manifest's: `none`, `gzip` or `zstd`. Raises BrokenRecord at the first fault."""
+    if compression == "none":
+        yield from pieces
+        return
+    size = 0
+    try:
+        for piece in gunzipped(pieces) if compression == "gzip" else _zstd(pieces):
+            yield piece
+            size += len(piece)
+    except (BrokenGzip, _BrokenZstd) as exc:
+        raise BrokenRecord(f"{exc}, after {size:,} bytes of records,", offset=size) from exc
+
+
+class _BrokenZstd(Exception):
+    """A stream that is not whole."""
+
+
+class _File(io.RawIOBase):
+    """The pieces as a file that is read in order."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        super().__init__()
+        self._pieces = iter(pieces)
+        self._waiting = b""
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Some of the next piece."""
+        if not self._waiting:
+            self._waiting = next(filter(None, self._pieces), b"")
+        end = len(self._waiting) if size < 0 else size
+        taken, self._waiting = self._waiting[:end], self._waiting[end:]
+        return taken
+
+
+def _zstd(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    try:
+        with _arrow.CompressedInputStream(_arrow.PythonFile(_File(pieces), mode="r"), "zstd") as stream:
+            while piece := stream.read(_PIECE):
+                yield piece
+    except (pa.ArrowException, OSError, ValueError) as exc:
+        raise _BrokenZstd(f"no whole Zstandard stream: {' '.join(str(exc).split())}") from exc

@@ -1,0 +1,1 @@
+"""DL4J's DataSet."""

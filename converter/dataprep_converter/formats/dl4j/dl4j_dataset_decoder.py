@@ -1,0 +1,127 @@
+"""`dl4jDataset`, back into records: a row of each array, of a sequence as many steps as its mask has. A file is held whole."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from dataprep_api.dataset.report import Manifest
+from dataprep_converter.core.errors import BrokenRecord
+from dataprep_converter.formats.archives.held import Values
+from dataprep_converter.formats.dl4j.dl4j_dataset_encoder import COUNTS, FEATURES, FEATURES_MASK, LABELS, LABELS_MASK
+from dataprep_converter.formats.dl4j.nd4j import KINDS, MODE, ROW_MAJOR
+
+_PARTS: Final = (FEATURES, LABELS, FEATURES_MASK, LABELS_MASK)
+_MOST_DIMENSIONS: Final = 32
+_NAMES: Final = {kind.name: name for name, kind in KINDS.items()}
+
+
+class Dl4jDatasetDecoder:
+    """A record is the row of each array, of a sequence its steps."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        order = sorted(manifest.features, key=lambda each: int(each["place"]))
+        self._features = [each for each in order if not each["label"]]
+        self._labels = [each for each in order if each["label"]]
+        options = manifest.content["output"].get("dl4jDataset") or {}
+        self._is_multi = options.get("holds") == "MultiDataSet"
+
+    def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Values]]]:
+        """The offset is that of the first array, because a record stands in all of them."""
+        data = _Bytes(b"".join(pieces))
+        counts = self._counts(data)
+        first = data.at
+        found = [[_array(data) for _ in range(count)] for count in counts]
+        if data.at != len(data.content):
+            raise BrokenRecord(f"{len(data.content) - data.at} bytes behind the last array", offset=data.at)
+        if not any(counts):
+            return
+        features, labels, feature_masks, label_masks = found
+        arrays = dict(self._named(self._features, features, feature_masks) + self._named(self._labels, labels, label_masks))
+        lengths = {len(array) for part in found for array in part}
+        if len(lengths) > 1:
+            raise BrokenRecord(f"arrays of {' and '.join(map(str, sorted(lengths)))} records in one file", offset=first)
+        for number in range(lengths.pop()):
+            yield first, {name: _row(array[number], mask, number) for name, (array, mask) in arrays.items()}
+
+    def parse(self, record: dict[str, Values]) -> dict[str, Any]:
+        """The values, flat; of a sequence a list of steps."""
+        sequences = {each["name"] for each in (*self._features, *self._labels) if each["sequence"]}
+        return {name: (values if name in sequences else np.ravel(values)).tolist() for name, values in record.items()}
+
+    def _counts(self, data: "_Bytes") -> list[int]:
+        """How many features, labels and masks of each the file says to have: as many as there are features, or none at all."""
+        wanted = [len(self._features), len(self._labels), *(self._masks(part) for part in (self._features, self._labels))]
+        if self._is_multi:
+            counts = list(COUNTS.unpack(data.take(COUNTS.size)))
+            if any(counts) and counts != wanted:
+                raise BrokenRecord(f"numbers of arrays {counts}, expected {wanted}", offset=0)
+            return counts
+        (flags,) = data.take(1)
+        expected = sum(bit for bit, count in zip(_PARTS, wanted, strict=True) if count)
+        if flags not in (0, expected):
+            raise BrokenRecord(f"flags {flags:#04x}, expected {expected:#04x}", offset=0)
+        return wanted if flags else [0, 0, 0, 0]
+
+    def _masks(self, part: Sequence[dict[str, Any]]) -> int:
+        return len(part) if any(each["sequence"] for each in part) else 0
+
+    def _named(
+        self, specs: Sequence[dict[str, Any]], arrays: Sequence[Values], masks: Sequence[Values]
+    ) -> list[tuple[str, tuple[Values, Values | None]]]:
+        """Array and, of a sequence, mask by the feature's name."""
+        given: Sequence[Values | None] = masks or [None] * len(arrays)
+        return [(spec["name"], (array, mask if spec["sequence"] else None)) for spec, array, mask in zip(specs, arrays, given, strict=True)]
+
+
+def _row(values: Values, mask: Values | None, number: int) -> Values:
+    return values if mask is None else values.T[mask[number].astype(bool)]
+
+
+class _Bytes:
+    """The file, taken from its beginning."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.at = 0
+
+    def take(self, size: int) -> bytes:
+        """The next bytes. Raises BrokenRecord when there are fewer."""
+        if size > len(self.content) - self.at:
+            raise BrokenRecord(f"truncated: {len(self.content) - self.at} of {size} bytes", offset=self.at)
+        self.at += size
+        return self.content[self.at - size : self.at]
+
+    def number(self, size: int) -> int:
+        """A big-endian number."""
+        return int.from_bytes(self.take(size), "big")
+
+
+def _array(data: _Bytes) -> Values:
+    begin = data.at
+    kind, length = _buffer(data)
+    if kind != "LONG" or not 6 <= length <= 2 * _MOST_DIMENSIONS + 4 or length % 2:
+        raise BrokenRecord(f"expected the shape of an array, got {length} values of {kind}", offset=begin)
+    rank, *rest = (int(value) for value in np.frombuffer(data.take(8 * length), ">i8"))
+    dimensions = length // 2 - 2
+    shape, strides, (flags, spread, order) = rest[:dimensions], rest[dimensions:-3], rest[-3:]
+    ordered = [math.prod(shape[axis + 1 :]) for axis in range(dimensions)]
+    if rank != dimensions or strides != ordered or (spread, order) != (1, ROW_MAJOR) or min(shape) < 1:
+        raise BrokenRecord(f"expected the shape of a row-major array, got {[rank, *rest]}", offset=begin)
+    begin = data.at
+    kind, length = _buffer(data)
+    if kind not in _NAMES or flags != KINDS[_NAMES[kind]].flags or length != math.prod(shape):
+        raise BrokenRecord(f"expected {math.prod(shape)} values for the shape {shape}, got {length} of {kind}", offset=begin)
+    dtype = np.dtype(_NAMES[kind]).newbyteorder(">")
+    return np.frombuffer(data.take(dtype.itemsize * length), dtype).reshape(shape)
+
+
+def _buffer(data: _Bytes) -> tuple[str, int]:
+    """Type and length of a buffer."""
+    begin = data.at
+    mode = data.take(data.number(2))
+    if mode != MODE:
+        raise BrokenRecord(f"expected a buffer of ND4J's, got {mode[:16]!r}", offset=begin)
+    length = data.number(8)
+    return data.take(data.number(2)).decode("latin-1"), length

@@ -1,0 +1,114 @@
+"""`dl4jDataset`: one minibatch a file, as ND4J's `DataSet.save` and `MultiDataSet.save` write it.
+
+    # A DataSet:       byte: 1 features, 2 labels, 8 mask of the features, 16 mask of the labels | those arrays in this order
+    # A MultiDataSet:  int32 numbers of features, labels, masks of features, masks of labels | those arrays       (big-endian)
+
+Arrays are ND4J's (`nd4j.py`), with the records along the first dimension: scalars and vectors have two, tensors keep their shape, sequences
+are [records, values of a step, steps], filled up with zeros to the longest of the file, and have a mask [records, steps] of 1 and 0. A file
+without records is a DataSet without arrays.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api.spec import Output
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import NUMPY_NAMES
+from dataprep_converter.formats.archives.held import Held, Values
+from dataprep_converter.formats.dl4j import nd4j
+from dataprep_converter.formats.encoder import SingleFile
+from dataprep_converter.records.feature import FeatureSpec, Numbers
+
+FEATURES: Final = 1
+LABELS: Final = 2
+FEATURES_MASK: Final = 8
+LABELS_MASK: Final = 16
+COUNTS: Final = struct.Struct(">4i")
+
+
+class Dl4jDatasetEncoder(SingleFile):
+    """See the module. Holds the values of one file."""
+
+    def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
+        self._is_multi = output.dl4j_dataset.holds == "MultiDataSet"
+        held = [Held(feature, format_="dl4jDataset") for feature in sorted(features, key=lambda feature: feature.place)]
+        for each in held:
+            if each.feature.sequence and len(each.step_shape) > 1:
+                raise BadSpec(
+                    f"The feature {each.feature.name!r} has steps of shape {list(each.step_shape)}, and dl4jDataset takes values or vectors."
+                )
+        self._features = [each for each in held if not each.feature.label]
+        self._labels = [each for each in held if each.feature.label]
+        if not self._features:
+            raise BadSpec("dl4jDataset needs at least one feature that is no label.")
+        if not self._is_multi:
+            _check_single(self._features, "feature")
+            _check_single(self._labels, "label")
+
+    @staticmethod
+    def extension(_output: Output) -> str:
+        """`bin`."""
+        return "bin"
+
+    @staticmethod
+    def numbers(_output: Output) -> Numbers:
+        """float32, which DL4J's networks compute with, unless the spec says otherwise."""
+        return Numbers(unasked=dict.fromkeys(NUMPY_NAMES.values(), "float32"), held=frozenset(nd4j.KINDS))
+
+    def encode(self, batch: pa.RecordBatch) -> bytes:
+        """Nothing yet."""
+        for held in (*self._features, *self._labels):
+            held.add(batch.column(held.feature.name))
+        return b""
+
+    def close(self) -> bytes:
+        """The whole file."""
+        features, feature_masks = _arrays(self._features)
+        labels, label_masks = _arrays(self._labels)
+        if not len(features[0]):
+            return COUNTS.pack(0, 0, 0, 0) if self._is_multi else b"\0"
+        parts = (features, labels, feature_masks, label_masks)
+        if self._is_multi:
+            head = COUNTS.pack(*map(len, parts))
+        else:
+            bits = (FEATURES, LABELS, FEATURES_MASK, LABELS_MASK)
+            head = bytes([sum(bit for bit, part in zip(bits, parts, strict=True) if part)])
+        return b"".join([head, *(piece for part in parts for array in part for piece in nd4j.array(array))])
+
+
+def _check_single(held: Sequence[Held], what: str) -> None:
+    if len(held) > 1:
+        named = ", ".join(each.feature.name for each in held)
+        raise BadSpec(
+            f"A DataSet has one array of {what}s, but there are {len(held)}: {named}. Join columns into one {what}, or set output.dl4jDataset.holds: MultiDataSet."
+        )
+
+
+def _arrays(held: Sequence[Held]) -> tuple[list[Values], list[Values]]:
+    """The arrays, and their masks: none when no array needs one, else one for each."""
+    made = [_filled_up(each) if each.feature.sequence else (_of_two_dimensions(each.values()), None) for each in held]
+    arrays = [array for array, _ in made]
+    if all(mask is None for _, mask in made):
+        return arrays, []
+    # ND4J has a stand-in for a missing mask, but knows it again only in the process that wrote it.
+    return arrays, [np.ones((len(array), 1), np.float32) if mask is None else mask for array, mask in made]
+
+
+def _of_two_dimensions(values: Values) -> Values:
+    return values.reshape(len(values), 1) if values.ndim == 1 else values
+
+
+def _filled_up(held: Held) -> tuple[Values, Values]:
+    """Sequences as [records, values, steps], and their mask."""
+    steps, counts = held.values(), held.counts()
+    steps = steps.reshape(len(steps), -1) if len(steps) else np.empty((0, held.step_shape[0] if held.step_shape else 1), steps.dtype)
+    longest = max(1, int(counts.max(initial=0)))
+    mask = (np.arange(longest) < counts[:, np.newaxis]).astype(np.float32)
+    rows, places = np.nonzero(mask)
+    values = np.zeros((len(counts), steps.shape[1], longest), steps.dtype)
+    values[rows, :, places] = steps
+    return values, mask

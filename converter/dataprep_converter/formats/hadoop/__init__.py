@@ -1,0 +1,1 @@
+"""SequenceFile and MapFile, of Writables."""

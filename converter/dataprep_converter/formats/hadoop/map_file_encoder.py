@@ -1,0 +1,162 @@
+"""Hadoop's MapFile: a folder with a sequence file of sorted keys, `data`, and one that says where some of them stand, `index`.
+
+    # index: a sequence file in blocks of (key, LongWritable position in `data`), an entry for every so many records
+
+The position is that of the sync before the record, where there is one, and that of its block in a file of blocks; then a block has one entry
+at most. Given our markers, Hadoop's own writer makes the same uncompressed `data`. Source: hadoop-common, MapFile.java.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.dataset.plan import Shard
+from dataprep_api.spec import Output
+from dataprep_converter.core.errors import BadData
+from dataprep_converter.core.kernel import Lengths
+from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.formats.encoder import SingleFile
+from dataprep_converter.formats.hadoop.sequence_file_encoder import Blocks, Frames, frames, header, marker
+from dataprep_converter.formats.hadoop.writables_encoder import pairs
+from dataprep_converter.formats.tfrecord.contents import Fixed, Part, Ragged
+from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
+from dataprep_converter.records.feature import FeatureSpec, Numbers
+
+POSITIONS: Final = "org.apache.hadoop.io.LongWritable"
+_INDEX: Final = "index"
+_DEFAULT_INTERVAL: Final = 128
+_SHOWN: Final = 60
+
+
+class MapFileEncoder(SingleFile):
+    """See the module. The index is held until the end, compressed."""
+
+    def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
+        self._options = output.map_file
+        self._pairs = pairs(self._options, features, of="mapFile")
+        self._interval = self._options.index_interval or (1 if self._options.value == "Record" else _DEFAULT_INTERVAL)
+        self._shard: Shard | None = None
+        self._seed = 0
+        self._records = 0
+        self._frames: Frames | None = None
+        self._last_key: Array | None = None
+        self._last_entry = (-1, -1)
+        """(record, position) of the index's last entry."""
+        self._index = bytearray()
+        self._index_frames: Blocks | None = None
+
+    @staticmethod
+    def extension(_output: Output) -> str:
+        """`map`; the default folder names are Hadoop's own and have none."""
+        return "map"
+
+    @staticmethod
+    def numbers(output: Output) -> Numbers:
+        """In their own types, but for those of a tf.train.Example."""
+        return TfrecordEncoder.numbers(output) if output.map_file.value == "Example" else Numbers()
+
+    def begin(self, shard: Shard, *, seed: int) -> None:
+        """The sync markers and the numbers of the records depend on the shard."""
+        self._shard, self._seed = shard, seed
+
+    def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
+        """What is known of `data`. Raises BadData for nulls and for a key that is less than the one before it."""
+        head, framed, index = self._begun()
+        rows = batch.num_rows
+        if rows == 0:
+            return head
+        keys = self._keys(batch)
+        data, positions = framed.append(keys, self._pairs.value.part(batch))
+        entries = self._entries(positions)
+        if len(entries):
+            made, _ = index.append(_taken(keys, entries), Fixed(positions[entries], np.dtype(">i8")))
+            self._index += made
+        self._records += rows
+        return b"".join((head, data)) if head else data
+
+    def close(self) -> bytes:
+        """The last block; a file without records is a header."""
+        head, framed, index = self._begun()
+        self._index += index.close()
+        return head + framed.close()
+
+    def companions(self) -> Mapping[str, bytes]:
+        """`index`."""
+        return {_INDEX: bytes(self._index)}
+
+    def _begun(self) -> tuple[bytes, Frames, Blocks]:
+        """The header, when it is not written yet."""
+        if self._frames is not None and self._index_frames is not None:
+            return b"", self._frames, self._index_frames
+        level = self._options.compression_level
+        sync = marker(self._shard, seed=self._seed, of=_INDEX)
+        self._index += header(self._pairs.key_class, POSITIONS, "Block", sync)
+        self._index_frames = Blocks(level=level, sync=sync, begin=len(self._index))
+        sync = marker(self._shard, seed=self._seed)
+        head = header(self._pairs.key_class, self._pairs.value.java, self._options.compression, sync)
+        self._frames = frames(self._options.compression, level=level, sync=sync, begin=len(head))
+        return head, self._frames, self._index_frames
+
+    def _keys(self, batch: pa.RecordBatch) -> Part:
+        if self._pairs.key is None:
+            first = self._records + (self._shard.first if self._shard else 0)
+            return Fixed(np.arange(first, first + batch.num_rows), np.dtype(">i8"))
+        part = self._pairs.key.part(batch)
+        self._check_sorted(batch.column(self._options.key or ""))
+        return part
+
+    def _check_sorted(self, column: Array) -> None:
+        # Java compares Text and BytesWritable byte by byte, as Arrow does binary columns.
+        is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        keys: Any = column.cast(pa.large_binary()) if is_text else column
+        with_last = keys if self._last_key is None else pa.concat_arrays([self._last_key, keys])
+        less = np.flatnonzero(kernels.less(with_last[1:], with_last[:-1]).to_numpy(zero_copy_only=False))
+        if len(less):
+            row = int(less[0])
+            place = self._records + row + (1 if self._last_key is None else 0)
+            where = f"{self._shard.file}: " if self._shard else ""
+            raise BadData(
+                f"{where}the key of record {place}, {_shown(with_last[row + 1])}, is less than {_shown(with_last[row])} before it, but a MapFile"
+                " is sorted by its keys. Sort the source by it and leave shuffle out, or leave mapFile.key out."
+            )
+        self._last_key = with_last[-1:]
+
+    def _entries(self, positions: Lengths) -> npt.NDArray[np.int64]:
+        """The rows of a batch that the index has an entry of: enough records behind the last one, and at another position."""
+        record, position = self._last_entry
+        rows = len(positions)
+        following = record + self._interval - self._records if record >= 0 else 0
+        found: npt.NDArray[np.int64]
+        if self._options.compression != "Block":
+            found = np.arange(following, rows, self._interval)
+        else:
+            begins = [0, *(np.flatnonzero(np.diff(positions)) + 1).tolist(), rows]
+            places: list[int] = []
+            for begin, end in pairwise(begins):
+                row = max(begin, following)
+                if row < end and int(positions[row]) > position:
+                    places.append(row)
+                    following, position = row + self._interval, int(positions[row])
+            found = np.array(places, np.int64)
+        if len(found):
+            self._last_entry = (self._records + int(found[-1]), int(positions[found[-1]]))
+        return found
+
+
+def _taken(part: Part, rows: npt.NDArray[np.int64]) -> Part:
+    if isinstance(part, Fixed):
+        return Fixed(part.values[rows], part.dtype)
+    content: Any = part.content
+    return Ragged(content=content.take(pa.array(rows)), lengths=part.lengths[rows])
+
+
+def _shown(key: Any) -> str:
+    value = key.as_py()
+    if isinstance(value, bytes):
+        value = value.decode(errors="backslashreplace")
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,225 @@
+"""`sequenceFile` and `mapFile`, back into pairs: see `formats/hadoop/sequence_file_encoder.py` for the framing.
+
+There is no CRC in this format: what a flipped bit inside a value does is found by the file's digest.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from dataprep_api.dataset.report import Manifest
+from dataprep_api.spec import Output
+from dataprep_converter.core.errors import BrokenRecord
+from dataprep_converter.formats.hadoop.sequence_file_encoder import ESCAPE, LARGEST, MARKER, header
+from dataprep_converter.formats.hadoop.writables_decoder import HEAD, LONGEST_VINT, Form, Long, form_of, parse, vint, vints
+from dataprep_converter.formats.hadoop.writables_encoder import Pairs, pairs
+from dataprep_converter.records.feature import FeatureSpec
+
+Pair = tuple[bytes, bytes]
+"""Key and value, serialised."""
+
+_INT: Final = struct.Struct(">i")
+_LONG: Final = struct.Struct(">q")
+MOST_RECORDS: Final = 1 << 24
+"""Of a block; ours have no more than a million, because each record has at least a byte."""
+
+
+class SequenceFileDecoder:
+    """A record is its key and its value, serialised."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        output = Output.model_validate({"uri": "out"} | manifest.content["output"])
+        features = [FeatureSpec(**(each | {"shape": tuple(each["shape"])})) for each in manifest.features]
+        self.options = output.map_file if manifest.format == "mapFile" else output.sequence_file
+        self._record = next((feature.name for feature in features if feature.record), None)
+        self.pairs = pairs(self.options, features, of=manifest.format)
+        self.key: Form = form_of(self.pairs.key) if self.pairs.key else Long()
+        self._value = form_of(self.pairs.value)
+
+    def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, Pair]]:
+        """Numbers of records must follow each other. In a file of blocks the offset is the block's."""
+        expected: int | None = None
+        for offset, key, value in read(pieces, pairs=self.pairs, key=self.key, value=self._value, compression=self.options.compression):
+            if self.pairs.key is None:
+                number: int = _LONG.unpack(key)[0]
+                if expected not in (None, number):
+                    raise BrokenRecord(f"record number {number} instead of {expected}", offset=offset)
+                expected = number + 1
+            yield offset, (key, value)
+
+    def parse(self, record: Pair) -> dict[str, Any]:
+        """The values of key and value by feature."""
+        key, value = record
+        return dict(sorted((parse(self.key, key) | parse(self._value, value)).items()))
+
+    def by_feature(self, record: Pair) -> dict[str, Any]:
+        """The same, but for whole records that are a feature."""
+        if self._record is None:
+            return self.parse(record)
+        return {self._record: [record[1][_INT.size :]]}
+
+
+class MapFileDecoder(SequenceFileDecoder):
+    """The file `data`; its keys must not decrease. What the index says is covered by its digest."""
+
+    def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, Pair]]:
+        """All records in order."""
+        last: Any = None
+        for offset, (key, value) in super().read(pieces):
+            if self.pairs.key is not None:
+                ((this,),) = parse(self.key, key).values()
+                if last is not None and this < last:
+                    raise BrokenRecord(f"the key {this!r} behind {last!r}", offset=offset)
+                last = this
+            yield offset, (key, value)
+
+
+def read(pieces: Iterable[bytes], *, pairs: Pairs, key: Form, value: Form, compression: str) -> Iterator[tuple[int, bytes, bytes]]:
+    """(offset, key, value) of every record. Raises BrokenRecord at the first fault, after all good records before it."""
+    source = _Source(pieces)
+    begin = header(pairs.key_class, pairs.value.java, compression, b"")
+    found = source.take(len(begin), "header", at=0)
+    if found != begin:
+        raise BrokenRecord(f"not the header of a SequenceFile of {pairs.key_class} and {pairs.value.java}", offset=0)
+    sync = ESCAPE + source.take(MARKER, "header", at=0)
+    if compression == "Block":
+        yield from _blocks(source, sync, key, value)
+        return
+    while source.more():
+        offset = source.offset
+        word = source.take(4, "length", at=offset)
+        if word == ESCAPE:
+            if word + source.take(MARKER, "sync marker", at=offset) != sync:
+                raise BrokenRecord("a sync marker that is not the file's", offset=offset)
+            word = source.take(4, "length", at=offset)
+        size, key_size = _INT.unpack(word)[0], _INT.unpack(source.take(4, "length", at=offset))[0]
+        if not 0 <= key_size <= size:
+            raise BrokenRecord(f"a key of {key_size:,} bytes in a record of {size:,}", offset=offset)
+        # A length is believed when what it is about says the same, so that a broken one can't ask for room.
+        _check(key, source.peek(min(HEAD, key_size)), key_size, offset)
+        data = source.take(key_size, "key", at=offset)
+        if compression == "None":
+            _check(value, source.peek(min(HEAD, size - key_size)), size - key_size, offset)
+            yield offset, data, source.take(size - key_size, "value", at=offset)
+            continue
+        unpacked = _inflated(source.take(size - key_size, "value", at=offset), LARGEST, offset)
+        _check(value, unpacked[:HEAD], len(unpacked), offset)
+        yield offset, data, unpacked
+
+
+def _blocks(source: "_Source", sync: bytes, key: Form, value: Form) -> Iterator[tuple[int, bytes, bytes]]:
+    while source.more():
+        offset = source.offset
+        if source.take(len(sync), "sync marker", at=offset) != sync:
+            raise BrokenRecord("no sync marker before a block", offset=offset)
+        count = source.vint(offset)
+        if not 0 < count <= MOST_RECORDS:
+            raise BrokenRecord(f"a block of {count:,} records", offset=offset)
+        columns: list[list[bytes]] = []
+        for form in (key, value):
+            sizes = _sizes(_inflated(source.take(source.vint(offset), "lengths", at=offset), count * LONGEST_VINT, offset), count, offset)
+            whole = sum(sizes)
+            data = _inflated(source.take(source.vint(offset), "block", at=offset), whole, offset)
+            if len(data) != whole:
+                raise BrokenRecord(f"{len(data):,} bytes in a block instead of {whole:,}", offset=offset)
+            at = 0
+            column: list[bytes] = []
+            for size in sizes:
+                column.append(data[at : at + size])
+                _check(form, column[-1][:HEAD], size, offset)
+                at += size
+            columns.append(column)
+        for each_key, each_value in zip(*columns, strict=True):
+            yield offset, each_key, each_value
+
+
+def _sizes(data: bytes, count: int, offset: int) -> list[int]:
+    try:
+        sizes, at = vints(data, count)
+    except ValueError as exc:
+        raise BrokenRecord(str(exc), offset=offset) from exc
+    if at != len(data):
+        raise BrokenRecord(f"more lengths than the {count:,} records of a block", offset=offset)
+    return sizes
+
+
+def _check(form: Form, begin: bytes, size: int, offset: int) -> None:
+    try:
+        said = form.size(begin)
+    except ValueError as exc:
+        raise BrokenRecord(f"a record that is none: {exc}", offset=offset) from exc
+    if said is not None and said != size:
+        raise BrokenRecord(f"a record that is none: an object of {said:,} bytes in {size:,}", offset=offset)
+
+
+def _inflated(data: bytes, most: int, offset: int) -> bytes:
+    """The content of a zlib stream, which must be whole and have no more bytes than that."""
+    stream = zlib.decompressobj()
+    try:
+        content = stream.decompress(data, most + 1)
+        if len(content) <= most and not stream.eof:
+            content += stream.decompress(stream.unconsumed_tail, 1)
+    except zlib.error as exc:
+        raise BrokenRecord(f"broken zlib stream ({exc})", offset=offset) from exc
+    if len(content) > most or not stream.eof or stream.unused_data:
+        raise BrokenRecord("a zlib stream that does not end where it should", offset=offset)
+    return content
+
+
+class _Source:
+    """The bytes of a file, taken from the front."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._data = b""
+        self._at = 0
+        self._passed = 0
+
+    @property
+    def offset(self) -> int:
+        """Of the next byte."""
+        return self._passed + self._at
+
+    def more(self) -> bool:
+        """Whether the file goes on."""
+        return self._have(1) > 0
+
+    def peek(self, size: int) -> bytes:
+        """The next bytes, or as many as there are."""
+        self._have(size)
+        return self._data[self._at : self._at + size]
+
+    def take(self, size: int, what: str, *, at: int) -> bytes:
+        """The next bytes. Raises BrokenRecord with the offset `at` when the file ends before."""
+        have = self._have(size)
+        if have < size:
+            raise BrokenRecord(f"truncated {what} ({have:,} of {size:,} bytes)", offset=at)
+        found = self._data[self._at : self._at + size]
+        self._at += size
+        return found
+
+    def vint(self, at: int) -> int:
+        """The next vint."""
+        try:
+            value, size = vint(self.peek(LONGEST_VINT), 0)
+        except ValueError as exc:
+            raise BrokenRecord(str(exc), offset=at) from exc
+        self._at += size
+        return value
+
+    def _have(self, size: int) -> int:
+        """Looks for so many bytes, and says how many there are at most."""
+        have = len(self._data) - self._at
+        if have >= size:
+            return have
+        waiting = [self._data[self._at :]]
+        self._passed += self._at
+        self._at = 0
+        for piece in self._pieces:
+            waiting.append(piece)
+            have += len(piece)
+            if have >= size:
+                break
+        self._data = b"".join(waiting)
+        return have

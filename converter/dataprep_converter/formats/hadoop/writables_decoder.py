@@ -1,0 +1,257 @@
+"""Hadoop's Writables, back into values: see `formats/hadoop/writables_encoder.py` for their bytes. Nothing that they say is believed."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from dataprep_converter.core.errors import BrokenRecord, NotWhole
+from dataprep_converter.formats.hadoop.writables_encoder import (
+    AS_BYTES,
+    NULL,
+    NUMBERS,
+    TEXT,
+    ExampleWritable,
+    FeatureWritable,
+    RecordWritable,
+)
+from dataprep_converter.formats.tfrecord import records
+from dataprep_converter.records.feature import FeatureSpec
+
+_INT: Final = struct.Struct(">i")
+_TYPE: Final = struct.Struct(">h")
+LONGEST_VINT: Final = 5
+"""Bytes of the vint of an int."""
+
+
+class Form(Protocol):
+    """How the objects of a class look."""
+
+    def size(self, begin: bytes) -> int | None:
+        """The whole size of an object that begins with these bytes (HEAD of them, or all), None where they don't say it.
+
+        Raises ValueError saying what is wrong with them.
+        """
+        ...
+
+    def parse(self, data: bytes) -> dict[str, Any]:
+        """The values by feature. Raises ValueError, or NotWhole, for what is no such object."""
+        ...
+
+
+HEAD: Final = 64
+"""So many bytes of an object say how long it is."""
+
+
+def form_of(writable: object) -> Form:
+    """The form of what the encoder writes."""
+    if isinstance(writable, RecordWritable):
+        return _Records(writable.features, width=writable.width, is_sequence=writable.is_sequence)
+    if isinstance(writable, ExampleWritable):
+        return Example()
+    assert isinstance(writable, FeatureWritable)  # noqa: S101  # the three there are
+    return _Feature(writable)
+
+
+class Long:
+    """A LongWritable that is no feature: the record's number, or a place in a file."""
+
+    def size(self, _begin: bytes) -> int:
+        """Always eight."""
+        return 8
+
+    def parse(self, _data: bytes) -> dict[str, Any]:
+        """No feature's."""
+        return {}
+
+
+class Example:
+    """A BytesWritable with a tf.train.Example."""
+
+    def size(self, begin: bytes) -> int:
+        """Its length and that many bytes."""
+        return _INT.size + _length(begin)
+
+    def parse(self, data: bytes) -> dict[str, Any]:
+        """The features of the message."""
+        return records.parse_example(data[_INT.size :])
+
+
+class _Feature:
+    """An object that is one feature."""
+
+    def __init__(self, writable: FeatureWritable) -> None:
+        feature = writable.feature
+        self._name = feature.name
+        self._is_text = writable.java.endswith(".Text")
+        self._is_bytes = writable.java.endswith(".BytesWritable")
+        self._number = None if feature.dtype == "bytes" else NUMBERS[feature.dtype]
+        self._stored = None if self._number is None else self._number.stored
+        if feature.dtype in AS_BYTES and feature.shape:
+            self._stored = np.dtype(feature.dtype)
+        self._values = None if -1 in feature.shape else int(np.prod(feature.shape, dtype=np.int64))
+        self._head = b""
+        if feature.shape and self._number is not None and not self._is_bytes:
+            self._head = struct.pack(">H", len(self._number.primitive)) + self._number.primitive.encode()
+
+    def size(self, begin: bytes) -> int:
+        """The object's size."""
+        return sum(self._sizes(begin))
+
+    def parse(self, data: bytes) -> dict[str, Any]:
+        """Its values."""
+        body = data[self._sizes(data)[0] :]
+        if self._stored is None:
+            return {self._name: [_utf8(body) if self._is_text else body]}
+        values = np.frombuffer(body, self._stored)
+        if self._values is not None and len(values) != self._values:
+            raise ValueError(f"{len(values)} values instead of {self._values}")
+        return {self._name: (values.astype(np.uint8) if values.dtype == np.bool_ else values).tolist()}
+
+    def _sizes(self, begin: bytes) -> tuple[int, int]:
+        """Bytes before the content, and of it."""
+        if self._is_text:
+            length, head = vint(begin, 0)
+            return head, length
+        if self._is_bytes:
+            return _INT.size, _length(begin)
+        item = 1 if self._stored is None else self._stored.itemsize
+        if not self._head:
+            return 0, item
+        if not begin.startswith(self._head):
+            raise ValueError(f"no array of {self._head[2:].decode()}")
+        return len(self._head) + _INT.size, item * _length(begin[len(self._head) :])
+
+
+class _Records:
+    """DL4J's records and sequences."""
+
+    def __init__(self, features: Sequence[FeatureSpec], *, width: int, is_sequence: bool) -> None:
+        self._features = [replace(f, shape=f.shape[1:]) if f.sequence else f for f in features]
+        self._width = width
+        self._is_sequence = is_sequence
+
+    def size(self, begin: bytes) -> None:
+        """Not said; but how many values there are is known."""
+        places = _length(begin)
+        if self._is_sequence and places:
+            places = _length(begin[_INT.size :])
+        elif self._is_sequence:
+            return
+        if places != self._width:
+            raise ValueError(f"{places} values instead of {self._width}")
+
+    def parse(self, data: bytes) -> dict[str, Any]:
+        """The values by feature; an empty list for a null, or in a sequence without steps."""
+        self.size(data)
+        if not self._is_sequence:
+            found, at = self._values(data, _INT.size)
+            _end(data, at)
+            return found
+        steps: list[dict[str, list[Any]]] = []
+        count, at = _length(data), _INT.size
+        if count * self._width * _TYPE.size > len(data):
+            raise ValueError(f"{count:,} steps in {len(data):,} bytes")
+        for number in range(count):
+            step, at = self._values(data, at + _INT.size if number == 0 else at)
+            steps.append(step)
+        _end(data, at)
+        return {f.name: [step[f.name] for step in steps] if f.sequence else (steps[0][f.name] if steps else []) for f in self._features}
+
+    def _values(self, data: bytes, at: int) -> tuple[dict[str, list[Any]], int]:
+        found: dict[str, list[Any]] = {}
+        for feature in self._features:
+            values = found[feature.name] = []
+            for _ in range(int(np.prod(feature.shape, dtype=np.int64))):
+                value, at = _value(feature, data, at)
+                values += value
+        return found, at
+
+
+def _value(feature: FeatureSpec, data: bytes, at: int) -> tuple[list[Any], int]:
+    """The value at `at`, none for a null, and where the next one begins."""
+    code, at = _unpack(_TYPE, data, at), at + _TYPE.size
+    if code == NULL:
+        return [], at
+    if feature.dtype == "bytes":
+        if code != TEXT:
+            raise ValueError(f"a value of type {code} instead of {TEXT}")
+        length, at = vint(data, at)
+        if len(data) - at < length:
+            raise ValueError("a value is cut off")
+        return [_utf8(data[at : at + length])], at + length
+    number = NUMBERS[feature.dtype]
+    if code != number.code:
+        raise ValueError(f"a value of type {code} instead of {number.code}")
+    end = at + number.stored.itemsize
+    if len(data) < end:
+        raise ValueError("a value is cut off")
+    value = np.frombuffer(data, number.stored, 1, at)[0].item()
+    return [int(value) if isinstance(value, bool) else value], end
+
+
+def vint(data: bytes, at: int) -> tuple[int, int]:
+    """(a vint that may not be negative, where it ends). Raises ValueError."""
+    if at >= len(data):
+        raise ValueError("a length is cut off")
+    first = data[at] - 256 if data[at] > 0x7F else data[at]
+    if first >= 0:
+        return first, at + 1
+    size = -112 - first
+    if not 1 <= size < LONGEST_VINT:
+        raise ValueError("a length is negative or too large")
+    if len(data) - at - 1 < size:
+        raise ValueError("a length is cut off")
+    value = int.from_bytes(data[at + 1 : at + 1 + size], "big")
+    if value > 0x7FFFFFFF:
+        raise ValueError("a length is negative or too large")
+    return value, at + 1 + size
+
+
+def vints(data: bytes, count: int) -> tuple[list[int], int]:
+    """(so many of them, where they end). Raises ValueError."""
+    found: list[int] = []
+    at = 0
+    for _ in range(count):
+        value, at = vint(data, at)
+        found.append(value)
+    return found, at
+
+
+def parse(form: Form, data: bytes) -> dict[str, Any]:
+    """The values of an object by feature. Raises BrokenRecord."""
+    try:
+        size = form.size(data[:HEAD])
+        if size is not None and size != len(data):
+            raise ValueError(f"an object of {size:,} bytes in {len(data):,}")
+        return form.parse(data)
+    except BrokenRecord:
+        raise
+    except (ValueError, NotWhole) as exc:
+        raise BrokenRecord(f"a record that is none: {exc}", offset=0) from exc
+
+
+def _length(data: bytes) -> int:
+    value = _unpack(_INT, data, 0)
+    if value < 0:
+        raise ValueError("a length is negative")
+    return value
+
+
+def _unpack(form: struct.Struct, data: bytes, at: int) -> int:
+    if len(data) - at < form.size:
+        raise ValueError("a length is cut off")
+    value: int = form.unpack_from(data, at)[0]
+    return value
+
+
+def _utf8(data: bytes) -> bytes:
+    data.decode()  # a UnicodeDecodeError is a ValueError
+    return data
+
+
+def _end(data: bytes, at: int) -> None:
+    if at != len(data):
+        raise ValueError(f"{len(data) - at} bytes behind the last value")

@@ -1,0 +1,344 @@
+"""Hadoop's Writables: columns of a batch as the bytes that Java's classes read, without a loop over values. All numbers are big-endian.
+
+    # BooleanWritable, ByteWritable 1 byte | IntWritable int32 | LongWritable int64 | FloatWritable, DoubleWritable as IEEE has them
+    # Text: vint length | UTF-8          BytesWritable: int32 length | bytes
+    # ArrayPrimitiveWritable: uint16 length | name of the type (`float`) | int32 count | values
+    # DL4J's RecordWritable:          int32 values | values x (int16 type | value)
+    # DL4J's SequenceRecordWritable:  int32 steps | int32 values of a step | steps x values x (int16 type | value);  without steps just int32 0
+
+Hadoop's vint is one byte for -112 to 127, else a byte that tells how many follow (-113 for one, -114 for two, …), then these, high first.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.spec.formats.map_file import MapFileOptions
+from dataprep_api.spec.formats.sequence_file import SequenceFileOptions
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.kernel import Lengths, Piece, join
+from dataprep_converter.core.lists import is_list, taken_apart
+from dataprep_converter.core.tensors import Array, binary, binary_data, kernels, to_numpy
+from dataprep_converter.formats.tfrecord.contents import MISSING, Fixed, Part, Ragged, contents, grouped, look_up
+from dataprep_converter.formats.tfrecord.tfrecord_encoder import Messages
+from dataprep_converter.records.feature import FeatureSpec
+
+_HADOOP: Final = "org.apache.hadoop.io."
+_DATAVEC: Final = "org.datavec.hadoop.records.reader.mapfile.record."
+_BYTE: Final = np.dtype(np.uint8)
+NULL: Final = 6
+TEXT: Final = 7
+"""DL4J's numbers of the types that are no numbers."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """How Java holds a type of numbers."""
+
+    writable: str
+    stored: np.dtype[Any]
+    code: int
+    """DL4J's number of the type."""
+    primitive: str
+    """Java's name of the type."""
+
+
+_BOOLEAN = Number("BooleanWritable", np.dtype("?"), 0, "boolean")
+_INT8 = Number("ByteWritable", np.dtype("i1"), 1, "byte")
+_DOUBLE = Number("DoubleWritable", np.dtype(">f8"), 2, "double")
+_FLOAT = Number("FloatWritable", np.dtype(">f4"), 3, "float")
+_INT = Number("IntWritable", np.dtype(">i4"), 4, "int")
+_LONG = Number("LongWritable", np.dtype(">i8"), 5, "long")
+NUMBERS: Final = {
+    "bool": _BOOLEAN, "int8": _INT8, "uint8": _INT, "int16": _INT, "uint16": _INT, "int32": _INT,
+    "uint32": _LONG, "int64": _LONG, "float16": _FLOAT, "float32": _FLOAT, "float64": _DOUBLE,
+}  # fmt: skip
+"""numpy's types, each as the smallest of Java's that Hadoop and DL4J both have and that holds all its values."""
+AS_BYTES: Final = ("int8", "uint8")
+"""What becomes a BytesWritable when there are several to a record."""
+
+
+class Writable(Protocol):
+    """What one side of the pairs is."""
+
+    java: str
+    """Name of the class."""
+
+    def part(self, batch: pa.RecordBatch) -> Part:
+        """The serialised object of each row. Raises BadData for a value that the class has no place for."""
+        ...
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What the keys and the values of a job are."""
+
+    key: Writable | None
+    """None: the record's number, a LongWritable."""
+    value: Writable
+
+    @property
+    def key_class(self) -> str:
+        """Java's name of the keys' class."""
+        return self.key.java if self.key else _HADOOP + "LongWritable"
+
+
+def pairs(options: SequenceFileOptions | MapFileOptions, features: Sequence[FeatureSpec], *, of: str) -> Pairs:
+    """What a job's options make of its features. Raises BadSpec, naming the feature, for what a class can't hold. `of` is the format."""
+    key = next((feature for feature in features if feature.name == options.key), None)
+    if options.key is not None and key is None:
+        raise BadSpec(
+            f"output.{of}.key: there is no feature {options.key!r}; the features are {', '.join(each.name for each in features)}."
+        )
+    if key is not None and (key.shape or key.kind == "float" or key.dtype == "bool"):
+        raise BadSpec(f"output.{of}.key: the feature {key.name!r} is {_described(key)}; a key is text, bytes or a whole number.")
+    rest = sorted((feature for feature in features if feature is not key), key=lambda feature: feature.place)
+    if not rest:
+        raise BadSpec(f"output.{of}: the only feature is the key, so there is nothing to be the value.")
+    value: Writable
+    if options.value == "Example":
+        value = ExampleWritable(rest)
+    elif options.value == "Record":
+        value = RecordWritable(rest, of=of)
+    elif len(rest) > 1:
+        names = ", ".join(feature.name for feature in rest)
+        raise BadSpec(f"output.{of}.value: Feature is for a single feature beside the key, but there are {names}; use Example or Record.")
+    else:
+        value = FeatureWritable(rest[0], of=of)
+    return Pairs(key=FeatureWritable(key, of=of) if key else None, value=value)
+
+
+class FeatureWritable:
+    """A feature as a Writable of its own type."""
+
+    def __init__(self, feature: FeatureSpec, *, of: str) -> None:
+        if feature.sequence or (feature.dtype == "bytes" and feature.shape):
+            raise BadSpec(
+                f"output.{of}: the feature {feature.name!r} is {_described(feature)}, for which Hadoop has no class; use value: Example."
+            )
+        self.feature = feature
+        if feature.dtype == "bytes":
+            short = "Text" if feature.text else "BytesWritable"
+        elif not feature.shape:
+            short = NUMBERS[feature.dtype].writable
+        else:
+            short = "BytesWritable" if feature.dtype in AS_BYTES else "ArrayPrimitiveWritable"
+        self.java = _HADOOP + short
+
+    def part(self, batch: pa.RecordBatch) -> Part:
+        """The serialised object of each row."""
+        column = batch.column(self.feature.name)
+        if column.null_count:
+            raise BadData(f"The feature {self.feature.name!r} has no value in some records, and {self.java} has no place for that.")
+        if self.feature.dtype == "bytes":
+            return _measured(contents(column, kind="bytes", raw=False), vint if self.feature.text else _int32)
+        number = NUMBERS[self.feature.dtype]
+        if not self.feature.shape:
+            return Fixed(to_numpy(column), number.stored)
+        if self.feature.dtype in AS_BYTES:
+            return _measured(_numbers(column, np.dtype("i1" if self.feature.dtype == "int8" else "u1")), _int32)
+        name = struct.pack(">H", len(number.primitive)) + number.primitive.encode()
+        return _measured(_numbers(column, number.stored), lambda length: name + _int32(length // number.stored.itemsize))
+
+
+class ExampleWritable:
+    """A serialised tf.train.Example, or a SequenceExample, as a BytesWritable."""
+
+    java = _HADOOP + "BytesWritable"
+
+    def __init__(self, features: Sequence[FeatureSpec]) -> None:
+        self._messages = Messages(features)
+
+    def part(self, batch: pa.RecordBatch) -> Part:
+        """The serialised object of each row."""
+        return _measured(self._messages.column(batch), _int32)
+
+
+class RecordWritable:
+    """DL4J's lists of typed values, in the order of the spec; a vector or tensor is as many values as it has.
+
+    With sequences each step is such a list, and what is no sequence stands in every step.
+    """
+
+    def __init__(self, features: Sequence[FeatureSpec], *, of: str) -> None:
+        self.features = features
+        self.is_sequence = any(feature.sequence for feature in features)
+        self.java = _DATAVEC + ("SequenceRecordWritable" if self.is_sequence else "RecordWritable")
+        for feature in features:
+            if feature.dtype == "bytes" and not feature.text:
+                raise BadSpec(
+                    f"output.{of}.value: the feature {feature.name!r} is bytes, which DL4J's records can't be read with."
+                    " Decode it to numbers, or use value: Example or Feature."
+                )
+            if -1 in feature.shape[feature.sequence :]:
+                raise BadSpec(
+                    f"output.{of}.value: the feature {feature.name!r} has lists of different lengths, but the places of a DL4J record"
+                    " are its columns. Use value: Example."
+                )
+        self.width = sum(int(np.prod(feature.shape[feature.sequence :], dtype=np.int64)) for feature in features)
+        """Values of a record, or of a step."""
+
+    def part(self, batch: pa.RecordBatch) -> Part:
+        """The serialised object of each row."""
+        columns = [batch.column(feature.name) for feature in self.features]
+        if not self.is_sequence:
+            values = [_typed(feature, column) for feature, column in zip(self.features, columns, strict=True)]
+            return joined([_int32(self.width), *values], batch.num_rows)
+        return self._steps(columns, batch.num_rows)
+
+    def _steps(self, columns: Sequence[Array], rows: int) -> Part:
+        lists = {f.name: taken_apart(column) for f, column in zip(self.features, columns, strict=True) if f.sequence}
+        first, *others = lists
+        counts = lists[first].counts
+        for name in others:
+            different = np.flatnonzero(lists[name].counts != counts)
+            if len(different):
+                row = different[0]
+                raise BadData(
+                    f"A record has {counts[row]} steps of the feature {first!r} and {lists[name].counts[row]} of {name!r}:"
+                    " the steps of a DL4J sequence have values of every feature."
+                )
+        place: Any = pa.array(np.repeat(np.arange(rows), counts))
+        values = []
+        for feature, column in zip(self.features, columns, strict=True):
+            each = lists[feature.name].items if feature.sequence else column.take(place)
+            inner = replace(feature, shape=feature.shape[1:], sequence=False) if feature.sequence else feature
+            values.append(_typed(inner, each))
+        width = _int32(self.width)
+        heads, sizes = look_up(counts, lambda steps: _int32(steps) + (width if steps else b""))
+        if not counts.any():
+            return Ragged(content=heads.column(), lengths=sizes)
+        steps = _ragged(grouped(_ragged(joined(values, len(place))).content, counts))
+        return Ragged(content=join([heads, steps.content], rows), lengths=sizes + steps.lengths)
+
+
+# --- parts --------------------------------------------------------------------------------------------------------
+
+
+def vint(value: int) -> bytes:
+    """Hadoop's vint of a number that is not negative."""
+    if value <= 0x7F:
+        return bytes([value])
+    size = (value.bit_length() + 7) // 8
+    return bytes([256 - 112 - size]) + value.to_bytes(size, "big")
+
+
+def joined(parts: Sequence[Part | bytes], rows: int) -> Part:
+    """Each row's parts one after another; bytes are the same in every row."""
+    run: list[Fixed | bytes] = []
+    pieces: list[Piece] = []
+    lengths: Lengths = np.zeros(rows, np.int64)
+    for part in parts:
+        if not isinstance(part, Ragged):
+            run.append(part)
+            continue
+        if run:
+            matrix = _matrix(run, rows)
+            pieces.append(matrix.as_ragged().content)
+            lengths += matrix.width
+            run = []
+        pieces.append(part.content)
+        lengths += part.lengths
+    if not pieces:
+        return _matrix(run, rows)
+    if run:
+        matrix = _matrix(run, rows)
+        pieces.append(matrix.as_ragged().content)
+        lengths += matrix.width
+    return Ragged(content=join(pieces, rows), lengths=lengths)
+
+
+def _matrix(run: Sequence[Fixed | bytes], rows: int) -> Fixed:
+    """Neighbours of one size in all rows, as one."""
+    out = np.empty((rows, sum(len(part) if isinstance(part, bytes) else part.width for part in run)), np.uint8)
+    at = 0
+    for part in run:
+        if isinstance(part, bytes):
+            out[:, at : at + len(part)] = np.frombuffer(part, np.uint8)
+            at += len(part)
+        elif part.width:
+            out[:, at : at + part.width] = np.ascontiguousarray(part.values, part.dtype).reshape(rows, -1).view(np.uint8)
+            at += part.width
+    return Fixed(out, _BYTE)
+
+
+def _typed(feature: FeatureSpec, column: Array) -> Part:
+    """Each value of a row with its type before it."""
+    if feature.dtype == "bytes":
+        return _texts(column)
+    number = NUMBERS[feature.dtype]
+    if column.null_count and feature.shape:
+        raise BadData(f"The feature {feature.name!r} has no value in some records; DL4J has a null for a number, not for a vector.")
+    filled = kernels.fill_null(column, pa.scalar(0).cast(column.type)) if column.null_count else column
+    values = to_numpy(filled).reshape(len(column), -1)
+    typed = np.empty(values.shape, np.dtype([("type", ">i2"), ("value", number.stored)]))
+    typed["type"] = number.code
+    with np.errstate(over="ignore"):
+        typed["value"] = values
+    whole = typed.view(np.uint8).reshape(len(column), -1)
+    return _without_missing(whole, column) if column.null_count else Fixed(whole, _BYTE)
+
+
+def _without_missing(whole: npt.NDArray[np.uint8], column: Array) -> Ragged:
+    """A null has a type and no value."""
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    whole[missing, :2] = (0, NULL)
+    kept = np.ones(whole.shape, np.bool_)
+    kept[missing, 2:] = False
+    lengths = np.where(missing, 2, whole.shape[1]).astype(np.int64)
+    return Ragged(content=binary(whole[kept], _ends(lengths)), lengths=lengths)
+
+
+def _texts(column: Array) -> Part:
+    if not is_list(column.type):
+        return _measured(contents(column, kind="bytes", raw=False), lambda length: struct.pack(">h", TEXT) + vint(length))
+    lists = taken_apart(column)
+    return grouped(_ragged(_texts(lists.items)).content, lists.counts)
+
+
+def _measured(part: Part, head: Callable[[int], bytes]) -> Part:
+    """Each content with a head that follows from its length; DL4J's null for a null."""
+    if isinstance(part, Fixed):
+        return joined([head(part.width), part], len(part.values))
+    heads, sizes = look_up(part.lengths, lambda length: struct.pack(">h", NULL) if length == MISSING else head(length))
+    return Ragged(content=join([heads, part.content], len(part.lengths)), lengths=sizes + np.maximum(part.lengths, 0))
+
+
+def _numbers(column: Array, stored: np.dtype[Any]) -> Part:
+    """The bytes of each row's numbers."""
+    rows: Any = column
+    with np.errstate(over="ignore"):
+        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            data = np.ascontiguousarray(to_numpy(rows.flatten()), stored)
+            lengths = kernels.list_value_length(column).to_numpy().astype(np.int64) * stored.itemsize
+            return Ragged(content=binary(data.view(np.uint8), _ends(lengths)), lengths=lengths)
+        return Fixed(np.ascontiguousarray(to_numpy(column).reshape(len(column), -1), stored), stored)
+
+
+def _ends(lengths: Lengths) -> Lengths:
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
+
+
+def _ragged(part: Part) -> Ragged:
+    return part if isinstance(part, Ragged) else part.as_ragged()
+
+
+def _int32(value: int) -> bytes:
+    return struct.pack(">i", value)
+
+
+def _described(feature: FeatureSpec) -> str:
+    kind = "text" if feature.text else feature.dtype
+    shape = " x ".join("?" if size < 0 else str(size) for size in feature.shape)
+    return ("a sequence of " if feature.sequence else "") + (f"{kind} of shape {shape}" if shape else kind)
+
+
+def data_of(part: Part) -> tuple[npt.NDArray[np.uint8], Lengths]:
+    """All rows' bytes, one after another, and where each begins and the last one ends."""
+    data, offsets = binary_data(_ragged(part).content)
+    return data, offsets

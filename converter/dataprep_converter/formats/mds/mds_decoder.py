@@ -1,0 +1,101 @@
+"""`mds`, back into records. The columns are those that the manifest's features have; what a shard says of them must be the same."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from dataprep_api.dataset.report import Manifest
+from dataprep_api.spec.formats.mds import MdsOptions
+from dataprep_converter.core.errors import BrokenRecord
+from dataprep_converter.formats.decompressing import decompressed
+from dataprep_converter.formats.flattening import flat, narrowed
+from dataprep_converter.formats.mds.mds_encoder import Column, algorithm, columns, config
+from dataprep_converter.formats.taking import Pieces
+from dataprep_converter.records.feature import FeatureSpec
+
+
+class MdsDecoder:
+    """A record is its bytes."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        features = [FeatureSpec(**{**feature, "shape": tuple(feature["shape"])}) for feature in manifest.features]
+        options = MdsOptions.model_validate(manifest.content["output"].get("mds", {}))
+        self._columns = columns(features, options)
+        self._config = json.dumps(config(self._columns, algorithm(options)), sort_keys=True).encode()
+        self._compression = manifest.compression
+
+    def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+        """There is no CRC in this format: what a flipped bit inside a record does is found by the file's digest."""
+        source = Pieces(decompressed(pieces, self._compression))
+        count = int.from_bytes(_whole(source, 4, "the number of records"), "little")
+        offsets = np.frombuffer(_whole(source, 4 * (count + 1), f"the offsets of {count:,} records"), "<u4").astype(np.int64)
+        if _whole(source, len(self._config), "the columns") != self._config:
+            raise BrokenRecord("the columns are not those of the manifest", offset=source.offset - len(self._config))
+        if offsets[0] != source.offset:
+            raise BrokenRecord(f"the first record is said to begin at {offsets[0]}", offset=4)
+        backwards = np.flatnonzero(np.diff(offsets) < 0)
+        if len(backwards):
+            raise BrokenRecord(f"record {backwards[0]} is said to end before it begins", offset=4 * int(backwards[0]) + 8)
+        for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+            record = _whole(source, end - begin, "a record")
+            self._cut(record, begin)
+            yield begin, record
+        if source.take(1):
+            raise BrokenRecord("bytes behind the last record", offset=int(offsets[-1]))
+
+    def parse(self, record: bytes) -> dict[str, Any]:
+        """The values of the features."""
+        return {column.feature.name: _values(content, column) for column, content in zip(self._columns, self._cut(record, 0), strict=True)}
+
+    def _cut(self, record: bytes, offset: int) -> list[bytes]:
+        """The contents of the columns. Raises BrokenRecord when the sizes don't add up to the record's."""
+        at = 4 * sum(column.size is None for column in self._columns)
+        varying = iter(np.frombuffer(record[:at], "<u4").tolist() if len(record) >= at else ())
+        sizes = [next(varying, -1) if column.size is None else column.size for column in self._columns]
+        if at + sum(sizes) != len(record) or -1 in sizes:
+            raise BrokenRecord(f"the columns' sizes don't make up the record's {len(record)} bytes", offset=offset)
+        contents: list[bytes] = []
+        for size in sizes:
+            contents.append(record[at : at + size])
+            at += size
+        return contents
+
+
+def _values(content: bytes, column: Column) -> list[Any]:
+    """Flat lists, as `Decoder.parse` says. Raises BrokenRecord for what the encoder would not have written."""
+    kind, _, rest = column.encoding.partition(":")
+    try:
+        if kind in ("str", "bytes", "jpeg", "png") or (kind == "json" and not column.feature.shape):
+            return [content]
+        if kind == "json":
+            return narrowed(flat(json.loads(content), steps=column.feature.sequence), column.feature.dtype)
+        dtype = _dtype(rest.partition(":")[0] if kind == "ndarray" else "int64" if kind == "int" else kind)
+        if kind != "ndarray" or column.size is not None:
+            return narrowed(np.frombuffer(content, dtype).tolist(), column.feature.dtype)
+        width = 1 << (content[0] & 3)
+        end = 1 + (content[0] >> 2) * width
+        shape = np.frombuffer(content[1:end], f"<u{width}").tolist()
+        values = np.frombuffer(content[end:], dtype)
+        if math.prod(shape) != len(values):
+            raise ValueError(f"{len(values)} numbers for the shape {shape}")
+    except (ValueError, IndexError, RecursionError) as exc:
+        raise BrokenRecord(f"the content of {column.feature.name!r} is no {column.encoding}: {exc}", offset=0) from exc
+    steps: list[Any] = values.reshape(shape[0], -1).tolist() if column.feature.sequence and shape[0] else values.tolist()
+    return narrowed(steps, column.feature.dtype)
+
+
+@cache
+def _dtype(name: str) -> np.dtype[Any]:
+    return np.dtype(name).newbyteorder("<")
+
+
+def _whole(source: Pieces, size: int, what: str) -> bytes:
+    offset = source.offset
+    found = source.take(size)
+    if len(found) < size:
+        raise BrokenRecord(f"the file ends within {what}: {len(found):,} of {size:,} bytes", offset=offset)
+    return found

@@ -1,0 +1,230 @@
+"""MosaicML Streaming's MDS shards: a whole batch at once into a spool, because the table of offsets stands before the records.
+
+    # A shard:   uint32 records | uint32 offset of each record, and of the end | JSON of the columns | records       (little-endian)
+    # A record:  uint32 size of each column whose size varies | contents of all columns, in the byte order of their names
+
+The JSON also stands in the split's `index.json` (`dataset/sidecars/mds_index.py`). Contents are what the library's encodings of these names read:
+
+    # int (int64), uint8 … float64     the number              ndarray:<dtype>:<shape>     the numbers of a tensor, row-major
+    # str, bytes, jpeg, png            as they are             ndarray:<dtype>             ndim << 2 | n, the shape in uint<8 << n>, numbers
+    # json                             lists of text, and lists of lists of any length
+
+Source: mosaicml/streaming, streaming/base/format/mds. Offsets are uint32, so a shard is smaller than 4 GiB.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api.spec import Output
+from dataprep_api.spec.formats.mds import MdsOptions
+from dataprep_converter.core.compression import Compressor, GzipMembers, Plain, ZstdFrame
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.kernel import Lengths, join
+from dataprep_converter.core.tensors import Array, binary, binary_data, to_numpy
+from dataprep_converter.formats.archives import payloads
+from dataprep_converter.formats.encoder import SingleFile
+from dataprep_converter.formats.tfrecord.contents import Fixed, Part, Ragged, even_offsets, look_up
+from dataprep_converter.records.feature import FeatureSpec
+from dataprep_converter.runtime.spooling import Spool
+
+LARGEST: Final = (1 << 32) - 1
+HASHES: Final = ["sha256"]
+"""In index.json: the shards' SHA-256 is known anyway, and the library checks it when it is asked to."""
+_IMAGE: Final = "/encoded"
+"""Features with this ending hold image files, which the library opens as such whatever their kind is."""
+_LEVELS: Final = {"Zstd": 3, "Gzip": 6}
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one feature is stored."""
+
+    feature: FeatureSpec
+    encoding: str
+    size: int | None
+    """Bytes of its content, where all records have the same."""
+
+
+def columns(features: Sequence[FeatureSpec], options: MdsOptions) -> list[Column]:
+    """The columns in the order in which they are stored. Raises BadSpec for options that don't fit the features."""
+    given = options.encodings or {}
+    for name in given:
+        feature = next((feature for feature in features if feature.name == name), None)
+        if feature is None or feature.dtype != "bytes":
+            known = [feature.name for feature in features if feature.dtype == "bytes"]
+            raise BadSpec(f"output.mds.encodings: {name!r} is no feature of text or bytes; those are {', '.join(known) or 'none'}.")
+        if feature.shape and given[name] != "json":
+            raise BadSpec(f"output.mds.encodings: {name!r} has several values, so it is stored as json, not as {given[name]}.")
+    return [_column(feature, given.get(feature.name)) for feature in sorted(features, key=lambda each: each.name.encode())]
+
+
+def _column(feature: FeatureSpec, given: str | None) -> Column:
+    if feature.dtype == "bytes":
+        own = "json" if feature.shape else "str" if feature.text else "jpeg" if feature.name.endswith(_IMAGE) else "bytes"
+        return Column(feature, given or own, None)
+    # The library has no booleans.
+    dtype = "uint8" if feature.dtype == "bool" else feature.dtype
+    if feature.shape.count(-1) > 1:
+        return Column(feature, "json", None)
+    if -1 in feature.shape:
+        return Column(feature, f"ndarray:{dtype}", None)
+    size = math.prod(feature.shape) * np.dtype(dtype).itemsize
+    if feature.shape:
+        return Column(feature, f"ndarray:{dtype}:{','.join(map(str, feature.shape))}", size)
+    return Column(feature, "int" if dtype == "int64" else dtype, size)
+
+
+def config(stored: Sequence[Column], compression: str | None = None) -> dict[str, Any]:
+    """What a shard, and the index of each, says of its columns; `compression` is in the library's words."""
+    return {
+        "column_encodings": [column.encoding for column in stored],
+        "column_names": [column.feature.name for column in stored],
+        "column_sizes": [column.size for column in stored],
+        "compression": compression,
+        "format": "mds",
+        "hashes": HASHES,
+        "size_limit": None,
+        "version": 2,
+    }
+
+
+def algorithm(options: MdsOptions) -> str | None:
+    """The compression in the library's words."""
+    names = {"Zstd": "zstd", "Gzip": "gz"}
+    return f"{names[options.compression]}:{_LEVELS[options.compression]}" if options.compression != "None" else None
+
+
+class MdsEncoder(SingleFile):
+    """See the module. Holds the records' lengths; the records are in a temporary file."""
+
+    def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
+        self._columns = columns(features, output.mds)
+        self._config = json.dumps(config(self._columns, algorithm(output.mds)), sort_keys=True).encode()
+        self._records = Spool()
+        self._sizes: list[Lengths] = []
+
+    @staticmethod
+    def extension(output: Output) -> str:
+        """`mds`, `mds.zstd` or `mds.gz`."""
+        found = algorithm(output.mds)
+        return f"mds.{found.partition(':')[0]}" if found else "mds"
+
+    @staticmethod
+    def compressor(output: Output) -> Compressor:
+        """Of the whole shard."""
+        match output.mds.compression:
+            case "Zstd":
+                return ZstdFrame(_LEVELS["Zstd"])
+            case "Gzip":
+                return GzipMembers(_LEVELS["Gzip"])
+        return Plain()
+
+    def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
+        """Nothing yet: see `rest`."""
+        if not batch.num_rows:
+            return b""
+        parts = [_part(column, batch.column(column.feature.name)) for column in self._columns]
+        varying = [
+            part.lengths for column, part in zip(self._columns, parts, strict=True) if column.size is None and isinstance(part, Ragged)
+        ]
+        pieces: list[Array] = [_run([Fixed(np.stack(varying, axis=1), np.dtype("<u4"))], batch.num_rows)] if varying else []
+        run: list[Fixed] = []
+        for part in parts:
+            if isinstance(part, Fixed):
+                run.append(part)
+                continue
+            pieces += [*([_run(run, batch.num_rows)] if run else []), part.content]
+            run = []
+        pieces += [_run(run, batch.num_rows)] if run else []
+        data, offsets = binary_data(join(pieces, batch.num_rows))
+        self._sizes.append(np.diff(offsets))
+        self._records.write(memoryview(data[offsets[0] : offsets[-1]].data))
+        return b""
+
+    def close(self) -> bytes:
+        """All that stands before the records."""
+        sizes = np.concatenate(self._sizes) if self._sizes else np.empty(0, np.int64)
+        head = 4 + 4 * (len(sizes) + 1) + len(self._config)
+        if head + self._records.size > LARGEST:
+            raise BadSpec(
+                f"A shard of mds would have {head + self._records.size:,} bytes, and its offsets end at {LARGEST:,}: "
+                "set output.shards.targetSize, records or count for smaller ones."
+            )
+        offsets = head + np.concatenate(([0], np.cumsum(sizes)))
+        return len(sizes).to_bytes(4, "little") + offsets.astype("<u4").tobytes() + self._config
+
+    def rest(self) -> Iterator[bytes]:
+        """The records."""
+        return self._records.pieces()
+
+
+def _part(column: Column, values: Array) -> Part:
+    """The contents of one batch's column."""
+    feature = column.feature
+    if values.null_count:
+        raise BadData(f"The feature {feature.name!r} has no value in some records, and mds has no place for that; give it a default.")
+    if column.size is not None:
+        numbers = to_numpy(values)
+        return Fixed(numbers.reshape(len(numbers), -1), np.dtype(_stored(feature)).newbyteorder("<"))
+    if feature.dtype == "bytes":
+        content = payloads.as_json(values, name=feature.name) if feature.shape else payloads.as_it_is(values)
+    elif column.encoding == "json":
+        content = payloads.as_json(values, name=feature.name)
+    else:
+        items, counts, step = payloads.list_bytes(values)
+        heads, _ = look_up(counts, partial(_shape, step.shape))
+        content = join([heads, items], len(values))
+    return Ragged(content=content, lengths=np.diff(binary_data(content)[1]))
+
+
+def _stored(feature: FeatureSpec) -> str:
+    return "uint8" if feature.dtype == "bool" else feature.dtype
+
+
+def _shape(step: tuple[int, ...], count: int) -> bytes:
+    """What stands before the numbers of an array whose shape is not the column's."""
+    shape = (count, *step)
+    width = next(n for n in range(4) if max(shape) < 1 << (8 << n))
+    return bytes([len(shape) << 2 | width]) + np.array(shape, f"<u{1 << width}").tobytes()
+
+
+def _run(parts: Sequence[Fixed], rows: int) -> Array:
+    """Neighbours of fixed contents, as one column."""
+    fields: list[Any] = [(str(number), part.dtype, part.values.shape[1:]) for number, part in enumerate(parts)]
+    records: Any = np.empty(rows, np.dtype(fields))
+    for number, part in enumerate(parts):
+        records[str(number)] = part.values
+    return binary(records.view(np.uint8), even_offsets(rows, records.itemsize))
+
+
+def index(shards: Sequence[Mapping[str, Any]]) -> bytes:
+    """`index.json` of a split: `shards` have what `shard_of_index` says."""
+    return json.dumps({"shards": list(shards), "version": 2}, sort_keys=True).encode()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file of a shard, as the index names it."""
+
+    basename: str
+    size: int
+    sha256: str
+
+    def entry(self) -> dict[str, Any]:
+        """In `index.json`."""
+        return {"basename": self.basename, "bytes": self.size, "hashes": {"sha256": self.sha256}}
+
+
+def shard_of_index(
+    stored: Sequence[Column], *, raw: Stored, records: int, compressed: Stored | None = None, compression: str | None = None
+) -> dict[str, Any]:
+    """A shard in `index.json`: `raw` is the file as the library reads it, `compressed` the one that there is, if it is another."""
+    zipped = compressed.entry() if compressed is not None else None
+    return config(stored, compression) | {"raw_data": raw.entry(), "samples": records, "zip_data": zipped}

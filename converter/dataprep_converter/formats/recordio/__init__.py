@@ -1,0 +1,1 @@
+"""RecordIO-protobuf, SageMaker's."""

@@ -1,0 +1,285 @@
+"""SageMaker's Record messages in RecordIO framing: a whole batch at once.
+
+    # A record:  uint32 0xced7230a | uint32 flag << 29 | length | data | zeros up to a multiple of 4     (little-endian)
+    # Record { map<string, Value> features = 1, map<string, Value> label = 2, string uid = 3, metadata = 4, configuration = 5 }
+    # Value { oneof: Float32Tensor = 2, Float64Tensor = 3, Int32Tensor = 7, Bytes = 9 }
+    # Tensor { values = 1 packed, uint64 keys = 2 packed, uint64 shape = 3 packed },  Bytes { bytes value = 1, string content_type = 2 }
+
+Entries stand in the byte order of their keys, and both maps use the key `values` when they have a single entry, as SageMaker's own algorithms
+expect. Numbers are float32 unless the spec says float64 or int32. The shape is written for tensors of two and more dimensions, and for sparse ones.
+
+Data that holds the magic number at a multiple of 4 is split there, as dmlc's RecordIO does: the number itself is left out, and the parts carry
+the flags 1 (first), 2 (middle) and 3 (last). Source: dmlc-core, src/recordio.cc; SageMaker's developer guide, "Common data formats for training".
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api.spec import Output
+from dataprep_api.spec.formats.recordio_protobuf import RecordioProtobufOptions
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.kernel import Lengths, Piece, join
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_data, kernels, to_numpy
+from dataprep_converter.formats.encoder import SingleFile
+from dataprep_converter.formats.tfrecord.contents import Fixed, Part, Ragged, contents, delimited, look_up, look_ups, varint
+from dataprep_converter.records.feature import FeatureSpec, Numbers
+from dataprep_converter.records.provenance import SOURCE, UID
+
+MAGIC: Final = 0xCED7230A
+LARGEST: Final = (1 << 29) - 1
+"""Bytes of a record, the most that its header can say."""
+
+_TENSORS: Final = {"float32": b"\x12", "float64": b"\x1a", "int32": b"\x3a"}
+_BYTES: Final = b"\x4a"
+_FEATURES: Final = b"\x0a"
+_LABEL: Final = b"\x12"
+_TEXTS: Final = {"uid": b"\x1a", "metadata": b"\x22", "configuration": b"\x2a"}
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One entry of one of the maps."""
+
+    key: bytes
+    map_tag: bytes
+    feature: FeatureSpec
+    keys: FeatureSpec | None
+    """With `keys`, the feature is sparse."""
+    shape: tuple[int, ...]
+    content_type: bytes
+
+    @cached_property
+    def tail(self) -> bytes:
+        """What stands behind values and keys."""
+        if self.feature.kind == "bytes":
+            return delimited(b"\x12", self.content_type) if self.content_type else b""
+        return delimited(b"\x1a", b"".join(map(varint, self.shape))) if self.shape else b""
+
+    def around(self, values: int, keys: int) -> tuple[bytes, bytes]:
+        """What stands before values of this length, and between them and keys of that length."""
+        is_bytes = self.feature.kind == "bytes"
+        before = b"\x0a" + varint(values) if values or is_bytes else b""
+        between = b"\x12" + varint(keys) if keys else b""
+        inner = len(before) + values + len(between) + keys + len(self.tail)
+        tensor = (_BYTES if is_bytes else _TENSORS[self.feature.dtype]) + varint(inner)
+        value = b"\x12" + varint(len(tensor) + inner) + tensor
+        key = delimited(b"\x0a", self.key)
+        return self.map_tag + varint(len(key) + len(value) + inner) + key + value + before, between
+
+    def pieces(self, batch: pa.RecordBatch) -> tuple[list[Piece], Lengths]:
+        """The columns that this entry is joined from, and its length in each row."""
+        values = _ragged(_numbers(batch.column(self.feature.name), self.feature))
+        if self.keys is None:
+            heads, sizes = look_up(values.lengths, lambda length: self.around(length, 0)[0])
+            return [heads, values.content, self.tail], sizes + values.lengths + len(self.tail)
+        self._check_sparse(batch, self.keys)
+        keys = _ragged(contents(batch.column(self.keys.name), kind="int64", raw=False))
+        shortest = int(keys.lengths.min())
+        span = int(keys.lengths.max()) - shortest + 1
+        both = values.lengths * span + (keys.lengths - shortest)
+        (heads, sizes), (middles, more) = look_ups(
+            both,
+            lambda code: self.around(code // span, code % span + shortest)[0],
+            lambda code: self.around(code // span, code % span + shortest)[1],
+        )
+        return [heads, values.content, middles, keys.content, self.tail], sizes + more + values.lengths + keys.lengths + len(self.tail)
+
+    def _check_sparse(self, batch: pa.RecordBatch, of_keys: FeatureSpec) -> None:
+        keys: Any = batch.column(of_keys.name)
+        name = self.key.decode()
+        counts = kernels.list_value_length(keys)
+        if kernels.any(kernels.not_equal(counts, kernels.list_value_length(batch.column(self.feature.name)))).as_py():
+            raise BadData(f"The sparse feature {name!r} has a record with another number of keys than of values.")
+        flat = to_numpy(keys.flatten())
+        size = math.prod(self.shape)
+        if flat.min(initial=0) < 0 or flat.max(initial=0) >= size:
+            first = flat[(flat < 0) | (flat >= size)][0]
+            raise BadData(f"The sparse feature {name!r} has the key {first}, which is outside its shape {list(self.shape)}.")
+
+
+class RecordioEncoder(SingleFile):
+    """See the module."""
+
+    def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
+        self._options = with_provenance(output.recordio_protobuf, asked=output.provenance)
+        self._sizes: Lengths = np.empty(0, np.int64)
+        for feature in features:
+            if feature.sequence:
+                raise BadSpec(f"The feature {feature.name!r} is a sequence, which recordioProtobuf can't hold.")
+        by_name = {feature.name: feature for feature in features}
+        self._texts = [(tag, self._text(by_name, field)) for field, tag in _TEXTS.items() if getattr(self._options, field) is not None]
+        self._entries = self._maps(by_name)
+
+    @staticmethod
+    def extension(_output: Output) -> str:
+        """`rec`, as MXNet's own tools name it."""
+        return "rec"
+
+    @staticmethod
+    def numbers(output: Output) -> Numbers:
+        """float32 unless the spec says otherwise; the keys of sparse features are whole numbers."""
+        return Numbers(
+            unasked=dict.fromkeys(NUMPY_NAMES.values(), "float32"),
+            held=frozenset({"float32", "float64", "int32"}),
+            as_they_are=frozenset(each.keys for each in output.recordio_protobuf.sparse or []),
+        )
+
+    def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
+        """The framed records of the batch. Raises BadData for a record beyond what the frame can hold, and for nulls."""
+        if batch.num_rows == 0:
+            self._sizes = np.empty(0, np.int64)
+            return b""
+        pieces: list[Piece] = []
+        sizes: Lengths = np.zeros(batch.num_rows, np.int64)
+        for entry in self._entries:
+            made, lengths = entry.pieces(batch)
+            pieces += made
+            sizes += lengths
+        if self._options.configuration:
+            _check_json(batch.column(self._options.configuration), self._options.configuration)
+        for tag, name in self._texts:
+            part = _ragged(contents(kernels.fill_null(batch.column(name), ""), kind="bytes", raw=False))
+            heads, lengths = look_up(part.lengths, _Tagged(tag))
+            pieces += [heads, part.content]
+            sizes += lengths + part.lengths
+        if sizes.max() > LARGEST:
+            raise BadData(f"A record has {int(sizes.max()):,} bytes, and recordioProtobuf can hold {LARGEST:,}.")
+        (headers, _), (paddings, _) = look_ups(sizes, header, lambda size: bytes(-size % 4))
+        framed, self._sizes = escaped(join([headers, *pieces, paddings], batch.num_rows))
+        return framed
+
+    def sizes(self) -> Lengths:
+        """Of the last batch, with headers and padding."""
+        return self._sizes
+
+    def close(self) -> bytes:
+        """Nothing: a RecordIO file has no end."""
+        return b""
+
+    def _maps(self, features: dict[str, FeatureSpec]) -> list[_Entry]:
+        sparse = {each.values: each for each in self._options.sparse or []}
+        for name in [name for each in sparse.values() for name in (each.values, each.keys)]:
+            if name not in features or features[name].shape != (-1,):
+                raise BadSpec(f"output.recordioProtobuf.sparse: {name!r} is no feature of lists; the features are {', '.join(features)}.")
+        taken = {each.keys for each in sparse.values()} | {getattr(self._options, field) for field in _TEXTS}
+        entries: list[_Entry] = []
+        for tag in (_FEATURES, _LABEL):
+            here = [feature for feature in features.values() if feature.label == (tag == _LABEL) and feature.name not in taken]
+            named = {sparse[feature.name].name if feature.name in sparse else feature.name: feature for feature in here}
+            keys = {name: "values" if len(named) == 1 else name for name in named}
+            entries += [self._entry(keys[name], tag, named[name], features) for name in sorted(named, key=str.encode)]
+        if not any(entry.map_tag == _FEATURES for entry in entries):
+            raise BadSpec("recordioProtobuf needs at least one feature that is no label.")
+        return entries
+
+    def _entry(self, key: str, tag: bytes, feature: FeatureSpec, features: dict[str, FeatureSpec]) -> _Entry:
+        sparse = next((each for each in self._options.sparse or [] if each.values == feature.name), None)
+        shape = tuple(sparse.shape) if sparse else feature.shape if len(feature.shape) > 1 else ()
+        return _Entry(
+            key=key.encode(),
+            map_tag=tag,
+            feature=feature,
+            keys=features[sparse.keys] if sparse else None,
+            shape=shape,
+            content_type=(self._options.content_type or "").encode(),
+        )
+
+    def _text(self, features: dict[str, FeatureSpec], field: str) -> str:
+        name: str = getattr(self._options, field)
+        if name not in features or features[name].kind != "bytes" or features[name].shape:
+            raise BadSpec(f"output.recordioProtobuf.{field}: {name!r} is no feature of text; the features are {', '.join(features)}.")
+        return name
+
+
+def with_provenance(options: RecordioProtobufOptions, *, asked: bool) -> RecordioProtobufOptions:
+    """The options, in which `output.provenance` makes its two features uid and metadata."""
+    return options.model_copy(update={"uid": UID, "metadata": SOURCE}) if asked else options
+
+
+class _Tagged:
+    """A tag and the length that follows it."""
+
+    def __init__(self, tag: bytes) -> None:
+        self._tag = tag
+
+    def __call__(self, length: int) -> bytes:
+        return self._tag + varint(length)
+
+
+def header(length: int, flag: int = 0) -> bytes:
+    """The eight bytes before data of this length."""
+    return MAGIC.to_bytes(4, "little") + (flag << 29 | length).to_bytes(4, "little")
+
+
+def _check_json(texts: Array, name: str) -> None:
+    """Each must be JSON, as the format says of a configuration; an empty one is none."""
+    for text in kernels.unique(kernels.fill_null(texts, "")).to_pylist():
+        try:
+            json.loads(text or "null")
+        except ValueError as exc:
+            raise BadData(
+                f"The feature {name!r} is the records' configuration, which must be JSON, and {text[:60]!r} is not: {exc}."
+            ) from exc
+
+
+def _ragged(part: Part) -> Ragged:
+    return part if isinstance(part, Ragged) else part.as_ragged()
+
+
+def _numbers(column: Array, feature: FeatureSpec) -> Part:
+    """The packed values, or the bytes, of each row."""
+    if column.null_count:
+        raise BadData(f"The feature {feature.name!r} has no value in some records, and recordioProtobuf has no place for that.")
+    if feature.kind in ("int64", "bytes"):
+        return contents(column, kind=feature.kind, raw=False)
+    stored = np.dtype(feature.dtype).newbyteorder("<")
+    if feature.shape != (-1,):
+        return Fixed(to_numpy(column).reshape(len(column), -1), stored)
+    lists: Any = column
+    lengths = kernels.list_value_length(column).to_numpy().astype(np.int64) * stored.itemsize
+    data = np.ascontiguousarray(to_numpy(lists.flatten()), stored)
+    return Ragged(content=binary(data.view(np.uint8), np.concatenate(([0], np.cumsum(lengths)))), lengths=lengths)
+
+
+def escaped(joined: Array) -> tuple[memoryview, Lengths]:
+    """The framed records, of which those that hold the magic number are split, and the size of each."""
+    data, offsets = binary_data(joined)
+    starts = offsets - offsets[0]
+    sizes = np.diff(starts)
+    data = data[offsets[0] : offsets[-1]]
+    view = memoryview(data.data).toreadonly()
+    # Every frame is a multiple of 4, so the words of the file are those of the records.
+    found = np.flatnonzero(data.view("<u4") == MAGIC) * 4
+    if len(found) == len(sizes):
+        return view, sizes  # nothing but the frames' own
+    inside = found[~np.isin(found, starts[:-1])]
+    out: list[bytes | memoryview] = []
+    copied = 0
+    for row in np.unique(np.searchsorted(starts, inside, side="right") - 1).tolist():
+        start, stop = int(starts[row]), int(starts[row + 1])
+        payload = view[start + 8 : start + 8 + int.from_bytes(view[start + 4 : start + 8], "little")]
+        here = (inside[(inside >= start + 8) & (inside < stop)] - start - 8).tolist()
+        frames = _parts(payload, [cut for cut in here if cut + 4 <= len(payload)])
+        sizes[row] = sum(map(len, frames))
+        out += [view[copied:start], *frames]
+        copied = stop
+    return (memoryview(b"".join([*out, view[copied:]])) if out else view), sizes
+
+
+def _parts(payload: memoryview, cuts: list[int]) -> list[bytes | memoryview]:
+    """One record in frames: cut where the magic number begins, which is left out."""
+    if not cuts:
+        return [header(len(payload)), payload, bytes(-len(payload) % 4)]
+    frames: list[bytes | memoryview] = []
+    begins, ends = [0, *(cut + 4 for cut in cuts)], [*cuts, len(payload)]
+    for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        flag = 1 if number == 0 else 3 if number == len(cuts) else 2
+        frames += [header(end - begin, flag), payload[begin:end], bytes(-(end - begin) % 4)]
+    return frames

@@ -1,0 +1,119 @@
+"""`csv`, back into records: every row has its cells, and quotes only where a cell is quoted."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from dataprep_api.dataset.report import Manifest
+from dataprep_api.spec.formats.csv import CsvOptions
+from dataprep_converter.core.errors import BrokenRecord
+from dataprep_converter.core.tensors import Array
+from dataprep_converter.formats.columnar.tables_decoder import features_of
+from dataprep_converter.formats.text.csv_encoder import in_order, names
+from dataprep_converter.formats.text.lines import lines, rounded
+from dataprep_converter.formats.text.whole_columns import of_cells
+from dataprep_converter.records.feature import FeatureSpec
+
+Cell: TypeAlias = bytes | None
+"""The text of a cell; None for one that is missing, which is empty and not quoted."""
+
+
+class CsvDecoder:
+    """A record is the cells of a row. Offsets are those of the uncompressed rows."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._compression = manifest.compression
+        self._options = CsvOptions.model_validate(manifest.content["output"].get("csv", {}))
+        self._features = in_order(features_of(manifest), labels_first=self._options.labels_first)
+        self._names = [name.encode() for feature in self._features for name in names(feature)]
+        self._delimiter = self._options.delimiter.encode()
+        stop = re.escape(self._delimiter)
+        # Possessive: nothing is kept to go back to, which would take many times the memory of a large cell.
+        self._cell = re.compile(rb'(?:"([^"]*+(?:""[^"]*+)*+)"|([^"\n%b]*+))(?:(%b)|\n)' % (stop, stop))
+
+    def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, list[Cell]]]:
+        """Rows with another number of cells, and other headers, are broken."""
+        is_header = self._options.header
+        for offset, row in _rows(lines(pieces, compression=self._compression)):
+            cells = self._cells(row, offset)
+            if is_header:
+                if cells != self._names:
+                    raise BrokenRecord(f"expected the header {_shown(self._names)}, got {_shown(cells)}", offset=offset)
+                is_header = False
+                continue
+            if len(cells) != len(self._names):
+                raise BrokenRecord(f"expected {len(self._names)} cells, got {len(cells)}", offset=offset)
+            yield offset, cells
+        if is_header:
+            raise BrokenRecord("there is no header", offset=0)
+
+    def parse(self, record: list[Cell]) -> dict[str, Any]:
+        """The values of the row."""
+        found: dict[str, Any] = {}
+        at = 0
+        for feature in self._features:
+            count = len(names(feature))
+            found[feature.name] = [_value(cell, feature) for cell in record[at : at + count] if cell is not None]
+            at += count
+        return found
+
+    def columns(self, records: Sequence[list[Cell]], schema: pa.Schema) -> pa.RecordBatch | None:
+        """Columns of text, and of numbers."""
+        cells = list(zip(*records, strict=True))
+        by_name: dict[str, Array | None] = {}
+        at = 0
+        for feature in self._features:
+            count = len(names(feature))
+            if feature.name in schema.names:
+                by_name[feature.name] = of_cells(cells[at : at + count], feature, schema.field(feature.name).type)
+            at += count
+        made = [column for name in schema.names if (column := by_name[name]) is not None]
+        return pa.RecordBatch.from_arrays(made, schema=schema) if len(made) == len(schema) else None
+
+    def _cells(self, row: bytes, offset: int) -> list[Cell]:
+        if b'"' not in row:
+            return [cell or None for cell in row[:-1].split(self._delimiter)]
+        cells: list[Cell] = []
+        at = 0
+        while at < len(row):
+            match = self._cell.match(row, at)
+            if match is None:
+                raise BrokenRecord("a quote where none can be", offset=offset + at)
+            cells.append(match[1].replace(b'""', b'"') if match[1] is not None else match[2] or None)
+            at = match.end()
+        return cells
+
+
+def _rows(found: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """Lines put together where a line end is within quotes: a row has an even number of quotes."""
+    begun: list[bytes] = []
+    first = 0
+    is_open = False
+    for offset, line in found:
+        if not begun:
+            first = offset
+        begun.append(line)
+        is_open ^= bool(line.count(b'"') % 2)
+        if not is_open:
+            yield first, b"".join(begun)
+            begun = []
+    if begun:
+        raise BrokenRecord("a quoted cell without its end", offset=first)
+
+
+def _value(cell: bytes, feature: FeatureSpec) -> Any:
+    if feature.dtype == "bytes":
+        return cell
+    try:
+        if feature.dtype == "bool":
+            return {b"true": True, b"false": False}[cell]
+        return int(cell) if feature.kind == "int64" else rounded(float(cell), feature.dtype)
+    except (ValueError, KeyError) as exc:
+        raise BrokenRecord(f"the feature {feature.name!r} is {cell[:64]!r}, which is no {feature.dtype}", offset=0) from exc
+
+
+def _shown(cells: Iterable[Cell]) -> str:
+    shown = b", ".join(cell or b"" for cell in cells).decode(errors="replace")
+    return repr(shown if len(shown) <= 200 else shown[:200] + "…")

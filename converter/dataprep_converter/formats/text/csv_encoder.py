@@ -1,0 +1,116 @@
+"""CSV: a row a record (RFC 4180's quotes, lines that end with \\n), with the columns in the order of the spec.
+
+    id,embedding_0,embedding_1,name,label
+    7,0.5,1.0,"a ""b"", c",2
+
+Tensors are columns of their own, `name_0`, `name_1`, … in row-major order. A null is an empty cell, an empty text is `""`.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from dataprep_api.spec import Output
+from dataprep_converter.core.compression import Compressor, GzipMembers, Plain
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.formats.columnar.tables_encoder import leaves, ordered
+from dataprep_converter.formats.encoder import SingleFile
+from dataprep_converter.formats.text import texts
+from dataprep_converter.formats.tfrecord.contents import even_offsets
+from dataprep_converter.records.feature import FeatureSpec
+
+
+class CsvEncoder(SingleFile):
+    """See the module."""
+
+    def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
+        self._options = output.csv
+        self._delimiter = self._options.delimiter
+        if not self._delimiter.isascii() or self._delimiter.isalnum() or self._delimiter in '"+-.\r\n\0':
+            raise BadSpec(f"output.csv.delimiter must be an ASCII character that is in no number and no line end, got {self._delimiter!r}.")
+        for feature in features:
+            _check(feature, may_be_bytes=self._options.bytes == "Text")
+        self._features = in_order(features, labels_first=self._options.labels_first)
+        self._names = [name for feature in self._features for name in names(feature)]
+        for name, count in Counter(self._names).items():
+            if count > 1:
+                raise BadSpec(f"csv: two features would have the column {name!r}; give one of them another name.")
+        self._begun = not self._options.header
+
+    @staticmethod
+    def extension(output: Output) -> str:
+        """`csv`, and `.gz` behind it when it is compressed."""
+        return "csv.gz" if output.csv.compression == "Gzip" else "csv"
+
+    @staticmethod
+    def compressor(output: Output) -> Compressor:
+        """gzip, when the spec asks for it."""
+        return GzipMembers(output.csv.compression_level) if output.csv.compression == "Gzip" else Plain()
+
+    def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
+        """The header, if it is due, and the lines of the batch. Raises BadData for bytes that should be text and aren't."""
+        return b"".join([self._header(), *(texts.content(self._lines(part)) for part in texts.slices(batch, self._features))])
+
+    def close(self) -> bytes:
+        """The header of a file without records."""
+        return self._header()
+
+    def _header(self) -> bytes:
+        if self._begun:
+            return b""
+        self._begun = True
+        cells = self._quoted(pa.array(self._names, pa.large_string())).to_pylist()
+        return (self._delimiter.join(map(str, cells)) + "\n").encode()
+
+    def _lines(self, batch: pa.RecordBatch) -> Array:
+        pieces: list[Any] = []
+        for feature in self._features:
+            pieces += [self._column(batch.column(feature.name), feature), texts.text(self._delimiter)]
+        return texts.join(*pieces[:-1], texts.text("\n"))
+
+    def _column(self, column: Array, feature: FeatureSpec) -> Array:
+        """A cell for each row, or those of a tensor with delimiters between."""
+        valid = column.drop_null() if column.null_count else column
+        values = leaves(valid)
+        made = self._quoted(texts.strings(values, of=feature.name)) if feature.dtype == "bytes" else texts.numbers(values)
+        width = math.prod(feature.shape)
+        if feature.shape:
+            made = texts.lists(made, even_offsets(len(valid), width), self._delimiter)
+        # A line without any character would be no row.
+        empty = '""' if len(self._names) == 1 else self._delimiter * (width - 1)
+        return texts.with_nulls(column, made, empty)
+
+    def _quoted(self, values: Array) -> Array:
+        """Quotes where they are needed: around delimiters, quotes, line ends, byte order marks, and what is empty but not missing."""
+        pattern = f'["\\r\\n\ufeff{re.escape(self._delimiter)}]|^$'
+        needed = kernels.match_substring_regex(values, pattern)
+        if not kernels.any(needed).as_py():
+            return values
+        quoted = texts.join(texts.text('"'), kernels.replace_substring(values, '"', '""'), texts.text('"'))
+        made: Array = kernels.if_else(needed, quoted, values)
+        return made
+
+
+def names(feature: FeatureSpec) -> list[str]:
+    """The columns of a feature."""
+    return [f"{feature.name}_{number}" for number in range(math.prod(feature.shape))] if feature.shape else [feature.name]
+
+
+def in_order(features: Sequence[FeatureSpec], *, labels_first: bool) -> list[FeatureSpec]:
+    """The features as their columns stand."""
+    return sorted(ordered(features), key=lambda feature: labels_first and not feature.label)
+
+
+def _check(feature: FeatureSpec, *, may_be_bytes: bool) -> None:
+    if -1 in feature.shape:
+        what = "a sequence" if feature.sequence else "a list of any length"
+        raise BadSpec(f"The feature {feature.name!r} is {what}, which csv can't hold; jsonl, parquet and tfrecord can.")
+    if feature.dtype == "bytes" and not feature.text and not may_be_bytes:
+        raise BadSpec(
+            f"The feature {feature.name!r} has bytes, which csv can't hold; leave it out, set output.csv.bytes: Text where they are UTF-8, or take another format."
+        )

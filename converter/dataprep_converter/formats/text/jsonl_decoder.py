@@ -1,0 +1,79 @@
+"""`jsonl`, back into records: every line is parsed, and must have exactly the features as keys."""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from dataprep_api.dataset.report import Manifest
+from dataprep_api.spec.formats.jsonl import JsonlOptions
+from dataprep_converter.core.errors import BrokenRecord
+from dataprep_converter.core.tensors import Array
+from dataprep_converter.formats.columnar.tables_decoder import features_of
+from dataprep_converter.formats.text.lines import lines, rounded
+from dataprep_converter.formats.text.whole_columns import of_values
+from dataprep_converter.records.feature import FeatureSpec
+
+
+class JsonlDecoder:
+    """A record is a parsed line. Offsets are those of the uncompressed lines."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._compression = manifest.compression
+        self._features = {feature.name: feature for feature in features_of(manifest)}
+        self._options = JsonlOptions.model_validate(manifest.content["output"].get("jsonl", {}))
+
+    def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Lines that are no JSON, or have other keys, are broken."""
+        expected = list(self._features)
+        for offset, line in lines(pieces, compression=self._compression):
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError) as exc:
+                raise BrokenRecord(f"not JSON: {exc}", offset=offset) from exc
+            if not isinstance(record, dict) or list(record) != expected:
+                found = ", ".join(map(repr, record)) if isinstance(record, dict) else "no object"
+                raise BrokenRecord(f"expected the keys {', '.join(map(repr, expected))}, got {found}", offset=offset)
+            yield offset, record
+
+    def parse(self, record: dict[str, Any]) -> dict[str, Any]:
+        """The values of the line."""
+        found: dict[str, Any] = {}
+        for name, feature in self._features.items():
+            value = record[name]
+            if feature.sequence:
+                found[name] = [self._flat(step, feature) for step in value or []]
+            else:
+                found[name] = [] if value is None else self._flat(value, feature)
+        return found
+
+    def columns(self, records: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch | None:
+        """Columns of plain values and of flat lists."""
+        made: list[Array] = []
+        for field in schema:
+            feature = self._features[field.name]
+            if feature.sequence or (feature.dtype == "bytes" and not feature.text):
+                return None
+            column = of_values([record[field.name] for record in records], field.type)
+            if column is None:
+                return None
+            made.append(column)
+        return pa.RecordBatch.from_arrays(made, schema=schema)
+
+    def _flat(self, value: Any, feature: FeatureSpec) -> list[Any]:
+        if isinstance(value, list):
+            return [each for inner in value for each in self._flat(inner, feature)]
+        if feature.kind == "float":
+            # Also "NaN" and "Infinity", where they are strings, and null among values where it stands for NaN.
+            return [rounded(float("nan" if value is None else value), feature.dtype)]
+        if not isinstance(value, str):
+            return [value]
+        if feature.text or self._options.bytes == "Text":
+            return [value.encode()]
+        try:
+            return [base64.b64decode(value, validate=True)]
+        except binascii.Error as exc:
+            raise BrokenRecord(f"the feature {feature.name!r} is no base64: {exc}", offset=0) from exc

@@ -1,0 +1,125 @@
+"""JSON Lines: an object a line, in UTF-8, with the keys in the order of the spec.
+
+    {"id":7,"score":0.5,"name":"a \\"b\\"","tags":["x","y"],"image":"iVBORw0K…","missing":null}
+
+Numbers are the shortest text that gives the same value in their own type; whole numbers have all their digits. Tensors, lists and sequences
+are nested arrays, bytes are base64. Equal to what Python's json reads, whole columns at a time.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api.spec import Output
+from dataprep_converter.core.compression import Compressor, GzipMembers, Plain
+from dataprep_converter.core.errors import BadData
+from dataprep_converter.core.lists import taken_apart
+from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.formats.columnar.tables_encoder import leaves, ordered
+from dataprep_converter.formats.encoder import SingleFile
+from dataprep_converter.formats.text import texts
+from dataprep_converter.formats.tfrecord.contents import even_offsets
+from dataprep_converter.records.feature import FeatureSpec
+
+_ESCAPED: Final = "[\\x00-\\x1f]"
+_SHORT: Final = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_NON_FINITE: Final = {
+    "Null": ("null", "null", "null"),
+    "Text": ('"NaN"', '"Infinity"', '"-Infinity"'),
+    "Literal": ("NaN", "Infinity", "-Infinity"),
+}
+"""What stands for NaN and the two infinities."""
+
+
+class JsonlEncoder(SingleFile):
+    """See the module."""
+
+    def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
+        self._options = output.jsonl
+        self._features = ordered(features)
+        self._records = 0
+
+    @staticmethod
+    def extension(output: Output) -> str:
+        """`jsonl`, and `.gz` behind it when it is compressed."""
+        return "jsonl.gz" if output.jsonl.compression == "Gzip" else "jsonl"
+
+    @staticmethod
+    def compressor(output: Output) -> Compressor:
+        """gzip, when the spec asks for it."""
+        return GzipMembers(output.jsonl.compression_level) if output.jsonl.compression == "Gzip" else Plain()
+
+    def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
+        """The lines of the batch. Raises BadData for bytes that should be text and aren't, and for NaN where the spec doesn't say what it becomes."""
+        parts = [texts.content(self._lines(part)) for part in texts.slices(batch, self._features)]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def close(self) -> bytes:
+        """Nothing: lines have no end."""
+        return b""
+
+    def _lines(self, batch: pa.RecordBatch) -> Array:
+        pieces: list[Any] = []
+        for number, feature in enumerate(self._features):
+            key = json.dumps(feature.name, ensure_ascii=False)
+            pieces += [texts.text(f"{',' if number else '{'}{key}:"), self._column(batch.column(feature.name), feature)]
+        self._records += batch.num_rows
+        return texts.join(*pieces, texts.text("}\n"))
+
+    def _column(self, column: Array, feature: FeatureSpec) -> Array:
+        if self._options.non_finite == "Fail" and feature.kind == "float" and (found := texts.first_non_finite(column)):
+            raise BadData(
+                f"The feature {feature.name!r} is {found[1]} in record {self._records + found[0]} of a shard, which JSON has not;"
+                " say in output.jsonl.nonFinite what it becomes (Null, Text or Literal)."
+            )
+        valid = column.drop_null() if column.null_count else column
+        return texts.with_nulls(column, self._nested(valid, feature, feature.shape), "null")
+
+    def _nested(self, values: Array, feature: FeatureSpec, shape: tuple[int, ...]) -> Array:
+        """The JSON of each row, of which none is null; `shape` is that of a row."""
+        if -1 in shape:
+            rows = taken_apart(values)
+            ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows.counts)))
+            return _array(self._nested(rows.items, feature, shape[1:]), ends)
+        made = self._scalars(leaves(values), feature)
+        for depth in range(len(shape) - 1, -1, -1):
+            made = _array(made, even_offsets(len(values) * math.prod(shape[:depth]), shape[depth]))
+        return made
+
+    def _scalars(self, values: Array, feature: FeatureSpec) -> Array:
+        if feature.dtype != "bytes":
+            return _numbers(values, self._options.non_finite)
+        if feature.text or self._options.bytes == "Text":
+            return _quoted(_escaped(texts.strings(values, of=feature.name)))
+        return _quoted(texts.base64(values))
+
+
+def _array(items: Array, offsets: Any) -> Array:
+    return texts.join(texts.text("["), texts.lists(items, offsets, ","), texts.text("]"))
+
+
+def _quoted(values: Array) -> Array:
+    return texts.join(texts.text('"'), values, texts.text('"'))
+
+
+def _escaped(values: Array) -> Array:
+    """Texts with JSON's escapes, as short as Python writes them."""
+    replace: Any = kernels.replace_substring
+    made: Array = replace(replace(values, "\\", "\\\\"), '"', '\\"')
+    if kernels.any(kernels.match_substring_regex(made, _ESCAPED)).as_py():
+        for code in range(0x20):
+            made = replace(made, chr(code), _SHORT.get(chr(code), f"\\u{code:04x}"))
+    return made
+
+
+def _numbers(values: Array, non_finite: str) -> Array:
+    made = texts.numbers(values)
+    if not pa.types.is_floating(values.type) or non_finite == "Fail":
+        return made
+    for word, written in zip(("nan", "inf", "-inf"), _NON_FINITE[non_finite], strict=True):
+        made = kernels.if_else(kernels.equal(made, texts.text(word)), texts.text(written), made)
+    return made

@@ -1,0 +1,38 @@
+"""Lines of a shard of text, for `jsonl` and `csv`."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from dataprep_converter.core.errors import BrokenRecord
+from dataprep_converter.formats.decompressing import decompressed
+
+
+def lines(pieces: Iterable[bytes], *, compression: str) -> Iterator[tuple[int, bytes]]:
+    """(offset, line with its end) of the uncompressed text. Raises BrokenRecord for a last line without end, and for broken gzip."""
+    offset = 0
+    begun: list[bytes] = []
+    for piece in decompressed(pieces, compression):
+        whole, end, rest = piece.rpartition(b"\n")
+        if end:
+            for line in _split(b"".join([*begun, whole, end])):
+                yield offset, line
+                offset += len(line)
+            begun = []
+        if rest:
+            begun.append(rest)
+    if begun:
+        raise BrokenRecord(f"truncated record ({sum(map(len, begun))} bytes)", offset=offset)
+
+
+def rounded(value: float, dtype: str) -> float:
+    """The number of this type of which `value` is the shortest text."""
+    return float(np.dtype(dtype).type(value))
+
+
+def _split(data: bytes) -> Iterator[bytes]:
+    start = 0
+    while start < len(data):
+        end = data.index(b"\n", start) + 1
+        yield data[start:end]
+        start = end

@@ -1,0 +1,126 @@
+"""Texts: what columns become in formats that are text (`jsonl`, `csv`), whole columns at a time."""
+
+import binascii
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_converter.core import kernel
+from dataprep_converter.core.errors import BadData
+from dataprep_converter.core.kernel import Chosen, Lengths
+from dataprep_converter.core.tensors import Array, binary, binary_data, kernels, to_arrow
+from dataprep_converter.formats.columnar.tables_encoder import leaves
+from dataprep_converter.records.feature import FeatureSpec
+
+NOTHING: Final = pa.scalar("", pa.large_string())
+"""The separator that Arrow's join of texts asks for."""
+
+_VALUES: Final = 1 << 20
+"""Values of tensors that are written at once: as text each takes more than ten bytes."""
+_WHOLE: Final = "^-?[0-9]+$"
+_arrow: Any = pa  # the stubs don't know types and buffers that are only known at run time
+
+
+def text(value: str) -> Any:
+    """A constant for `join`."""
+    return pa.scalar(value, pa.large_string())
+
+
+def join(*pieces: Any) -> Array:
+    """Texts row by row, one after another."""
+    joined: Array = kernels.binary_join_element_wise(*pieces, NOTHING)
+    return joined
+
+
+def content(lines: Array) -> memoryview:
+    """The bytes of a column of texts, one row after another."""
+    data, offsets = binary_data(lines.cast(pa.large_binary()))
+    return memoryview(data[offsets[0] : offsets[-1]].data).toreadonly()
+
+
+def slices(batch: pa.RecordBatch, features: Sequence[FeatureSpec]) -> Iterator[pa.RecordBatch]:
+    """The batch in parts whose text fits into memory."""
+    values = sum(math.prod(each.shape) for each in features if -1 not in each.shape)
+    step = max(1, _VALUES // max(1, values))
+    for first in range(0, batch.num_rows, step):
+        yield batch.slice(first, step)
+
+
+def numbers(values: Array) -> Array:
+    """Numbers without nulls, as the shortest text that gives the same value in their own type: `7`, `0.1`, `1.0`, `1e+20`, `nan`, `true`."""
+    if not pa.types.is_floating(values.type):
+        whole: Array = values.cast(pa.large_string())
+        return whole
+    floats: Any = values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
+    texts: Array = floats.cast(pa.large_string())
+    # Arrow writes 1.0 as 1, which readers that tell types from values take for a whole number.
+    is_whole = kernels.match_substring_regex(texts, _WHOLE)
+    if kernels.any(is_whole).as_py():
+        texts = kernels.if_else(is_whole, join(texts, text(".0")), texts)
+    return texts
+
+
+def strings(values: Array, *, of: str) -> Array:
+    """Text, or bytes without nulls that are text, as large_string. Raises BadData naming the feature `of`."""
+    try:
+        whole: Array = values.cast(pa.large_binary()).cast(pa.large_string())
+    except pa.ArrowInvalid as exc:
+        raise BadData(f"The feature {of!r} has a value that is not UTF-8.") from exc
+    return whole
+
+
+def base64(values: Array) -> Array:
+    """Bytes without nulls as base64 text, padded, of all rows in one call."""
+    if not len(values):
+        return pa.array([], pa.large_string())
+    data, offsets = binary_data(values.cast(pa.large_binary()))
+    lengths = np.diff(offsets)
+    fill = -lengths % 3
+    if fill.any():
+        fillings: Any = pa.array([b"", b"\0", b"\0\0"], pa.large_binary())
+        data, offsets = binary_data(kernel.join([values.cast(pa.large_binary()), Chosen(fillings, fill)], len(fill)))
+    encoded = np.frombuffer(bytearray(binascii.b2a_base64(data[offsets[0] : offsets[-1]].data, newline=False)), np.uint8)
+    ends = (offsets - offsets[0]) // 3 * 4
+    for missing in (1, 2):
+        encoded[ends[1:][fill >= missing] - missing] = ord("=")
+    return binary(encoded, ends).cast(pa.large_string())
+
+
+def lists(items: Array, offsets: Lengths, separator: str) -> Array:
+    """Texts joined by a separator, in rows that begin and end at the offsets."""
+    rows = _arrow.LargeListArray.from_arrays(to_arrow(offsets), items)
+    joined: Array = kernels.binary_join(rows, text(separator))
+    return joined
+
+
+def with_nulls(column: Array, made: Array, null: str) -> Array:
+    """The texts of the rows of `column` that are not null, and `null` for the others."""
+    if not column.null_count:
+        return made
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    places = np.zeros(len(column), np.int64)
+    places[~missing] = np.arange(len(made))
+    found: Any = made.take(_arrow.array(places, mask=missing))
+    texts: Array = kernels.fill_null(found, text(null))
+    return texts
+
+
+def first_non_finite(column: Array) -> tuple[int, str] | None:
+    """(row, value) of the first NaN or infinity in a column of floats, scalars or below lists."""
+    if _all_finite(column):
+        return None
+    row = next(row for row in range(len(column)) if not _all_finite(column.slice(row, 1)))
+    values = _floats(column.slice(row, 1))
+    return row, str(values.filter(kernels.invert(kernels.is_finite(values)))[0].as_py())
+
+
+def _all_finite(column: Array) -> bool:
+    return kernels.all(kernels.is_finite(_floats(column))).as_py() in (True, None)
+
+
+def _floats(column: Array) -> Any:
+    values: Any = leaves(column.drop_null() if column.null_count else column)
+    return values.cast(pa.float32()) if pa.types.is_float16(values.type) else values

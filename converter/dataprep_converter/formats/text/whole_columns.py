@@ -1,0 +1,79 @@
+"""Columns of many records at once, for readers of text that need not look at every value.
+
+What comes is a column, or None: then there is a missing value or a fault, and a look at each record tells which (`values.py`).
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_converter.core.tensors import Array, is_tensor, kernels, to_arrow
+from dataprep_converter.records.feature import FeatureSpec
+
+_arrow: Any = pa  # the stubs don't know arrays of types that are only known at run time
+_TRUTH: Final = ("true", "false")
+
+
+def of_values(values: Sequence[Any], kind: Any) -> "Array | None":
+    """Values as JSON has them, or flat lists of them, as a column of this type."""
+    if is_tensor(kind) and len(kind.shape) != 1:
+        return None
+    storage = kind.storage_type if is_tensor(kind) else kind
+    is_list = pa.types.is_large_list(storage) or pa.types.is_fixed_size_list(storage)
+    try:
+        # Arrow would cut the fraction off a number.
+        if not set(map(type, itertools.chain.from_iterable(values) if is_list else values)) <= _taken(
+            storage.value_type if is_list else kind
+        ):
+            return None
+        made = _arrow.array(values, storage)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
+    if made.null_count or (is_list and made.flatten().null_count):
+        return None
+    whole: Array = _arrow.ExtensionArray.from_storage(kind, made) if is_tensor(kind) else made
+    return whole
+
+
+def _taken(kind: pa.DataType) -> set[type]:
+    """The types of JSON values that a column of this type has."""
+    if pa.types.is_integer(kind):
+        return {int}
+    if pa.types.is_floating(kind):
+        return {float, int}
+    return {bool} if pa.types.is_boolean(kind) else {str}
+
+
+def of_cells(cells: Sequence[Sequence[bytes | None]], feature: FeatureSpec, kind: pa.DataType) -> "Array | None":
+    """The text of a feature's cells, a sequence for each of its columns, as a column of this type."""
+    texts = [pa.array(column, pa.large_binary()) for column in cells]
+    if any(text.null_count for text in texts):
+        return None
+    try:
+        if feature.dtype == "bytes":
+            whole: Array | None = texts[0].cast(kind) if len(texts) == 1 else None
+            return whole
+        columns = [_numbers(text.cast(pa.large_string()), feature) for text in texts]
+        values = np.stack([np.asarray(column).astype(feature.dtype, casting="same_kind") for column in columns], axis=1)
+        made = to_arrow(np.ascontiguousarray(values.reshape(len(values), *feature.shape)))
+    except (pa.ArrowException, TypeError, ValueError):
+        return None
+    return made if made.type.equals(kind) else None
+
+
+def _numbers(text: Any, feature: FeatureSpec) -> Any:
+    """int64, float64 or truth values. Raises ValueError for what is none."""
+    if feature.dtype == "bool":
+        if not kernels.all(kernels.is_in(text, value_set=pa.array(_TRUTH, pa.large_string()))).as_py():
+            raise ValueError
+        return kernels.equal(text, "true").to_numpy(zero_copy_only=False)
+    if feature.kind == "float":
+        return text.cast(pa.float64()).to_numpy()
+    # Arrow takes 0x10 for a number.
+    if kernels.any(kernels.match_substring_regex(text, "[^0-9-]")).as_py():
+        raise ValueError
+    # Arrow's cast, unlike numpy's, refuses numbers that don't fit.
+    return text.cast(pa.int64()).cast(pa.from_numpy_dtype(np.dtype(feature.dtype))).to_numpy()

@@ -1,0 +1,1 @@
+"""TFRecord and ArrayRecord, of tf.train.Example."""

@@ -1,0 +1,213 @@
+"""tf.train.Example into columns: the lists that `lockstep.py` finds, decoded for a whole stretch of records at once."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.core.tensors import Array, arrow_type, binary, binary_data, to_arrow
+from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS, KINDS, Found, Places, Spans, Walk, in_lockstep, one_by_one
+
+_NUMBERS: Final[Mapping[int, str]] = {FLOATS: "float32", INTS: "int64"}
+_WIDEST_VARINT: Final = 10
+_SHORT: Final = 64
+"""Up to this size, equal spans are taken by numpy rather than by Arrow."""
+
+_arrow: Any = pa  # the stubs don't know buffers of numpy
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A feature that becomes a column."""
+
+    name: str
+    kind: int
+    """Tag of its list."""
+    shape: tuple[int, ...] | None
+    """Of a tensor; () is one value, None any number of them."""
+    raw: str | None = None
+    """numpy's name of the numbers that a value of bytes holds."""
+
+    @property
+    def values(self) -> int | None:
+        """How many values the list has."""
+        return self.shape if self.shape is None else 1 if self.raw is not None else math.prod(self.shape)
+
+    @property
+    def type(self) -> pa.DataType:
+        """Type of the column."""
+        if self.raw is not None:
+            return arrow_type(self.raw, self.shape or ())
+        if self.shape:
+            return arrow_type(_NUMBERS[self.kind], self.shape)
+        value = pa.large_binary() if self.kind == BYTES else arrow_type(_NUMBERS[self.kind])
+        return value if self.shape is not None else pa.large_list(value)
+
+
+def parse(
+    data: bytes, starts: Places, ends: Places, expected: Sequence[Expected], *, is_strict: bool
+) -> tuple[list[Array], dict[int, str]]:
+    """A column for each expected feature, of the good records in order; and why the others are bad, by number.
+
+    The payload of record n is `data[starts[n]:ends[n]]`. With `is_strict`, a feature that isn't expected makes a record bad.
+    """
+    spans = {each.name: Spans(starts.copy(), starts.copy(), np.zeros(len(starts), np.uint8)) for each in expected}
+    found = Found(data, starts, ends, spans, is_strict)
+    left = in_lockstep(found)
+    one_by_one(found, left)
+    lists = [_lists(found, each) for each in expected]
+    is_good = np.ones(len(starts), np.bool_)
+    is_good[list(found.reasons)] = False
+    return [_column(column, each, is_good) for column, each in zip(lists, expected, strict=True)], dict(sorted(found.reasons.items()))
+
+
+def _lists(found: Found, expected: Expected) -> Any:
+    """The values of each record as a list; bad records get their reasons, and any list."""
+    spans = found.spans[expected.name]
+    name = expected.name
+    if expected.shape is not None:
+        _blame(found, np.flatnonzero(spans.kinds == 0), f"the feature {name!r} is missing")
+    for kind in set(KINDS) - {expected.kind}:
+        wrong = np.flatnonzero((spans.kinds == kind) & (spans.ends > spans.starts))
+        _blame(found, wrong, f"the feature {name!r} holds {KINDS[kind]}, expected {KINDS[expected.kind]}")
+        spans.ends[wrong] = spans.starts[wrong]
+    if expected.kind == BYTES:
+        lists = _bytes_lists(found, spans, expected)
+    else:
+        content, offsets = _gathered(found.data, spans)
+        lists = _float_lists(found, content, offsets, name) if expected.kind == FLOATS else _int_lists(found, content, offsets, name)
+    if expected.values is not None:
+        counts = np.diff(np.asarray(lists.offsets))
+        for row in np.flatnonzero(counts != expected.values).tolist():
+            found.reasons.setdefault(row, f"the feature {name!r} has {counts[row]:,} values, expected {expected.values:,}")
+    return lists
+
+
+def _blame(found: Found, rows: Places, reason: str) -> None:
+    for row in rows.tolist():
+        found.reasons.setdefault(row, reason)
+
+
+def _gathered(data: bytes, spans: Spans) -> tuple[npt.NDArray[np.uint8], Places]:
+    """The bytes of all spans, one after another, and where each begins and the last one ends."""
+    lengths = spans.ends - spans.starts
+    if len(lengths) and lengths[0] == lengths.min() == lengths.max() <= _SHORT:
+        width = int(lengths[0])
+        windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), max(1, width))
+        content = windows[spans.starts].reshape(-1) if width else np.empty(0, np.uint8)
+        return content, np.arange(len(lengths) + 1, dtype=np.int64) * width
+    order = np.argsort(spans.starts, kind="stable")
+    cuts = np.stack((spans.starts[order], spans.ends[order]), axis=1).reshape(-1)
+    # Spans and the gaps between them are a column of bytes; taking every other one is a copy without a list of places.
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(0, 2 * len(order), 2)
+    column: Array = _arrow.Array.from_buffers(pa.large_binary(), len(cuts) - 1, [None, _arrow.py_buffer(cuts), _arrow.py_buffer(data)])
+    content, offsets = binary_data(column.take(to_arrow(places)))
+    return content[offsets[0] : offsets[-1]], offsets - offsets[0]
+
+
+def _large_lists(offsets: Places, values: Array) -> Any:
+    return _arrow.LargeListArray.from_arrays(to_arrow(offsets), values)
+
+
+def _float_lists(found: Found, content: npt.NDArray[np.uint8], offsets: Places, name: str) -> Any:
+    odd = np.flatnonzero(np.diff(offsets) % 4)
+    if len(odd):
+        _blame(found, odd, f"the feature {name!r} holds no whole number of floats")
+        content, offsets = _without(content, offsets, odd)
+    return _large_lists(offsets // 4, to_arrow(content.view("<f4")))
+
+
+def _int_lists(found: Found, content: npt.NDArray[np.uint8], offsets: Places, name: str) -> Any:
+    last = content[offsets[1:] - 1] >= 0x80 if len(content) else np.zeros(len(offsets) - 1, np.bool_)
+    open_ended = np.flatnonzero((np.diff(offsets) > 0) & last)
+    if len(open_ended):
+        _blame(found, open_ended, f"the feature {name!r} ends within a number")
+        content, offsets = _without(content, offsets, open_ended)
+    stops = np.flatnonzero(content < 0x80) + 1
+    starts = np.concatenate((np.zeros(1, np.int64), stops))[:-1]
+    numbers = np.searchsorted(stops, offsets, side="right") if len(stops) != len(content) else offsets
+    widths = stops - starts
+    if len(widths) and widths.max() > _WIDEST_VARINT:
+        rows = np.unique(np.searchsorted(numbers, np.flatnonzero(widths > _WIDEST_VARINT), side="right") - 1)
+        _blame(found, rows, f"the feature {name!r} holds a number of more than 64 bits")
+        content, offsets = _without(content, offsets, rows)
+        return _int_lists(found, content, offsets, name)
+    return _large_lists(numbers, to_arrow(_numbers(content, starts, widths)))
+
+
+def _numbers(content: npt.NDArray[np.uint8], starts: Places, widths: Places) -> npt.NDArray[np.int64]:
+    """Varints that begin at `starts`."""
+    if len(content) == len(starts):
+        return content.astype(np.int64)
+    values = (content[starts] & 0x7F).astype(np.uint64)
+    for group in range(1, int(widths.max(initial=1))):
+        wide = np.flatnonzero(widths > group)
+        values[wide] |= (content[starts[wide] + group] & 0x7F).astype(np.uint64) << np.uint64(7 * group)
+    return values.view(np.int64)
+
+
+def _without(content: npt.NDArray[np.uint8], offsets: Places, rows: Places) -> tuple[npt.NDArray[np.uint8], Places]:
+    """The contents with those of some rows emptied."""
+    lengths = np.diff(offsets)
+    keep = np.ones(len(lengths), np.bool_)
+    keep[rows] = False
+    kept = content[np.repeat(keep, lengths)]
+    return kept, np.concatenate((np.zeros(1, np.int64), np.cumsum(np.where(keep, lengths, 0))))
+
+
+def _bytes_lists(found: Found, spans: Spans, expected: Expected) -> Any:
+    """Each value has a tag and a length of its own: the n-th values of all records are found at once."""
+    data = np.frombuffer(found.data, np.uint8)
+    rows = np.flatnonzero(spans.ends > spans.starts)
+    at, end = spans.starts[rows], spans.ends[rows]
+    pieces: list[tuple[Places, Places, Places]] = []
+    while len(rows):
+        walk = Walk(data, at)
+        stop = walk.enter(BYTES)
+        walk.check(stop <= end)
+        good = walk.in_step
+        _blame(found, rows[~good], f"the feature {expected.name!r} is no list of bytes")
+        pieces.append((rows[good], walk.at[good], stop[good]))
+        more = good & (stop < end)
+        rows, at, end = rows[more], stop[more], end[more]
+    if not pieces:
+        return _large_lists(np.zeros(len(spans.starts) + 1, np.int64), pa.array([], pa.large_binary()))
+    owners, starts, stops = (np.concatenate(each) for each in zip(*pieces, strict=True))
+    counts = np.bincount(owners, minlength=len(spans.starts))
+    order = np.argsort(owners, kind="stable") if len(pieces) > 1 else slice(None)
+    content, offsets = _gathered(found.data, Spans(starts[order], stops[order], np.empty(0, np.uint8)))
+    lists = _large_lists(np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))), binary(content, offsets))
+    if expected.raw is not None:
+        _check_raw(found, owners, stops - starts, expected)
+    return lists
+
+
+def _check_raw(found: Found, rows: Places, sizes: Places, expected: Expected) -> None:
+    wanted = math.prod(expected.shape or ()) * np.dtype(expected.raw).itemsize
+    wrong = sizes != wanted
+    told = f"a tensor {expected.raw}{list(expected.shape or ())} has {wanted:,}"
+    for row, size in zip(rows[wrong].tolist(), sizes[wrong].tolist(), strict=True):
+        found.reasons.setdefault(row, f"the feature {expected.name!r} has {size:,} bytes, {told}")
+
+
+def _column(lists: Any, expected: Expected, is_good: npt.NDArray[np.bool_]) -> Array:
+    """The lists of the good records, in the form of the feature."""
+    if not is_good.all():
+        lists = lists.filter(to_arrow(is_good))
+    if expected.shape is None:
+        return lists  # type: ignore[no-any-return] # a large_list array
+    values = lists.flatten()
+    if expected.raw is not None:
+        content, offsets = binary_data(values)
+        stored = np.dtype(expected.raw).newbyteorder("<")
+        numbers = content[offsets[0] : offsets[-1]]
+        tensors = numbers != 0 if stored.kind == "b" else numbers.view(stored).astype(stored.newbyteorder("="), copy=False)
+        return to_arrow(tensors.reshape(len(values), *expected.shape))
+    if not expected.shape:
+        return values  # type: ignore[no-any-return] # an array of the values
+    return to_arrow(np.asarray(values).reshape(-1, *expected.shape))

@@ -1,0 +1,279 @@
+"""Where the features of many tf.train.Examples lie: all records in lockstep, without a loop over records or values.
+
+    # Example:  0a <len> | entry | entry | …       An entry of the map:  0a <len> | 0a <len> key | 12 <len> feature
+    # A feature:  <0a|12|1a> <len> list | nothing    A list:  0a <len> packed numbers | nothing;  of bytes: 0a <len> value | 0a <len> value | …
+
+Records that were written by one program mostly have the same features in the same order. So one record, the *leader*, is looked at, and all
+records take each of its steps at once: each has a place of its own, where the expected bytes must stand. Records that fall out of step are
+given another leader; those left after a few, or written in an unusual way (several lists for one feature, numbers that aren't packed), are
+parsed by protobuf one by one and written anew behind the others. What the lists hold is `examples.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dataprep_converter.core.errors import NotWhole
+from dataprep_converter.formats.tfrecord.contents import delimited, varint
+from dataprep_converter.formats.tfrecord.records import parse_example
+
+BYTES: Final = 0x0A
+FLOATS: Final = 0x12
+INTS: Final = 0x1A
+KINDS: Final[Mapping[int, str]] = {BYTES: "bytes", FLOATS: "floats", INTS: "integers"}
+"""Tag of each list and what it holds."""
+
+_PACKED: Final = (FLOATS, INTS)
+_LEADERS: Final = 8
+_LENGTH_BYTES: Final = 5
+
+Places: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass
+class Spans:
+    """The list of one feature in every record: which bytes of the data, and its tag; 0 when the record has no value for it."""
+
+    starts: Places
+    ends: Places
+    kinds: npt.NDArray[np.uint8]
+
+
+@dataclass
+class Found:
+    """What is known about the records so far."""
+
+    data: bytes
+    """The records, and behind them what was written anew."""
+    starts: Places
+    ends: Places
+    spans: Mapping[str, Spans]
+    is_strict: bool
+    """Whether a feature that isn't expected makes a record bad."""
+    reasons: dict[int, str] = field(default_factory=dict)
+
+
+def in_lockstep(found: Found) -> Places:
+    """Finds the lists of most records; returns the numbers of those that are left."""
+    data = np.frombuffer(found.data, np.uint8)
+    left = np.arange(len(found.starts), dtype=np.int64)
+    unusual: list[int] = []
+    for _ in range(_LEADERS):
+        if not len(left):
+            break
+        leader = int(left[0])
+        entries = _entries(found.data[found.starts[leader] : found.ends[leader]])
+        if entries is None:
+            unusual.append(leader)
+            left = left[1:]
+            continue
+        left = left[~_steps(found, data, left, entries)]
+    return np.concatenate((np.array(unusual, np.int64), left))
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A feature of the leader."""
+
+    key: bytes
+    kind: int
+    prefix: bytes
+    """What stands before its values."""
+    length: int
+    """Bytes of its values."""
+
+
+def _steps(found: Found, data: npt.NDArray[np.uint8], rows: Places, entries: Sequence[_Entry]) -> npt.NDArray[np.bool_]:
+    """Which of the records have exactly these features; their lists are put down."""
+    end = found.ends[rows]
+    walk = Walk(data, found.starts[rows])
+    if entries:
+        walk.check(walk.enter(BYTES) == end)
+    spans: dict[str, tuple[Places, Places, int]] = {}
+    for entry in entries:
+        if walk.are_all_at(entry.prefix):
+            walk.at = walk.at + len(entry.prefix)
+            entry_end = walk.at + entry.length
+        else:
+            entry_end = walk.enter(BYTES)
+            walk.expect(delimited(b"\x0a", entry.key) + b"\x12")
+            walk.check(walk.jump() == entry_end)
+            walk.check((walk.enter(entry.kind) if entry.kind else walk.at) == entry_end)
+            if entry.kind in _PACKED:
+                # Numbers are packed: one list of them, or none at all.
+                empty = walk.at == entry_end
+                walk.check((walk.enter(BYTES, where=~empty) == entry_end) | empty)
+        walk.check(entry_end <= end)
+        spans[entry.key.decode("utf-8", "replace")] = (walk.at, entry_end, entry.kind)
+        walk.at = entry_end
+    walk.check(walk.at == end)
+    is_done = walk.in_step
+    done = rows[is_done]
+    for name, (starts, ends, kind) in spans.items():
+        if name in found.spans and kind:
+            here = found.spans[name]
+            here.starts[done], here.ends[done], here.kinds[done] = starts[is_done], ends[is_done], kind
+        elif name not in found.spans and found.is_strict:
+            found.reasons |= dict.fromkeys(done.tolist(), _unexpected(name))
+    return is_done
+
+
+class Walk:
+    """The places of many records, each in its own payload.
+
+    A record out of step may have its place behind the end, where any byte is read. No record comes back into step: whoever enters
+    something checks that it ends within the payload.
+    """
+
+    def __init__(self, data: npt.NDArray[np.uint8], at: Places) -> None:
+        self._data = data
+        self.at = at
+        self.in_step = np.ones(len(at), np.bool_)
+
+    def check(self, is_so: npt.NDArray[np.bool_]) -> None:
+        """Records for which it isn't so are out of step."""
+        self.in_step &= is_so
+
+    def are_all_at(self, constant: bytes) -> bool:
+        """Whether these bytes stand at the place of every record."""
+        return bool(self._is_at(constant).all())
+
+    def expect(self, constant: bytes) -> None:
+        """The same bytes in every record."""
+        self.check(self._is_at(constant))
+        self.at = self.at + len(constant)
+
+    def enter(self, tag: int, where: npt.NDArray[np.bool_] | None = None) -> Places:
+        """Goes past a tag and a length; returns where what has this length ends. Records that aren't `where` stay where they are."""
+        before = self.at
+        is_tag = self._bytes(self.at) == tag
+        self.at = self.at + 1
+        end = self.jump()
+        if where is None:
+            self.check(is_tag)
+            return end
+        self.check(is_tag | ~where)
+        self.at = np.where(where, self.at, before)
+        return end
+
+    def jump(self) -> Places:
+        """Goes past a length; returns where what has this length ends."""
+        byte = self._bytes(self.at)
+        length = byte & 0x7F
+        at = self.at + 1
+        more = byte >= 0x80
+        for group in range(1, _LENGTH_BYTES):
+            if not more.any():
+                break
+            byte = self._bytes(at)
+            length = np.where(more, length | ((byte & 0x7F) << (7 * group)), length)
+            at += more
+            more = more & (byte >= 0x80)
+        else:
+            self.check(~more)
+        self.at = at
+        return at + length
+
+    def _is_at(self, constant: bytes) -> npt.NDArray[np.bool_]:
+        if len(constant) > len(self._data):
+            return np.zeros(len(self.at), np.bool_)
+        windows = np.lib.stride_tricks.sliding_window_view(self._data, len(constant))
+        is_at: npt.NDArray[np.bool_] = (windows[np.minimum(self.at, len(windows) - 1)] == np.frombuffer(constant, np.uint8)).all(axis=1)
+        return is_at
+
+    def _bytes(self, at: Places) -> Places:
+        return self._data[np.minimum(at, len(self._data) - 1)].astype(np.int64)
+
+
+def _entries(payload: bytes) -> list[_Entry] | None:
+    """The features of an Example that is written the usual way, else None."""
+    if not payload:
+        return []
+    inner = _delimited_at(payload, 0, BYTES)
+    if inner is None or inner[1] != len(payload):
+        return None
+    entries: dict[bytes, _Entry] = {}
+    at = inner[0]
+    while at < len(payload):
+        entry = _delimited_at(payload, at, BYTES)
+        key = _delimited_at(payload, entry[0], BYTES) if entry is not None else None
+        feature = _delimited_at(payload, key[1], 0x12) if key is not None else None
+        if entry is None or key is None or feature is None or feature[1] != entry[1] or payload[key[0] : key[1]] in entries:
+            return None
+        values: tuple[int, int] | None = feature
+        kind = payload[feature[0]] if feature[0] < feature[1] else 0
+        if kind:
+            values = _delimited_at(payload, feature[0], kind) if kind in KINDS else None
+        if kind in _PACKED and values is not None and values[0] < values[1]:
+            values = _delimited_at(payload, values[0], BYTES)
+        if values is None or values[1] != entry[1]:
+            return None
+        name = payload[key[0] : key[1]]
+        entries[name] = _Entry(name, kind, payload[at : values[0]], values[1] - values[0])
+        at = entry[1]
+    return list(entries.values())
+
+
+def _delimited_at(payload: bytes, at: int, tag: int) -> tuple[int, int] | None:
+    """(start, end) of the content of a field of this tag, or None."""
+    if at >= len(payload) or payload[at] != tag:
+        return None
+    length = shift = 0
+    for place in range(at + 1, min(at + 1 + _LENGTH_BYTES, len(payload))):
+        length |= (payload[place] & 0x7F) << shift
+        shift += 7
+        if payload[place] < 0x80:
+            end = place + 1 + length
+            return (place + 1, end) if end <= len(payload) else None
+    return None
+
+
+def one_by_one(found: Found, rows: Places) -> None:
+    """Parses records by protobuf; their lists are written anew behind the data."""
+    written: list[bytes] = []
+    size = len(found.data)
+    for row in rows.tolist():
+        payload = found.data[found.starts[row] : found.ends[row]]
+        try:
+            features = example(payload)
+        except NotWhole as exc:
+            found.reasons[row] = str(exc).rstrip(".")
+            continue
+        for name, values in features.items():
+            if name not in found.spans:
+                if found.is_strict:
+                    found.reasons[row] = _unexpected(name)
+                continue
+            kind, content = _rewritten(values)
+            here = found.spans[name]
+            here.starts[row], here.ends[row], here.kinds[row] = size, size + len(content), kind
+            written.append(content)
+            size += len(content)
+    found.data += b"".join(written)
+
+
+def example(payload: bytes) -> dict[str, list[Any]]:
+    """The features of one record. Raises NotWhole, also for a SequenceExample."""
+    features = parse_example(payload)
+    inner = _delimited_at(payload, 0, BYTES)
+    if payload[:1] == b"\x12" or (inner is not None and payload[inner[1] : inner[1] + 1] == b"\x12"):
+        raise NotWhole("The record holds a tf.train.SequenceExample, and no feature of source.tfrecord.features is a sequence.")
+    return features
+
+
+def _rewritten(values: Sequence[Any]) -> tuple[int, bytes]:
+    """Tag and content of a list, as `_steps` finds them."""
+    if not values:
+        return 0, b""
+    if isinstance(values[0], bytes):
+        return BYTES, b"".join(delimited(b"\x0a", value) for value in values)
+    if isinstance(values[0], float):
+        return FLOATS, np.array(values, "<f4").tobytes()
+    return INTS, b"".join(varint(value & (2**64 - 1)) for value in values)
+
+
+def _unexpected(name: str) -> str:
+    return f"the feature {name!r} was not there when the job was planned; list the features in source.tfrecord.features"

@@ -1,0 +1,378 @@
+"""tf.train.Example and SequenceExample in TFRecord framing: a whole batch at once, without a message object and without a loop over values.
+
+    # Example { Features features = 1 },    SequenceExample { Features context = 1, FeatureLists feature_lists = 2 }
+    # Features { map<string, Feature> feature = 1 },    FeatureLists { map<string, FeatureList> feature_list = 1 }
+    # Feature { oneof: BytesList bytes_list = 1, FloatList float_list = 2 (packed), Int64List int64_list = 3 (packed) }
+    # FeatureList { repeated Feature feature = 1 }
+    # An entry of a map:  0a <len> | 0a <len> key | 12 <len> feature or list of them;    numbers:  <1a|12|0a> <len> | 0a <len> values
+
+Records are SequenceExamples as soon as one feature is a sequence; the others are their context. Entries stand in the byte order of their keys,
+numbers are packed, varints are minimal, an empty context is left out: the same values give the same bytes always. (protobuf promises no order,
+and TensorFlow's changes from process to process.)
+
+A column's values in one row are its *content* (`contents.py`), for a sequence the bytes of all its steps; all that stands before it in its
+entry, the *prefix*, follows from the content's length alone. When every column has the same content length in all rows, the records are a
+matrix: a template of constant bytes with columns of values poked in. Else the rows are joined by an Arrow kernel from runs of such fixed
+bytes, prefixes looked up by length, and ragged contents. Steps are made in the same two ways, each as a row.
+
+A null is written as a Feature without a value (`12 00`), which TensorFlow treats like an absent key; an empty list is a list without values,
+and a sequence that is null or empty has no steps.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.spec import Output
+from dataprep_converter.core.buffers import Buffer
+from dataprep_converter.core.compression import Compressor, GzipMembers, Plain
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.framing import FOOTER, HEADER, header
+from dataprep_converter.core.kernel import Bytes, Chosen, Lengths, Piece, framed, framed_apart, join, masked_crcs
+from dataprep_converter.core.lists import is_list, item_type, taken_apart
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_data
+from dataprep_converter.formats.encoder import SingleFile
+from dataprep_converter.formats.tfrecord.contents import (  # fmt: skip
+    MISSING,
+    OWN_PIECE,
+    Fixed,
+    LookUp,
+    Part,
+    Ragged,
+    contents,
+    delimited,
+    even_offsets,
+    grouped,
+    has_one_size,
+    is_bytes,
+    is_raw,
+    is_whole,
+    look_up,
+    no_nulls,
+    varint,
+)
+from dataprep_converter.records.feature import FeatureSpec, Numbers
+
+_LIST_TAGS: Final[Mapping[str, bytes]] = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
+_CONTEXT: Final = b"\x0a"
+"""Of the features of an Example, and of the context of a SequenceExample."""
+_FEATURE_LISTS: Final = b"\x12"
+_LARGE_VALUE: Final = 16 << 10
+"""Columns of values as large as this, on average, are written from where they are."""
+
+
+class _Field:
+    """One feature: its key, and how its columns become contents."""
+
+    def __init__(self, feature: FeatureSpec) -> None:
+        self.feature = feature
+        self._key = delimited(b"\x0a", feature.name.encode())
+        self._tag = _LIST_TAGS[feature.kind]
+        self._type: pa.DataType | None = None
+        self._holds_list = False
+        self.prefix = LookUp(self._prefix, first=MISSING)
+        """What stands before contents, by their lengths."""
+
+    def part(self, column: Array) -> Part:
+        """The contents of one batch's column."""
+        if column.type != self._type:
+            self._check(column.type)
+            self._type = column.type
+        if self.feature.sequence:
+            return self._sequences(column)
+        return contents(column, kind=self.feature.kind, raw=self.feature.raw)
+
+    def _sequences(self, column: Array) -> Part:
+        """The steps of each row, with all that stands around each."""
+        lists = taken_apart(column)
+        steps, counts = no_nulls(lists.items), lists.counts
+        if not len(steps):
+            return Fixed(np.empty((len(column), 0), np.uint8), np.dtype(np.uint8))
+        part = contents(steps, kind=self.feature.kind, raw=self.feature.raw)
+        if isinstance(part, Fixed):
+            return grouped(_run_piece([(self._step(part.width), part)], len(steps)), counts)
+        prefixes, _ = look_up(part.lengths, self._step)
+        return grouped(join([prefixes, part.content], len(steps)), counts)
+
+    def _prefix(self, length: int) -> bytes:
+        """What stands before a content of this length, from the entry's tag on."""
+        if self.feature.record:
+            return b""
+        if length == MISSING:
+            return delimited(b"\x0a", self._key + b"\x12\x00")
+        values = b"" if self.feature.sequence else self._values(length)
+        feature = b"\x12" + varint(len(values) + length) + values
+        return b"\x0a" + varint(len(self._key) + len(feature) + length) + self._key + feature
+
+    def _step(self, length: int) -> bytes:
+        """What stands before a step with a content of this length, in the list of all steps."""
+        values = self._values(length)
+        return b"\x0a" + varint(len(values) + length) + values
+
+    def _values(self, length: int) -> bytes:
+        """What stands before a content of this length, within the Feature."""
+        has_values = length > 0 or self.feature.kind == "bytes"
+        inner = b"\x0a" + varint(length) if has_values and not self._holds_list else b""
+        return self._tag + varint(len(inner) + length) + inner
+
+    def _check(self, kind: pa.DataType) -> None:
+        """Refuses columns that the feature can't hold, and notes whether a row (or step) has a list of byte strings."""
+        rows: Any = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
+        is_as_deep = not self.feature.sequence or is_list(rows)
+        if self.feature.sequence and is_as_deep:
+            rows = rows.value_type
+        is_as_deep = is_as_deep and not (is_list(rows) and is_list(rows.value_type))
+        value = item_type(rows)
+        fits = {"int64": is_whole, "float": pa.types.is_floating, "bytes": is_raw if self.feature.raw else is_bytes}[self.feature.kind]
+        if not is_as_deep or not fits(value) or (value in NUMPY_NAMES and self.feature.raw and not has_one_size(rows)):
+            held = f"{'steps of ' if self.feature.sequence else ''}{self.feature.kind}"
+            raise BadSpec(f"The feature {self.feature.name!r} is to hold {held}, but its column is {kind}.")
+        self._holds_list = is_list(rows) and is_bytes(value) and not self.feature.record
+        self.prefix = LookUp(self._prefix, first=MISSING)
+
+
+@dataclass(frozen=True)
+class _Section:
+    """Fields that stand in one message within the record's, which has this tag; without a tag, they are the record."""
+
+    tag: bytes
+    fields: Sequence[_Field]
+
+    @cached_property
+    def heads(self) -> LookUp:
+        """`head` of each row."""
+        return LookUp(self.head)
+
+    def head(self, length: int) -> bytes:
+        """Tag and length, before so many bytes of fields."""
+        return self.tag + varint(length) if self.tag and length else b""
+
+
+def _sections(features: Sequence[FeatureSpec]) -> list[_Section]:
+    fields = [_Field(feature) for feature in sorted(features, key=lambda f: f.name.encode())]
+    if any(field.feature.record for field in fields):
+        if len(fields) > 1:
+            raise BadSpec(
+                f"The feature {next(f.feature.name for f in fields if f.feature.record)!r} is a whole record, so it must be the only one."
+            )
+        return [_Section(b"", fields)]
+    context = [field for field in fields if not field.feature.sequence]
+    sequences = [field for field in fields if field.feature.sequence]
+    return [_Section(tag, found) for tag, found in ((_CONTEXT, context), (_FEATURE_LISTS, sequences)) if found]
+
+
+@dataclass(frozen=True)
+class _Room:
+    """Room for records of one layout, with all that is constant in place."""
+
+    layout: tuple[tuple[int, ...], ...]
+    records: npt.NDArray[Any]
+
+
+class TfrecordEncoder(SingleFile):
+    """See the module. Nothing is held from one batch to the next but such room."""
+
+    def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
+        self.output = output
+        self._sections = _sections(features)
+        self._records: deque[_Room] = deque([_Room((), np.empty(0, np.uint8))] * 3)
+        """Three, in turn: while one batch is made, the one before waits, and the one before that is written."""
+        self._joined_records: deque[Bytes] = deque([np.empty(0, np.uint8)] * 3)
+        """The same for records of different layouts."""
+        self._sizes: Lengths = np.empty(0, np.int64)
+
+    @staticmethod
+    def extension(output: Output) -> str:
+        """`tfrecords`, and `tfrecords.gz` when compressed."""
+        return "tfrecords.gz" if output.tfrecord.compression == "Gzip" else "tfrecords"
+
+    @staticmethod
+    def numbers(_output: Output) -> Numbers:
+        """The only float of a list in tf.train.Example is float32."""
+        return Numbers(unasked={"float64": "float32"}, raw=True)
+
+    @staticmethod
+    def compressor(output: Output) -> Compressor:
+        """gzip, as TensorFlow's own `compression_type="GZIP"`."""
+        return GzipMembers(output.tfrecord.compression_level) if output.tfrecord.compression == "Gzip" else Plain()
+
+    def encode(self, batch: pa.RecordBatch) -> Buffer:
+        """The framed records of the batch; columns that are no features are left out. Valid until the third call after this one."""
+        pieces = self.pieces(batch)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def pieces(self, batch: pa.RecordBatch) -> Sequence[Buffer]:
+        """The same; large values are pieces of their own."""
+        if batch.num_rows == 0:
+            self._sizes = np.empty(0, np.int64)
+            return []
+        parts = _parts(self._sections, batch)
+        fixed = [part for section in parts for part in section if isinstance(part, Fixed)]
+        if len(fixed) == sum(map(len, parts)) and all(part.width < _LARGE_VALUE for part in fixed):
+            return [self._matrix(fixed, batch.num_rows)]
+        return self._joined(parts, batch.num_rows)
+
+    def sizes(self) -> Lengths:
+        """Of the last batch, with header and footer."""
+        return self._sizes
+
+    def close(self) -> bytes:
+        """Nothing: a TFRecord file has no end."""
+        return b""
+
+    def _matrix(self, parts: Sequence[Fixed], rows: int) -> memoryview:
+        """All records have the same layout."""
+        room = self._records.popleft()
+        layout = tuple(part.values.shape[1:] for part in parts)
+        if layout != room.layout or rows > len(room.records):
+            room = _Room(layout, self._template(parts, rows))
+        self._records.append(room)
+        records = room.records[:rows]
+        for number, part in enumerate(parts):
+            if part.width:
+                # A float64 too large for float32 becomes infinite here, as in TensorFlow; the projector has refused it before.
+                with np.errstate(over="ignore"):
+                    records[f"value{number}"] = part.values
+        data = memoryview(records.view(np.uint8).data)
+        size = records.dtype.itemsize
+        self._sizes = np.full(rows, size, np.int64)
+        starts = even_offsets(rows, size)
+        records["footer"] = masked_crcs(records.view(np.uint8), starts[:-1] + HEADER, starts[1:] - FOOTER)
+        return data.toreadonly()
+
+    def _template(self, parts: Sequence[Fixed], rows: int) -> npt.NDArray[Any]:
+        """Room for the records, with all that is constant in place."""
+        prefixes: list[bytes] = []
+        for section in self._sections:
+            here = parts[len(prefixes) : len(prefixes) + len(section.fields)]
+            own = [field.prefix.make(part.width) for field, part in zip(section.fields, here, strict=True)]
+            own[0] = section.head(sum(map(len, own)) + sum(part.width for part in here)) + own[0]
+            prefixes += own
+        size = sum(map(len, prefixes)) + sum(part.width for part in parts)
+        prefixes = [header(size) + b"".join(prefixes[:1]), *prefixes[1:]]
+        return _template(prefixes, parts, rows, [("footer", np.dtype("<u4"))])
+
+    def _joined(self, parts: Sequence[Sequence[Part]], rows: int) -> Sequence[Buffer]:
+        """Records of different layouts, joined piece by piece but for large values."""
+        pieces, sizes = _record_pieces(self._sections, parts, rows)
+        self._sizes = sizes + (HEADER + FOOTER)
+        apart = [_has_large_values(piece) for piece in pieces]
+        if any(apart):
+            between, cuts = framed_apart(pieces, sizes, apart)
+            columns = [piece for piece, is_apart in zip(pieces, apart, strict=True) if is_apart and not isinstance(piece, Chosen | bytes)]
+            large = [_cut(data, offsets.tolist()) for data, offsets in map(binary_data, columns)]
+            return _interleaved(
+                _cut(between, [0, *cuts.tolist(), len(between)]), [value for row in zip(*large, strict=True) for value in row]
+            )
+        made = framed(pieces, sizes, self._joined_records.popleft())
+        self._joined_records.append(made if made.base is None else made.base)
+        return [memoryview(made.data).toreadonly()]
+
+
+class Messages:
+    """The bare messages, for formats with frames of their own."""
+
+    def __init__(self, features: Sequence[FeatureSpec]) -> None:
+        self._sections = _sections(features)
+
+    def column(self, batch: pa.RecordBatch) -> Ragged:
+        """One message for each row."""
+        pieces, sizes = _record_pieces(self._sections, _parts(self._sections, batch), batch.num_rows)
+        return Ragged(content=join(pieces, batch.num_rows), lengths=sizes)
+
+
+# --- pieces -------------------------------------------------------------------------------------------------------
+
+
+def _parts(sections: Sequence[_Section], batch: pa.RecordBatch) -> list[list[Part]]:
+    return [[field.part(batch.column(field.feature.name)) for field in section.fields] for section in sections]
+
+
+def _record_pieces(sections: Sequence[_Section], parts: Sequence[Sequence[Part]], rows: int) -> tuple[list[Piece], Lengths]:
+    """The columns that the messages are joined from, and the length of each."""
+    pieces: list[Piece] = []
+    sizes: Lengths = np.zeros(rows, np.int64)
+    for section, contents_of in zip(sections, parts, strict=True):
+        made, lengths = _section_pieces(section.fields, contents_of, rows)
+        head, head_lengths = section.heads(lengths)
+        pieces += [head, *made]
+        sizes += lengths + head_lengths
+    return pieces, sizes
+
+
+def _section_pieces(fields: Sequence[_Field], parts: Sequence[Part], rows: int) -> tuple[list[Piece], Lengths]:
+    """The columns that a section is joined from, and its length in each row."""
+    pieces: list[Piece] = []
+    lengths: Lengths = np.zeros(rows, np.int64)
+    run: list[tuple[bytes, Fixed]] = []
+    for field, part in zip(fields, parts, strict=True):
+        if isinstance(part, Fixed) and part.width < OWN_PIECE:
+            run.append((field.prefix.make(part.width), part))
+            lengths += len(run[-1][0]) + part.width
+            continue
+        if run:
+            pieces.append(_run_piece(run, rows))
+            run = []
+        ragged = part if isinstance(part, Ragged) else part.as_ragged()
+        prefix, prefix_lengths = field.prefix(ragged.lengths)
+        lengths += prefix_lengths
+        lengths += np.maximum(ragged.lengths, 0)
+        pieces += [prefix, ragged.content]
+    if run:
+        pieces.append(_run_piece(run, rows))
+    return pieces, lengths
+
+
+def _template(prefixes: Sequence[bytes], parts: Sequence[Fixed], rows: int, ends: list[tuple[str, np.dtype[Any]]]) -> npt.NDArray[Any]:
+    """Rows of `prefix value prefix value …` with the prefixes in place and the values open."""
+    fields: list[Any] = []
+    for number, prefix in enumerate(prefixes):
+        if prefix:
+            fields.append((f"prefix{number}", f"V{len(prefix)}"))
+        if number < len(parts) and parts[number].width:
+            fields.append((f"value{number}", parts[number].dtype, parts[number].values.shape[1:]))
+    records = np.empty(rows, np.dtype(fields + ends))
+    template = np.zeros(1, records.dtype)
+    for number, prefix in enumerate(prefixes):
+        if prefix:
+            template[f"prefix{number}"] = np.void(prefix)
+    records.view(f"V{records.itemsize}")[:] = template.view(f"V{records.itemsize}")
+    return records
+
+
+def _run_piece(run: Sequence[tuple[bytes, Fixed]], rows: int) -> Array:
+    """Neighbours of short fixed contents, as one column."""
+    parts = [part for _, part in run]
+    records = _template([prefix for prefix, _ in run], parts, rows, [])
+    for number, part in enumerate(parts):
+        if part.width:
+            with np.errstate(over="ignore"):
+                records[f"value{number}"] = part.values
+    return binary(records.view(np.uint8), even_offsets(rows, records.itemsize))
+
+
+def _has_large_values(piece: Piece) -> bool:
+    if isinstance(piece, Chosen | bytes):
+        return False
+    _, offsets = binary_data(piece)
+    return bool(offsets[-1] - offsets[0] >= _LARGE_VALUE * len(piece))
+
+
+def _cut(data: Bytes, ends: Iterable[int]) -> list[memoryview]:
+    """What is between each two of the ends."""
+    view = memoryview(data.data).toreadonly()
+    return [view[start:end] for start, end in pairwise(ends)]
+
+
+def _interleaved(outer: Sequence[memoryview], inner: Sequence[memoryview]) -> list[memoryview]:
+    """The two in turn, an outer one first and last."""
+    both = [outer[0]] * (len(outer) + len(inner))
+    both[::2], both[1::2] = outer, inner
+    return both

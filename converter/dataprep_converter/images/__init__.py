@@ -1,0 +1,1 @@
+"""Images: headers, decoding, resampling."""

@@ -1,0 +1,235 @@
+"""Image files ↔ pixels. JPEG by libjpeg-turbo (simplejpeg), all other formats by Pillow; both are imported only when a step needs them.
+
+Pixels are those of TensorFlow's `decode_jpeg(dct_method="INTEGER_ACCURATE")`, `decode_png` and `decode_bmp`, where it decodes at all.
+"""
+
+import contextlib
+import ctypes
+import io
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from dataprep_api.spec.transforms.images import Decode, Encode
+from dataprep_converter.core.errors import BadSample, BadSpec
+from dataprep_converter.images import image_headers, orientation
+from dataprep_converter.images.orientation import Pixels
+from dataprep_converter.images.resampling import MODES, to_picture
+
+_JPEG_COLOURS: Final[Mapping[int, str]] = {1: "GRAY", 3: "RGB", 4: "RGBA"}
+_INKS: Final = frozenset({"CMYK", "YCCK"})
+_ADOBE: Final = b"\xff\xee\x00\x0eAdobe"
+_MARKER: Final = 0xFF
+_SCAN: Final = 0xDA
+"""What stands behind a marker's first byte where a scan begins."""
+_SCALES: Final = (8, 4, 2)
+"""Those that libjpeg-turbo has SIMD code for."""
+_LARGE_PIXELS: Final = 16 << 20
+"""An image of more is taken over from Pillow by strips: they take a little longer for those that are in the processor's cache."""
+_STRIP_PIXELS: Final = 1 << 20
+_MOST_SCANS: Final = 500
+"""Each scan of a progressive JPEG goes over the whole image: a small file could keep a decoder busy for hours."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of itself, and which way up it is taken."""
+
+    format: str
+    height: int
+    width: int
+    """As stored."""
+    orientation: int
+    """As stored, 1 … 8."""
+    upright: bool
+    """Whether the orientation is applied."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width) of the pixels."""
+        swapped = self.upright and orientation.swaps_sides(self.orientation)
+        return (self.width, self.height) if swapped else (self.height, self.width)
+
+
+def require_libraries(of: str) -> None:
+    """Raises BadSpec when a library that decodes is missing; `of` says who needs it."""
+    for name in ("simplejpeg", "PIL.Image"):
+        try:
+            import_module(name)
+        except ModuleNotFoundError as exc:
+            raise BadSpec(f"{of} needs {exc.name}: pip install 'dataprep-operator[images]'.") from exc
+
+
+def header(data: bytes, decode: Decode) -> Header:
+    """The header of a whole file. Raises BadSample when it is no image, not whole, or larger than `maxPixels`."""
+    found = image_headers.parse(data)
+    if found.height * found.width > decode.max_pixels:
+        raise BadSample(
+            f"the {found.format} image is {found.width:,} x {found.height:,} pixels, more than the {decode.max_pixels:,} of decode.maxPixels"
+        )
+    return Header(found.format, found.height, found.width, orientation.of(data, found.format), decode.apply_orientation)
+
+
+def decoded(data: bytes, head: Header, decode: Decode, *, at_least: tuple[int, int] | None = None) -> Pixels:
+    """uint8[height, width, channels]. Raises BadSample with the decoder's reason.
+
+    With `at_least` a JPEG may come at 1/2, 1/4 or 1/8 of its size, but no smaller than that (height, width).
+    """
+    if head.format == "jpeg":
+        image = _jpeg(data, head, decode.channels, at_least)
+        return orientation.turned(image, head.orientation) if head.upright else image
+    image = _pillow(data, head, decode)
+    # Pillow turns a TIFF by itself, and nothing else.
+    if head.format == "tiff":
+        return image if head.upright else orientation.turned_back(image, head.orientation)
+    return orientation.turned(image, head.orientation) if head.upright else image
+
+
+def encoded(image: Pixels, encode: Encode) -> bytes:
+    """A JPEG or PNG file of uint8[height, width, channels]. Raises BadSample when there can be none of that size."""
+    if encode.format == "Png":
+        file = io.BytesIO()
+        to_picture(image).save(file, "PNG")
+        return file.getvalue()
+    grey = image.shape[2] == 1
+    simplejpeg: Any = import_module("simplejpeg")
+    try:
+        data: bytes = simplejpeg.encode_jpeg(
+            np.ascontiguousarray(image),
+            quality=encode.quality,
+            colorspace="GRAY" if grey else "RGB",
+            colorsubsampling="Gray" if grey else encode.subsampling,
+            fastdct=False,
+        )
+    except ValueError as exc:
+        raise BadSample(f"no jpeg of {image.shape[1]} x {image.shape[0]} pixels can be made: {exc}") from exc
+    return data
+
+
+# --- jpeg ---------------------------------------------------------------------------------------------------------
+
+
+def _jpeg(data: bytes, head: Header, channels: int, at_least: tuple[int, int] | None) -> Pixels:
+    simplejpeg: Any = import_module("simplejpeg")
+    scans = _scans(data)
+    if scans > _MOST_SCANS:
+        raise BadSample(f"damaged jpeg: {scans:,} scans, more than {_MOST_SCANS}")
+    scale = _scale(head, at_least)
+    smallest = {"min_height": -(-head.height // scale), "min_width": -(-head.width // scale)}
+    try:
+        height, width, space, _ = simplejpeg.decode_jpeg_header(data)
+        _check_size("jpeg", head.height, head.width, height, width)
+        colour = "CMYK" if space in _INKS else _JPEG_COLOURS[channels]
+        # Strict: the library alone fills up what is missing in grey, and says so only by a warning.
+        image: Pixels = simplejpeg.decode_jpeg(data, colour, fastdct=False, fastupsample=False, strict=True, **smallest)
+    except ValueError as exc:
+        raise BadSample(f"damaged jpeg: {_one_line(exc)}") from exc
+    return _from_inks(image, data, channels) if colour == "CMYK" else image
+
+
+def _scans(data: bytes) -> int:
+    """How often there are the two bytes with which a scan begins: `data.count` takes four times as long."""
+    found = np.frombuffer(data, np.uint8)
+    return int(np.count_nonzero((found[:-1] == _MARKER) & (found[1:] == _SCAN)))
+
+
+def _scale(head: Header, at_least: tuple[int, int] | None) -> int:
+    """The largest denominator with which both sides are still long enough."""
+    if at_least is None:
+        return 1
+    swapped = head.size != (head.height, head.width)
+    height, width = reversed(at_least) if swapped else at_least
+    return next((scale for scale in _SCALES if -(-head.height // scale) >= height and -(-head.width // scale) >= width), 1)
+
+
+def _from_inks(image: Pixels, data: bytes, channels: int) -> Pixels:
+    """CMYK as TensorFlow converts it: Adobe's files hold the inks inverted."""
+    wide = image.astype(np.uint16)
+    if _ADOBE not in data:
+        wide = 255 - wide
+    rgb = (wide[:, :, :3] * wide[:, :, 3:] // 255).astype(np.uint8)
+    return _from_picture(to_picture(rgb), channels)
+
+
+# --- everything else ----------------------------------------------------------------------------------------------
+
+
+def _pillow(data: bytes, head: Header, decode: Decode) -> Pixels:
+    image_module: Any = import_module("PIL.Image")
+    try:
+        # What Pillow warns of is no fault, or is one that it raises as well.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if head.format == "tiff":
+                _quiet_libtiff()
+            with image_module.open(io.BytesIO(data), formats=[head.format.upper()]) as picture:
+                turned = head.format == "tiff" and orientation.swaps_sides(head.orientation)
+                expected = (head.width, head.height) if turned else (head.height, head.width)
+                _check_size(head.format, *expected, picture.height, picture.width)
+                picture.load()
+                return _by_strips(picture, decode)
+    except (BadSample, MemoryError):
+        raise
+    except Exception as exc:
+        # Pillow's plug-ins raise whatever their parsing meets: OSError, SyntaxError, KeyError, zlib.error …
+        raise BadSample(f"damaged {head.format}: {_one_line(exc)}") from exc
+
+
+@cache
+def _quiet_libtiff() -> None:
+    """libtiff writes what it finds wrong to stderr, by a handler that Pillow leaves in place. Pillow learns of it all the same."""
+    maps = Path("/proc/self/maps")
+    lines = maps.read_text().splitlines() if maps.exists() else []
+    for path in {line[line.index("/") :] for line in lines if "/libtiff" in line}:
+        # Without it, there are only lines too many.
+        with contextlib.suppress(OSError, AttributeError):
+            library = ctypes.CDLL(path)
+            library.TIFFSetErrorHandler(None)
+            library.TIFFSetWarningHandler(None)
+
+
+def _by_strips(picture: Any, decode: Decode) -> Pixels:
+    """Pixels of one of Pillow's images. Of a large one some rows at a time: beside the picture and its pixels, what is made on the way would be as much again."""
+    if picture.width * picture.height <= _LARGE_PIXELS:
+        return _from_strip(picture, decode)
+    rows = max(1, min(picture.height, _STRIP_PIXELS // picture.width))
+    first = _from_strip(picture.crop((0, 0, picture.width, rows)), decode)
+    pixels = np.empty((picture.height, *first.shape[1:]), np.uint8)
+    pixels[:rows] = first
+    for top in range(rows, picture.height, rows):
+        bottom = min(picture.height, top + rows)
+        pixels[top:bottom] = _from_strip(picture.crop((0, top, picture.width, bottom)), decode)
+    return pixels
+
+
+def _from_strip(picture: Any, decode: Decode) -> Pixels:
+    if decode.palette_indexes and picture.mode == "P":
+        return np.asarray(picture, np.uint8)[:, :, None]
+    return _from_picture(picture, decode.channels)
+
+
+def _from_picture(picture: Any, channels: int) -> Pixels:
+    """Pixels of one of Pillow's images. Of 16 bits the upper 8 are taken, as TensorFlow does."""
+    if picture.mode.startswith("I;16"):
+        grey = (np.asarray(picture) >> 8).astype(np.uint8)
+        picture = to_picture(grey[:, :, None])
+    elif picture.mode in ("I", "F"):
+        raise BadSample("it has pixels of 32 bits, whose range isn't known")
+    if picture.mode != MODES[channels]:
+        picture = picture.convert(MODES[channels])
+    return np.asarray(picture, np.uint8).reshape(picture.height, picture.width, channels)
+
+
+def _check_size(kind: str, height: int, width: int, found_height: int, found_width: int) -> None:
+    if (found_height, found_width) != (height, width):
+        raise BadSample(f"damaged {kind}: its header says {width} x {height} pixels, its decoder {found_width} x {found_height}")
+
+
+def _one_line(exc: Exception) -> str:
+    return " ".join(str(exc).split()) or type(exc).__name__

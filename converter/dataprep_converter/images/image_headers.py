@@ -1,0 +1,158 @@
+"""What an image file says of itself, without decoding it: format, height, width, and whether its end is there.
+
+About a microsecond a file. The content decides, never the extension: a PNG named .jpg is a PNG.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from dataprep_converter.core.errors import BadSample
+
+MOST_PIXELS: Final = 1 << 29
+"""More than any of the usual decoders takes."""
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_END = b"IEND\xaeB\x60\x82"
+_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD8)})
+_JPEG_MARKERS = 65_536
+"""Far more than any camera writes before the pixels; each costs a turn of a loop."""
+_TIFF_WIDTH = 256
+_TIFF_HEIGHT = 257
+_TIFF_SIZES = {1: "B", 3: "H", 4: "I", 16: "Q"}
+
+
+@dataclass(frozen=True)
+class ImageHeader:
+    """Format in lower case (`jpeg`, `png`, `gif`, `bmp`, `webp`, `tiff`) and size in pixels."""
+
+    format: str
+    height: int
+    width: int
+
+
+def parse(data: bytes) -> ImageHeader:
+    """The header of a whole file. Raises BadSample with the reason when it is no image, or none that is whole."""
+    if not data:
+        raise BadSample("the file is empty")
+    try:
+        header = _parsed(data)
+    except (struct.error, IndexError, OverflowError) as exc:
+        raise BadSample(f"truncated image: the header is not whole in {len(data):,} bytes") from exc
+    if header.height <= 0 or header.width <= 0:
+        raise BadSample(f"the {header.format} image is {header.width} x {header.height} pixels")
+    if header.height * header.width > MOST_PIXELS:
+        raise BadSample(f"the {header.format} image claims {header.width:,} x {header.height:,} pixels, more than decoders take")
+    return header
+
+
+def _parsed(data: bytes) -> ImageHeader:
+    if data.startswith(b"\xff\xd8\xff"):
+        return _jpeg(data)
+    if data.startswith(_PNG):
+        return _png(data)
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        width, height = struct.unpack_from("<HH", data, 6)
+        return ImageHeader("gif", height, width)
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return _webp(data)
+    if data.startswith(b"BM"):
+        return _bmp(data)
+    if data.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")):
+        return _tiff(data)
+    raise BadSample(f"not an image: it begins with {data[:8].hex(' ')}")
+
+
+def _jpeg(data: bytes) -> ImageHeader:
+    # Segments: ff marker | uint16 length, itself included | content; big-endian. Fill bytes ff may stand before a marker.
+    size: tuple[int, int] | None = None
+    at = 2
+    for _ in range(_JPEG_MARKERS):
+        if data[at] != 0xFF:
+            raise BadSample(f"damaged jpeg: no marker at byte {at}")
+        marker = data[at + 1]
+        if marker == 0xFF:
+            at += 1
+            continue
+        if marker in _JPEG_ALONE:
+            at += 2
+            continue
+        if marker == 0xDA:
+            break
+        if marker == 0xD9:
+            raise BadSample("damaged jpeg: it ends before its pixels")
+        length = data[at + 2] << 8 | data[at + 3]
+        if marker in _JPEG_FRAMES and size is None:
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            size = (height, width)
+        at += 2 + length
+    else:
+        raise BadSample(f"damaged jpeg: more than {_JPEG_MARKERS:,} markers before its pixels")
+    if size is None:
+        raise BadSample("damaged jpeg: it has no frame header")
+    # In the pixels, ff is followed by 00 or a restart marker: the end marker is the end, whatever was appended behind it.
+    if data.rfind(b"\xff\xd9", at) < 0:
+        raise BadSample(f"truncated jpeg: no end of image in {len(data):,} bytes")
+    return ImageHeader("jpeg", *size)
+
+
+def _png(data: bytes) -> ImageHeader:
+    if data[12:16] != b"IHDR":
+        raise BadSample("damaged png: it doesn't begin with IHDR")
+    width, height = struct.unpack_from(">II", data, 16)
+    if data.rfind(_PNG_END) < 0:
+        raise BadSample(f"truncated png: no IEND in {len(data):,} bytes")
+    return ImageHeader("png", height, width)
+
+
+def _bmp(data: bytes) -> ImageHeader:
+    (header,) = struct.unpack_from("<I", data, 14)
+    if header == 12:
+        width, height = struct.unpack_from("<HH", data, 18)
+    else:
+        # A negative height is an image stored from top to bottom.
+        width, height = struct.unpack_from("<ii", data, 18)
+    (pixels,) = struct.unpack_from("<I", data, 10)
+    if pixels >= len(data):
+        raise BadSample(f"truncated bmp: its pixels begin at byte {pixels:,} of {len(data):,}")
+    return ImageHeader("bmp", abs(height), width)
+
+
+def _webp(data: bytes) -> ImageHeader:
+    (size,) = struct.unpack_from("<I", data, 4)
+    if len(data) < size + 8:
+        raise BadSample(f"truncated webp: {len(data):,} of {size + 8:,} bytes")
+    chunk = data[12:16]
+    if chunk == b"VP8 ":
+        if data[23:26] != b"\x9d\x01\x2a":
+            raise BadSample("damaged webp: no start code")
+        width, height = struct.unpack_from("<HH", data, 26)
+        return ImageHeader("webp", height & 0x3FFF, width & 0x3FFF)
+    if chunk == b"VP8L":
+        (bits,) = struct.unpack_from("<I", data, 21)
+        return ImageHeader("webp", (bits >> 14 & 0x3FFF) + 1, (bits & 0x3FFF) + 1)
+    if chunk == b"VP8X":
+        low_w, high_w, low_h, high_h = struct.unpack_from("<HBHB", data, 24)
+        return ImageHeader("webp", (low_h | high_h << 16) + 1, (low_w | high_w << 16) + 1)
+    raise BadSample(f"damaged webp: unknown chunk {chunk!r}")
+
+
+def _tiff(data: bytes) -> ImageHeader:
+    order = "<" if data[0] == 0x49 else ">"
+    if data[2:4] in (b"+\0", b"\0+"):
+        (at,) = struct.unpack_from(f"{order}Q", data, 8)
+        (count,) = struct.unpack_from(f"{order}Q", data, at)
+        at, step, inline = at + 8, 20, 12
+    else:
+        (at,) = struct.unpack_from(f"{order}I", data, 4)
+        (count,) = struct.unpack_from(f"{order}H", data, at)
+        at, step, inline = at + 2, 12, 8
+    found: dict[int, int] = {}
+    for entry in range(at, at + min(count, 4096) * step, step):
+        tag, kind = struct.unpack_from(f"{order}HH", data, entry)
+        if tag in (_TIFF_WIDTH, _TIFF_HEIGHT) and kind in _TIFF_SIZES:
+            (found[tag],) = struct.unpack_from(f"{order}{_TIFF_SIZES[kind]}", data, entry + inline)
+    if len(found) < 2:
+        raise BadSample("damaged tiff: its directory has no width and height")
+    return ImageHeader("tiff", found[_TIFF_HEIGHT], found[_TIFF_WIDTH])

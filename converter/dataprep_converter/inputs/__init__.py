@@ -1,0 +1,1 @@
+"""Inputs: access to stores, archives, ranged and streamed reading."""

@@ -1,0 +1,184 @@
+"""What an archive holds and where: zip files by their directory, tar files by one pass over their headers, gzipped ones over their contents.
+
+What could be harmful, or means different things to different programs, is refused with the archive's and the member's name: paths that lead
+out of the archive, links, encrypted members, two members of one name, contents out of all proportion.
+"""
+
+import io
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from dataprep_converter.core.errors import BadData
+from dataprep_converter.inputs import zips
+from dataprep_converter.inputs.opening import GZIP_MAGIC
+from dataprep_converter.inputs.streamed import Streamed, gunzipped
+from dataprep_converter.inputs.zips import Member
+from dataprep_converter.stores import Input
+
+KEPT_BYTES: Final = 40 << 20
+"""Of the contents of a gzipped tar file, what lies so far behind can still be read: readers ahead of each other stay within 32 MiB."""
+MOST_MEMBERS: Final = 2_000_000
+LARGEST_RATIO: Final = 200
+"""Contents may be so many times their compressed size …"""
+UNSUSPECTED_BYTES: Final = 64 << 20
+"""… unless a member has no more than this."""
+UNSUSPECTED_TOTAL_BYTES: Final = 1 << 30
+"""The same for all members together."""
+
+_LARGEST_HEADER: Final = 16 << 20
+_BUFFER: Final = 1 << 20
+_BLOCK: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class TarMember:
+    """A file in a tar file, by its place in the (uncompressed) tar file."""
+
+    name: str
+    offset: int
+    size: int
+
+
+Place: TypeAlias = Member | TarMember
+
+
+@dataclass(frozen=True)
+class Index:
+    """The files of an archive."""
+
+    files: Mapping[str, Place]
+    """By path, in the byte order of the paths."""
+    contents: int | None
+    """Bytes of the uncompressed tar file, when it is gzipped."""
+
+
+def index_of(source: Input, uri: str) -> Index:
+    """The files of an archive, which is told by its content. Raises BadData."""
+    start = source.read_at(0, len(GZIP_MAGIC))
+    if start == zips.MAGIC:
+        return Index(_by_path(_zip_members(source, uri), uri), None)
+    if start != GZIP_MAGIC:
+        return Index(_by_path(_tar_members(source, uri), uri), None)
+    contents = gunzipped(source, uri, size=-1, kept_bytes=_BUFFER)
+    measured = _Measured(contents, source.size, uri)
+    files = _by_path(_tar_members(measured, uri), uri)
+    return Index(files, measured.rest())
+
+
+def _by_path(members: Iterator[Place], uri: str) -> dict[str, Place]:
+    found: dict[str, Place] = {}
+    for member in members:
+        path = _path(member.name, uri)
+        if path in found:
+            raise BadData(f"{uri} has two members {path!r}.", uri=uri)
+        found[path] = member
+        if len(found) > MOST_MEMBERS:
+            raise BadData(f"{uri} has more than {MOST_MEMBERS:,} members.", uri=uri)
+    return dict(sorted(found.items(), key=lambda item: item[0].encode("utf-8", "surrogateescape")))
+
+
+def _path(name: str, uri: str) -> str:
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts or not parts:
+        raise BadData(f"{uri}: the member {name!r} lies outside the archive.", uri=uri)
+    return "/".join(parts)
+
+
+def _zip_members(source: Input, uri: str) -> Iterator[Member]:
+    total = 0
+    for member in zips.members(source, uri):
+        if member.size > UNSUSPECTED_BYTES and member.size > LARGEST_RATIO * member.stored:
+            raise BadData(
+                f"{uri}: the member {member.name!r} would have {member.size:,} bytes, made of {member.stored:,}: "
+                f"more than {LARGEST_RATIO} times as many.",
+                uri=uri,
+            )
+        total += member.size
+        yield member
+    _check_total(total, source.size, uri)
+
+
+def _check_total(total: int, size: int, uri: str) -> None:
+    if total > UNSUSPECTED_TOTAL_BYTES and total > LARGEST_RATIO * size:
+        raise BadData(f"{uri}: its members would have {total:,} bytes, made of {size:,}: more than {LARGEST_RATIO} times as many.", uri=uri)
+
+
+def _tar_members(source: "Input | _Measured", uri: str) -> Iterator[TarMember]:
+    file: Any = io.BufferedReader(_File(source, uri), _BUFFER)
+    try:
+        archive: Any
+        with tarfile.open(fileobj=file, mode="r:") as archive:
+            while (info := archive.next()) is not None:
+                # It would keep every member.
+                archive.members = []
+                if info.isdir():
+                    continue
+                _check(info, uri)
+                yield TarMember(info.name, info.offset_data, info.size)
+            file.seek(archive.offset)
+            if file.read(_BLOCK).strip(b"\0"):
+                raise BadData(f"{uri}: there is no good header of a member at offset {archive.offset}.", uri=uri)
+    except (tarfile.TarError, ValueError, OverflowError, EOFError) as exc:
+        raise BadData(f"{uri} is no whole tar file: {exc}.", uri=uri) from exc
+
+
+def _check(info: tarfile.TarInfo, uri: str) -> None:
+    if info.issym() or info.islnk():
+        raise BadData(f"{uri}: the member {info.name!r} is a link.", uri=uri)
+    if not info.isreg() or info.issparse():
+        raise BadData(f"{uri}: the member {info.name!r} is no plain file.", uri=uri)
+
+
+class _Measured:
+    """The contents of a gzip file as they are read on, within all proportion to its size."""
+
+    def __init__(self, contents: Streamed, size: int, uri: str) -> None:
+        self._contents = contents
+        self._size = size
+        self._uri = uri
+        self._end = 0
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        data = self._contents.read_at(offset, length)
+        self._end = max(self._end, offset + len(data))
+        _check_total(self._end, self._size, self._uri)
+        return data
+
+    def rest(self) -> int:
+        """Reads to the end, where the checksum is; returns the size of the whole."""
+        while self.read_at(self._end, _BUFFER):
+            pass
+        return self._end
+
+
+class _File(io.RawIOBase):
+    """A file object over what can be read anywhere, and ends where a read comes back empty."""
+
+    def __init__(self, source: "Input | _Measured", uri: str) -> None:
+        super().__init__()
+        self._source = source
+        self._uri = uri
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = offset if whence == io.SEEK_SET else self._position + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        if len(buffer) > _LARGEST_HEADER:
+            raise BadData(f"{self._uri}: a header at offset {self._position} would have {len(buffer):,} bytes.", uri=self._uri)
+        data = self._source.read_at(self._position, len(buffer))
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)

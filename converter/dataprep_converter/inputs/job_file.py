@@ -1,0 +1,155 @@
+"""A job's YAML file with overrides from the command line."""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dataprep_api import API_VERSION, CRON_KIND, KIND, PROFILE_KIND
+from dataprep_api.errors import Fault, SpecError
+from dataprep_api.resources.cron import DataPrepCronJob, job_document
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_api.resources.profile import DEFAULT, DataPrepProfile, merged
+
+logger = logging.getLogger(__name__)
+
+
+def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None) -> DataPrepJob:
+    """The DataPrepJob in `file` (`-` is standard input), with what it leaves out from the DataPrepProfile in the file `profile`.
+
+    Raises SpecError for a file that can't be read, and for every fault in it.
+    """
+    documents = _documents(file)
+    document = _job(documents, file)
+    for override in overrides:
+        set_field(document, override)
+    if profile is not None and isinstance(document, dict) and isinstance(document.get("spec"), dict):
+        document = document | {"spec": _with_profile(document["spec"], profile)}
+    for name in unused_params(document, overrides):
+        logger.warning("--set params.%s has no effect: nothing in the job says ${%s}", name, name)
+    job = DataPrepJob.parse(document)
+    if job.spec.code is not None and job.spec.code.config_map_ref is not None:
+        from dataprep_converter.runtime import plugins  # not at the top: Arrow takes a while to load
+
+        if not os.environ.get(plugins.CODE_VARIABLE):
+            plugins.provide(_config_map(documents, job.spec.code.config_map_ref.name))
+    return job
+
+
+def _with_profile(spec: dict[str, Any], file: str) -> dict[str, Any]:
+    """The spec with a profile's values. Any: YAML. A file may hold several profiles: the one that the job names is taken, else `default`."""
+    found = [each for each in _documents(file) if isinstance(each, dict) and each.get("kind") == PROFILE_KIND]
+    wanted = spec.get("profile")
+    named = [each for each in found if (each.get("metadata") or {}).get("name") == (wanted or DEFAULT)]
+    if not named and wanted is None and len(found) == 1:
+        named = found
+    if not named:
+        raise SpecError([Fault("spec.profile", f"{file} has no {PROFILE_KIND} {wanted or DEFAULT}")])
+    checked = DataPrepProfile.parse(named[0])
+    written = checked.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_unset=True)
+    return merged(spec, written, name=checked.metadata.name)
+
+
+def _config_map(documents: Sequence[Any], name: str) -> dict[str, str]:
+    """The data of a ConfigMap in the job's own file; nothing when there is none: then a module that is missing will be named."""
+    for document in documents:
+        if isinstance(document, dict) and document.get("kind") == "ConfigMap" and document.get("metadata", {}).get("name") == name:
+            return {str(key): str(value) for key, value in (document.get("data") or {}).items()}
+    return {}
+
+
+def _documents(file: str) -> list[Any]:
+    """The file's documents. Any: YAML."""
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        return [document for document in yaml.safe_load_all(text) if document is not None]
+    except (OSError, UnicodeDecodeError) as exc:
+        raise SpecError([Fault("", f"can't read {file}: {exc.strerror if isinstance(exc, OSError) else exc}")]) from exc
+    except RecursionError as exc:
+        raise SpecError([Fault("", f"{file} is nested more deeply than a job can be")]) from exc
+    except (yaml.YAMLError, ValueError) as exc:  # ValueError: what looks like a date and is none
+        raise SpecError([Fault("", f"{file} is not YAML: {_said(exc)}")]) from exc
+
+
+def _said(error: Exception) -> str:
+    """What is wrong in a text of YAML, and where, on one line."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark, began = error.problem_mark, error.context_mark
+        context = f" {error.context}" if error.context else ""
+        since = f" that begins in line {began.line + 1}" if context and began is not None and began.line != mark.line else ""
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}{context}{since}"
+    return " ".join(str(error).split())
+
+
+def _job(documents: list[Any], file: str) -> Any:
+    """The one DataPrepJob among the documents; of a DataPrepCronJob, the job that it would make now."""
+    jobs = [document for document in documents if isinstance(document, dict) and document.get("kind") in (KIND, CRON_KIND)]
+    if len(jobs) == 1 and jobs[0]["kind"] == CRON_KIND:
+        DataPrepCronJob.parse(jobs[0])
+        return job_document(jobs[0], scheduled=datetime.now(UTC))
+    if len(jobs) == 1:
+        return jobs[0]
+    if len(documents) == 1 and isinstance(documents[0], dict):
+        return documents[0]
+    if len(documents) == 1:
+        raise SpecError(
+            [Fault("", f"{file}: expected a mapping with apiVersion, kind, metadata and spec, got {type(documents[0]).__name__}")]
+        )
+    raise SpecError([Fault("", f"{file} must hold one {KIND} of {API_VERSION}, it has {len(jobs)} in {len(documents)} documents")])
+
+
+def set_field(document: Any, override: str) -> None:
+    """Overrides a field of a job's document. `output.shards.count=8` below `spec`. The value is YAML; what is no YAML, and every param, is text."""
+    path, equals, value = override.partition("=")
+    parts = path.removeprefix("spec.").split(".")
+    if not equals or not all(parts):
+        raise SpecError([Fault("--set", f"expected FIELD=VALUE, got {override!r}")])
+    if not isinstance(document, dict) or not isinstance(document.setdefault("spec", {}), dict):
+        raise SpecError([Fault("spec", "expected a mapping")])
+    is_param = parts[0] == "params" and len(parts) > 1
+    here: Any = document["spec"]
+    for part in parts[:-1]:
+        key = _key(here, part, path)
+        # A field without a value (`shards:`) is None in YAML.
+        if isinstance(here, dict) and here.get(key) is None:
+            here[key] = {}
+        here = here[key]
+    here[_key(here, parts[-1], path)] = value if is_param else _value(value)
+
+
+def unused_params(document: Any, overrides: Sequence[str]) -> list[str]:
+    """The params of the overrides that the job (any YAML) names nowhere: slips of the pen, mostly."""
+    given = [override.partition("=")[0].removeprefix("spec.").removeprefix("params.") for override in overrides if _names_a_param(override)]
+    text = repr(document)
+    return [name for name in given if f"${{{name}}}" not in text]
+
+
+def _names_a_param(override: str) -> bool:
+    return override.removeprefix("spec.").startswith("params.")
+
+
+def _key(here: Any, part: str, path: str) -> str | int:
+    """The key of a mapping or index of a list that `part` of an override's path means."""
+    if isinstance(here, dict):
+        return part
+    if not isinstance(here, list):
+        raise SpecError(
+            [Fault(f"--set {path}", f"{part} is below a {'text' if isinstance(here, str) else type(here).__name__}, which has no fields")]
+        )
+    if not part.isdecimal() or int(part) >= len(here):
+        raise SpecError([Fault(f"--set {path}", f"expected an index from 0 to {len(here) - 1}, got {part}")])
+    return int(part)
+
+
+def _value(text: str) -> Any:
+    if text.startswith(("|", ">", "#")):
+        return text  # a block or a comment, of which one line of YAML can't hold more than the sign
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return text

@@ -1,0 +1,393 @@
+"""MaxCompute by its own SDK, pyodps: tables, partitions, and the sessions by which rows are read. Foreign errors become ours here.
+
+A download session is a snapshot of a table: its rows have numbers, and every process that knows its id reads the same rows by them.
+The service ends a session after a day.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from dataprep_converter.core.errors import (
+    BadCredentials,
+    BadSpec,
+    ConvertError,
+    InputChanged,
+    NotFound,
+    NotPermitted,
+    StoreError,
+    Unreachable,
+)
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.runtime.retrying import retrying
+from dataprep_converter.stores import StoreSettings
+
+SCHEME: Final = "odps"
+CONNECT_SECONDS: Final = 5
+ANSWER_SECONDS: Final = 60
+ATTEMPTS: Final = 3
+
+_MISSING: Final = "source.table needs MaxCompute's client: pip install 'dataprep-operator[maxcompute]'."
+_RIGHT = re.compile(r"[Pp]rivilege '(odps:\w+)' on \{?([^\s{}]*)")
+_ENDED: Final = {"StatusConflict", "NoSuchDownload", "NoSuchUpload", "DownloadSessionNotFound"}
+_CHANGED: Final = {"TableModified", "DataVersionConflict", "SchemaModified", "NoSuchData"}
+_ABSENT: Final = {"NoSuchProject", "NoSuchSchema", "NoSuchTable", "NoSuchPartition", "NoSuchObject", "ODPS-0130131"}
+_REFUSED: Final = {
+    "Unauthorized",
+    "SignatureNotMatch",
+    "AuthorizationRequired",
+    "AuthenticationRequestExpired",
+    "RequestTimeTooSkewed",
+    "InvalidAccessKeyId",
+    "InvalidAccessKeyId.NotFound",
+    "InvalidSecurityToken",
+}
+_REFUSED_NUMBERS: Final = "ODPS-04100"
+_PASSING: Final = {
+    "CorruptedDataStream",
+    "DataUnderReplication",
+    "FlowExceeded",
+    "IncompleteBody",
+    "InternalServerError",
+    "MetaTransactionFailed",
+    "RequestTimeOut",
+    "ServiceUnavailable",
+}
+_NOT_UNDERSTOOD: Final = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SyntaxError)
+"""What the SDK's parsers end with when an answer is no XML, no JSON, or has other members than the API's."""
+_TOO_MANY: Final = 429
+"""Of the service or of what stands before it, whatever it is called there."""
+_NOT_PERMITTED: Final = {"NoPermission", "AccessDenied", "ODPS-0130013", "ODPS-0420095"}
+
+
+class SessionEnded(InputChanged):
+    """The session is over, or was never there. Its table may well be what it was."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A table, or a partition of one."""
+
+    project: str
+    table: str
+    partition: str
+    """As pyodps writes it: `pt=1,region=cn`; empty for a whole table."""
+
+    @classmethod
+    def of(cls, uri: str) -> Self:
+        """Of `odps://project/tables/t[/pt=1[/region=cn]]`, which the spec has made sure of."""
+        project, _, table, *keys = uri.removeprefix(f"{SCHEME}://").rstrip("/").split("/")
+        return cls(project, table, ",".join(keys))
+
+
+class Table:
+    """A table or a partition, and a client of its own. Made for one process."""
+
+    def __init__(self, uri: str, access: Access) -> None:
+        self.uri = uri
+        self._place = Place.of(uri)
+        self._client = _client(uri, self._place.project, access)
+        self._peer = urlsplit(self._client.endpoint).netloc
+
+    def version(self) -> str:
+        """Equal as long as no row is added, removed or changed. Raises NotFound, and BadSpec when it takes a partition or can't have one."""
+        return retrying(self._version, what=f"looking at {self.uri}")
+
+    def _version(self) -> str:
+        with _translated(self.uri, self._peer):
+            table = self._client.get_table(self._place.table, project=self._place.project)
+            table.reload()
+            keys = [column.name for column in table.table_schema.partitions or []]
+            self._check_keys(keys)
+            changed = table
+            if keys:
+                changed = table.get_partition(self._place.partition)
+                changed.reload()
+            return f"{changed.last_data_modified_time.timestamp():.3f}" if changed.last_data_modified_time else ""
+
+    def _check_keys(self, keys: Sequence[str]) -> None:
+        given = [key.partition("=")[0] for key in self._place.partition.split(",") if key]
+        if given != keys:
+            table = f"{SCHEME}://{self._place.project}/tables/{self._place.table}"
+            if not keys:
+                raise BadSpec(f"{self.uri}: the table has no partitions; its rows are at {table}.")
+            wanted = "/".join([table, *(f"{key}=…" for key in keys)])
+            raise BadSpec(f"{self.uri}: the table is partitioned by {', '.join(keys)}; name a partition: {wanted}.")
+
+    def session(self, identifier: str | None = None) -> "Session":
+        """The session of this id, or a new one. Raises SessionEnded."""
+        return retrying(lambda: self._session(identifier), what=f"opening {self.uri}")
+
+    def _session(self, identifier: str | None) -> "Session":
+        tunnel, peer = self._tunnel()
+        with _translated(self.uri, peer):
+            found = tunnel.create_download_session(
+                self._place.table, partition_spec=self._place.partition or None, download_id=identifier, async_mode=True
+            )
+            if found.status != found.Status.Normal:
+                raise SessionEnded(f"{self.uri}: the download session {found.id} is {found.status.value}.", uri=self.uri)
+            return Session(self.uri, found, peer)
+
+    def columns(self) -> pa.Schema:
+        """In which types the service takes rows; not those of the partition. Raises BadSpec naming a column that Arrow has no type for."""
+        from odps.tunnel.io.types import odps_type_to_arrow_type  # type: ignore[import-untyped] # pyodps has no types
+
+        kinds = retrying(self._kinds, what=f"looking at {self.uri}")
+        fields: dict[str, pa.DataType] = {}
+        for name, kind in kinds.items():
+            try:
+                fields[name] = odps_type_to_arrow_type(kind)
+            except TypeError as exc:
+                raise BadSpec(f"{self.uri}: the column {name!r} is {kind}, which can't be written.") from exc
+        return pa.schema(list(fields.items()))
+
+    def _kinds(self) -> dict[str, Any]:
+        """MaxCompute's types by column."""
+        with _translated(self.uri, self._peer):
+            table = self._client.get_table(self._place.table, project=self._place.project)
+            return {column.name: column.type for column in table.table_schema.simple_columns}
+
+    def upload(self, identifier: str | None = None) -> "Upload":
+        """The upload session of this id, or a new one whose commit replaces all rows; the partition is made when it isn't there."""
+        return retrying(lambda: self._upload(identifier), what=f"opening {self.uri} for writing")
+
+    def _upload(self, identifier: str | None) -> "Upload":
+        tunnel, peer = self._tunnel()
+        with _translated(self.uri, peer):
+            found = tunnel.create_upload_session(
+                self._place.table,
+                partition_spec=self._place.partition or None,
+                upload_id=identifier,
+                overwrite=True,
+                create_partition=bool(self._place.partition),
+            )
+            return Upload(self.uri, found, peer)
+
+    def _tunnel(self) -> tuple[Any, str]:
+        """The tunnel's client, and its address."""
+        from odps.tunnel import TableTunnel  # type: ignore[import-untyped] # see above
+
+        with _translated(self.uri, self._peer):
+            tunnel = TableTunnel(self._client, project=self._place.project, endpoint=self._client.tunnel_endpoint)
+            return tunnel, urlsplit(tunnel.tunnel_rest.endpoint).netloc
+
+
+class Session:
+    """A download session: a snapshot of a table's rows, in an order."""
+
+    def __init__(self, uri: str, session: Any, peer: str) -> None:
+        self.uri = uri
+        self._session = session
+        self._peer = peer
+        self.id: str = session.id
+        self.count: int = int(session.count)
+        self._columns = list(session.schema.simple_columns)
+        self._narrowed: set[str] | None = None
+
+    def columns(self) -> dict[str, str]:
+        """MaxCompute's type by column; not those of the partition."""
+        return {column.name: str(column.type) for column in self._columns}
+
+    def type_of(self, column: str) -> pa.DataType | None:
+        """In which batches have a column; None when Arrow has no such type."""
+        from odps.tunnel.io.types import odps_type_to_arrow_type
+
+        try:
+            found: pa.DataType = odps_type_to_arrow_type(next(each.type for each in self._columns if each.name == column))
+        except TypeError:
+            return None
+        return found
+
+    def batches(self, start: int, count: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Rows from `start` on, in batches of the service's choosing, exactly `count` in all. Raises SessionEnded, InputChanged, Unreachable."""
+        self._narrow(columns)
+        with _translated(self.uri, self._peer), self._session.open_arrow_reader(start, count, columns=list(columns)) as reader:
+            rows = 0
+            while (batch := reader.read_next_batch()) is not None:
+                rows += batch.num_rows
+                yield batch
+            if rows != count:
+                # A stream that breaks between two checksums looks like one that has ended.
+                raise Unreachable(f"{self.uri}: {self._peer} sent {rows:,} of {count:,} rows from row {start:,} on.", uri=self.uri)
+
+    def _narrow(self, columns: Sequence[str]) -> None:
+        """Lets the SDK know of these columns only: it gives up on a table that has one of a type it can't read, wanted or not."""
+        from odps.models import TableSchema  # type: ignore[import-untyped] # see above
+
+        if self._narrowed != set(columns):
+            self._narrowed = set(columns)
+            self._session.schema = TableSchema(columns=[each for each in self._columns if each.name in self._narrowed])
+
+
+class Upload:
+    """An upload session: blocks of rows by number, none of which is visible before all are. Any process may write any block, again too."""
+
+    def __init__(self, uri: str, session: Any, peer: str) -> None:
+        self.uri = uri
+        self._session = session
+        self._peer = peer
+        self.id: str = session.id
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes blocks, as of the last answer."""
+        return bool(self._session.status == self._session.Status.Normal)
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether its rows are visible, as of the last answer."""
+        return bool(self._session.status == self._session.Status.Closed)
+
+    def blocks(self) -> set[int]:
+        """The numbers of the blocks that the service has."""
+        with _translated(self.uri, self._peer):
+            return {int(number) for number in self._session.get_block_list()}
+
+    def put(self, block: int, batches: Iterable[pa.RecordBatch]) -> None:
+        """Writes a block, in place of one of the same number. At least one row."""
+        from odps.tunnel.io import writer  # type: ignore[import-untyped] # see above
+
+        if writer.pd is None:
+            # pyodps asks whether rows are a DataFrame even where there is no pandas.
+            writer.pd = SimpleNamespace(DataFrame=())
+        with _translated(self.uri, self._peer), self._session.open_arrow_writer(block) as out:
+            for batch in batches:
+                out.write(batch)
+
+    def commit(self, blocks: set[int]) -> None:
+        """Makes the rows visible, once: a session that is committed stays as it is."""
+        with _translated(self.uri, self._peer):
+            try:
+                self._session.commit(sorted(blocks))
+            except Exception:
+                # Its answer may be what was lost.
+                self._session.reload()
+                if not self.is_committed:
+                    raise
+
+
+def check(uri: str, access: Access) -> None:
+    """Whether a table can be asked for, for the preflight. Raises what is wrong, by its name."""
+    Table(uri, access).version()
+
+
+def _client(uri: str, project: str, access: Access) -> Any:
+    try:
+        import odps  # type: ignore[import-untyped] # see above
+    except ModuleNotFoundError as exc:
+        raise BadSpec(_MISSING) from exc
+    settings = next((found for found in access.settings if uri.startswith(found.uri_prefix)), StoreSettings(uri_prefix=f"{SCHEME}://"))
+    endpoint = settings.endpoint or os.environ.get("ODPS_ENDPOINT")
+    if not endpoint:
+        raise BadSpec(
+            f"{uri}: the store {settings.uri_prefix} needs endpoint (or ODPS_ENDPOINT): https://service.cn-shenzhen.maxcompute.aliyun.com/api."
+        )
+    # It tells of every session, and of tokens.
+    logging.getLogger("odps").setLevel(logging.WARNING)
+    # Times are moments in UTC, whatever the zone of this machine is.
+    odps.options.local_timezone = False
+    odps.options.connect_timeout = CONNECT_SECONDS
+    odps.options.read_timeout = ANSWER_SECONDS
+    odps.options.retry_times = ATTEMPTS - 1
+    return odps.ODPS(
+        account=_account(uri, settings),
+        project=project,
+        endpoint=endpoint,
+        tunnel_endpoint=settings.tunnel_endpoint or os.environ.get("ODPS_TUNNEL_ENDPOINT") or None,
+        region_name=settings.region,
+        # Nobody looks at logs of SQL here, and without it the SDK would ask the service where they are.
+        logview_host=endpoint,
+        # Or the SDK would keep the key in a place for all of this process.
+        overwrite_global=False,
+    )
+
+
+def _account(uri: str, settings: StoreSettings) -> Any:
+    from odps import accounts
+
+    found = settings.credentials or _environment()
+    if not found:
+        return accounts.CredentialProviderAccount(_of_a_role(uri))
+    if token := found.get("securityToken"):
+        return accounts.StsAccount(found["accessKeyId"], found["accessKeySecret"], token, expired_hours=None)
+    return accounts.CloudAccount(found["accessKeyId"], found["accessKeySecret"])
+
+
+def _environment() -> dict[str, str]:
+    for identifier, secret, token in (
+        ("ODPS_ACCESS_ID", "ODPS_ACCESS_KEY", "ODPS_STS_TOKEN"),
+        ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET", "ALIBABA_CLOUD_SECURITY_TOKEN"),
+    ):
+        if os.environ.get(identifier) and os.environ.get(secret):
+            found = {"accessKeyId": os.environ[identifier], "accessKeySecret": os.environ[secret]}
+            return found | ({"securityToken": os.environ[token]} if os.environ.get(token) else {})
+    return {}
+
+
+def _of_a_role(uri: str) -> Any:
+    """The provider of a role's credentials, which are there. Raises BadCredentials: within a request the SDK would try again and again."""
+    from dataprep_converter.stores.credentials.alibaba import AlibabaCredentials
+
+    chain = AlibabaCredentials()
+    try:
+        chain.get_credential()
+    except ModuleNotFoundError as exc:
+        raise BadSpec(_MISSING) from exc
+    except (BadCredentials, Unreachable) as exc:
+        raise type(exc)(f"{uri}: {exc}", uri=uri) from exc
+    return chain
+
+
+@contextmanager
+def _translated(uri: str, peer: str) -> Iterator[None]:
+    """The SDK's errors as ours."""
+    import requests
+    from odps.errors import BaseODPSError  # type: ignore[import-untyped] # see above
+    from odps.tunnel.pb.errors import DecodeError  # type: ignore[import-untyped] # see above
+
+    try:
+        yield
+    except BaseODPSError as exc:
+        raise _as_ours(exc, uri, peer) from exc
+    except requests.RequestException as exc:
+        raise Unreachable(f"{uri}: cannot connect to {peer}: {_line(exc)}", uri=uri) from exc
+    except (DecodeError, OSError, pa.ArrowException) as exc:
+        raise Unreachable(f"{uri}: the rows that {peer} sent could not be read: {_line(exc)}", uri=uri) from exc
+    except _NOT_UNDERSTOOD as exc:
+        raise Unreachable(f"{uri}: {peer} gave an answer that could not be read: {type(exc).__name__}: {_line(exc)}", uri=uri) from exc
+
+
+def _as_ours(error: Any, uri: str, peer: str) -> ConvertError:
+    said = _line(error.args[0] if error.args else error)
+    # A code is a name, a number, or a number with words behind it.
+    names = {type(error).__name__, str(error.code or "").partition(":")[0].strip()}
+    number = next((each for each in (*names, said) if each.startswith("ODPS-")), "")
+    kind: type[ConvertError] = StoreError
+    sentence = f"{uri}: {peer} says {said}"
+    if names & _ENDED:
+        kind, sentence = SessionEnded, f"{uri}: the session is over: {said}"
+    elif names & _CHANGED:
+        kind, sentence = InputChanged, f"{uri} has changed since it was planned: {said} Plan again."
+    elif names & _ABSENT:
+        kind, sentence = NotFound, f"{uri} does not exist: {said}"
+    elif names & _NOT_PERMITTED:
+        missing = _RIGHT.search(said)
+        kind = NotPermitted
+        sentence = f"missing {missing[1]} on {missing[2]}, for {uri}" if missing else f"AccessDenied: {uri}: {said}"
+    elif names & _REFUSED or number.startswith(_REFUSED_NUMBERS):
+        kind, sentence = BadCredentials, f"{uri}: {peer} refused the credentials: {said}"
+    elif names & _PASSING or isinstance(error, OSError) or (error.status_code or 500) >= 500 or error.status_code == _TOO_MANY:
+        kind, sentence = Unreachable, f"{uri}: failed at {peer}: {said}"
+    return kind(sentence, uri=uri)
+
+
+def _line(said: Any) -> str:
+    return " ".join(str(said).split())[:300]

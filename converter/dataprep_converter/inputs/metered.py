@@ -1,0 +1,69 @@
+"""Inputs whose bytes are counted."""
+
+import weakref
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dataprep_converter.stores import Input, read_each
+
+
+class Count:
+    """Bytes read from the store since they were last asked for."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def add(self, size: int) -> None:
+        """So much was read."""
+        self._bytes += size
+
+    def taken(self) -> int:
+        """The bytes, which are then counted from 0 again."""
+        taken, self._bytes = self._bytes, 0
+        return taken
+
+
+class Counted:
+    """An Input whose bytes are counted, and which is closed with this object: a reader has no end of its own."""
+
+    def __init__(self, source: Input, count: Count) -> None:
+        self._source = source
+        self._count = count
+        weakref.finalize(self, source.close)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the object."""
+        return self._source.size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, fewer only at the end."""
+        data = self._source.read_at(offset, length)
+        self._count.add(len(data))
+        return data
+
+    def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
+        """So many bytes from each offset, laid end to end."""
+        data = read_each(self._source, offsets, length)
+        self._count.add(len(data))
+        return data
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The bytes from `offset` in order."""
+        for piece in self._source.stream(offset, length):
+            self._count.add(len(piece))
+            yield piece
+
+    def close(self) -> None:
+        """Ends reading."""
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,213 @@
+"""Opening inputs: what every reader needs between a pinned URI and bytes. What the bytes mean is the readers' own business."""
+
+import io
+import os
+import tempfile
+import weakref
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, suppress
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dataprep_converter.core.errors import BadData, BadSpec, InputChanged, NotFound
+from dataprep_converter.inputs import inflating
+from dataprep_converter.runtime.prefetching import prefetched
+from dataprep_converter.stores import SMALL_PIECE, Entry, Input, Store, one_by_one
+from dataprep_converter.stores.scattered import Scattered
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+
+_PIECE = 1 << 20
+_SLICE = 256 << 10
+
+
+class BrokenGzip(ValueError):
+    """A gzip stream that isn't one, or ends early."""
+
+
+def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The contents of a gzip stream of one or more members, in pieces of at most 1 MiB. Raises BrokenGzip."""
+    member = inflating.member()
+    begun = False
+    any_member = False
+    head = b""
+    for piece in _slices(pieces):
+        data, head = head + piece, b""
+        while data:
+            if not begun and any_member and not data.strip(b"\0"):
+                # Some tools fill the last block of a tape or a disk with zeros.
+                break
+            if not begun and len(data) < _PIECE and not inflating.header_is_whole(data):
+                head = data
+                break
+            begun = any_member = True
+            try:
+                out = member.decompress(data, _PIECE)
+            except inflating.ERRORS as exc:
+                raise BrokenGzip(f"not valid gzip: {exc}") from exc
+            data = member.unconsumed_tail
+            if member.eof:
+                data = member.unused_data
+                member = inflating.member()
+                begun = False
+            if out:
+                yield out
+    while begun and (out := _more(member)):
+        yield out
+    if begun or head:
+        raise BrokenGzip("the gzip stream ends early")
+
+
+def _slices(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same in small pieces: what a call of the inflater leaves of its piece is copied."""
+    for piece in pieces:
+        for start in range(0, len(piece), _SLICE):
+            yield piece[start : start + _SLICE]
+
+
+def _more(member: Any) -> bytes:
+    try:
+        return bytes(member.decompress(b"", _PIECE)) if not member.eof else b""
+    except inflating.ERRORS as exc:
+        raise BrokenGzip(f"not valid gzip: {exc}") from exc
+
+
+def relative_path(root: str, uri: str) -> str:
+    """`uri` as seen from the folder `root`, in UTF-8. Raises BadSpec for a name that is not."""
+    prefix = root.rstrip("/") + "/"
+    path = uri.removeprefix(prefix)
+    try:
+        path.encode()
+    except UnicodeEncodeError as exc:
+        raise BadSpec(f"The name of {uri!r} is not UTF-8; rename the file or leave it out.", uri=None) from exc
+    return path
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a file or a folder on the way begins with `_` or `.`, which means that it is no data."""
+    return path.startswith(("_", ".")) or "/_" in path or "/." in path
+
+
+def found(store: Store, uri: str) -> Entry:
+    """The file at `uri`. Raises NotFound."""
+    entry = store.stat(uri)
+    if entry is None:
+        raise NotFound(f"{uri} does not exist.", uri=uri)
+    return entry
+
+
+def open_pinned(store: Store, uri: str, pin: str) -> Input:
+    """The file at `uri`, which is still the one that was planned. Raises InputChanged naming it."""
+    try:
+        source = store.open(uri)
+        now = source.pin or found(store, uri).pin
+    except NotFound as exc:
+        raise InputChanged(f"{uri} was planned and is gone.", uri=uri) from exc
+    if now != pin:
+        source.close()
+        raise InputChanged(f"{uri} has changed since it was planned: {pin} then, {now} now. Plan again.", uri=uri)
+    return source
+
+
+class Forward:
+    """One pass over a file, gunzipped when it is gzip, that can skip ahead and hand out exact lengths."""
+
+    def __init__(self, source: Input, uri: str, *, zipped: bool, offset: int = 0, ahead: bool = False) -> None:
+        """`ahead` reads the next piece while the caller looks at one: for whoever wants all of them, and closes this."""
+        self.zipped = zipped
+        self._uri = uri
+        self._taken = 0
+        pieces = iter(gunzipped(self._counted(source, offset)) if zipped else self._counted(source, offset))
+        self._pieces = prefetched(pieces, depth=1) if ahead else pieces
+        self._piece = memoryview(b"")
+        self.position = offset
+        """Of the next byte, in the contents."""
+
+    def read(self, length: int, *, after: bytes = b"") -> bytes:
+        """`after` and the next `length` bytes, fewer only at the end. Raises BadData naming the file when it is no whole gzip stream."""
+        found = io.BytesIO()
+        found.write(after)
+        missing = length
+        while missing and self._fill():
+            part = self._piece[:missing]
+            found.write(part)
+            self._piece = self._piece[len(part) :]
+            missing -= len(part)
+        self.position += length - missing
+        # Not joined from parts: those and the whole would be in memory at the same time.
+        return found.getvalue()
+
+    def skip_to(self, position: int) -> None:
+        """Moves ahead to `position`, or to the end."""
+        while self.position < position and self._fill():
+            step = min(len(self._piece), position - self.position)
+            self._piece = self._piece[step:]
+            self.position += step
+
+    def pieces(self) -> Iterator[bytes]:
+        """All that is left, in pieces."""
+        while self._fill():
+            piece = bytes(self._piece)
+            self._piece = memoryview(b"")
+            self.position += len(piece)
+            yield piece
+
+    def close(self) -> None:
+        """Reads no more."""
+        if isinstance(self._pieces, Generator):
+            self._pieces.close()
+
+    def taken(self) -> int:
+        """Bytes read from the file since the last call."""
+        taken, self._taken = self._taken, 0
+        return taken
+
+    def _fill(self) -> bool:
+        try:
+            while not len(self._piece):
+                self._piece = memoryview(next(self._pieces))
+        except StopIteration:
+            return False
+        except BrokenGzip as exc:
+            raise BadData(f"{self._uri}: {exc}.", uri=self._uri) from exc
+        return True
+
+    def _counted(self, source: Input, offset: int) -> Iterator[bytes]:
+        for piece in source.stream(offset):
+            self._taken += len(piece)
+            yield piece
+
+
+class Spool:
+    """The contents of a stream in a temporary file without a name (in $TMPDIR), for reading in any order. Gone with this object."""
+
+    def __init__(self, forward: Forward) -> None:
+        self._descriptor, path = tempfile.mkstemp(prefix="dataprep-")
+        # Without a name, nothing is left behind however the process ends.
+        os.unlink(path)  # noqa: PTH108 - mkstemp gives a string
+        weakref.finalize(self, os.close, self._descriptor)
+        self._scattered: Scattered | None = None
+        self.size = 0
+        # Inflating takes longer than writing, and neither keeps the other from its core.
+        with closing(prefetched(forward.pieces())) as pieces:
+            for piece in pieces:
+                view = memoryview(piece)
+                while view:
+                    view = view[os.write(self._descriptor, view) :]
+                self.size += len(piece)
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Bytes from `offset`, fewer than `length` only at the end."""
+        return os.pread(self._descriptor, length, offset)
+
+    def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
+        """See `ReadsEach`."""
+        if length <= SMALL_PIECE:
+            with suppress(OSError):
+                self._scattered = self._scattered or Scattered(self._descriptor, self.size)
+                data = self._scattered.read_each(offsets, length)
+                if len(data) == len(offsets) * length:
+                    return data
+        return one_by_one(self, offsets, length)

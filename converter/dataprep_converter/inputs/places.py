@@ -1,0 +1,212 @@
+"""Places: where a URI leads, as far as it can be known without asking a store. Two URIs may be two names of one place.
+
+Whoever compares places wants to know that nothing is written where something is read, so what may be one place counts as one: percent signs are
+compared as they are and decoded, and doubled slashes and dots are left out, though a key of an object store may have them.
+"""
+
+import os
+import re
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.inputs import maxcompute
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.stores import StoreSettings, files, scheme_of
+from dataprep_converter.stores.hdfs import hadoop_configuration
+
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
+_SHARE: Final = re.compile(r"(?://)?(?P<host>\[[^\]]+\]|[^/:\[\]]+)(?::(?=/)|(?=/))(?P<path>/.*)")
+_S3_PORTS: Final = {"http": "80", "https": "443"}
+_NAME_NODE_PORT: Final = "8020"
+_WEB_WAYS: Final = ("webhdfs", "swebhdfs")
+
+Steps = tuple[str, ...]
+"""The parts of a path."""
+
+
+@dataclass(frozen=True)
+class Root:
+    """A store, as one of its names tells it."""
+
+    family: str
+    host: str = ""
+    way: str = ""
+    """By which protocol, where there are several: the ports of two ways can't be compared."""
+    port: str = ""
+
+    def is_same(self, other: "Root") -> bool:
+        """Whether both are names of one store."""
+        if self.family != other.family or (self.way == other.way and self.port != other.port):
+            return False
+        return self.host == other.host or (
+            bool(self.host and other.host) and not addresses_of(self.host).isdisjoint(addresses_of(other.host))
+        )
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file or a folder, by each of its names."""
+
+    names: Sequence[tuple[Root, Steps]]
+    lineage: Sequence[tuple[tuple[int, int] | None, str]] = ()
+    """Of a path of this machine: what it and each folder above it are to the system, None where nothing is, and its name in the next one."""
+
+    def path_of(self, other: "Place") -> Steps | None:
+        """The path of another place below this one, empty when it is this one; None when it isn't below it."""
+        for root, steps in self.names:
+            for theirs, path in other.names:
+                if path[: len(steps)] == steps and root.is_same(theirs):
+                    return path[len(steps) :]
+        own = self.lineage[0][0] if self.lineage else None
+        if own is not None:
+            for up, (found, _) in enumerate(other.lineage):
+                if found == own:
+                    return tuple(name for _, name in reversed(other.lineage[:up]))
+        return None
+
+
+def place_of(uri: str, access: Access) -> Place | None:
+    """The place that a URI names; None where nothing can be written (HTTP)."""
+    scheme = scheme_of(uri)
+    if scheme in ("", "file"):
+        return _on_this_machine(files.path_of(uri))
+    authority, _, path = uri.partition("://")[2].partition("/")
+    if scheme == maxcompute.SCHEME:
+        project, *tables = uri.partition("://")[2].rstrip("/").split("/")
+        _, table, *partition = tables if len(tables) > 1 else ("", "")
+        if not table or any("=" not in key for key in partition):
+            raise BadSpec(f"{uri} names no table: write odps://PROJECT/tables/TABLE, and KEY=VALUE for each level of a partition.", uri=uri)
+        keys = tuple("{}={}".format(*(part.strip("'\"") for part in key.split("=", 1))) for key in partition)
+        return Place([(Root(scheme), (project.lower(), table.lower(), *keys))])
+    if scheme in ("http", "https"):
+        return None
+    if scheme in ("hdfs", *_WEB_WAYS):
+        return _named(_name_nodes(uri, scheme, authority, access), (), path)
+    if scheme in ("abfs", "abfss"):
+        container, _, host = authority.lower().rpartition("@") if "@" in authority else (authority.lower(), "", "")
+        account = host.partition(".")[0] or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME") or os.environ.get("AZURE_STORAGE_ACCOUNT") or ""
+        return _named([Root(f"azure {account}")], (container,), path)
+    root = _endpoint(access.settings_of(uri)) if scheme == "s3" else Root(scheme)
+    return _named([root], (authority.lower(),), path)
+
+
+def real_path(uri: str) -> str:
+    """The path behind a path or `file://` URI, without links."""
+    return os.path.realpath(files.path_of(uri))
+
+
+@cache
+def addresses_of(host: str) -> frozenset[str]:
+    """What a host's name stands for, itself among it."""
+    try:
+        return frozenset({host, *(str(found[4][0]) for found in socket.getaddrinfo(host, None))})
+    except (OSError, UnicodeError):
+        return frozenset({host})
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A line of `/proc/self/mountinfo`."""
+
+    at: str
+    names: Sequence[tuple[Root, Steps]]
+    """Of the folder that is seen there."""
+
+
+def mounts(text: str) -> list[Mount]:
+    """What is mounted where."""
+    found = []
+    for line in text.splitlines():
+        words = [_ESCAPED.sub(lambda code: chr(int(code[1], 8)), word) for word in line.split(" ")]
+        if "-" not in words[6:]:
+            continue
+        source = words[words.index("-", 6) + 2]
+        names = [(Root("mount", words[2]), _steps(words[3]))]
+        if (share := _SHARE.fullmatch(source)) is not None:
+            names.append((Root("share", share["host"].lower()), _steps(f"{share['path']}/{words[3]}")))
+        found.append(Mount(words[4], names))
+    return found
+
+
+def mounted(path: str, known: Sequence[Mount]) -> Iterator[tuple[Root, Steps]]:
+    """The names of a path without links, by what is mounted where it lies."""
+    steps = _steps(path)
+    best: Mount | None = None
+    for mount in known:
+        at = _steps(mount.at)
+        if steps[: len(at)] == at and (best is None or len(at) >= len(_steps(best.at))):
+            best = mount
+    if best is not None:
+        for root, above in best.names:
+            yield root, (*above, *steps[len(_steps(best.at)) :])
+
+
+def _on_this_machine(path: str) -> Place:
+    real = os.path.realpath(path)
+    names = [(Root("file"), _steps(real))]
+    if _MOUNTS.exists():
+        names += mounted(real, mounts(_MOUNTS.read_text("utf-8", "surrogateescape")))
+    lineage: list[tuple[tuple[int, int] | None, str]] = []
+    for each in (Path(real), *Path(real).parents):
+        try:
+            status = each.stat()
+        except OSError:
+            lineage.append((None, each.name))
+        else:
+            lineage.append(((status.st_dev, status.st_ino), each.name))
+    return Place(names, lineage)
+
+
+def _named(roots: Sequence[Root], above: Steps, path: str) -> Place:
+    """By the path as it is written and as a percent-encoded one."""
+    return Place([(root, (*above, *steps)) for root in roots for steps in dict.fromkeys((_steps(path), _steps(unquote(path))))])
+
+
+def _steps(path: str) -> Steps:
+    steps: list[str] = []
+    for step in path.split("/"):
+        if step == ".." and steps:
+            steps.pop()
+        elif step not in ("", ".", ".."):
+            steps.append(step)
+    return tuple(steps)
+
+
+def _name_nodes(uri: str, scheme: str, authority: str, access: Access) -> list[Root]:
+    """Every NameNode that a URI stands for."""
+    if scheme in _WEB_WAYS:
+        host, port = _host_and_port(authority)
+        return [Root("hdfs", host, way=scheme, port=port)]
+    known = hadoop_configuration.configuration(access.settings_of(uri).hadoop_conf)
+    if not authority:
+        authority = known.get("fs.defaultFS", "").partition("://")[2].partition("/")[0]
+    found = hadoop_configuration.name_nodes(authority, known) or [authority]
+    return [Root("hdfs", host, way=scheme, port=port or _NAME_NODE_PORT) for host, port in map(_host_and_port, found)]
+
+
+def _endpoint(settings: StoreSettings) -> Root:
+    """Amazon, or whose own endpoint it is."""
+    given = settings.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if given is None:
+        return Root("s3")
+    parts = urlsplit(given if "://" in given else f"https://{given}")
+    host = (parts.hostname or "").lower()
+    if host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
+        return Root("s3")
+    if host.endswith(".aliyuncs.com"):
+        return Root("oss")
+    if host == "storage.googleapis.com":
+        return Root("gs")
+    return Root("s3", host, port=str(parts.port or _S3_PORTS.get(parts.scheme.lower(), "")))
+
+
+def _host_and_port(authority: str) -> tuple[str, str]:
+    host, _, port = authority.lower().rpartition("@")[2].rpartition(":")
+    return (host.strip("[]"), port) if host and port.isdecimal() else (authority.lower().strip("[]"), "")

@@ -1,0 +1,59 @@
+"""A store's file as a file object for Arrow, which asks for ranges of it."""
+
+import io
+from collections.abc import Sequence
+from typing import Final
+
+from dataprep_converter.stores import Input
+
+_END: Final = 64 << 10
+"""So much of the end is read at once and kept: it has the footer, and of a small file all else."""
+
+
+class Ranged(io.RawIOBase):
+    """Reads `source` where it is asked to. Ranges that were loaded before are answered from memory."""
+
+    def __init__(self, source: Input) -> None:
+        super().__init__()
+        self._source = source
+        self._position = 0
+        start = max(0, source.size - _END)
+        self._end = (start, source.read_at(start, _END))
+        self._loaded: list[tuple[int, bytes]] = []
+
+    def load(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Reads these (offset, end) now, in place of what was loaded before."""
+        self._loaded = []
+        self._loaded = [(offset, self._at(offset, end - offset)) for offset, end in ranges]
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """As every file object."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}[whence]
+        self._position = start + offset
+        return self._position
+
+    def tell(self) -> int:
+        """As every file object."""
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next bytes, fewer only at the end."""
+        left = max(0, self._source.size - self._position)
+        length = left if size is None or size < 0 else min(size, left)
+        data = self._at(self._position, length)
+        self._position += len(data)
+        return data
+
+    def _at(self, offset: int, length: int) -> bytes:
+        for start, data in (self._end, *self._loaded):
+            if start <= offset and offset + length <= start + len(data):
+                return data[offset - start : offset - start + length]
+        return self._source.read_at(offset, length) if length else b""

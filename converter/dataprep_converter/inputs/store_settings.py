@@ -1,0 +1,112 @@
+"""Store settings: entries of `spec.stores` with their Secrets and ConfigMaps read, in a pod or on a laptop.
+
+In a pod the operator mounts, for the i-th entry, the Secret's keys as files in `<mounts>/secrets/<i>/` and the ConfigMap's in
+`<mounts>/hadoop/<i>/`. An entry of HDFS has a principal and a keytab instead of an access key. Without mounts an entry has only what the spec says, and the clients take credentials from the
+environment's own variables.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Final
+
+from dataprep_api import spec
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.stores import StoreSettings, scheme_of
+
+MOUNTS_VARIABLE: Final = "DATAPREP_MOUNTS"
+_KEYS: Final = (("accessKeyId", "accessKeySecret"),)
+_AZURE: Final = (("accountKey",), ("sasToken",), ("tenantId", "clientId", "clientSecret"))
+SECRET_KEYS: Final[Mapping[str, Sequence[Sequence[str]]]] = {
+    "abfs": _AZURE,
+    "abfss": _AZURE,
+    "gs": (("serviceAccountKey",),),
+    "webhdfs": (("delegationToken",),),
+    "swebhdfs": (("delegationToken",),),
+    **dict.fromkeys(("ftp", "sftp", "ssh", "smb", "webdav"), (("username", "password"),)),
+}
+"""Scheme → the sets of keys of which a Secret must have one; of all others, `_KEYS`."""
+_OPTIONAL: Final = "securityToken"
+_KERBEROS: Final = (("principal", "keytab"),)
+"""Of HDFS, where the keytab is a file and no text."""
+_HADOOP_FILES: Final = ("core-site.xml", "hdfs-site.xml")
+
+
+def mounts_of_this_pod() -> str | None:
+    """The folder of the mounts, None outside a pod."""
+    return os.environ.get(MOUNTS_VARIABLE) or None
+
+
+def settings_for(stores: Sequence[spec.Store] | None, mounts: str | None) -> list[StoreSettings]:
+    """One StoreSettings for each entry, in order. Raises BadSpec naming the Secret or ConfigMap and what it lacks."""
+    return [_settings(store, index, None if mounts is None else Path(mounts)) for index, store in enumerate(stores or [])]
+
+
+def _settings(store: spec.Store, index: int, mounts: Path | None) -> StoreSettings:
+    credentials: dict[str, str] = {}
+    principal: str | None = None
+    keytab: str | None = None
+    hadoop_conf: str | None = None
+    if mounts is not None and store.secret_ref is not None:
+        folder = mounts / "secrets" / str(index)
+        scheme = scheme_of(store.uri_prefix)
+        if scheme == "hdfs":
+            principal, keytab = _kerberos(folder, store.secret_ref.name)
+        else:
+            credentials = _credentials(folder, store.secret_ref.name, SECRET_KEYS.get(scheme, _KEYS))
+    if mounts is not None and store.config_map_ref is not None:
+        hadoop_conf = _hadoop_conf(mounts / "hadoop" / str(index), store.config_map_ref.name)
+    return StoreSettings(
+        uri_prefix=store.uri_prefix,
+        endpoint=store.endpoint,
+        tunnel_endpoint=store.tunnel_endpoint,
+        region=store.region,
+        path_style=store.path_style,
+        user=store.user,
+        credentials=credentials,
+        hadoop_conf=hadoop_conf,
+        server_side_encryption=store.server_side_encryption,
+        kms_key_id=store.kms_key_id,
+        principal=principal,
+        keytab=keytab,
+    )
+
+
+def _credentials(folder: Path, secret: str, wanted: Sequence[Sequence[str]]) -> dict[str, str]:
+    there = _names(folder)
+    known = {*(key for keys in wanted for key in keys), _OPTIONAL} & there
+    # Secrets made with `kubectl create secret --from-file` end in a newline; no key of any store does.
+    found = {key: value for key in sorted(known) if (value := (folder / key).read_text().strip())}
+    _require(wanted, found, there, secret)
+    return found
+
+
+def _kerberos(folder: Path, secret: str) -> tuple[str, str]:
+    """The principal, and the file of its keys."""
+    there = _names(folder)
+    principal = (folder / "principal").read_text().strip() if "principal" in there else ""
+    keytab = str(folder / "keytab") if "keytab" in there else ""
+    _require(_KERBEROS, {key: value for key, value in (("principal", principal), ("keytab", keytab)) if value}, there, secret)
+    return principal, keytab
+
+
+def _names(folder: Path) -> set[str]:
+    return {each.name for each in folder.iterdir() if not each.name.startswith(".")} if folder.is_dir() else set()
+
+
+def _require(wanted: Sequence[Sequence[str]], found: Mapping[str, str], there: AbstractSet[str], secret: str) -> None:
+    if any(found.keys() >= set(keys) for keys in wanted):
+        return
+    sets = ", or ".join(" and ".join(filter(None, (", ".join(keys[:-1]), keys[-1]))) for keys in wanted)
+    missing = ", ".join(key for key in wanted[0] if key not in found)
+    raise BadSpec(
+        f"Secret {secret} must have the key{'s' if len(wanted) > 1 or len(wanted[0]) > 1 else ''} {sets}; "
+        f"missing: {missing}; it has: {', '.join(sorted(there)) or 'nothing'}."
+    )
+
+
+def _hadoop_conf(folder: Path, config_map: str) -> str:
+    if not any((folder / name).is_file() for name in _HADOOP_FILES):
+        raise BadSpec(f"ConfigMap {config_map} must have the key core-site.xml or hdfs-site.xml; it has neither.")
+    return str(folder)

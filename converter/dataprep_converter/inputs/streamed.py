@@ -1,0 +1,105 @@
+"""Contents that can only be made from their beginning on, such as those of a gzip file, as an Input.
+
+Reading on is one pass that keeps nothing but a stretch of stated size behind it. Going back further than that makes, once, a copy of the
+contents in a temporary file without a name.
+"""
+
+import os
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+from dataprep_converter.inputs.opening import Forward
+from dataprep_converter.stores import Input
+
+_PIECE = 1 << 20
+
+
+class Streamed:
+    """See the module. May be used by several threads."""
+
+    def __init__(self, start: Callable[[], Iterator[bytes]], *, size: int, kept_bytes: int = 0) -> None:
+        """`start` begins a pass over the contents, in pieces; `size` is that of the contents, or -1 when it isn't known yet."""
+        self._start = start
+        self._size = size
+        self._kept_bytes = kept_bytes
+        self._lock = Lock()
+        self._pieces = start()
+        self._window: deque[tuple[int, bytes]] = deque()
+        self._position = 0
+        self._copy: _Copy | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the contents, as they were told."""
+        return self._size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, fewer only at the end."""
+        with self._lock:
+            if self._copy is None and offset < (self._window[0][0] if self._window else self._position):
+                self._copy = _Copy(self._start())
+                self._window.clear()
+            if self._copy is not None:
+                return self._copy.read_at(offset, length)
+            return self._ahead(offset, offset + length)
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The bytes from `offset` in order."""
+        end = self._size if length is None else min(self._size, offset + length)
+        while offset < end and (piece := self.read_at(offset, min(_PIECE, end - offset))):
+            yield piece
+            offset += len(piece)
+
+    def close(self) -> None:
+        """Lets go of what is kept."""
+        self._window.clear()
+        self._copy = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _ahead(self, offset: int, end: int) -> bytes:
+        while self._position < end and (piece := next(self._pieces, None)) is not None:
+            self._window.append((self._position, piece))
+            self._position += len(piece)
+            self._forget(offset)
+        if self._position == self._size:
+            # Whether a checksum is right is told behind the last byte.
+            next(self._pieces, None)
+        self._forget(offset)
+        parts = [data[max(0, offset - start) : end - start] for start, data in self._window if start < end]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _forget(self, offset: int) -> None:
+        """Drops what lies before `offset` and further back than is kept."""
+        oldest = min(offset, self._position - self._kept_bytes)
+        while self._window and self._window[0][0] + len(self._window[0][1]) <= oldest:
+            self._window.popleft()
+
+
+def gunzipped(source: Input, uri: str, *, size: int, kept_bytes: int = 0) -> Streamed:
+    """The contents of a gzip file. Reading raises BadData naming it when it is no whole gzip stream."""
+    return Streamed(lambda: Forward(source, uri, zipped=True).pieces(), size=size, kept_bytes=kept_bytes)
+
+
+class _Copy:
+    """The pieces in a file without a name (in $TMPDIR), gone with this object."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._file = tempfile.TemporaryFile(prefix="dataprep-")  # noqa: SIM115 - it is closed with this object
+        for piece in pieces:
+            self._file.write(piece)
+        self._file.flush()
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        return os.pread(self._file.fileno(), length, offset)
+
+    def __del__(self) -> None:
+        self._file.close()

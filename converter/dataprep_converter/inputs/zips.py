@@ -1,0 +1,185 @@
+"""Members of zip files, read where they lie. Nothing is unpacked to a disk, and nothing that a zip file says is believed unchecked.
+
+# A member:  PK 03 04 | 22 bytes | uint16 n, uint16 m | n bytes name | m bytes extra | the stored bytes     (little-endian)
+"""
+
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from dataprep_converter.core.crc32 import crc32
+from dataprep_converter.core.errors import BadData
+from dataprep_converter.inputs.ranged import Ranged
+from dataprep_converter.inputs.streamed import Streamed
+from dataprep_converter.stores import Input
+
+MAGIC: Final = b"PK"
+"""First bytes of a zip file, also of an empty one."""
+
+_LOCAL: Final = struct.Struct("<4s22x2H")
+_ENCRYPTED: Final = 0x1
+_METHODS: Final = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 9: "Deflate64", 93: "Zstandard"}
+_PIECE: Final = 1 << 20
+_RAW_DEFLATE: Final = -15
+_GAP: Final = 64 << 10
+"""So much may be passed over in a stored member that is read in order; it is read for the checksum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A file in a zip file."""
+
+    name: str
+    header: int
+    """Offset of its local header."""
+    stored: int
+    """Bytes in the zip file."""
+    size: int
+    """Bytes of the contents."""
+    crc: int
+    deflated: bool
+
+
+def members(source: Input, uri: str) -> Iterator[Member]:
+    """The files of a zip file, in the order of its directory. Raises BadData naming file and member for what isn't read."""
+    try:
+        with zipfile.ZipFile(Ranged(source)) as archive:
+            found = archive.infolist()
+    except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, OverflowError, EOFError) as exc:
+        raise BadData(f"{uri} is no whole zip file: {exc}.", uri=uri) from exc
+    _check_places(found, source.size, uri)
+    for info in found:
+        name = info.filename
+        if name.endswith("/"):
+            continue
+        if info.flag_bits & _ENCRYPTED:
+            raise BadData(f"{uri}: the member {name!r} is encrypted.", uri=uri)
+        if stat.S_ISLNK(info.external_attr >> 16):
+            raise BadData(f"{uri}: the member {name!r} is a link.", uri=uri)
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            method = _METHODS.get(info.compress_type, f"method {info.compress_type}")
+            raise BadData(f"{uri}: the member {name!r} is compressed by {method}; only Deflate is read.", uri=uri)
+        is_deflated = info.compress_type == zipfile.ZIP_DEFLATED
+        if not is_deflated and info.compress_size != info.file_size:
+            raise BadData(f"{uri}: the member {name!r} is stored, but with {info.compress_size:,} of {info.file_size:,} bytes.", uri=uri)
+        yield Member(name, info.header_offset, info.compress_size, info.file_size, info.CRC, is_deflated)
+
+
+def _check_places(found: list[zipfile.ZipInfo], size: int, uri: str) -> None:
+    """Members that share bytes make a small file of endless contents."""
+    end = 0
+    for info in sorted(found, key=lambda each: each.header_offset):
+        if info.header_offset < end:
+            raise BadData(f"{uri}: the member {info.filename!r} lies within another one.", uri=uri)
+        end = info.header_offset + _LOCAL.size + info.compress_size
+        if end > size:
+            raise BadData(f"{uri}: the member {info.filename!r} would end behind the file.", uri=uri)
+
+
+def begin(source: Input, member: Member, uri: str) -> int:
+    """Offset of the stored bytes."""
+    head = source.read_at(member.header, _LOCAL.size)
+    if len(head) < _LOCAL.size or head[:4] != b"PK\x03\x04":
+        raise BadData(f"{uri}: there is no header of the member {member.name!r} at offset {member.header}.", uri=uri)
+    _, name, extra = _LOCAL.unpack(head)
+    return member.header + _LOCAL.size + int(name) + int(extra)
+
+
+def inflated(source: Input, member: Member, uri: str, *, kept_bytes: int = 0) -> Streamed:
+    """The contents of a deflated member. Reading raises BadData when they are not what the directory says."""
+    return Streamed(lambda: _inflate(source, member, uri), size=member.size, kept_bytes=kept_bytes)
+
+
+class Stored:
+    """The contents of a member that is stored as it is: a range of the zip file, from any place.
+
+    What is read in order, from the beginning to the end, is held against the checksum: reading the end raises BadData naming the member.
+    """
+
+    def __init__(self, source: Input, member: Member, uri: str) -> None:
+        self._source = source
+        self._member = member
+        self._uri = uri
+        self._begin = begin(source, member, uri)
+        self._summed = self._crc = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the contents."""
+        return self._member.size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, fewer only at the end."""
+        wanted = max(0, min(length, self.size - offset))
+        data = self._source.read_at(self._begin + offset, wanted)
+        gap = offset - self._summed
+        if 0 < gap <= _GAP:
+            # Such as an array's header, which the plan has read.
+            self._add(self._source.read_at(self._begin + self._summed, gap))
+            gap = 0
+        if -len(data) < gap <= 0:
+            self._add(data[-gap:])
+        return data
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The bytes from `offset` in order."""
+        left = max(0, self.size - offset)
+        summed = crc = 0
+        for piece in self._source.stream(self._begin + offset, left if length is None else min(length, left)):
+            summed, crc = summed + len(piece), crc32(piece, crc)
+            if offset == 0 and summed == self.size:
+                self._check(crc)
+            yield piece
+
+    def close(self) -> None:
+        """Ends reading."""
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _add(self, data: bytes) -> None:
+        """What follows what was summed so far."""
+        self._summed += len(data)
+        self._crc = crc32(data, self._crc)
+        if data and self._summed == self.size:
+            self._check(self._crc)
+
+    def _check(self, crc: int) -> None:
+        if crc != self._member.crc:
+            raise BadData(f"{self._uri}: the member {self._member.name!r} has a wrong checksum.", uri=self._uri)
+
+
+def _inflate(source: Input, member: Member, uri: str) -> Iterator[bytes]:
+    size = crc = 0
+    try:
+        for piece in _pieces(source.stream(begin(source, member, uri), member.stored)):
+            size += len(piece)
+            if size > member.size:
+                raise BadData(f"{uri}: the member {member.name!r} has more than the {member.size:,} bytes that it should have.", uri=uri)
+            crc = crc32(piece, crc)
+            yield piece
+    except zlib.error as exc:
+        raise BadData(f"{uri}: the member {member.name!r} is not valid Deflate: {exc}.", uri=uri) from exc
+    if size != member.size:
+        raise BadData(f"{uri}: the member {member.name!r} has {size:,} bytes, and should have {member.size:,}.", uri=uri)
+    if crc != member.crc:
+        raise BadData(f"{uri}: the member {member.name!r} has a wrong checksum.", uri=uri)
+
+
+def _pieces(stored: Iterator[bytes]) -> Iterator[bytes]:
+    inflater = zlib.decompressobj(_RAW_DEFLATE)
+    for data in stored:
+        while data and not inflater.eof:
+            yield inflater.decompress(data, _PIECE)
+            data = inflater.unconsumed_tail
+    while not inflater.eof and (piece := inflater.decompress(b"", _PIECE)):
+        yield piece

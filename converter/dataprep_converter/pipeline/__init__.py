@@ -1,0 +1,1 @@
+"""The pipeline: batches of samples through steps and features into shards."""

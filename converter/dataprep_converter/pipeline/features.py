@@ -1,0 +1,446 @@
+"""Features: which columns become which feature of the records, and in what type. Pure: a spec and a schema in, a projector out.
+
+Everything that can be known without data is decided, and refused, once by `resolve`; `Projector.project` then only checks values.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.dataset.report import Lossy
+from dataprep_api.spec import Feature, LabelFeature, Output
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.lists import item_type, put_together, row_shape, taken_apart
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, to_arrow, to_numpy
+from dataprep_converter.formats.registry import encoder_class
+from dataprep_converter.records.batch import SAMPLE, WAS, Batch
+from dataprep_converter.records.columns import as_type, find_columns, first_of_each_row, listed, numbers, why_text, without
+from dataprep_converter.records.feature import FeatureSpec, Numbers
+from dataprep_converter.records.lossy import Inexact, inexact, shown
+from dataprep_converter.records.schemas import thawed
+
+_SHOWN_FEATURES = 5
+_TFRECORD: Final = Output(uri="out")
+
+
+@dataclass(frozen=True)
+class _Mapping:
+    """One feature and where it comes from."""
+
+    feature: FeatureSpec
+    columns: tuple[str, ...]
+    num_classes: int | None = None
+    narrowed: bool = False
+    """Whether it is float64, by the spec or else by a column's type, and is stored as float32."""
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """What the values of a column were in the input."""
+
+    feature: str
+    column: str
+    """As the features name it."""
+    read: str
+    """As the reader calls it."""
+    type: pa.DataType
+
+
+class Projector:
+    """Turns batches of the last transform's columns into batches of exactly the features, in the byte order of their names."""
+
+    def __init__(self, mappings: Sequence[_Mapping], warnings: Sequence[str], origins: Sequence[_Origin] = ()) -> None:
+        self._mappings = sorted(mappings, key=lambda mapping: mapping.feature.name.encode())
+        self.features: list[FeatureSpec] = [mapping.feature for mapping in self._mappings]
+        self.sources: dict[str, str] = {m.feature.name: m.columns[0] for m in self._mappings if len(m.columns) == 1}
+        """Column by feature, for the features made of a single one."""
+        self.warnings: list[str] = list(warnings)
+        """What a user would want to know before the first record is written."""
+        self._times = [origin for origin in origins if pa.types.is_temporal(origin.type)]
+        self._decimals = [origin for origin in origins if not pa.types.is_temporal(origin.type)]
+        self._fitting: list[pa.DataType | None] = [None] * len(self._mappings)
+        """Of each feature, the type of column that was last found to be the feature as it is."""
+
+    def project(self, batch: Batch) -> Batch:
+        """The batch with a column for each feature and no other; samples with a value that doesn't fit move to `bad`."""
+        columns: list[Array] = []
+        integers: list[tuple[FeatureSpec, Inexact]] = []
+        faults: dict[int, str] = {}
+        places: dict[int, tuple[str, int | None]] = {}
+        for place, mapping in enumerate(self._mappings):
+            given = [batch.records.column(name) for name in mapping.columns]
+            if self._fits(place, given):
+                columns.append(given[0])
+                continue
+            changed: list[Inexact] = []
+            column, found, steps = _projected(mapping, given, changed)
+            integers += [(mapping.feature, each) for each in changed]
+            columns.append(column)
+            for row, reason in found.items():
+                faults.setdefault(row, reason)
+                places.setdefault(row, (mapping.columns[0], steps.get(row)))
+        records = pa.RecordBatch.from_arrays(columns, names=[feature.name for feature in self.features])
+        lossy = [*_of_integers(integers, faults), *self._of_decimals(batch, faults), *self._of_times(batch, faults)]
+        projected = replace(batch, records=records, lossy=lossy, lost=())
+        return without(projected, faults, batch.records.column(SAMPLE), places) if faults else projected
+
+    def _of_decimals(self, batch: Batch, faults: Mapping[int, str]) -> Iterator[Lossy]:
+        if not batch.lost:
+            return
+        samples = to_numpy(batch.records.column(SAMPLE))
+        kept = np.setdiff1d(np.arange(len(samples)), list(faults)) if faults else np.arange(len(samples))
+        for lost in batch.lost:
+            texts = dict(zip(lost.samples.tolist(), lost.texts, strict=True))
+            rows = kept[np.isin(samples[kept], lost.samples)]
+            for origin in self._decimals if len(rows) else ():
+                if origin.read == lost.column:
+                    first = int(rows[0])
+                    text = texts[int(samples[first])]
+                    # Of a list it may be any of its values.
+                    stored = repr(float(text))
+                    yield _lossy(origin.feature, origin.column, "Decimal", "float64", len(rows), text, stored)
+
+    def _of_times(self, batch: Batch, faults: Mapping[int, str]) -> Iterator[Lossy]:
+        kept = batch.records.num_rows - len(faults)
+        first = next((row for row in range(batch.records.num_rows) if row not in faults), 0)
+        for origin in self._times if kept else ():
+            value: Any = batch.records.column(origin.column)[first]
+            number = value.as_py()
+            if isinstance(number, list):
+                number = next(iter(number), None)
+            yield _lossy(origin.feature, origin.column, "Time", str(origin.type), kept, _as_time(number, origin.type), number)
+
+    def _fits(self, place: int, columns: Sequence[Array]) -> bool:
+        """Whether a column is the feature as it is. That depends on its type alone, which seldom changes from batch to batch."""
+        kind = columns[0].type
+        if kind != self._fitting[place]:
+            self._fitting[place] = kind if _is_as_it_is(self._mappings[place], kind) else None
+        return self._fitting[place] is not None
+
+
+def resolve(
+    features: Sequence[Feature] | None,
+    labels: Sequence[LabelFeature] | None,
+    *,
+    schema: pa.Schema,
+    default_label: str,
+    output: Output = _TFRECORD,
+) -> Projector:
+    """The projector for a spec and the columns that there are.
+
+    Without `labels`, the column `default_label` is the label when it is there and no feature uses it. Without `features`, every
+    column is one that is no label and is not left out by default. Raises BadSpec, naming feature and column, for what can't be.
+    """
+    names = [name for name in schema.names if name != SAMPLE]
+    schema = pa.schema([schema.field(name) for name in names])
+    given = [_mapping(feature, schema, output) for feature in features or []]
+    used = {column for mapping in given for column in mapping.columns} | {mapping.feature.name for mapping in given}
+    if labels is None and default_label in names and default_label not in used:
+        labels = [LabelFeature(name=default_label)]
+    targets = [_mapping(label, schema, output) for label in labels or []]
+    if features is None:
+        taken = {column for mapping in targets for column in mapping.columns}
+        wanted = [name for name in names if name not in taken and not _left_out(schema.field(name))]
+        given = [_mapping(Feature(name=name), schema, output) for name in wanted]
+    mappings = [replace(m, feature=replace(m.feature, place=place)) for place, m in enumerate([*given, *targets])]
+    if not mappings:
+        raise BadSpec(f"There is nothing to write: the source has {listed(names)}, and none is a feature or a label.")
+    if len(mappings) == 1 and len(mappings[0].columns) == 1 and _says(schema.field(mappings[0].columns[0]), "record"):
+        mappings = [replace(mappings[0], feature=replace(mappings[0].feature, record=True))]
+    for name in sorted({m.feature.name for m in given} & {m.feature.name for m in targets}):
+        raise BadSpec(f"The feature {name!r} is also a label; list the features, or give the label another name.")
+    return Projector(mappings, list(_of_float64(mappings, output)), _origins(mappings, schema))
+
+
+# --- deciding -----------------------------------------------------------------------------------------------------
+
+
+def _left_out(field: "pa.Field[Any]") -> bool:
+    return _says(field, "default", "no")
+
+
+def _says(field: "pa.Field[Any]", key: str, value: str = "yes") -> bool:
+    """Whether the reader says so of a column, in the metadata of its field."""
+    return (field.metadata or {}).get(key.encode()) == value.encode()
+
+
+def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
+    """The decision about one feature."""
+    of = f"The feature {feature.name!r}"
+    references = feature.columns or [feature.name]
+    columns = find_columns(references, schema, of=of)
+    fields = [schema.field(column) for column in columns]
+    sequence = _is_sequence(feature, fields, of)
+    own = [_dtype(field, of) for field in fields]
+    # Of a row, or of a step of a sequence.
+    shapes = [row_shape(field.type)[sequence:] for field in fields]
+    is_vector = len(columns) > 1 or (".." in references[0] and references[0] not in schema.names)
+    shape = (sum(_size(shape, column, of) for shape, column in zip(shapes, columns, strict=True)),) if is_vector else shapes[0]
+    if -1 in shape and len(shape) > 1:
+        advice = "" if sequence else " Set sequence: true when they are the steps of a sequence."
+        raise BadSpec(f"{of}: the column {columns[0]!r} is {fields[0].type}: records can't hold lists of lists.{advice}")
+    label = isinstance(feature, LabelFeature)
+    num_classes = feature.num_classes if isinstance(feature, LabelFeature) else None
+    dtype = feature.dtype or _common(own, fields, of)
+    if num_classes is not None:
+        dtype, num_classes = _class_dtype(dtype, shape, num_classes, chosen=feature.dtype is not None, of=of, why=why_text(*fields))
+    if "bytes" in (dtype, *own) and {dtype, *own} != {"bytes"}:
+        advice = "give it encoding: Raw for its bytes" if dtype == "bytes" else "give the column a type of numbers in the source"
+        raise BadSpec(f"{of}: {listed(columns)} can't become {dtype}; {advice}.{why_text(*fields)}")
+    held = encoder_class(output.format).numbers(output)
+    raw = dtype != "bytes" and _is_raw(feature, dtype, shape, held, of=of, format_=output.format)
+    if raw and shape == (-1,):
+        what = "steps" if sequence else "rows"
+        raise BadSpec(f"{of}: {what} of different lengths can't be stored Raw, because nothing would tell their shape.")
+    if dtype != "bytes" and not raw:
+        dtype = _held(feature, dtype, held, of=of, format_=output.format)
+    kind = "bytes" if raw or dtype == "bytes" else "float" if dtype.startswith("float") else "int64"
+    whole = (-1, *shape) if sequence else shape
+    text = all(_is_text(item_type(field.type)) for field in fields)
+    spec = FeatureSpec(feature.name, kind, dtype, whole, raw=raw, label=label, sequence=sequence, text=text)
+    is_float64 = "float64" in own if feature.dtype is None else feature.dtype == "float64"
+    return _Mapping(spec, tuple(columns), num_classes, narrowed=is_float64 and spec.dtype == "float32")
+
+
+def _is_raw(feature: Feature, dtype: str, shape: tuple[int, ...], held: Numbers, *, of: str, format_: str) -> bool:
+    if feature.encoding == "Raw" and not held.raw:
+        raise BadSpec(f"{of}: encoding: Raw is for tfrecord; {format_} keeps type and shape as they are.")
+    return held.raw and (feature.encoding == "Raw" or (feature.encoding == "Auto" and _is_raw_by_default(dtype, shape)))
+
+
+def _held(feature: Feature, dtype: str, held: Numbers, *, of: str, format_: str) -> str:
+    """The type in which the format stores numbers of `dtype`."""
+    if held.raw and dtype == "float64":
+        return "float32"
+    if feature.name in held.as_they_are:
+        return dtype
+    if feature.dtype is None:
+        return held.unasked.get(dtype, dtype)
+    if held.held is not None and dtype not in held.held:
+        raise BadSpec(f"{of}: {format_} can't hold {dtype}; it has {', '.join(sorted(held.held))}.")
+    return dtype
+
+
+def _is_sequence(feature: Feature, fields: Sequence["pa.Field[Any]"], of: str) -> bool:
+    """What the spec says, else what the source says of the columns."""
+    marked = [_says(field, "sequence") for field in fields]
+    if feature.sequence is None and any(marked) and not all(marked):
+        raise BadSpec(
+            f"{of}: {fields[marked.index(False)].name!r} is no sequence, so it can't share a vector with {fields[marked.index(True)].name!r}."
+        )
+    if not (marked[0] if feature.sequence is None else feature.sequence):
+        return False
+    for field in fields:
+        if not row_shape(field.type):
+            raise BadSpec(f"{of}: the column {field.name!r} is {field.type}, but a sequence is a column of lists or tensors.")
+    return True
+
+
+def _dtype(field: "pa.Field[Any]", of: str) -> str:
+    """numpy's name of a column's values, or `bytes`."""
+    value = item_type(field.type)
+    if value in NUMPY_NAMES:
+        return NUMPY_NAMES[value]
+    if _is_text(value) or pa.types.is_binary(value) or pa.types.is_large_binary(value):
+        return "bytes"
+    raise BadSpec(f"{of}: the column {field.name!r} is {field.type}, which records can't hold.")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _size(shape: tuple[int, ...], column: str, of: str) -> int:
+    """How many values of a vector one row of a column gives."""
+    if -1 in shape:
+        raise BadSpec(f"{of}: the column {column!r} has lists of different lengths, so it can't be one part of a vector.")
+    return math.prod(shape)
+
+
+def _common(own: Sequence[str], fields: Sequence["pa.Field[Any]"], of: str) -> str:
+    if len(set(own)) == 1:
+        return own[0]
+    if "bytes" in own:
+        kinds = listed([f"{field.name} ({each})" for field, each in zip(fields, own, strict=True)])
+        raise BadSpec(f"{of}: text and numbers can't share a vector: {kinds}.{why_text(*fields)}")
+    return str(np.result_type(*own).name)
+
+
+def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen: bool, of: str, why: str) -> tuple[str, int | None]:
+    """Type of a label of `num_classes` classes, and the number to check: none when it is a one-hot vector already."""
+    if dtype.startswith("float") and shape == (num_classes,):
+        return dtype, None
+    if dtype == "bytes" or (chosen and dtype.startswith("float")):
+        raise BadSpec(f"{of}: numClasses needs whole numbers, but it is {dtype}.{why}")
+    # The classes of a column such as `1.0` are whole numbers all the same; any other value is a bad record.
+    return ("int64", num_classes) if dtype.startswith("float") else (dtype, num_classes)
+
+
+def _is_raw_by_default(dtype: str, shape: tuple[int, ...]) -> bool:
+    """Tensors of small integers, and of float16, which no list holds."""
+    if dtype == "bytes" or not shape or -1 in shape:
+        return False
+    return dtype == "float16" or (np.issubdtype(np.dtype(dtype), np.integer) and np.dtype(dtype).itemsize < 8)
+
+
+def _of_float64(mappings: Sequence[_Mapping], output: Output) -> Iterator[str]:
+    """The notice of the features that are float64, and that the format stores as float32 without being asked."""
+    found = [mapping.feature.name for mapping in mappings if mapping.narrowed]
+    if not found:
+        return
+    held = encoder_class(output.format).numbers(output)
+    advice = "encoding: Raw" if held.raw else "dtype: float64"
+    several = len(found) > 1
+    yield (
+        f"the feature{'s' * several} {', '.join(map(repr, found[:_SHOWN_FEATURES]))}"
+        f"{f' and {len(found) - _SHOWN_FEATURES} more' if len(found) > _SHOWN_FEATURES else ''} {'are' if several else 'is'} stored as float32, "
+        f"{'the only float of a list in tf.train.Example' if held.raw else f'as {output.format} does unless asked'}; {advice} keeps float64"
+    )
+
+
+def _origins(mappings: Sequence[_Mapping], schema: pa.Schema) -> list[_Origin]:
+    """Of the columns that are still as the reader made them: a step that computes something leaves another type."""
+    found = []
+    for mapping in mappings:
+        for column in mapping.columns:
+            frozen = (schema.field(column).metadata or {}).get(WAS.encode())
+            if frozen is not None and mapping.feature.dtype != "bytes":
+                was = thawed(frozen.decode()).field(0)
+                read = pa.int64() if pa.types.is_temporal(was.type) else pa.float64()
+                if item_type(schema.field(column).type) == read:
+                    found.append(_Origin(mapping.feature.name, column, was.name, was.type))
+    return found
+
+
+# --- doing --------------------------------------------------------------------------------------------------------
+
+
+def _projected(mapping: _Mapping, columns: Sequence[Array], changed: list[Inexact]) -> tuple[Array, dict[int, str], dict[int, int]]:
+    """The feature's column; the rows whose values don't fit, with the reason; and of lists among them the value at fault, from 0.
+
+    `changed` gets the whole numbers that the feature doesn't hold exactly.
+    """
+    feature = mapping.feature
+    if feature.sequence or feature.shape == (-1,):
+        return _projected_lists(mapping, columns, changed)
+    if feature.dtype == "bytes":
+        return (columns[0] if len(columns) == 1 else _text_vectors(columns)), {}, {}
+    if _is_as_it_is(mapping, columns[0].type):
+        return columns[0], {}, {}
+    faults: dict[int, str] = {}
+    parts: list[npt.NDArray[Any]] = []
+    for column, name in zip(columns, mapping.columns, strict=True):
+        values, missing = numbers(column)
+        faults |= {int(row): f"{name} has no value" for row in missing}
+        parts.append(values)
+        if (found := inexact(values, feature.dtype, name)) is not None:
+            changed.append(found)
+    rows = len(columns[0])
+    values = np.concatenate([part.reshape(rows, math.prod(part.shape[1:])) for part in parts], axis=1).reshape(rows, *feature.shape)
+    converted, wrong = as_type(values, feature.dtype)
+    for row, value in first_of_each_row(values, wrong):
+        faults.setdefault(row, f"{feature.name} {value} does not fit {feature.dtype}")
+    if mapping.num_classes is not None:
+        for row, value in first_of_each_row(converted, (converted < 0) | (converted >= mapping.num_classes)):
+            faults.setdefault(row, f"{feature.name} {value} is outside 0..{mapping.num_classes - 1}")
+    return to_arrow(converted), faults, {}
+
+
+def _of_integers(found: Sequence[tuple[FeatureSpec, Inexact]], faults: Mapping[int, str]) -> Iterator[Lossy]:
+    bad = list(faults)
+    for feature, each in found:
+        kept = np.flatnonzero(~np.isin(each.rows, bad))
+        if len(kept):
+            value = each.values[kept[0]]
+            stored = f"{float(value.astype(feature.dtype)):.17g}"
+            yield _lossy(feature.name, each.column, "Integer", feature.dtype, len(kept), value, stored)
+
+
+def _lossy(
+    feature: str, column: str, kind: Literal["Integer", "Decimal", "Time"], type_: str, records: int, value: Any, stored: Any
+) -> Lossy:
+    return Lossy(feature=feature, column=column, kind=kind, type=type_, records=records, value=shown(value), stored=shown(stored))
+
+
+def _as_time(number: int | None, kind: pa.DataType) -> str:
+    """A time of the input, as text."""
+    if number is None:
+        return "none"
+    plain: Any = pa.scalar(number, pa.int32() if kind.bit_width == 32 else pa.int64())
+    try:
+        return str(plain.cast(kind).cast(pa.string()).as_py())
+    except pa.ArrowException:
+        return str(number)
+
+
+def _projected_lists(mapping: _Mapping, columns: Sequence[Array], changed: list[Inexact]) -> tuple[Array, dict[int, str], dict[int, int]]:
+    """`_projected` for lists: their items, as rows of their own, are projected and put back."""
+    feature = mapping.feature
+    columns, faults = _of_equal_counts(mapping.columns, columns)
+    lists = [taken_apart(column) for column in columns]
+    whole = lists[0]
+    inner = replace(mapping, feature=replace(feature, shape=feature.shape[1:], sequence=False))
+    found: list[Inexact] = []
+    made, wrong, _ = _projected(inner, [each.items for each in lists], found)
+    for other in found:
+        rows, first = np.unique(whole.rows()[other.rows], return_index=True)
+        changed.append(Inexact(other.column, rows, other.values[first]))
+    steps: dict[int, int] = {}
+    for each, name in zip(lists, mapping.columns, strict=True):
+        wrong |= dict.fromkeys(_nulls(each.items), f"{name} has a null among its values")
+    if wrong:
+        rows, starts = whole.rows(), np.cumsum(whole.counts) - whole.counts
+        unit = "step" if feature.sequence else "value"
+        for place in sorted(wrong):
+            row = int(rows[place])
+            if row not in faults:
+                steps[row] = place - int(starts[row])
+                faults[row] = f"{wrong[place]} ({unit} {steps[row] + 1} of {whole.counts[row]})"
+    if made is whole.items and not is_tensor(columns[0].type):
+        return columns[0], faults, steps
+    for row in _nulls(columns[0]):
+        faults.setdefault(row, f"{mapping.columns[0]} has no value")
+    return put_together(made, whole), faults, steps
+
+
+def _of_equal_counts(names: Sequence[str], columns: Sequence[Array]) -> tuple[Sequence[Array], dict[int, str]]:
+    """The columns with nulls in the rows where the lists that shall become one have different lengths, and these rows."""
+    if len(columns) == 1:
+        return columns, {}
+    counts = [taken_apart(column).counts for column in columns]
+    faults: dict[int, str] = {}
+    for name, other in zip(names[1:], counts[1:], strict=True):
+        for row in np.flatnonzero(other != counts[0]).tolist():
+            faults.setdefault(row, f"{names[0]} has {counts[0][row]} values, but {name} has {other[row]}")
+    if faults:
+        places = np.arange(len(columns[0]))
+        kept: Any = pa.array(places, mask=np.isin(places, list(faults)))
+        columns = [column.take(kept) for column in columns]
+    return columns, faults
+
+
+def _nulls(column: Array) -> list[int]:
+    found: list[int] = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist() if column.null_count else []
+    return found
+
+
+def _is_as_it_is(mapping: _Mapping, kind: pa.DataType) -> bool:
+    """Whether a column of numbers of this type is the feature, whatever its values."""
+    feature = mapping.feature
+    if len(mapping.columns) > 1 or mapping.num_classes is not None or feature.sequence or feature.shape == (-1,):
+        return False
+    return NUMPY_NAMES.get(item_type(kind)) == feature.dtype and row_shape(kind) == feature.shape
+
+
+def _text_vectors(columns: Sequence[Array]) -> Array:
+    """Several columns of text as one column of lists, each as long as there are columns."""
+    rows, size = len(columns[0]), len(columns)
+    cast: Any = pa.concat_arrays([column.cast(pa.large_binary()) for column in columns])
+    order = np.arange(rows * size).reshape(size, rows).T.ravel()
+    lists: Array = pa.FixedSizeListArray.from_arrays(cast.take(order), size)
+    return lists

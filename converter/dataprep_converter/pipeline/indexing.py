@@ -1,0 +1,88 @@
+"""Indexes: where each record of a shard lies, so that a reader can begin anywhere. Written as the shard is, line by line.
+
+    tfrecord            <offset> <size>\\n        DALI's `.idx`, vahidk's `.tfindex`; the size includes the frame
+    recordioProtobuf    <number>\\t<offset>\\n     MXNet's `.idx`
+
+A compressed shard has none: nobody can begin within it.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dataprep_api.dataset.report import IndexFile
+from dataprep_api.spec import HdfsOptions, Output
+from dataprep_converter.core.compression import Plain
+from dataprep_converter.core.kernel import number_lines
+from dataprep_converter.formats.registry import encoder_class
+from dataprep_converter.stores import Store
+from dataprep_converter.stores.publishing import publish
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+
+_LINES: Final[Mapping[str, tuple[str, str, str]]] = {
+    "tfrecord": ("offset", " ", "size"),
+    "recordioProtobuf": ("number", "\t", "offset"),
+}
+"""Format → what stands in a line."""
+_TOGETHER: Final = 65_536
+"""Records whose lines are written at once, at least."""
+
+
+def has_index(output: Output) -> bool:
+    """Whether the shards of an output get one."""
+    return output.index and output.format in _LINES and encoder_class(output.format).compressor(output).name == Plain.name
+
+
+class RecordIndex:
+    """The lines of one shard, written as its records are."""
+
+    def __init__(self, format_: str, store: Store, uri: str, *, hdfs: HdfsOptions) -> None:
+        """Nothing is visible at `uri` before `publish`."""
+        self._line = _LINES[format_]
+        self._store = store
+        self._uri = uri
+        self._upload = store.create(uri, hdfs=hdfs)
+        self._digest = hashlib.sha256()
+        self._size = 0
+        self._records = 0
+        self._offset = 0
+        self._waiting: list[Numbers] = []
+
+    def add(self, sizes: Numbers) -> None:
+        """The next records, which have these sizes in the file."""
+        self._waiting.append(sizes)
+        if sum(map(len, self._waiting)) >= _TOGETHER:
+            self._write()
+
+    def publish(self, file: str) -> IndexFile:
+        """Makes the lines visible, or finds that another attempt has. `file` is their name in the output."""
+        self._write()
+        sha256 = self._digest.hexdigest()
+        entry = publish(self._upload, self._store, self._uri, size=self._size, sha256=sha256)
+        return IndexFile(file=file, size=self._size, sha256=sha256, pin=entry.pin)
+
+    def abort(self) -> None:
+        """Drops the lines, unless they are published."""
+        self._upload.abort()
+
+    def _write(self) -> None:
+        """The lines of the records that wait: batches of few large ones are written together."""
+        sizes = np.concatenate([*self._waiting, np.empty(0, np.int64)])
+        self._waiting = []
+        columns = {
+            "number": np.arange(self._records, self._records + len(sizes)),
+            "offset": self._offset + np.cumsum(sizes) - sizes,
+            "size": sizes,
+        }
+        self._records += len(sizes)
+        self._offset += int(sizes.sum())
+        first, between, second = self._line
+        lines = number_lines(columns[first], between, columns[second])
+        self._size += len(lines)
+        self._digest.update(lines)
+        if lines:
+            self._upload.write(lines)

@@ -1,0 +1,206 @@
+"""The pipeline of one process: samples → read → transform → project onto the features. Encoding and writing come after (`shard.py`)."""
+
+import math
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api.dataset import sagemaker
+from dataprep_api.spec import DataPrepJobSpec, Feature
+from dataprep_api.stages import REFUSALS
+from dataprep_converter.core.tensors import tensor_bytes
+from dataprep_converter.formats.encoder import Encoder, TakesClasses
+from dataprep_converter.formats.registry import encoder_class
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline import provenance
+from dataprep_converter.pipeline.features import Projector, resolve
+from dataprep_converter.readers import HasLines, HasSteps, reader_class
+from dataprep_converter.records.batch import Batch
+from dataprep_converter.records.feature import FeatureSpec
+from dataprep_converter.runtime.prefetching import prefetched
+from dataprep_converter.sampling.selection import Samples
+from dataprep_converter.sampling.units import Units
+from dataprep_converter.transforms import Cuts, Learns, MovesSteps, NamesClasses, Step, step_class
+
+_TENSOR_BYTES = 8 * 2**20
+"""Of all samples of a batch, where they are largest on their way."""
+
+
+_SIZES: Final = frozenset({"height", "width", "depth"})
+"""Columns of IDX that only say the shape of the others."""
+
+
+def _as_sagemaker_wants(spec: DataPrepJobSpec, state: Mapping[str, Any]) -> DataPrepJobSpec:
+    """The spec, in which libsvm that goes to `recordioProtobuf` without another word is one sparse feature."""
+    if not sagemaker.is_sparse_libsvm(spec) or spec.data.libsvm is None:
+        return spec
+    length = spec.data.libsvm.num_features or state[sagemaker.NUM_FEATURES]
+    options = spec.output.recordio_protobuf.model_copy(update={"sparse": [sagemaker.sparse(length)]})
+    return spec.model_copy(
+        update={
+            "features": [Feature(name=sagemaker.KEYS), Feature(name=sagemaker.VALUES)],
+            "output": spec.output.model_copy(update={"recordio_protobuf": options}),
+        }
+    )
+
+
+class Pipeline:
+    """Made once per process and used for every shard. Raises BadSpec when a step can't take what the one before gives."""
+
+    def __init__(self, spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access, learned: Mapping[str, Any] | None = None) -> None:
+        reader_type = reader_class(spec.data.kind)
+        spec = _as_sagemaker_wants(spec, state)
+        self.spec = spec
+        self.reader = reader_type(access.unsigned(spec.data), state, access)
+        self._steps: list[Step] = []
+        schema = self.reader.schema()
+        widest = tensor_bytes(schema)
+        for transform in spec.transforms or []:
+            step = step_class(transform.kind)(transform, schema)
+            schema = step.schema()
+            widest = max(widest, tensor_bytes(schema))
+            self._steps.append(step)
+        self._keeps_steps = not any(isinstance(step, MovesSteps) and step.moves_steps for step in self._steps)
+        for number, found in (learned or {}).items():
+            self.take(int(number), found)
+        self.most_records = max(1, _TENSOR_BYTES // max(1, widest))
+        """Samples of a batch at most. What is read of them may be small, but the tensors made of it must fit into memory."""
+        features = spec.features
+        if features is None and self._is_flat():
+            named = {column for label in spec.labels or [] for column in label.columns or [label.name]}
+            schema = pa.schema([field for field in schema if field.name not in _SIZES or field.name in named])
+        if spec.output.provenance:
+            schema, features = provenance.schema_with(schema), provenance.features_with(features)
+        self._projector: Projector = resolve(
+            features, spec.labels, schema=schema, default_label=reader_type.default_label, output=spec.output
+        )
+
+    @property
+    def features(self) -> list[FeatureSpec]:
+        """The features of the records."""
+        if not self._is_flat():
+            return self._projector.features
+        return [
+            replace(feature, shape=(math.prod(feature.shape),)) if len(feature.shape) > 1 else feature
+            for feature in self._projector.features
+        ]
+
+    def _is_flat(self) -> bool:
+        """Whether images are vectors without their sizes, as SageMaker's algorithms take those of IDX."""
+        return self.spec.output.format == "recordioProtobuf" and self.spec.data.idx is not None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know about the features: a float64 that is stored as float32."""
+        return list(self._projector.warnings)
+
+    def class_names(self) -> dict[str, list[str]]:
+        """Class names by feature, for the features that hold a column with named classes."""
+        by_column = self.reader.classes()
+        for step in self._steps:
+            by_column = step.classes(by_column) if isinstance(step, NamesClasses) else by_column
+        return {feature: by_column[column] for feature, column in self._projector.sources.items() if column in by_column}
+
+    def unlearned(self) -> list[tuple[int, str]]:
+        """(number of a step, split that it learns from) of the steps that must look at data before they can do anything."""
+        splits = [(number, step.learns_from) for number, step in enumerate(self._steps) if isinstance(step, Learns)]
+        return [(number, split) for number, split in splits if split is not None]
+
+    def learn(self, number: int, units: Units, samples: Iterator[Samples]) -> Any:
+        """What one step learns from these samples, which come to it through the steps before it."""
+        step = self._steps[number]
+
+        def before() -> Iterator[Batch]:
+            for batch in self.reader.read(units, samples):
+                for earlier in self._steps[:number]:
+                    batch = earlier.apply(batch)
+                yield batch
+
+        return step.learn(before()) if isinstance(step, Learns) else None
+
+    def take(self, number: int, learned: Any) -> None:
+        """Gives a step what it, or another process's, has learned."""
+        step = self._steps[number]
+        if isinstance(step, Learns):
+            step.take(learned)
+
+    def encoder(self) -> Encoder:
+        """A fresh encoder for one shard."""
+        made = encoder_class(self.spec.output.format)(self.spec.output, self.features)
+        if isinstance(made, TakesClasses):
+            made.take_classes(self.class_names())
+        return made
+
+    def batches(
+        self, units: Units, samples: Iterator[Samples], seconds: dict[str, float] | None = None, refused: dict[str, int] | None = None
+    ) -> Iterator[Batch]:
+        """Finished features of each array of sample numbers, in one batch or several. `seconds` collects time by stage, `refused` bad records by reason."""
+        spent, counted = seconds if seconds is not None else {}, refused if refused is not None else {}
+        with closing(self._read(units, samples)) as read:
+            while True:
+                started = perf_counter()
+                batch = next(read, None)
+                was_read = perf_counter()
+                spent["read"] = spent.get("read", 0.0) + was_read - started
+                if batch is None:
+                    return
+                unreadable = {bad.sample for bad in batch.bad}
+                for made in _applied(self._steps, batch):
+                    bad = [0, sum(each.sample in unreadable for each in made.bad), len(made.bad)]
+                    if self.spec.output.provenance:
+                        made = replace(made, records=provenance.added(made, units, self.reader))
+                    made = self._with_lines(self._projector.project(made), units, unreadable)
+                    bad.append(len(made.bad))
+                    for reason, before, after in zip(REFUSALS, bad, bad[1:], strict=False):
+                        if after > before:
+                            counted[reason] = counted.get(reason, 0) + after - before
+                    spent["transform"] = spent.get("transform", 0.0) + perf_counter() - was_read
+                    yield made
+                    was_read = perf_counter()
+
+    def _read(self, units: Units, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
+        """What is read, ahead of the steps: a source that takes its time is waited for while something is computed."""
+        read = self.reader.read(units, samples)
+        # A reader that is asked for lines is asked by one thread.
+        is_alone = not self._steps or isinstance(self.reader, HasLines | HasSteps)
+        yield from read if is_alone else prefetched(read, depth=1)
+
+    def _with_lines(self, batch: Batch, units: Units, unreadable: Collection[int]) -> Batch:
+        """The batch, of whose bad samples those that only a step or a feature refused have their line too, when the source has lines."""
+        refused = [bad for bad in batch.bad if bad.sample not in unreadable]
+        samples = [bad.sample for bad in refused]
+        if refused and isinstance(self.reader, HasSteps):
+            found = self.reader.places(units, [bad if self._keeps_steps else replace(bad, step=None) for bad in refused])
+        elif refused and isinstance(self.reader, HasLines):
+            found = [f"line {line}" for line in self.reader.lines(units, np.array(samples, np.int64)).tolist()]
+        else:
+            return batch
+        places = dict(zip(samples, found, strict=True))
+        bad = [replace(bad, reason=f"{places[bad.sample]}: {bad.reason}") if bad.sample in places else bad for bad in batch.bad]
+        return replace(batch, bad=bad)
+
+    def encoded_size(self, units: Units, samples: Samples) -> tuple[int, int]:
+        """(bytes of the encoded records, number of good ones) of a few samples."""
+        encoder = self.encoder()
+        size = good = 0
+        parts = (samples[first : first + self.most_records].astype(np.int64) for first in range(0, len(samples), self.most_records))
+        for batch in self.batches(units, parts):
+            size += len(encoder.encode(batch.records))
+            good += batch.records.num_rows
+        return size + len(encoder.close()) + sum(map(len, encoder.rest())), good
+
+
+def _applied(steps: Sequence[Step], batch: Batch) -> Iterator[Batch]:
+    """The batch behind all steps, in parts where a step cuts it."""
+    for number, step in enumerate(steps):
+        batch = step.apply(batch)
+        if isinstance(step, Cuts):
+            for part in step.cut(batch):
+                yield from _applied(steps[number + 1 :], part)
+            return
+    yield batch

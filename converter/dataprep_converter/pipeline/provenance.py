@@ -1,0 +1,79 @@
+"""`output.provenance`: where each record comes from, as two columns of text that become features like any other.
+
+    _uid       <file>:<line, or record>           the file as it is below its URI, the line from 1 or the record from 0
+    _source    {"source": URI, "index": n}        the record from 0, and its "line" from 1 when the source has lines
+
+In recordioProtobuf they are the records' uid and metadata.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.shown import unsigned
+from dataprep_api.spec import Feature
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import Array, kernels, to_arrow, to_numpy
+from dataprep_converter.readers import HasLines, Reader
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.records.provenance import SOURCE, UID
+from dataprep_converter.sampling.units import Unit, Units
+
+_FIELDS: Final = [pa.field(UID, pa.string()), pa.field(SOURCE, pa.string())]
+
+
+def schema_with(schema: pa.Schema) -> pa.Schema:
+    """The columns and the two of `added`. Raises BadSpec when there is one of these names already."""
+    for field in _FIELDS:
+        if field.name in schema.names:
+            raise BadSpec(f"output.provenance adds a column {field.name}, and there is one already; rename it.")
+        schema = schema.append(field)
+    return schema
+
+
+def features_with(features: Sequence[Feature] | None) -> list[Feature] | None:
+    """The spec's features and these two; without a list, every column is one anyway."""
+    return None if features is None else [*features, *(Feature(name=field.name) for field in _FIELDS)]
+
+
+def added(batch: Batch, units: Units, reader: Reader) -> pa.RecordBatch:
+    """The batch's records with the two columns."""
+    samples = to_numpy(batch.records.column(SAMPLE))
+    lines = reader.lines(units, samples) if isinstance(reader, HasLines) else None
+    index, within = units.locate(samples)
+    numbers, place = np.unique(index, return_inverse=True)
+    here = [units.unit(number) for number in numbers.tolist()]
+    records = _texts(within + np.array([unit.row for unit in here], np.int64)[place])
+    names = _of_each([_name(unit) + ":" for unit in here], place)
+    sources = _of_each([f'{{"source": {json.dumps(unsigned(unit.uri), ensure_ascii=False)}, "index": ' for unit in here], place)
+    if lines is None:
+        made = (_joined(names, records), _joined(sources, records, "}"))
+    else:
+        made = (_joined(names, _texts(lines)), _joined(sources, records, ', "line": ', _texts(lines), "}"))
+    found = batch.records
+    for field, texts in zip(_FIELDS, made, strict=True):
+        found = found.append_column(field, texts)
+    return found
+
+
+def _name(unit: Unit) -> str:
+    """The file below its URI. The path of a signed address has its query, of which records keep what names the file."""
+    without = unsigned(unit.uri)
+    return without.rpartition("/")[2] if without != unit.uri else unit.path or unit.uri.rpartition("/")[2]
+
+
+def _of_each(texts: Sequence[str], place: npt.NDArray[np.int64]) -> Array:
+    return pa.array(texts, pa.string()).take(to_arrow(place))
+
+
+def _texts(numbers: npt.NDArray[np.int64]) -> Array:
+    return to_arrow(numbers).cast(pa.string())
+
+
+def _joined(*parts: "Array | str") -> Array:
+    found: Array = kernels.binary_join_element_wise(*parts, "")
+    return found

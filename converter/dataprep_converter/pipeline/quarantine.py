@@ -1,0 +1,58 @@
+"""Quarantine: the bad records of one shard in a file of JSON lines beside the data set, for whoever will mend them.
+
+A line:  {"raw": "<base64>", "reason": "…", "row": 17, "uri": "/data/a.csv"}     raw: null when only the record's place is known
+With `size`, the record has that many bytes and raw is its beginning.
+"""
+
+import base64
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from typing import Any, Final
+
+from dataprep_api import canonical
+from dataprep_api.dataset.messages import BadRecord
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.records.batch import Raw
+from dataprep_converter.stores import Store
+from dataprep_converter.stores.publishing import written
+
+_IN_MEMORY: Final = 1 << 20
+_PIECE: Final = 4 << 20
+
+
+class Quarantine:
+    """The lines of one shard: in memory while they are few, then in a temporary file without a name."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, prefix="dataprep-")  # noqa: SIM115 - closed by `close`
+        self.size = 0
+        """Bytes of all lines."""
+
+    def add(self, record: BadRecord, raw: Raw | None) -> None:
+        """One more line."""
+        line: dict[str, Any] = {"uri": record.uri, "row": record.row, "reason": record.reason, "raw": None}
+        if raw is not None:
+            line["raw"] = base64.b64encode(raw.content).decode()
+            if raw.size > len(raw.content):
+                line["size"] = raw.size
+        written = canonical.dumps(line) + b"\n"
+        self._file.write(written)
+        self.size += len(written)
+
+    def put(self, store: Store, uri: str, *, hdfs: HdfsOptions) -> str:
+        """Writes the lines to `uri`, streaming; equal bytes at any attempt, so an existing file is replaced. Returns their SHA-256."""
+        digest = hashlib.sha256()
+
+        def pieces() -> Iterator[bytes]:
+            self._file.seek(0)
+            while piece := self._file.read(_PIECE):
+                digest.update(piece)
+                yield piece
+
+        written(store, uri, pieces(), hdfs=hdfs)
+        return digest.hexdigest()
+
+    def close(self) -> None:
+        """Drops the lines."""
+        self._file.close()

@@ -1,0 +1,131 @@
+"""A shard's sink: what is encoded is digested and written by threads of their own, in order, while the next batch is encoded."""
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from time import perf_counter
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from dataprep_converter.core import kernel, sha256
+from dataprep_converter.core.buffers import Buffer
+from dataprep_converter.core.compression import Compressor, Plain
+from dataprep_converter.core.sha256 import Sha256
+from dataprep_converter.stores import OnDisk, Upload
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
+
+_PIECE_BYTES: Final = 1 << 20
+"""Of what is written at once. After each piece a thread of Python has to wait for its lock."""
+
+
+class ShardSink:
+    """Of one upload. Leaving the context waits for the threads; aborting the upload is the caller's."""
+
+    def __init__(self, upload: Upload, compressor: Compressor, seconds: dict[str, float]) -> None:
+        """`seconds` collects the time of the stage `sink`."""
+        self.size = 0
+        """Bytes of the file so far."""
+        self.raw_size = 0
+        """The same before they were compressed."""
+        self._upload = upload
+        self._compressor = compressor
+        self.is_plain = isinstance(compressor, Plain)
+        """Whether the file's bytes are those that are encoded."""
+        self._file_digest = _new_digest()
+        self._raw_digest = self._file_digest if self.is_plain else _new_digest()
+        self._seconds = seconds
+        self._sending: deque[list[Future[float]]] = deque()
+        # One thread each, so that batches keep their order.
+        self._sink = ThreadPoolExecutor(1, thread_name_prefix="sink")
+        self._digesting = ThreadPoolExecutor(1, thread_name_prefix="digest")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._sink.shutdown()
+        self._digesting.shutdown()
+
+    def compressed(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
+        """What the file gets for them: for a plain one, themselves."""
+        return pieces if self.is_plain else [self._compressor.compress(piece) for piece in pieces]
+
+    def send(self, raw: Sequence[Buffer], packed: Sequence[Buffer]) -> None:
+        """Sees to it that they are written and digested, behind one other batch at most. They must stay as they are until the one after the next is sent."""
+        self.settle(left=1)
+        begun = [] if self.is_plain else [self._digesting.submit(_timed, partial(_digest, self._raw_digest), raw)]
+        size = sum(map(len, packed))
+        if size:
+            begun.append(self._digesting.submit(_timed, partial(_digest, self._file_digest), packed))
+            begun.append(self._sink.submit(_timed, self._write, packed) if self._upload.blocks else _done(_timed(self._write, packed)))
+        self._sending.append(begun)
+        self.size += size
+        self.raw_size += sum(map(len, raw))
+
+    def settle(self, left: int = 0) -> None:
+        """Waits until only so many batches are left to write."""
+        while len(self._sending) > left:
+            spent = max([sent.result() for sent in self._sending.popleft()], default=0.0)
+            self._seconds["sink"] = self._seconds.get("sink", 0.0) + spent
+
+    def finish(self) -> tuple[str, str]:
+        """Waits until all is written. Returns the digests of the file and of the uncompressed records."""
+        self.send([], [self._compressor.finish()])
+        self.settle()
+        return self._file_digest.hexdigest(), self._raw_digest.hexdigest()
+
+    def _write(self, pieces: Sequence[Buffer]) -> None:
+        if isinstance(self._upload, OnDisk) and kernel.is_there():
+            self._upload.write_with(partial(kernel.write_pieces, pieces=pieces))
+        else:
+            # Whatever has threads of its own has a place of its own to gather them, too.
+            for piece in _gathered(pieces) if self._upload.blocks else pieces:
+                self._upload.write(piece)
+
+
+def _new_digest() -> "Sha256 | Hash":
+    return Sha256() if sha256.is_there() else hashlib.sha256()
+
+
+def _digest(digest: "Sha256 | Hash", pieces: Sequence[Buffer]) -> None:
+    if isinstance(digest, Sha256):
+        digest.update_all(pieces)
+    else:
+        for piece in pieces:
+            digest.update(piece)
+
+
+def _timed(take: Callable[[Sequence[Buffer]], object], pieces: Sequence[Buffer]) -> float:
+    """How many seconds it took to take the pieces."""
+    started = perf_counter()
+    take(pieces)
+    return perf_counter() - started
+
+
+def _gathered(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
+    """The same bytes in pieces of _PIECE_BYTES at most. Small ones are gathered in one place, so the one before is gone then."""
+    room = memoryview(bytearray(_PIECE_BYTES))
+    filled = 0
+    for each in pieces:
+        piece = memoryview(each)
+        if filled and filled + len(piece) > len(room):
+            yield room[:filled]
+            filled = 0
+        if len(piece) < len(room):
+            room[filled : filled + len(piece)] = piece
+            filled += len(piece)
+        else:
+            for start in range(0, len(piece), len(room)):
+                yield piece[start : start + len(room)]
+    if filled:
+        yield room[:filled]
+
+
+def _done(seconds: float) -> Future[float]:
+    done: Future[float] = Future()
+    done.set_result(seconds)
+    return done

@@ -1,0 +1,1 @@
+"""Planning: every sample's place in a split and a shard."""

@@ -1,0 +1,392 @@
+"""Assigning: the split of each sample where ranges and hash intervals can't say it: by values, exactly, by count, or after a limit.
+
+The rules take from what is left, one after the other, in whole blocks of samples. What they need to know of each sample (its code, the
+hash of its group, its class) lies in temporary files without a name, so that memory doesn't grow with the samples.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.dataset.plan import HASH_BLOCK, SplitPlan
+from dataprep_api.spec import DataPrepJobSpec, Split, Splits
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import kernels
+from dataprep_converter.planning import column_values, deduplicating, ranking
+from dataprep_converter.planning.splitting import deviations, subset_ranges
+from dataprep_converter.records.columns import find_columns
+from dataprep_converter.runtime.mapped_table import room_for
+from dataprep_converter.sampling import codes
+from dataprep_converter.sampling.selection import Samples, hashes, mix, mixed
+from dataprep_converter.sampling.units import Units
+
+MOST_CLASSES: Final = 10_000
+
+_FREE, _UNREADABLE, _BEYOND = 0, 254, 255
+# Hashes of their own, so that a limit doesn't take what a count or the first fraction would. Seeds of specs are smaller.
+_LIMIT_SEED = 2**54
+_COUNT_SEED = 2**55
+
+Mask = npt.NDArray[np.bool_]
+Hashes = npt.NDArray[np.uint64]
+
+ReadColumns = Callable[[Sequence[str]], Iterator[tuple[Samples, pa.RecordBatch, Samples]]]
+"""Columns of every sample in order: (sample numbers that were asked for, the good ones' records, the good ones' numbers)."""
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """What was decided."""
+
+    stored: bytes
+    """`splits.parquet`."""
+    plans: list[SplitPlan]
+    """Without shards."""
+    repeated: int
+    """Samples that are left out because they say the same as an earlier one."""
+
+
+def needed(spec: DataPrepJobSpec, samples: int) -> bool:
+    """Whether the splits can't be derived from ranges and hash intervals."""
+    rules = spec.splits
+    if samples == 0:
+        return False
+    if spec.deduplicate is not None or (spec.limit is not None and spec.limit < samples):
+        return True
+    return rules is not None and (
+        rules.exact
+        or rules.group_by is not None
+        or rules.stratify_by is not None
+        or rules.column is not None
+        or any(split.count is not None for split in rules.into)
+    )
+
+
+def assign(
+    rules: Splits, units: Units, *, limit: int | None, unique: Sequence[str] | None = None, schema: pa.Schema, read: ReadColumns
+) -> Assigned:
+    """A code for each sample. Raises BadSpec for columns and values that can't be."""
+    table = _Table(units, rules)
+    columns = _Columns.of(rules, schema)
+    if limit is not None and limit < units.samples:
+        _limit(table, limit)
+    if unique is not None:
+        _leave_out_repeated(table, find_columns(unique, schema, of="deduplicate"), read)
+    if columns.names:
+        _look(table, columns, read)
+    for number, split in enumerate(rules.into):
+        if split.first is not None:
+            _take_first(table, number, split)
+    for number, split in enumerate(rules.into):
+        if split.count is not None:
+            _take_count(table, number, split)
+    shared: set[str | None] = set()
+    for number, split in enumerate(rules.into):
+        if split.fraction is not None and split.subset not in shared:
+            shared.add(split.subset)
+            _share_out(table, split.subset)
+        elif split.fraction is None and split.first is None and split.count is None and not split.by_column:
+            table.take(number, split.subset)
+    return table.finished()
+
+
+class _Table:
+    """One code for each sample while they are given out."""
+
+    def __init__(self, units: Units, rules: Splits) -> None:
+        self.units = units
+        self.rules = rules
+        self.codes = scratch(units.samples, np.uint8)
+        self.groups: Hashes | None = None
+        self.classes: npt.NDArray[np.uint16] | None = None
+        self.class_count = 1
+        self.wanted: dict[int, tuple[int, int]] = {}
+        """(expected, tolerance) by the split's number."""
+        self.repeated = 0
+        self._subsets = {name: np.array(ranges, np.int64) for name, ranges in subset_ranges(units).items()}
+
+    def blocks(self) -> Iterator[slice]:
+        """The samples, a block at a time."""
+        for start in range(0, self.units.samples, HASH_BLOCK):
+            yield slice(start, min(start + HASH_BLOCK, self.units.samples))
+
+    def free(self, block: slice, subset: str | None) -> Mask:
+        """Which samples of a block no rule has taken yet, of one subset or of all."""
+        here = self.codes[block]
+        found: Mask = (here == _FREE) | (here == _UNREADABLE)
+        if subset is not None:
+            found &= self._is_of(block, subset)
+        return found
+
+    def _is_of(self, block: slice, subset: str) -> Mask:
+        """Which samples of a block are of one subset."""
+        if subset not in self._subsets:
+            return np.zeros(block.stop - block.start, np.bool_)
+        starts, stops = self._subsets[subset].T
+        samples = np.arange(block.start, block.stop)
+        found: Mask = np.searchsorted(starts, samples, side="right") > np.searchsorted(stops, samples, side="right")
+        return found
+
+    def take(self, number: int, subset: str | None) -> None:
+        """Gives all that is free to one split."""
+        for block in self.blocks():
+            self.codes[block][self.free(block, subset)] = number + 1
+
+    def hashed(self, block: slice, *, seed: int) -> Hashes:
+        """The hash of each sample of a block, of ranking.HASH_BITS bits."""
+        return hashes(self.units, np.arange(block.start, block.stop), seed=seed) >> np.uint64(1)
+
+    def finished(self) -> Assigned:
+        """The codes for good. What can't be read and no rule took is the first split's, where it is counted as bad."""
+        counts: list[npt.NDArray[np.int64]] = []
+
+        def final() -> Iterator[npt.NDArray[np.uint8]]:
+            for block in self.blocks():
+                here = np.array(self.codes[block])
+                here[here == _UNREADABLE] = 1
+                here[here == _BEYOND] = 0
+                counts.append(np.bincount(here, minlength=len(self.rules.into) + 1))
+                yield here
+
+        stored = codes.stored(final())
+        by_block = np.stack(counts) if counts else np.zeros((0, len(self.rules.into) + 1), np.int64)
+        plans = []
+        for number, split in enumerate(self.rules.into):
+            members = by_block[:, number + 1]
+            expected, tolerance = self.wanted.get(number, (None, None))
+            plans.append(
+                SplitPlan(
+                    name=split.name,
+                    ranges=[(0, self.units.samples)],
+                    code=number + 1,
+                    block_counts=members.tolist(),
+                    records=int(members.sum()),
+                    expected=expected,
+                    tolerance=tolerance,
+                    shards=0,
+                    template="",
+                )
+            )
+        return Assigned(stored=stored, plans=plans, repeated=self.repeated)
+
+
+def scratch(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An array of zeros in a temporary file without a name: its pages are the system's to keep or to write back. Raises StoreFull."""
+    size = count * np.dtype(dtype).itemsize
+    if not size:
+        return np.zeros(0, dtype)
+    with tempfile.TemporaryFile(prefix="dataprep-") as file:
+        with room_for(f"{size:,} bytes of the plan's own"):
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would kill the process at some later write
+            else:
+                file.truncate(size)
+        found: npt.NDArray[Any] = np.memmap(file, dtype=dtype, mode="r+", shape=(count,))
+    return found
+
+
+# --- values -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns that the rules look at, by the names that the source has for them."""
+
+    value: str | None
+    group: str | None
+    kind: str | None
+
+    @classmethod
+    def of(cls, rules: Splits, schema: pa.Schema) -> "_Columns":
+        """Raises BadSpec for a column that isn't there, is of a type without values to compare, or doesn't fit its bounds."""
+
+        def named(field: str, reference: str | None) -> str | None:
+            if reference is None:
+                return None
+            found = find_columns([reference], schema, of=f"splits.{field}")
+            if len(found) != 1:
+                raise BadSpec(f"splits.{field} is one column, {reference!r} is {len(found)}.")
+            column_values.check_type(schema.field(found[0]).type, of=f"splits.{field}: the column {found[0]!r}")
+            return found[0]
+
+        columns = cls(
+            value=named("column", rules.column), group=named("groupBy", rules.group_by), kind=named("stratifyBy", rules.stratify_by)
+        )
+        if columns.value is not None:
+            for split in rules.into:
+                if split.by_range:
+                    kind = schema.field(columns.value).type
+                    column_values.check_bounds(kind, since=split.since, before=split.before, of=f"splits: the range of {split.name}")
+        return columns
+
+    @property
+    def names(self) -> list[str]:
+        """Each once."""
+        return list(dict.fromkeys(name for name in (self.value, self.group, self.kind) if name is not None))
+
+
+def _look(table: _Table, columns: _Columns, read: ReadColumns) -> None:
+    """One pass over the source: entries by value take their samples, groups and classes are noted."""
+    rules, samples = table.rules, table.units.samples
+    if columns.group is not None:
+        table.groups = scratch(samples, np.uint64)
+    if columns.kind is not None:
+        table.classes = scratch(samples, np.uint16)
+    known: dict[str | None, int] = {}
+    for asked, records, good in read(columns.names):
+        unreadable = np.setdiff1d(asked, good)
+        if columns.value is not None:
+            table.codes[unreadable] = np.where(table.codes[unreadable] == _FREE, _UNREADABLE, table.codes[unreadable])
+            _take_by_value(table, asked, good, records.column(columns.value))
+        if table.groups is not None and columns.group is not None:
+            salt = mixed(rules.seed + 1)
+            table.groups[good] = mix(column_values.hashes(records.column(columns.group)) ^ salt) >> np.uint64(1)
+            table.groups[unreadable] = hashes(table.units, unreadable, seed=rules.seed) >> np.uint64(1)
+        if table.classes is not None and columns.kind is not None:
+            table.classes[good] = _class_numbers(records.column(columns.kind), known, of=columns.kind)
+            table.classes[unreadable] = _number_of(None, known, of=columns.kind)
+    table.class_count = max(1, len(known))
+
+
+def _leave_out_repeated(table: _Table, columns: list[str], read: ReadColumns) -> None:
+    """One pass over the source: what repeats an earlier sample belongs to no split. What can't be read repeats nothing."""
+    known = scratch(2 * table.units.samples, np.uint64).reshape(-1, 2)
+    for asked, records, good in read(columns):
+        known[good] = deduplicating.digests(records, columns)
+        unreadable = np.setdiff1d(asked, good)
+        known[unreadable, 0], known[unreadable, 1] = unreadable.astype(np.uint64), np.uint64(0)
+    # A sample beyond the limit is not there, so it doesn't make a later one a repetition.
+    there = np.flatnonzero(table.codes != _BEYOND)
+    for samples in deduplicating.repeated(known if len(there) == len(known) else known[there], there):
+        table.codes[samples] = _BEYOND
+        table.repeated += len(samples)
+
+
+def _take_by_value(table: _Table, asked: Samples, good: Samples, column: Any) -> None:
+    text = None
+    for number, split in enumerate(table.rules.into):
+        if split.values is not None:
+            text = column_values.as_text(column) if text is None else text
+            matches = kernels.is_in(text, value_set=pa.array(split.values, pa.large_string())).to_numpy(zero_copy_only=False)
+        elif split.by_range:
+            matches = column_values.in_range(column, since=split.since, before=split.before, of=f"splits: the range of {split.name}")
+        else:
+            continue
+        block = slice(int(asked[0]), int(asked[-1]) + 1)
+        taken = good[matches]
+        table.codes[taken[table.free(block, split.subset)[taken - block.start]]] = number + 1
+
+
+def _class_numbers(column: Any, known: dict[str | None, int], *, of: str) -> npt.NDArray[np.uint16]:
+    """A number for each value, counted from 0 in the order in which values first appear."""
+    encoded = kernels.dictionary_encode(column_values.as_text(column), null_encoding="encode")
+    numbers = np.array([_number_of(value, known, of=of) for value in encoded.dictionary.to_pylist()], np.uint16)
+    return numbers[encoded.indices.to_numpy()] if len(numbers) else np.empty(0, np.uint16)
+
+
+def _number_of(value: str | None, known: dict[str | None, int], *, of: str) -> int:
+    if value not in known and len(known) >= MOST_CLASSES:
+        raise BadSpec(
+            f"splits.stratifyBy: the column {of!r} has more than {MOST_CLASSES:,} values; is it a class? groupBy takes any number."
+        )
+    return known.setdefault(value, len(known))
+
+
+# --- ranks and fractions ------------------------------------------------------------------------------------------
+
+
+def _limit(table: _Table, limit: int) -> None:
+    bound = _bounds(table, None, seed=_LIMIT_SEED, upto=[limit])[0]
+    for block in table.blocks():
+        table.codes[block][table.hashed(block, seed=_LIMIT_SEED) >= bound] = _BEYOND
+
+
+def _take_first(table: _Table, number: int, split: Split) -> None:
+    wanted = split.first or 0
+    table.wanted[number] = (wanted, 0)
+    for block in table.blocks():
+        if wanted == 0:
+            return
+        found = np.flatnonzero(table.free(block, split.subset))[:wanted]
+        table.codes[block][found] = number + 1
+        wanted -= len(found)
+
+
+def _take_count(table: _Table, number: int, split: Split) -> None:
+    wanted = split.count or 0
+    table.wanted[number] = (wanted, 0)
+    seed = _COUNT_SEED + table.rules.seed
+    bound = _bounds(table, split.subset, seed=seed, upto=[wanted])[0]
+    for block in table.blocks():
+        table.codes[block][table.free(block, split.subset) & (table.hashed(block, seed=seed) < bound)] = number + 1
+
+
+def _bounds(table: _Table, subset: str | None, *, seed: int, upto: Sequence[int]) -> Hashes:
+    """The hashes below which so many free samples lie."""
+
+    def blocks() -> Iterator[tuple[Hashes, npt.NDArray[np.int64]]]:
+        for block in table.blocks():
+            hashed = table.hashed(block, seed=seed)[table.free(block, subset)]
+            yield hashed, np.zeros(len(hashed), np.int64)
+
+    found: Hashes = ranking.bounds(blocks, classes=1, ranks=lambda counts: np.minimum(np.array([upto]), counts[:, None]))[0][0]
+    return found
+
+
+def _share_out(table: _Table, subset: str | None) -> None:
+    """Divides all that is free among the entries with a fraction of this subset."""
+    rules = table.rules
+    entries = [(number, split.fraction) for number, split in enumerate(rules.into) if split.fraction is not None and split.subset == subset]
+    # A sum that is 1 but for rounding is all.
+    reached = [1.0 if total > 1 - 1e-6 else total for total in np.cumsum([fraction for _, fraction in entries]).tolist()]
+    ends = np.array(reached[:-1])
+
+    def classes_of(block: slice) -> npt.NDArray[np.int64]:
+        return table.classes[block].astype(np.int64) if table.classes is not None else np.zeros(block.stop - block.start, np.int64)
+
+    def hashed_of(block: slice) -> Hashes:
+        return table.groups[block] if table.groups is not None else table.hashed(block, seed=rules.seed)
+
+    def blocks() -> Iterator[tuple[Hashes, npt.NDArray[np.int64]]]:
+        for block in table.blocks():
+            free = table.free(block, subset)
+            yield hashed_of(block)[free], classes_of(block)[free]
+
+    if rules.exact or table.classes is not None:
+        bounds, counts = ranking.bounds(
+            blocks, classes=table.class_count, ranks=lambda counts: np.floor(counts[:, None] * ends[None, :] + 0.5).astype(np.int64)
+        )
+        pool = int(counts.sum())
+        tolerances = [int(np.count_nonzero(counts))] * len(entries)
+    else:
+        bounds = np.array([[int(end * 2**ranking.HASH_BITS) for end in ends]], np.uint64)
+        pool, spread = _pool_and_spread(blocks(), grouped=table.groups is not None)
+        tolerances = [deviations(fraction, spread) for _, fraction in entries]
+
+    split_numbers = np.array([number + 1 for number, _ in entries], np.uint8)
+    for block in table.blocks():
+        free = np.flatnonzero(table.free(block, subset))
+        limits = bounds[classes_of(block)[free]]
+        which = np.count_nonzero(np.asarray(hashed_of(block)[free])[:, None] >= limits, axis=1)
+        table.codes[block][free] = split_numbers[which]
+    for (number, fraction), tolerance in zip(entries, tolerances, strict=True):
+        table.wanted[number] = (round(fraction * pool), tolerance)
+
+
+def _pool_and_spread(blocks: Iterator[tuple[Hashes, npt.NDArray[np.int64]]], *, grouped: bool) -> tuple[int, float]:
+    """(samples, sum of the squared sizes of the groups). Estimated for groups, within about a fifth, from sums of random signs
+    (Alon, Matias and Szegedy 1996), because the groups are too many to be counted one by one."""
+    pool = 0
+    signs = np.zeros(64, np.int64)
+    for hashed, _ in blocks:
+        pool += len(hashed)
+        if grouped:
+            bits = np.unpackbits(mix(np.ascontiguousarray(hashed)).view(np.uint8).reshape(-1, 8), axis=1)
+            signs += 2 * bits.sum(axis=0, dtype=np.int64) - len(hashed)
+    return pool, float(np.mean(signs.astype(np.float64) ** 2)) if grouped else float(pool)

@@ -1,0 +1,179 @@
+"""The values of a column, as splits look at them: as text, as a hash, as a number or a moment. Whole columns at a time."""
+
+import re
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import Array, is_tensor, kernels
+from dataprep_converter.sampling.selection import mix
+
+_PRIME: Final = 0x100000001B3
+_INVERSE: Final = pow(_PRIME, -1, 2**64)
+_MOMENT: Final = (
+    r"^\s*(?P<date>\d{4}-\d{2}-\d{2})(?:[T ](?P<hour>[01]\d|2[0-3]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:[.,](?P<fraction>\d{1,9}))?)?"
+    r"(?P<zone>Z|z|[+-]\d{2}:?\d{2})?)?\s*$"
+)
+_MISSING: Final = np.uint64(0x9AE16A3B2F90404F)
+_MICROSECONDS: Final = 1_000_000
+_arrow: Any = pa  # the stubs don't know what arrays of a type known only at run time can do
+
+
+def check_type(kind: pa.DataType, *, of: str) -> None:
+    """Raises BadSpec for a column whose values can't be told apart as text or numbers; `of` is what asks for it."""
+    types = pa.types
+    plain = _plain(kind)
+    if is_tensor(kind) or not (
+        types.is_integer(plain) or types.is_floating(plain) or types.is_boolean(plain) or is_text(plain) or is_moment(plain)
+    ):
+        raise BadSpec(f"{of} is of the type {kind}; take a column of text, whole numbers, numbers, truth values or times.")
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values are text or bytes."""
+    types = pa.types
+    plain = _plain(kind)
+    return bool(types.is_string(plain) or types.is_large_string(plain) or types.is_binary(plain) or types.is_large_binary(plain))
+
+
+def is_moment(kind: pa.DataType) -> bool:
+    """Whether values are dates or times of Arrow's own types."""
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if isinstance(kind, pa.DictionaryType) else kind
+
+
+def as_text(column: Array) -> Array:
+    """The values as a large_string column, missing ones null: whole numbers in decimal, `true` and `false`, bytes that are no UTF-8 null."""
+    if isinstance(column.type, pa.DictionaryType):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        valid: Any = column.cast(pa.large_binary())
+        try:
+            text: Array = valid.cast(pa.large_string())
+            return text
+        except pa.ArrowInvalid:
+            return pa.array([_decoded(value) for value in column.to_pylist()], pa.large_string())
+    return column.cast(pa.large_string())
+
+
+def _decoded(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def hashes(column: Array) -> npt.NDArray[np.uint64]:
+    """A 64-bit hash of each value, by its text (bytes, a float's own bits); a missing value has one too.
+
+    A polynomial over the bytes modulo 2^64, mixed with the length: two values that collide only share a split.
+    """
+    if isinstance(column.type, pa.DictionaryType):
+        column = column.cast(column.type.value_type)
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(column.type):
+        numbers = kernels.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0  # no negative zero
+        hashed = mix(numbers.view(np.uint64))
+    else:
+        text: Any = column if is_text(column.type) else as_text(column)
+        hashed = _of_bytes(kernels.fill_null(text.cast(pa.large_binary()), b""))
+    return np.where(missing, _MISSING, hashed)
+
+
+def _of_bytes(column: Any) -> npt.NDArray[np.uint64]:
+    offsets = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
+    lengths = np.diff(offsets).astype(np.uint64)
+    start, stop = (int(offsets[0]), int(offsets[-1])) if len(column) else (0, 0)
+    if start == stop:
+        return mix(mix(lengths))
+    data = np.frombuffer(column.buffers()[2], np.uint8)[start:stop].astype(np.uint64) + np.uint64(1)
+    # Each byte times a power of the prime; a value's sum is then brought back to the power 0 at its first byte.
+    powers = np.multiply.accumulate(np.full(stop - start + 1, _PRIME, np.uint64)) * np.uint64(_INVERSE)
+    inverses = np.multiply.accumulate(np.full(stop - start + 1, _INVERSE, np.uint64)) * np.uint64(_PRIME)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(data * powers[:-1], dtype=np.uint64)])
+    begins = offsets - start
+    return mix((sums[begins[1:]] - sums[begins[:-1]]) * inverses[begins[:-1]] ^ mix(lengths))
+
+
+def moments(column: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """(microseconds since 1970 in UTC, whether there is such a moment) of a column of ISO 8601 text or of Arrow's times."""
+    if isinstance(column.type, pa.DictionaryType):
+        column = column.cast(column.type.value_type)
+    if is_moment(column.type):
+        whole = column.cast(pa.timestamp("us", tz=getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
+        return _filled(whole, 0), ~column.is_null().to_numpy(zero_copy_only=False)
+    parts = kernels.extract_regex(as_text(column), pattern=_MOMENT)
+    date = kernels.struct_field(parts, "date")
+    day = kernels.strptime(date, format="%Y-%m-%d", unit="s", error_is_null=True)
+    # Arrow reads February 30 as March 1.
+    is_day = _filled(kernels.day(day), 0) == _number(kernels.utf8_slice_codeunits(date, 8, 10))
+    seconds = _filled(day.cast(pa.int64()), 0)
+    for name, worth in (("hour", 3600), ("minute", 60), ("second", 1)):
+        seconds = seconds + worth * _number(kernels.struct_field(parts, name))
+    fraction = kernels.utf8_slice_codeunits(kernels.utf8_rpad(_or_zero(kernels.struct_field(parts, "fraction")), 6, "0"), 0, 6)
+    zone = kernels.replace_substring(kernels.struct_field(parts, "zone"), ":", "")
+    offset = _number(kernels.utf8_slice_codeunits(zone, 1, 3)) * 3600 + _number(kernels.utf8_slice_codeunits(zone, 3, 5)) * 60
+    offset = np.where(_filled(kernels.starts_with(zone, "-"), False), -offset, offset)
+    return (seconds - offset) * _MICROSECONDS + _number(fraction), is_day & ~day.is_null().to_numpy(zero_copy_only=False)
+
+
+def _or_zero(text: Any) -> Any:
+    return kernels.if_else(kernels.equal(kernels.fill_null(text, ""), ""), "0", text)
+
+
+def _number(text: Any) -> npt.NDArray[np.int64]:
+    return _filled(_or_zero(text).cast(pa.int64()), 0)
+
+
+def _filled(column: Any, value: Any) -> npt.NDArray[Any]:
+    found: npt.NDArray[Any] = kernels.fill_null(column, value).to_numpy(zero_copy_only=False)
+    return found
+
+
+def moment_of(text: str, *, of: str) -> int:
+    """A bound of a range, in microseconds since 1970. Raises BadSpec."""
+    found, valid = moments(_arrow.array([text]))
+    if not valid[0]:
+        raise BadSpec(f"{of} must be a date or time such as 2024-01-31 or 2024-01-31T12:00:00Z, got {text!r}.")
+    return int(found[0])
+
+
+def number_of(text: str, *, of: str) -> int | float:
+    """A bound of a range of numbers. Raises BadSpec."""
+    try:
+        return int(text) if re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text) else float(text)
+    except ValueError:
+        raise BadSpec(f"{of} must be a number, because the column has numbers, got {text!r}.") from None
+
+
+def in_range(column: Array, *, since: str | None, before: str | None, of: str) -> npt.NDArray[np.bool_]:
+    """Which values lie in [since, before). What is missing, or no time or number, lies nowhere. Raises BadSpec for such a bound."""
+    plain = _plain(column.type)
+    if is_text(plain) or is_moment(plain):
+        values, inside = moments(column)
+        bounds: list[int | float | None] = [None if text is None else moment_of(text, of=of) for text in (since, before)]
+    else:
+        numbers: Any = column.cast(pa.int8()) if pa.types.is_boolean(plain) else column
+        values = _filled(numbers, 0)
+        inside = ~(column.is_null().to_numpy(zero_copy_only=False) | np.isnan(values.astype(np.float64)))
+        bounds = [None if text is None else number_of(text, of=of) for text in (since, before)]
+    low, high = bounds
+    if low is not None:
+        inside = inside & (values >= low)
+    if high is not None:
+        inside = inside & (values < high)
+    return inside
+
+
+def check_bounds(kind: pa.DataType, *, since: str | None, before: str | None, of: str) -> None:
+    """Raises BadSpec for a range that no value of the type can lie in."""
+    in_range(pa.array([], kind), since=since, before=before, of=of)
+    read = moment_of if is_text(kind) or is_moment(kind) else number_of
+    if since is not None and before is not None and read(since, of=of) >= read(before, of=of):
+        raise BadSpec(f"{of}: since {since} is not earlier than before {before}.")

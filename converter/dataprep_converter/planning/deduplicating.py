@@ -1,0 +1,71 @@
+"""Deduplicating: which samples say the same as an earlier one. By a 128-bit digest of some columns, in bounded memory."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_numpy, value_type
+
+DIGEST_BYTES: Final = 16
+_AT_ONCE: Final = 1 << 22
+"""Digests that are sorted at a time: 4 million take about 200 MB."""
+
+Digests = npt.NDArray[np.uint64]
+"""Shape (samples, 2)."""
+
+
+def digests(records: pa.RecordBatch, columns: list[str]) -> Digests:
+    """A digest of each record's values in these columns (BLAKE2b). A missing value is equal to a missing one only."""
+    rows = records.num_rows
+    hashers = [hashlib.blake2b(digest_size=DIGEST_BYTES) for _ in range(rows)]
+    for name in columns:
+        column = records.column(name)
+        valid: Any = column.is_valid().to_pylist()
+        for hasher, content, is_there in zip(hashers, _contents(column, name), valid, strict=True):
+            # With its length: so that ("ab", "c") and ("a", "bc") differ.
+            hasher.update(len(content).to_bytes(8, "little") if is_there else b"\xff" * 8)
+            hasher.update(content)
+    return np.frombuffer(b"".join(hasher.digest() for hasher in hashers), np.uint64).reshape(rows, 2)
+
+
+def _contents(column: Array, name: str) -> list[bytes]:
+    """The bytes of each value; a missing one has none."""
+    if isinstance(column.type, pa.DictionaryType):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if is_tensor(kind) and value_type(kind) in NUMPY_NAMES and not column.null_count:
+        return [row.tobytes() for row in to_numpy(column)]
+    types = pa.types
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        found: Any = kernels.fill_null(column.cast(pa.large_binary()), b"").to_pylist()
+    elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        found = kernels.fill_null(column.cast(pa.string()).cast(pa.large_binary()), b"").to_pylist()
+    else:
+        raise BadSpec(f"deduplicate: the column {name!r} is {kind}; take columns of text, bytes, numbers or tensors.")
+    contents: list[bytes] = found
+    return contents
+
+
+def repeated(known: Digests, samples: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+    """The numbers of the samples whose digest an earlier one has, some at a time. `samples` are the digests' numbers, ascending."""
+    parts = max(1, -(-len(known) // _AT_ONCE))
+    # Digests are evenly spread, so each part has about as many; equal ones are in the same part.
+    step = np.uint64(2**64 // parts) if parts > 1 else np.uint64(0)
+    for part in range(parts):
+        here = np.flatnonzero(known[:, 0] // step == part) if parts > 1 and part < parts - 1 else _rest(known, parts, step)
+        chosen = known[here]
+        order = np.lexsort((here, chosen[:, 1], chosen[:, 0]))
+        ordered = chosen[order]
+        again = np.flatnonzero((ordered[1:] == ordered[:-1]).all(axis=1)) + 1
+        if len(again):
+            yield np.sort(samples[here[order[again]]])
+
+
+def _rest(known: Digests, parts: int, step: np.uint64) -> npt.NDArray[np.int64]:
+    """The places of the last part, where rounding leaves a little more."""
+    return np.flatnonzero(known[:, 0] // step >= parts - 1) if parts > 1 else np.arange(len(known))

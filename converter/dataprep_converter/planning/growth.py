@@ -1,0 +1,188 @@
+"""Growth: the units of a data set that is extended: those that it has, which must be as they were, and those that are new. Pure.
+
+The earlier units keep their numbers and the new ones come after them, so that each plan begins with the plan before it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataprep_api import canonical
+from dataprep_api.dataset.plan import Earlier, PlanHead, SplitPlan
+from dataprep_converter.core.errors import BadSpec, InputChanged
+from dataprep_converter.sampling.codes import Codes
+from dataprep_converter.sampling.units import SCHEMA, Units
+
+_SHOWN: Final = 5
+_PINNED: Final = ("root", "path", "offset", "row", "records", "size", "pin", "subset", "extra")
+"""Columns that must be equal. The URI may be another: it is relative to its root that an input is the same."""
+_ANEW: Final = "set output.overwrite: Always, which makes the whole data set anew"
+_PASSING: Final = frozenset({"ignored", "warnings", "were"})
+"""What of a reader's state says something about this listing, and nothing about the records."""
+kernels: Any = pc  # the stubs don't know the functions that pyarrow makes at import
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Base:
+    """What is extended: a plan, or the beginning of one."""
+
+    head: PlanHead
+    """Of which only run and inputs, reader and what it froze, what transforms learned, splits and earlier runs are to be believed."""
+    content: Mapping[str, Any]
+    """Of the spec, but for the source's URIs."""
+    units: Units
+    codes: Codes | None
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of codes."""
+        return max((split.first_block + len(split.block_counts or []) for split in self.head.splits if split.code is not None), default=0)
+
+    def shards_of(self, split: str) -> int:
+        """Shards that a split has."""
+        return sum(each.shards for each in self.head.splits if each.name == split)
+
+    def as_earlier(self) -> Earlier:
+        """What the plan of the extension says of it."""
+        return Earlier(
+            run_id=self.head.run_id,
+            inputs_sha256=self.head.inputs_sha256,
+            content=dict(self.content),
+            units=len(self.units),
+            samples=self.units.samples,
+            splits=len(self.head.splits),
+        )
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What is there now, held against what was planned before."""
+
+    earlier: Units
+    """In their old order, as they are listed now."""
+    added: Units
+    """Numbered from 0."""
+
+    def joined(self) -> Units:
+        """All of them."""
+        return _numbered([self.earlier.table, self.added.table])
+
+
+def growth(before: Units, now: Units) -> Growth:
+    """Raises InputChanged naming the inputs that are gone or are not what they were: their records are in the data set."""
+    old_keys, new_keys = before.keys(), now.keys()
+    old, new = before.table, now.table
+    gone = _uris(old, np.flatnonzero(~np.isin(old_keys, new_keys)))
+    if gone:
+        raise InputChanged(
+            f"{len(gone)} inputs whose records are in the data set are gone: {_some(gone)}. Put them back, or {_ANEW}.", uri=gone[0]
+        )
+    known = np.isin(new_keys, old_keys)
+    there = new.take(np.flatnonzero(known))
+    order = _order(old)
+    first, second = old.take(order), there.take(_order(there))
+    changed = _uris(second, _differing(first, second))
+    if changed:
+        raise InputChanged(
+            f"{len(changed)} inputs have changed since their records became part of the data set: {_some(changed)}. "
+            f"Put them back and give what is new a name of its own, or {_ANEW}.",
+            uri=changed[0],
+        )
+    # The rows of now, in the order in which the earlier plan had them.
+    back = np.empty(len(old), np.int64)
+    back[order] = np.arange(len(old))
+    return Growth(earlier=_numbered([second.take(back)]), added=_numbered([new.take(np.flatnonzero(~known))]))
+
+
+def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str], state: Mapping[str, Any]) -> None:
+    """Raises BadSpec naming what would be read otherwise now than the base was: code, a key, a class that is new, another type of a column."""
+    if code_sha256 != base.head.code_sha256:
+        raise BadSpec(f"The files of spec.code are not those by which the data set was made; take those, or {_ANEW}.")
+    for variable, digest in keys.items():
+        if base.head.keys.get(variable) != digest:
+            known = "is not the one" if variable in base.head.keys else "can't be compared with the one"
+            raise BadSpec(
+                f"The environment variable {variable}, the key of the transform hash, {known} by which the data set was made; take that, or {_ANEW}."
+            )
+    before, now = base.head.reader_state, state
+    for name in sorted({*before, *now} - _PASSING):
+        old, new = before.get(name), now.get(name)
+        if _plain(old) == _plain(new):
+            continue
+        if name in ("classes", "names") and isinstance(old, list) and isinstance(new, list):
+            more = [str(each) for each in new if each not in old]
+            raise BadSpec(
+                f"The new inputs have classes that the data set doesn't have: {_some(more)}. Its {len(old)} classes keep their numbers, so none can come between them. "
+                f"Leave these inputs out, or {_ANEW}."
+            )
+        raise BadSpec(
+            f"With the new inputs the source's {name} would be {_short(new)}, and the data set was made with {_short(old)}. Leave them out, or {_ANEW}."
+        )
+
+
+def moved(split: SplitPlan, base: Base) -> SplitPlan:
+    """A split of the new units alone, in the numbers of the whole data set. Raises BadSpec when its files would get names of another kind."""
+    before = next((each.template for each in base.head.splits if each.name == split.name and each.shards), split.template)
+    if split.shards and before != split.template:
+        raise BadSpec(
+            f"With the new inputs there are other splits, so that the files of {split.name} would be named {split.template} and no longer {before}. "
+            f"Leave the new splits out, or {_ANEW}; an output.fileName with {{split}} holds for any splits."
+        )
+    return split.model_copy(
+        update={
+            "ranges": [(start + base.units.samples, stop + base.units.samples) for start, stop in split.ranges],
+            "first_block": base.blocks if split.code is not None else 0,
+            "first_shard": base.shards_of(split.name),
+        }
+    )
+
+
+def _numbered(tables: Sequence[pa.Table]) -> Units:
+    """One table, its samples numbered from 0."""
+    table = pa.concat_tables(tables)
+    records = table["records"].to_numpy()
+    first = np.cumsum(records) - records
+    return Units(table.set_column(SCHEMA.get_field_index("first"), SCHEMA.field("first"), pa.array(first, pa.int64())))
+
+
+def _order(table: pa.Table) -> Rows:
+    """The rows by file and place in it."""
+    found: Rows = np.lexsort([table[name].to_numpy() for name in ("offset", "row", "key")])
+    return found
+
+
+def _differing(first: pa.Table, second: pa.Table) -> Rows:
+    """Rows of the second of files that aren't in the first as they are here. Both have the same files, in the same order."""
+    if len(first) == len(second):
+        different = np.zeros(len(first), np.bool_)
+        for name in _PINNED:
+            different |= kernels.not_equal(first[name], second[name]).to_numpy()
+        return np.flatnonzero(different)
+    keys = second["key"].to_numpy()
+    before, now = (dict(zip(*np.unique(each["key"].to_numpy(), return_counts=True), strict=True)) for each in (first, second))
+    return np.array([row for row, key in enumerate(keys) if before[key] != now[key]], np.int64)
+
+
+def _uris(table: pa.Table, rows: Rows) -> list[str]:
+    return list(dict.fromkeys(str(uri) for uri in table["uri"].take(rows).to_pylist()))
+
+
+def _some(uris: Sequence[str]) -> str:
+    more = f" and {len(uris) - _SHOWN} more" if len(uris) > _SHOWN else ""
+    return ", ".join(uris[:_SHOWN]) + more
+
+
+def _plain(value: Any) -> bytes:
+    return canonical.dumps(value)
+
+
+def _short(value: Any) -> str:
+    text = canonical.dumps(value).decode()
+    return text if len(text) <= 200 else f"{text[:200]}…"

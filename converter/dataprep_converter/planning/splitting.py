@@ -1,0 +1,252 @@
+"""Splitting: the splits of a spec over the samples of a source, and their numbers of shards. Pure arithmetic.
+
+Splits that depend on values or ranks are made sample by sample in `assigning.py`; all others are ranges and hash intervals, made here.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+
+from dataprep_api import names, quantity
+from dataprep_api.dataset import run_id
+from dataprep_api.dataset.plan import HASH_BLOCK, HashInterval, SplitPlan
+from dataprep_api.spec import NO_TRAIN, DataPrepJobSpec, Split, Splits
+from dataprep_api.spec.splits import LONGEST_SUBSET, MOST_SPLITS
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import kernels
+from dataprep_converter.sampling.selection import Selection
+from dataprep_converter.sampling.units import Units
+
+DEFAULT_SHARD_BYTES = 128 * 2**20
+
+Ranges = list[tuple[int, int]]
+
+
+def divide(
+    spec: DataPrepJobSpec,
+    units: Units,
+    *,
+    bytes_per_record: float,
+    extension: str,
+    rules: Splits | None = None,
+    assigned: Sequence[SplitPlan] | None = None,
+    parts: Mapping[str, int] | None = None,
+) -> list[SplitPlan]:
+    """The splits of the rules (the spec's own, or those given) over the units, with their numbers of shards. `assigned` are those that were made sample by sample, `parts` the versions that name the files."""
+    dl4j_folders = (run_id.versions(spec) if parts is None else parts).get("dl4jFolders", 1)
+    plans = assigned
+    if plans is None:
+        plans = [
+            _members(split, ranges, interval, units)
+            for split, ranges, interval in _assign(rules or rules_of(spec, units), subset_ranges(units))
+        ]
+    found = [plan.name for plan in plans]
+    if spec.output.format == "recordioProtobuf" and "train" not in found:
+        raise BadSpec(f"{NO_TRAIN}; they are {', '.join(found)}.")
+    several = len(plans) > 1
+    divided = []
+    for plan in plans:
+        count = _shard_count(spec, plan.records, bytes_per_record)
+        template = names.file_name_template(
+            spec.output.template, shards=count, format_=spec.output.format, several_splits=several, dl4j_folders=dl4j_folders
+        )
+        fault = names.template_fault(template, several_splits=several, several_shards=count > 1)
+        if fault:
+            raise BadSpec(f"output.fileName {template!r}: {fault}.")
+        divided.append(plan.model_copy(update={"batch": spec.output.batch, "shards": count, "template": template}))
+    _check_names(divided, extension)
+    return divided
+
+
+def rules_of(spec: DataPrepJobSpec, units: Units) -> Splits:
+    """The spec's rules, or the default ones for the subsets that the source has.
+
+    Raises BadSpec for a subset that it doesn't have, and for subsets that can't each be a split.
+    """
+    subsets = list(subset_ranges(units))
+    if spec.splits is None:
+        return _rules_by_default(subsets)
+    for split in spec.splits.into:
+        if units.samples and split.subset is not None and split.subset not in subsets:
+            raise BadSpec(f"splits: {split.name} takes subset {split.subset!r}, which the source does not have (it has: {_some(subsets)}).")
+    return spec.splits
+
+
+def _rules_by_default(subsets: Sequence[str]) -> Splits:
+    """A split for each subset, called like it; `train` for a source that has none."""
+    named = [subset for subset in subsets if subset]
+    if not named:
+        return Splits(into=[Split(name="train")])
+    if len(named) < len(subsets):
+        raise BadSpec(
+            f"Some records are in no subset, others are ({_some(named)}): say in splits.into where they go; an entry without subset takes what is left."
+        )
+    if len(named) > MOST_SPLITS:
+        raise BadSpec(
+            f"The source has {len(named):,} subsets ({_some(named)}), and each would be a split, of which a job has at most {MOST_SPLITS}: "
+            "set splits.into, or leave out what names the subsets (subsetFrom)."
+        )
+    subset_of: dict[str, str] = {}
+    for subset in named:
+        if len(subset) > LONGEST_SUBSET:
+            raise BadSpec(f"The subset {subset[:64]!r}… has a name of {len(subset):,} characters; expected at most {LONGEST_SUBSET:,}.")
+        name = names.split_name(subset)
+        if not name:
+            raise BadSpec(
+                f"The subset {subset!r} gives no name for a split (letters from A to Z, digits, and . _ - between them). {_give(subset)}"
+            )
+        if name in subset_of:
+            raise BadSpec(
+                f"The subsets {subset_of[name]!r} and {subset!r} would both be the split {name}. {_give(subset_of[name], subset)}"
+            )
+        subset_of[name] = subset
+    return Splits(into=[Split(name=name, subset=subset) for name, subset in subset_of.items()])
+
+
+def _give(*subsets: str) -> str:
+    """Advice: names for these."""
+    entries = ", ".join(f"{{name: …, subset: {json.dumps(subset, ensure_ascii=False)}}}" for subset in subsets)
+    return f"Give names, for all subsets: splits: {{into: [{entries}, …]}}."
+
+
+def _some(subsets: Sequence[str]) -> str:
+    """Those with a name, as far as they are few."""
+    named = [subset for subset in subsets if subset]
+    return ", ".join([*named[:MOST_SPLITS], *(["…"] if len(named) > MOST_SPLITS else [])]) or "none"
+
+
+def deviations(fraction: float, spread: float) -> int:
+    """Four standard deviations of the size of a split whose members are drawn: `spread` is the sum of the squared sizes of what is drawn as one."""
+    return math.ceil(4 * math.sqrt(max(0.0, fraction * (1 - fraction)) * spread))
+
+
+def missed(split: SplitPlan) -> bool:
+    """Whether a split has more or fewer records than its rule allows."""
+    return split.expected is not None and abs(split.records - split.expected) > (split.tolerance or 0)
+
+
+def _assign(rules: Splits, subsets: Mapping[str, Ranges]) -> list[tuple[Split, Ranges, HashInterval | None]]:
+    """Ranges and hash interval of each split: `first` takes before `fraction`, and what has neither takes the rest."""
+    left = {name: list(ranges) for name, ranges in subsets.items()}
+    taken: dict[str, Ranges] = {}
+    for split in rules.into:
+        if split.first is not None:
+            taken[split.name] = _take(left, split.subset, split.first)
+    groups: dict[str | None, Ranges] = {}
+    reached: dict[str | None, float] = {}
+    assigned: list[tuple[Split, Ranges, HashInterval | None]] = []
+    for split in rules.into:
+        interval = None
+        if split.first is not None:
+            ranges = taken[split.name]
+        elif split.fraction is None:
+            ranges = _take_all(left, split.subset)
+        else:
+            if split.subset not in groups:
+                groups[split.subset] = _take_all(left, split.subset)
+            ranges = groups[split.subset]
+            low = reached.get(split.subset, 0.0)
+            high = reached[split.subset] = low + split.fraction
+            interval = HashInterval(seed=rules.seed, low=_bound(low), high=_bound(high))
+        assigned.append((split, _merged(ranges), interval))
+    return assigned
+
+
+def _bound(fraction: float) -> int:
+    """A fraction of the hash space; a sum that is 1 but for rounding is all of it."""
+    return 2**64 if fraction > 1 - 1e-6 else int(fraction * 2**64)
+
+
+def _take_all(left: dict[str, Ranges], subset: str | None) -> Ranges:
+    """Removes all that is left (of one subset) and returns its ranges."""
+    ranges: Ranges = []
+    for name in [name for name in left if subset in (None, name)]:
+        ranges += left[name]
+        left[name] = []
+    return ranges
+
+
+def _take(left: dict[str, Ranges], subset: str | None, wanted: int) -> Ranges:
+    """Removes the first `wanted` samples from what is left and returns their ranges."""
+    taken: Ranges = []
+    pool = sorted((r, name) for name, ranges in left.items() if subset in (None, name) for r in ranges)
+    for (start, stop), name in pool:
+        if wanted == 0:
+            break
+        cut = min(stop, start + wanted)
+        taken.append((start, cut))
+        wanted -= cut - start
+        left[name] = [r for r in left[name] if r != (start, stop)] + ([(cut, stop)] if cut < stop else [])
+    return taken
+
+
+def _merged(ranges: Ranges) -> Ranges:
+    """Ascending, with neighbours joined and empty ones dropped."""
+    merged: Ranges = []
+    for start, stop in sorted(ranges):
+        if start == stop:
+            continue
+        if merged and merged[-1][1] == start:
+            merged[-1] = (merged[-1][0], stop)
+        else:
+            merged.append((start, stop))
+    return merged
+
+
+def subset_ranges(units: Units) -> dict[str, Ranges]:
+    """Ranges of sample numbers by subset, neighbours of one subset as one, in the order in which the subsets first appear."""
+    subsets: dict[str, Ranges] = {}
+    last = None
+    for batch in units.batches(["subset", "first", "records"]):
+        runs = kernels.run_end_encode(batch.column("subset"))
+        first, records = (batch.column(name).to_numpy() for name in ("first", "records"))
+        begin = 0
+        for name, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            ranges = subsets.setdefault(name, [])
+            start = ranges.pop()[0] if name == last else int(first[begin])
+            ranges.append((start, int(first[end - 1] + records[end - 1])))
+            begin, last = end, name
+    return subsets
+
+
+def _members(split: Split, ranges: Ranges, interval: HashInterval | None, units: Units) -> SplitPlan:
+    pool = sum(b - a for a, b in ranges)
+    plan = SplitPlan(name=split.name, ranges=ranges, hash=interval, records=pool, shards=0, template="")
+    if interval is None or split.fraction is None:
+        return plan if split.first is None else plan.model_copy(update={"expected": split.first, "tolerance": 0})
+    selection = Selection(plan, units, shuffle_seed=None)
+    counts = [len(selection.members(block)) for block in range(-(-pool // HASH_BLOCK))]
+    expected = {"expected": round(split.fraction * pool), "tolerance": deviations(split.fraction, pool)}
+    return plan.model_copy(update={"block_counts": counts, "records": sum(counts), **expected})
+
+
+def counted_by_size(spec: DataPrepJobSpec) -> bool:
+    """Whether the number of shards follows from the size of the records."""
+    wanted = spec.output.shards
+    return wanted.target_size is not None or (wanted.count is None and wanted.records is None and spec.output.granularity != "Minibatch")
+
+
+def _shard_count(spec: DataPrepJobSpec, records: int, bytes_per_record: float) -> int:
+    wanted = spec.output.shards
+    batches = -(-records // spec.output.batch)
+    if wanted.count is not None:
+        return min(wanted.count, batches)
+    if wanted.records is not None:
+        return -(-batches // (wanted.records // spec.output.batch))
+    if not counted_by_size(spec):
+        return batches
+    target = quantity.to_bytes(wanted.target_size) if wanted.target_size is not None else DEFAULT_SHARD_BYTES
+    return min(batches, max(1, -(-int(records * bytes_per_record) // target)))
+
+
+def _check_names(splits: Sequence[SplitPlan], extension: str) -> None:
+    firsts = [names.file_name(s.template, split=s.name, shard=0, shards=s.shards, ext=extension) for s in splits if s.shards]
+    if len(set(firsts)) != len(firsts):
+        raise BadSpec(f"output.fileName gives two splits the same file: {', '.join(firsts)}.")
+    of_splits: dict[str, str] = {}
+    for split in splits:
+        first_two = range(min(2, split.shards))
+        some = (names.file_name(split.template, split=split.name, shard=n, shards=split.shards, ext=extension) for n in first_two)
+        for file in names.split_files(extension, some):
+            if of_splits.setdefault(split.name, file) != file or list(of_splits.values()).count(file) > 1:
+                raise BadSpec(f"output.fileName {split.template!r}: {extension} needs a folder for each split, with all its shards in it.")

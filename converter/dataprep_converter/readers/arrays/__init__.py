@@ -1,0 +1,1 @@
+"""Readers of arrays: IDX, .npy, records of a fixed length."""

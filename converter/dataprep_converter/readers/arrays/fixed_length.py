@@ -1,0 +1,155 @@
+"""`fixedLength`: binary files of records of one length, cut into fields by offset.
+
+    # A file:  header | record | record | … | footer
+
+One unit is one file; a record is found by its number (`rows.py`), so any order costs about the same. Only sizes are looked at while planning.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.fixed_length import FixedField, FixedLengthSource
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.tensors import Array, arrow_type, binary, to_arrow
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.arrays.rows import Bytes, RowFiles, gathered
+from dataprep_converter.readers.base.listing import input_files
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.stores import Entry
+
+RECORD: Final = "record"
+"""Column of the whole record, when no fields are given."""
+
+
+class FixedLengthReader:
+    """See the module. Columns are the fields, in their order."""
+
+    default_label: ClassVar[str] = "label"
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Lists files. Raises NotFound for a URI without any, BadData for one that is no whole number of records, BadSpec for fields."""
+        written = _fixed_length(source)
+        _fields(written)
+        return Discovery(units=_units(written, access))
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing is frozen: the spec says all
+        self._source = _fixed_length(source)
+        self._fields = _fields(self._source)
+        self._files = RowFiles(access)
+
+    def schema(self) -> pa.Schema:
+        """Numbers in native byte order, as scalars or tensors, and bytes."""
+        return pa.schema([(field.name, field.kind) for field in self._fields])
+
+    def classes(self) -> dict[str, list[str]]:
+        """None: the files have numbers only."""
+        return {}
+
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+        """See the module."""
+        for wanted in samples:
+            yield self._batch(units, wanted)
+
+    def _batch(self, units: Units, wanted: npt.NDArray[np.int64]) -> Batch:
+        length = self._source.record_bytes
+        records = gathered(units, wanted, self._take) if len(wanted) else np.empty((0, length), np.uint8)
+        columns = [field.column(records) for field in self._fields]
+        schema = self.schema().append(pa.field(SAMPLE, pa.int64()))
+        found = pa.RecordBatch.from_arrays([*columns, to_arrow(wanted)], schema=schema)
+        return Batch(records=found, bad=[], bytes_in=self._files.taken())
+
+    def _take(self, unit: Unit, rows: npt.NDArray[np.int64]) -> Bytes:
+        return self._files.rows(unit.uri, unit.pin, start=unit.offset, row_bytes=self._source.record_bytes).take(rows)
+
+
+def _fixed_length(source: Source) -> FixedLengthSource:
+    if source.fixed_length is None:
+        raise BadSpec("The source has no fixedLength.")
+    return source.fixed_length
+
+
+def _units(written: FixedLengthSource, access: Access) -> Iterator[Unit]:
+    around = written.header_bytes + written.footer_bytes
+    for root, path, entry in input_files(access, written.uris):
+        records, rest = divmod(entry.size - around, written.record_bytes)
+        if rest or records < 0:
+            raise _no_whole_number(written, entry, records, rest)
+        if records:
+            yield Unit(root=root, path=path, uri=entry.uri, records=records, size=entry.size, pin=entry.pin, offset=written.header_bytes)
+
+
+def _no_whole_number(written: FixedLengthSource, entry: Entry, records: int, rest: int) -> BadData:
+    frame = f" after {written.header_bytes:,} bytes of header and {written.footer_bytes:,} of footer"
+    around = frame if written.header_bytes or written.footer_bytes else ""
+    what = f"{records:,} records and {rest:,} bytes are left over" if records >= 0 else "it is shorter than these"
+    return BadData(
+        f"{entry.uri}: expected a whole number of records of {written.record_bytes:,} bytes{around}, got a file of {entry.size:,} bytes: {what}.",
+        uri=entry.uri,
+    )
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A field with its place."""
+
+    name: str
+    offset: int
+    stored: np.dtype[Any] | None
+    """None for bytes."""
+    shape: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """Bytes of the field."""
+        return math.prod(self.shape) * (self.stored.itemsize if self.stored is not None else 1)
+
+    @property
+    def kind(self) -> pa.DataType:
+        """Type of the column."""
+        return pa.large_binary() if self.stored is None else arrow_type(self.stored.name, self.shape)
+
+    def column(self, records: Bytes) -> Array:
+        """The field of records, an array of `(records, bytes of one)`."""
+        there = records[:, self.offset : self.offset + self.width]
+        if self.stored is None:
+            return binary(np.ascontiguousarray(there).reshape(-1), np.arange(len(records) + 1, dtype=np.int64) * self.width)
+        if self.stored.kind == "b":
+            return to_arrow((there != 0).reshape(len(records), *self.shape))
+        values = np.ascontiguousarray(there).view(self.stored).reshape(len(records), *self.shape)
+        return to_arrow(values.astype(self.stored.newbyteorder("="), copy=False))
+
+
+def _fields(written: FixedLengthSource) -> list[_Field]:
+    """The fields with their offsets. Raises BadSpec for one that ends outside the record."""
+    if written.fields is None:
+        return [_Field(RECORD, 0, None, (written.record_bytes,))]
+    found: list[_Field] = []
+    for field in written.fields:
+        after = found[-1].offset + found[-1].width if found else 0
+        placed = _placed(field, after)
+        end = placed.offset + placed.width
+        if end > written.record_bytes:
+            raise BadSpec(
+                f"source.fixedLength: the field {field.name!r} has the bytes {placed.offset:,} to {end - 1:,}, "
+                f"but a record ends after {written.record_bytes:,}."
+            )
+        found.append(placed)
+    return found
+
+
+def _placed(field: FixedField, after: int) -> _Field:
+    offset = after if field.offset is None else field.offset
+    if field.length is not None:
+        return _Field(field.name, offset, None, (field.length,))
+    stored = np.dtype(field.dtype).newbyteorder("<" if field.byte_order == "Little" else ">")
+    return _Field(field.name, offset, stored, tuple(field.shape))

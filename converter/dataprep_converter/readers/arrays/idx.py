@@ -1,0 +1,290 @@
+"""`idx`: pairs of IDX files, the format of MNIST.
+
+    # A file:  00 00 | type | dimensions n | n x int32 sizes, the first counts the samples | values, row-major   (all big-endian)
+    # Types: 08 uint8, 09 int8, 0b int16, 0c int32, 0d float32, 0e float64
+
+One unit is one subset. Samples in order are one pass over the files; any other order, and any of a local file, is that of `rows.py`. A gzip
+file is then copied, uncompressed, to an unlinked temporary file.
+"""
+
+import json
+import math
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.spec import IdxSource, IdxSubset, Source
+from dataprep_converter.core.errors import BadData, BadSpec, ConvertError
+from dataprep_converter.core.tensors import arrow_type, shape_fault, to_arrow
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.metered import Count, Counted
+from dataprep_converter.inputs.opening import GZIP_MAGIC, Forward, Spool, found, open_pinned
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.arrays.rows import Bytes, Rows, gathered, within_reads
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.stores import Input, scheme_of
+
+TYPES: Final[Mapping[int, str]] = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
+
+_SKIPPED_BYTES = 8 << 20
+"""A pass over a plain file reads on over a gap of so much rather than opening a new stream."""
+_LARGEST_VALUE_COUNT = 1 << 40
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the first bytes of an IDX file say."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    size: int
+    """Bytes of the header itself."""
+
+    @property
+    def records(self) -> int:
+        """Samples of the file."""
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one sample."""
+        return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the whole file, uncompressed."""
+        return self.size + self.records * self.row_bytes
+
+
+class IdxReader:
+    """See the module. Columns `image`, `label` (when the subsets have labels), `height`, `width`, `depth`."""
+
+    default_label: ClassVar[str] = "label"
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Reads the headers. Raises NotFound, BadData for a file that is no whole IDX file, BadSpec for subsets that don't match."""
+        idx = _idx(source)
+        state: dict[str, Any] = {}
+        return Discovery(units=_units(idx, access, state), state=state)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        self._idx = _idx(source)
+        self._access = access
+        self._dtype: str = state.get("dtype", "uint8")
+        self._shape: tuple[int, ...] = tuple(state.get("shape", ()))
+        self._labelled: bool = bool(state.get("labels", False))
+        self._count = Count()
+        self._files: dict[str, _File] = {}
+
+    def schema(self) -> pa.Schema:
+        """The image as a tensor of the file's own shape and type."""
+        fields: list[tuple[str, pa.DataType]] = [("image", arrow_type(self._dtype, self._shape))]
+        if self._labelled:
+            fields.append(("label", pa.int64()))
+        return pa.schema([*fields, *((name, pa.int64()) for name in self._constants())])
+
+    def classes(self) -> dict[str, list[str]]:
+        """None: an IDX file has numbers only."""
+        return {}
+
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+        """In order at the speed of the file; see the module for any other order."""
+        for wanted in samples:
+            yield self._batch(units, wanted)
+
+    def _batch(self, units: Units, wanted: npt.NDArray[np.int64]) -> Batch:
+        def images(unit: Unit, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+            return self._file(unit.uri, unit.pin).take(rows)
+
+        def labels(unit: Unit, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+            extra = json.loads(unit.extra)
+            return self._file(extra["labels"], extra["labelsPin"]).take(rows)
+
+        columns = {"image": to_arrow(gathered(units, wanted, images) if len(wanted) else np.empty((0, *self._shape), self._dtype))}
+        if self._labelled:
+            columns["label"] = to_arrow((gathered(units, wanted, labels) if len(wanted) else wanted).astype(np.int64))
+        columns |= {name: to_arrow(np.full(len(wanted), value, np.int64)) for name, value in self._constants().items()}
+        return Batch(records=pa.record_batch({**columns, SAMPLE: to_arrow(wanted)}), bad=[], bytes_in=self._count.taken())
+
+    def _constants(self) -> dict[str, int]:
+        """Height, width and depth of every image, as far as it has the dimensions; depth is 1 without a third one."""
+        if len(self._shape) < 2:
+            return {}
+        return {"height": self._shape[0], "width": self._shape[1], "depth": self._shape[2] if len(self._shape) > 2 else 1}
+
+    def _file(self, uri: str, pin: str) -> "_File":
+        if uri not in self._files:
+            self._files[uri] = _File(Counted(open_pinned(self._access.store(uri), uri, pin), self._count), uri)
+        return self._files[uri]
+
+
+def _idx(source: Source) -> IdxSource:
+    if source.idx is None:
+        raise BadSpec("The source has no idx.")
+    return source.idx
+
+
+def _units(idx: IdxSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+    first: tuple[IdxSubset, Header] | None = None
+    for number, subset in enumerate(idx.subsets):
+        entry = found(access.store(subset.images), subset.images)
+        images = _header_of(access, subset.images)
+        first = first or (subset, images)
+        state |= {"dtype": first[1].dtype, "shape": list(first[1].shape[1:]), "labels": first[0].labels is not None}
+        if (images.dtype, images.shape[1:]) != (first[1].dtype, first[1].shape[1:]):
+            raise BadSpec(
+                f"All subsets need images of one type and shape: {first[0].images} has {_described(first[1])}, {subset.images} has {_described(images)}."
+            )
+        if (subset.labels is None) != (first[0].labels is None):
+            without = subset if subset.labels is None else first[0]
+            raise BadSpec(f"Either all subsets have labels or none: the subset {without.name!r} has none.")
+        size, extra = entry.size, {}
+        if subset.labels is not None:
+            labels_entry = found(access.store(subset.labels), subset.labels)
+            _check_labels(_header_of(access, subset.labels), images, subset)
+            size += labels_entry.size
+            extra = {"labels": subset.labels, "labelsPin": labels_entry.pin}
+        if images.records:
+            yield Unit(
+                root=number,
+                path=subset.name,
+                uri=subset.images,
+                records=images.records,
+                size=size,
+                pin=entry.pin,
+                subset=subset.name,
+                extra=json.dumps(extra),
+            )
+
+
+def _check_labels(labels: Header, images: Header, subset: IdxSubset) -> None:
+    if len(labels.shape) != 1 or labels.dtype.startswith("float"):
+        raise BadData(
+            f"{subset.labels}: labels are one whole number a record, got {_described(labels)} in {len(labels.shape)} dimensions.",
+            uri=subset.labels,
+        )
+    if labels.records != images.records:
+        raise BadData(
+            f"{subset.images} has {images.records:,} images, {subset.labels} has {labels.records:,} labels: they don't belong together.",
+            uri=subset.labels,
+        )
+
+
+def _described(header: Header) -> str:
+    return f"{header.dtype}{list(header.shape[1:])}"
+
+
+def _header_of(access: Access, uri: str) -> Header:
+    with access.store(uri).open(uri) as source:
+        zipped = _is_zipped(source)
+        header = parse_header(Forward(source, uri, zipped=zipped), uri)
+        if not zipped and source.size != header.file_bytes:
+            raise _wrong_size(uri, header, source.size)
+    return header
+
+
+def _is_zipped(source: Input) -> bool:
+    return source.read_at(0, 2) == GZIP_MAGIC
+
+
+def _wrong_size(uri: str, header: Header, size: int) -> ConvertError:
+    what = "is truncated" if size < header.file_bytes else "is too long"
+    return BadData(
+        f"{uri} {what}: its header tells of {header.records:,} x {_described(header)}, {header.file_bytes:,} bytes in all, got {size:,}.",
+        uri=uri,
+    )
+
+
+def parse_header(start: Forward, uri: str) -> Header:
+    """The header at the start of a file. Raises BadData with what was expected and what came."""
+    magic = start.read(4)
+    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or magic[3] == 0:
+        known = ", ".join(f"{code:02x} {name}" for code, name in TYPES.items())
+        raise BadData(
+            f"{uri} is no IDX file: expected 00 00, a type ({known}) and the number of dimensions, got {magic.hex(' ') or 'an empty file'}.",
+            uri=uri,
+        )
+    written = start.read(4 * magic[3])
+    if len(written) < 4 * magic[3]:
+        raise BadData(f"{uri} is truncated: its header has {magic[3]} dimensions, the file ends after {4 + len(written)} bytes.", uri=uri)
+    shape = struct.unpack(f">{magic[3]}i", written)
+    if min(shape) < 0 or 0 in shape[1:] or math.prod(shape) > _LARGEST_VALUE_COUNT:
+        raise BadData(f"{uri}: the header's dimensions {list(shape)} can't be right.", uri=uri)
+    if fault := shape_fault(shape[1:]):
+        raise BadData(f"{uri}: no record can hold its rows: {fault}.", uri=uri)
+    return Header(dtype=TYPES[magic[2]], shape=shape, size=4 + 4 * magic[3])
+
+
+class _File:
+    """The samples of one file by number, in native byte order."""
+
+    def __init__(self, source: Input, uri: str) -> None:
+        self._source = source
+        self._uri = uri
+        self._zipped = _is_zipped(source)
+        self._is_far = scheme_of(uri) not in ("", "file")
+        self._forward = Forward(source, uri, zipped=self._zipped)
+        self.header = parse_header(self._forward, uri)
+        self._stored = np.dtype(self.header.dtype).newbyteorder(">")
+        self._rows = None if self._zipped else self._lying_in(source, copy=self._copied if self._is_far else None)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """These rows, in this order; at least one."""
+        if (self._rows is None or (self._is_far and not self._rows.is_copied)) and self._goes_on(rows):
+            data = self._passed(rows)
+        else:
+            self._rows = self._rows or self._lying_in(self._copied(), copy=None)
+            data = self._rows.take(rows)
+        return data.view(self._stored).reshape(-1, *self.header.shape[1:]).astype(self.header.dtype, copy=False)
+
+    def _lying_in(self, source: Input | Spool, *, copy: Callable[[], Spool] | None) -> Rows:
+        return Rows(source, self._uri, start=self.header.size, row_bytes=self.header.row_bytes, copy=copy)
+
+    def _copied(self) -> Spool:
+        copy = Spool(Forward(self._source, self._uri, zipped=self._zipped))
+        if copy.size != self.header.file_bytes:
+            raise _wrong_size(self._uri, self.header, copy.size)
+        return copy
+
+    def _goes_on(self, rows: npt.NDArray[np.int64]) -> bool:
+        """Whether these rows are best taken from a pass over the file; then it is under way."""
+        steps = np.diff(rows)
+        offset = self._place(int(rows[0]))
+        if np.any(steps < 1) or (self._zipped and offset < self._forward.position):
+            return False
+        if self._zipped:
+            return True
+        if len(steps) and int(steps.max()) * self.header.row_bytes > _SKIPPED_BYTES:
+            return False
+        if not 0 <= offset - self._forward.position <= _SKIPPED_BYTES:
+            self._forward = Forward(self._source, self._uri, zipped=False, offset=offset)
+        return True
+
+    def _passed(self, rows: npt.NDArray[np.int64]) -> Bytes:
+        """Ascending rows, from the pass that is under way."""
+        out = np.empty((len(rows), self.header.row_bytes), np.uint8)
+        for low, high in within_reads(rows, self.header.row_bytes):
+            first = int(rows[low])
+            self._forward.skip_to(self._place(first))
+            data = self._read((int(rows[high - 1]) + 1 - first) * self.header.row_bytes)
+            out[low:high] = np.frombuffer(data, np.uint8).reshape(-1, self.header.row_bytes)[rows[low:high] - first]
+        return out
+
+    def _read(self, length: int) -> bytes:
+        data = self._forward.read(length)
+        if len(data) < length:
+            raise _wrong_size(self._uri, self.header, self._forward.position)
+        # A gzip file tells its size, and whether its CRC is right, only at the end.
+        if self._zipped and self._forward.position == self.header.file_bytes and self._forward.read(1):
+            raise _wrong_size(self._uri, self.header, self.header.file_bytes + 1)
+        return data
+
+    def _place(self, row: int) -> int:
+        return self.header.size + row * self.header.row_bytes

@@ -1,0 +1,309 @@
+"""`numpy`: .npy and .npz files. Only headers are read while planning; pickles are never loaded.
+
+    # A .npy file:  93 NUMPY | version | header: dtype, order, shape | values           A .npz file:  a zip file of .npy files
+
+One unit is one file, or one group of files whose arrays are columns of the same records. Rows are read where they lie (`rows.py`); a deflated
+array of a .npz file is inflated in one pass, or, out of order, from an unlinked temporary copy.
+"""
+
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from tokenize import TokenError
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.numpy import NumpySource
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, arrow_type, shape_fault, to_arrow
+from dataprep_converter.inputs import zips
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.zips import Member
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.arrays.rows import RowFiles, gathered
+from dataprep_converter.readers.base.listing import input_files
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.stores import Entry, Input
+
+VALUES: Final = "values"
+"""Column of a .npy file that has no other name."""
+
+_MAGIC: Final = b"\x93NUMPY"
+_LONGEST_HEADER: Final = 16 << 10
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What the header of an array says."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    size: int
+    """Bytes of the header itself."""
+
+    @property
+    def kind(self) -> tuple[str, tuple[int, ...]]:
+        """What all arrays of a column have in common."""
+        return self.dtype.str, self.shape[1:]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the rows of one column of a unit lie."""
+
+    uri: str
+    pin: str
+    start: int
+    """First byte of the values, in the file or in the contents of `member`."""
+    member: Member | None = None
+    """Of a .npz file."""
+
+
+class _Column:
+    """A column as it was frozen."""
+
+    def __init__(self, name: str, dtype: str, shape: Sequence[int]) -> None:
+        self.name = name
+        self._dtype = np.dtype(dtype)
+        self._shape = tuple(shape)
+        self.row_bytes = math.prod(self._shape) * self._dtype.itemsize
+
+    @property
+    def type(self) -> pa.DataType:
+        """Type in batches."""
+        if self._dtype.kind == "U":
+            return pa.string()
+        if self._dtype.kind == "S":
+            return pa.large_binary()
+        return arrow_type(self._dtype.name, self._shape)
+
+    def column(self, rows: npt.NDArray[np.uint8]) -> Array:
+        """The values of rows of bytes."""
+        if self._dtype.kind == "b":
+            return to_arrow((rows != 0).reshape(len(rows), *self._shape))
+        values = np.ascontiguousarray(rows).view(self._dtype).reshape(len(rows), *self._shape)
+        if self._dtype.kind in "US":
+            return pa.array(values.tolist(), self.type)
+        return to_arrow(values.astype(self._dtype.newbyteorder("="), copy=False))
+
+
+class NumpyReader:
+    """See the module."""
+
+    default_label: ClassVar[str] = "label"
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Reads headers. Raises NotFound, BadData for a file that is no whole array, BadSpec for arrays that don't go together."""
+        state: dict[str, Any] = {}
+        return Discovery(units=_Planner(_numpy(source), access, state).units(), state=state)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - all was decided while planning
+        self._columns = [_Column(**column) for column in state.get("columns", [])]
+        self._files = RowFiles(access)
+
+    def schema(self) -> pa.Schema:
+        """Numbers in native byte order, as scalars or tensors; text."""
+        return pa.schema([(column.name, column.type) for column in self._columns])
+
+    def classes(self) -> dict[str, list[str]]:
+        """None."""
+        return {}
+
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+        """See the module."""
+        for wanted in samples:
+            yield self._batch(units, wanted)
+
+    def _batch(self, units: Units, wanted: npt.NDArray[np.int64]) -> Batch:
+        columns = [column.column(self._rows(units, wanted, number)) for number, column in enumerate(self._columns)]
+        schema = self.schema().append(pa.field(SAMPLE, pa.int64()))
+        found = pa.RecordBatch.from_arrays([*columns, to_arrow(wanted)], schema=schema)
+        return Batch(records=found, bad=[], bytes_in=self._files.taken())
+
+    def _rows(self, units: Units, wanted: npt.NDArray[np.int64], number: int) -> npt.NDArray[Any]:
+        row_bytes = self._columns[number].row_bytes
+        if not len(wanted):
+            return np.empty((0, row_bytes), np.uint8)
+
+        def take(unit: Unit, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+            place = json.loads(unit.extra)[number]
+            member = Member(**place["member"]) if place["member"] else None
+            file = self._files.rows(place["uri"], place["pin"], start=place["start"], row_bytes=row_bytes, member=member)
+            return file.take(rows)
+
+        return gathered(units, wanted, take)
+
+
+def _numpy(source: Source) -> NumpySource:
+    if source.numpy is None:
+        raise BadSpec("The source has no numpy.")
+    return source.numpy
+
+
+_Arrays = dict[str, tuple[_Header, _Place]]
+
+
+class _Planner:
+    """Lists the files of a source, and freezes the columns in `state`."""
+
+    def __init__(self, source: NumpySource, access: Access, state: dict[str, Any]) -> None:
+        self._source = source
+        self._access = access
+        self._state = state
+        self._first: _Arrays | None = None
+
+    def units(self) -> Iterator[Unit]:
+        """In the order of the files."""
+        if self._source.arrays is not None:
+            yield from self._grouped(self._source.arrays)
+            return
+        for root, path, entry in input_files(self._access, self._source.uris or []):
+            yield from self._unit(root, path, [entry], self._arrays(entry))
+
+    def _grouped(self, arrays: Mapping[str, str]) -> Iterator[Unit]:
+        """The n-th files of all columns are one unit."""
+        # The API server keeps no order of keys.
+        names = sorted(arrays, key=str.encode)
+        files = {name: list(input_files(self._access, [arrays[name]])) for name in names}
+        for name in names:
+            if len(files[name]) != len(files[names[0]]):
+                raise BadSpec(
+                    f"source.numpy.arrays: {names[0]} has {len(files[names[0]])} files and {name} has {len(files[name])}; "
+                    "they go together file by file."
+                )
+        for group in zip(*files.values(), strict=True):
+            found: _Arrays = {}
+            for name, (_, _, entry) in zip(names, group, strict=True):
+                with self._access.store(entry.uri).open(entry.uri) as source:
+                    found[name] = _whole_file(source, entry)
+            yield from self._unit(0, group[0][1], [entry for _, _, entry in group], found)
+
+    def _arrays(self, entry: Entry) -> _Arrays:
+        """The arrays of one file by column."""
+        with self._access.store(entry.uri).open(entry.uri) as source:
+            if source.read_at(0, 2) == zips.MAGIC:
+                return _members(source, entry, self._source.members)
+            if self._source.members is not None:
+                raise BadSpec(f"{entry.uri} is no .npz file, and source.numpy.members chooses arrays of such.", uri=entry.uri)
+            return {VALUES: _whole_file(source, entry)}
+
+    def _unit(self, root: int, path: str, entries: Sequence[Entry], found: _Arrays) -> Iterator[Unit]:
+        """Raises BadSpec when the arrays differ in length from each other, or in kind from those of the first file."""
+        names = list(found)
+        records = found[names[0]][0].shape[0]
+        for name in names:
+            if found[name][0].shape[0] != records:
+                raise BadSpec(_different_lengths(names[0], found[names[0]], name, found[name]), uri=found[name][1].uri)
+        if self._first is None:
+            self._first = found
+            self._state["columns"] = [
+                {"name": name, "dtype": header.dtype.str, "shape": list(header.shape[1:])} for name, (header, _) in found.items()
+            ]
+        self._check_alike(self._first, found)
+        if records:
+            yield Unit(
+                root=root,
+                path=path,
+                uri=entries[0].uri,
+                records=records,
+                size=sum(entry.size for entry in entries),
+                pin=entries[0].pin,
+                extra=json.dumps([asdict(found[name][1]) for name in self._first]),
+            )
+
+    def _check_alike(self, first: _Arrays, found: _Arrays) -> None:
+        if set(first) != set(found):
+            here, there = next(iter(first.values()))[1].uri, next(iter(found.values()))[1].uri
+            raise BadSpec(f"All files need the same arrays: {here} has {', '.join(first)}, {there} has {', '.join(found)}.", uri=there)
+        for name, (header, place) in first.items():
+            other, where = found[name]
+            if header.kind != other.kind:
+                raise BadSpec(
+                    f"The arrays of {name!r} need one type and shape: {place.uri} has {header}, {where.uri} has {other}.", uri=where.uri
+                )
+
+
+def _different_lengths(name: str, one: tuple[_Header, _Place], other_name: str, other: tuple[_Header, _Place]) -> str:
+    return (
+        f"{one[1].uri} has {one[0].shape[0]:,} records of {name!r}, {other[1].uri} has {other[0].shape[0]:,} of {other_name!r}: "
+        "they don't belong together."
+    )
+
+
+def _whole_file(source: Input, entry: Entry) -> tuple[_Header, _Place]:
+    header = _header(source, entry.uri, entry.size)
+    return header, _Place(entry.uri, entry.pin, header.size)
+
+
+def _members(source: Input, entry: Entry, wanted: Mapping[str, str] | None) -> _Arrays:
+    """The arrays of a .npz file by column."""
+    there = {member.name.removesuffix(".npy"): member for member in zips.members(source, entry.uri)}
+    if not there:
+        raise BadData(f"{entry.uri} holds no arrays.", uri=entry.uri)
+    columns = {name: name for name in sorted(there, key=str.encode)} if wanted is None else dict(sorted(wanted.items()))
+    found: _Arrays = {}
+    for column, name in columns.items():
+        if name not in there:
+            raise BadSpec(f"{entry.uri} has no array {name!r} for the column {column!r}; it has {', '.join(sorted(there))}.", uri=entry.uri)
+        found[column] = _member(source, entry, there[name])
+    return found
+
+
+def _member(source: Input, entry: Entry, member: Member) -> tuple[_Header, _Place]:
+    where = f"{entry.uri}, {member.name}"
+    if member.deflated:
+        header = _header(zips.inflated(source, member, entry.uri), where, member.size)
+        return header, _Place(entry.uri, entry.pin, header.size, member)
+    header = _header(zips.Stored(source, member, entry.uri), where, member.size)
+    return header, _Place(entry.uri, entry.pin, header.size, member)
+
+
+def _header(source: Input, uri: str, size: int) -> _Header:
+    """The header of an array of `size` bytes. Raises BadData with what was expected and what came."""
+    data = io.BytesIO(source.read_at(0, min(size, _LONGEST_HEADER)))
+    try:
+        version = np.lib.format.read_magic(data)
+        if version == (1, 0):
+            shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(data)
+        elif version == (2, 0):
+            shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(data)
+        else:
+            raise BadData(f"{uri} is a .npy file of version {version[0]}.{version[1]}, which is not read.", uri=uri)
+    except (ValueError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError) as exc:
+        raise BadData(f"{uri} is no whole .npy file: {exc}.", uri=uri) from exc
+    header = _Header(dtype, shape, data.tell())
+    _check(header, uri, is_fortran=is_fortran)
+    expected = header.size + math.prod(shape) * dtype.itemsize
+    if size != expected:
+        what = "is truncated" if size < expected else "is too long"
+        raise BadData(f"{uri} {what}: its header tells of {header}, {expected:,} bytes in all, got {size:,}.", uri=uri)
+    return header
+
+
+def _check(header: _Header, uri: str, *, is_fortran: bool) -> None:
+    """Refuses by name what is no plain array of rows."""
+    if header.dtype.hasobject:
+        raise BadData(f"{uri} holds Python objects (dtype {header.dtype}), which are pickles and are never loaded.", uri=uri)
+    if not header.shape:
+        raise BadData(f"{uri} is a single value; its first dimension must count the records.", uri=uri)
+    # True and False are integers to Python, and so to numpy's own check.
+    if any(type(length) is not int or length < 0 for length in header.shape) or 0 in header.shape[1:]:
+        raise BadData(f"{uri}: the dimensions {list(header.shape)} can't be right.", uri=uri)
+    if fault := shape_fault(header.shape[1:]):
+        raise BadData(f"{uri}: no record can hold its rows: {fault}.", uri=uri)
+    if is_fortran and len(header.shape) > 1:
+        raise BadData(f"{uri} is in Fortran order, so its records don't stand together; save np.ascontiguousarray(array).", uri=uri)
+    is_text = header.dtype.kind in "US" and len(header.shape) == 1 and header.dtype.itemsize > 0
+    if header.dtype.name not in NUMPY_NAMES.values() and not is_text:
+        raise BadData(f"{uri} is an array of {header.dtype}, which records can't hold.", uri=uri)

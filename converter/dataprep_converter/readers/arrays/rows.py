@@ -1,0 +1,139 @@
+"""Rows of one size in a file, by number, as bytes: for records of fixed length and for arrays, which say what the bytes mean.
+
+Rows that follow each other are one read and no copy. In any other order they are read where they lie, neighbours together; where that would
+be slow (many small rows of a remote file), from an unlinked temporary copy.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dataprep_converter.core.errors import InputChanged
+from dataprep_converter.core.lru import Kept
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.metered import Count, Counted
+from dataprep_converter.inputs.opening import Forward, Spool, open_pinned
+from dataprep_converter.inputs.zips import Member, Stored, inflated
+from dataprep_converter.readers.base.blocks import KEPT_FILES
+from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.stores import Input, read_each, scheme_of
+
+Bytes = npt.NDArray[np.uint8]
+
+_GAP_BYTES: Final = 8 << 10
+"""Reading over a gap of so much is cheaper than asking again."""
+_BLOCK_BYTES: Final = 8 << 20
+"""Most bytes of one read, gaps included; a larger row is read by itself."""
+_REMOTE_ROW_BYTES: Final = 1 << 20
+"""Rows of a remote file that are smaller than this aren't asked for one by one."""
+_SCATTERED_RUNS: Final = 8
+"""So many jumps within one batch are a shuffle."""
+
+
+class Rows:
+    """The rows of one file that begin at `start`. `copy` makes the temporary copy of a file that is slow to ask."""
+
+    def __init__(self, source: Input | Spool, uri: str, *, start: int, row_bytes: int, copy: Callable[[], Spool] | None = None) -> None:
+        self._source = source
+        self._uri = uri
+        self._start = start
+        self._row_bytes = row_bytes
+        self._copy = copy if row_bytes < _REMOTE_ROW_BYTES else None
+        self.is_copied = False
+        """Whether the temporary copy is there."""
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Bytes:
+        """These rows, in this order: an array of `(len(rows), row_bytes)` that may be a view of read-only bytes."""
+        unique, places = np.unique(rows, return_inverse=True)
+        ends = np.flatnonzero(np.diff(unique) > max(1, _GAP_BYTES // self._row_bytes)) + 1
+        if self._copy is not None and len(ends) >= _SCATTERED_RUNS:
+            self._source, self._copy, self.is_copied = self._copy(), None, True
+        if 2 * len(ends) > len(rows):
+            return self._each(rows)
+        joined = self._as_rows(b"".join([piece for run in np.split(unique, ends) for piece in self._run(run)]))
+        is_in_order = len(rows) == len(unique) and bool(np.all(np.diff(rows) > 0))
+        return joined if is_in_order else joined.take(places, axis=0)
+
+    def _each(self, rows: npt.NDArray[np.int64]) -> Bytes:
+        """Rows of which most lie alone."""
+        data = read_each(self._source, self._start + rows * self._row_bytes, self._row_bytes)
+        if len(data) != len(rows) * self._row_bytes:
+            raise self._became_shorter()
+        return self._as_rows(data)
+
+    def _run(self, rows: npt.NDArray[np.int64]) -> Iterator[bytes]:
+        """Ascending rows that lie close together, read with the gaps between them."""
+        for low, high in within_reads(rows, self._row_bytes):
+            first = int(rows[low])
+            count = int(rows[high - 1]) + 1 - first
+            data = self._source.read_at(self._start + first * self._row_bytes, count * self._row_bytes)
+            if len(data) != count * self._row_bytes:
+                raise self._became_shorter()
+            yield data if count == high - low else self._as_rows(data)[rows[low:high] - first].tobytes()
+
+    def _as_rows(self, data: bytes) -> Bytes:
+        return np.frombuffer(data, np.uint8).reshape(-1, self._row_bytes)
+
+    def _became_shorter(self) -> InputChanged:
+        return InputChanged(f"{self._uri} became shorter while it was read.", uri=self._uri)
+
+
+def within_reads(rows: npt.NDArray[np.int64], row_bytes: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of ascending rows that are read at once, gaps included."""
+    at_once = max(1, _BLOCK_BYTES // row_bytes)
+    low = 0
+    while low < len(rows):
+        high = int(np.searchsorted(rows, int(rows[low]) + at_once))
+        yield low, high
+        low = high
+
+
+class RowFiles:
+    """The files of rows that were used last, pinned."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._count = Count()
+        self._open: Kept[tuple[str, int, int], Rows] = Kept(KEPT_FILES)
+
+    def rows(self, uri: str, pin: str, *, start: int, row_bytes: int, member: Member | None = None) -> Rows:
+        """The rows of this size from `start` on, of the file or of a member of it.
+
+        Raises InputChanged when the file is not the one that was planned.
+        """
+
+        def make() -> Rows:
+            source: Input = Counted(open_pinned(self._access.store(uri), uri, pin), self._count)
+            is_far = scheme_of(uri) not in ("", "file") and (member is None or not member.deflated)
+            if member is not None:
+                source = inflated(source, member, uri) if member.deflated else Stored(source, member, uri)
+            copy = (lambda: Spool(Forward(source, uri, zipped=False))) if is_far else None
+            return Rows(source, uri, start=start, row_bytes=row_bytes, copy=copy)
+
+        return self._open.get((uri, member.header if member else -1, start), make)
+
+    def taken(self) -> int:
+        """Bytes read from the stores since the last call."""
+        return self._count.taken()
+
+
+def gathered(
+    units: Units,
+    wanted: npt.NDArray[np.int64],
+    take: Callable[[Unit, npt.NDArray[np.int64]], npt.NDArray[Any]],
+) -> npt.NDArray[Any]:
+    """What `take` gives for the rows of each unit, in the order of the samples. `wanted` is not empty."""
+    index, rows = units.locate(wanted)
+    numbers = np.unique(index)
+    if len(numbers) == 1:
+        return take(units.unit(int(numbers[0])), rows)
+    out: npt.NDArray[Any] | None = None
+    for number in numbers.tolist():
+        here = index == number
+        values = take(units.unit(number), rows[here])
+        if out is None:
+            out = np.empty((len(wanted), *values.shape[1:]), values.dtype)
+        out[here] = values
+    return out if out is not None else np.empty(0)

@@ -1,0 +1,1 @@
+"""What readers share: blocks, files ahead, listings, partitions."""

@@ -1,0 +1,246 @@
+"""Readers whose units are decoded whole: they say how one unit becomes a `Block`, and are read in any order by what is here.
+
+In order, each unit is decoded once and its rows are slices. In any other order, the units decoded last are kept within a bound, and rows
+are taken from them. Files stay open the same way, and each is pinned.
+"""
+
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.core.errors import InputChanged
+from dataprep_converter.core.lru import Kept
+from dataprep_converter.core.tensors import to_arrow, to_numpy
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.metered import Count, Counted
+from dataprep_converter.inputs.opening import open_pinned
+from dataprep_converter.readers.base import gathering
+from dataprep_converter.records.batch import SAMPLE, Bad, Batch, Lost, Raw
+from dataprep_converter.runtime import limits
+from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.stores import Input
+
+KEPT_BYTES: Final = 64 << 20
+"""Decoded blocks that are kept for any order, in bytes; the latest one is kept whatever its size."""
+KEPT_BLOCKS: Final = 64
+KEPT_FILES: Final = 16
+
+_LOST: Final = "\x01"
+_SHARE_KEPT = 32
+"""Of the memory, for each of some processes that share it."""
+_PROBED_ROWS = 1024
+
+_arrow: Any = pa  # the stubs don't know all functions
+
+
+class FolderColumns(Protocol):
+    """Columns whose values a unit's path has: `partitions.py`."""
+
+    def schema(self, files: pa.Schema) -> pa.Schema:
+        """The columns of the files, then these."""
+        ...
+
+    def refusal(self, unit: Unit) -> str | None:
+        """Why all records of the unit are bad, if they are."""
+        ...
+
+    def added(self, records: pa.RecordBatch, unit: Unit) -> pa.RecordBatch:
+        """Some records of the unit with these columns."""
+        ...
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some consecutive rows of a unit, decoded."""
+
+    records: pa.RecordBatch
+    """The good rows, in order: columns of the reader's `schema()`, and behind them those that `BlockReader.lost_columns` has names for."""
+    places: npt.NDArray[np.int64]
+    """For each row of the block its place among the good ones, or -1."""
+    reasons: Mapping[int, str]
+    """Why a row is bad, by its number within the block."""
+    raws: Mapping[int, Raw] = field(default_factory=dict)
+    """Bad rows as they stand in the input, where that is known."""
+    held: int = 0
+    """Bytes that are kept in memory because of it, beside its columns'."""
+
+    @classmethod
+    def of(cls, records: pa.RecordBatch, reasons: Mapping[int, str] | None = None, *, missing: Collection[int] = ()) -> "Block":
+        """The block whose rows are `records` and, between them, those `missing`; the rows in `reasons` are bad, `missing` ones among them."""
+        if not reasons:
+            return cls(records, np.arange(records.num_rows, dtype=np.int64), {})
+        is_good = np.ones(records.num_rows + len(missing), np.bool_)
+        is_read = is_good.copy()
+        is_good[list(reasons)] = False
+        is_read[list(missing)] = False
+        good = records if np.array_equal(is_good, is_read) else records.filter(to_arrow(is_good[is_read]))
+        return cls(good, np.where(is_good, np.cumsum(is_good) - 1, -1), dict(reasons))
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+class BlockReader:
+    """A `Reader` but for `discover`. A subclass gives `schema` and `load`; one whose units are too large to decode whole, `parts`."""
+
+    default_label: ClassVar[str] = "label"
+
+    def __init__(self, access: Access, folders: FolderColumns | None = None, *, lost_of: Sequence[str] = ()) -> None:
+        """`lost_of` are columns of decimals: of each, blocks have a column `lost_name` as well, with those that have lost digits, as text."""
+        self._access = access
+        self._lost_of = list(lost_of)
+        self._folders = folders
+        self._count = Count()
+        self._files: Kept[str, Input] = Kept(KEPT_FILES)
+        self._kept_bytes = min(KEPT_BYTES, limits.memory_bytes() // _SHARE_KEPT)
+        self._blocks: Kept[tuple[str, int, int], Block] = Kept(
+            KEPT_BLOCKS, self._kept_bytes, lambda block: block.records.nbytes + block.held
+        )
+        self._gathering = gathering.Gathering()
+        self._weighed: int | None = None
+
+    def schema(self) -> pa.Schema:
+        """The columns of every block."""
+        raise NotImplementedError
+
+    def with_partitions(self, files: pa.Schema) -> pa.Schema:
+        """The columns of blocks, then those of the folders' names. Raises BadSpec for a column that is in both."""
+        return files if self._folders is None else self._folders.schema(files)
+
+    def load(self, unit: Unit, source: Input) -> Block:
+        """The whole unit, from its pinned file: as many rows as it has records. What is read is counted by `source`."""
+        raise NotImplementedError
+
+    def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:  # noqa: ARG002 - for those who override it
+        """(number of its first row within the unit, block) of blocks that together hold `rows` of the unit, each row once.
+
+        By default a single one from `load`, which is kept. `kept` does so for others.
+        """
+        yield 0, self.kept(unit, unit.offset, unit.row, lambda: self._whole(unit, source))
+
+    def kept(self, unit: Unit, offset: int, row: int, load: Callable[[], Block]) -> Block:
+        """The block of the unit's file at this place: `offset` and `row` tell the blocks of a file apart."""
+        return self._blocks.get((unit.uri, offset, row), load)
+
+    def classes(self) -> dict[str, list[str]]:
+        """None."""
+        return {}
+
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+        """In order, each unit is decoded once; the last ones are kept for any other order, and for one that is too scattered batches are gathered."""
+        first = next(samples, None)
+        if first is None:
+            return
+        samples = itertools.chain([first], samples)
+        row_bytes = self._row_bytes(units, first) if np.any(np.diff(first) < 0) else 0
+        if row_bytes * units.samples <= self._kept_bytes:
+            for wanted in samples:
+                yield self._told(self._batch(units, wanted))
+            return
+        for batch in self._gathering.batches(lambda wanted: self._batch(units, wanted), samples, row_bytes=row_bytes):
+            yield self._told(batch)
+
+    def foresee(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
+        """Take note of what `read` will be asked for: for each call, from the next one on, its arrays."""
+        self._gathering.coming = coming
+
+    def _row_bytes(self, units: Units, wanted: npt.NDArray[np.int64]) -> int:
+        """About how many bytes a decoded row has, by the unit that was wanted first."""
+        if self._weighed is None:
+            index, within = units.locate(wanted[:1])
+            first = int(wanted[0] - within[0])
+            records = self._batch(units, np.arange(first, first + min(_PROBED_ROWS, units.unit(int(index[0])).records))).records
+            self._weighed = max(1, records.nbytes // max(1, records.num_rows))
+        return self._weighed
+
+    def _batch(self, units: Units, wanted: npt.NDArray[np.int64]) -> Batch:
+        index, rows = units.locate(wanted)
+        pieces: list[pa.RecordBatch] = []
+        order: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
+        bad: dict[int, Bad] = {}
+        for here in _grouped(index):
+            unit = units.unit(int(index[here[0]]))
+            refusal = self._folders.refusal(unit) if self._folders is not None else None
+            if refusal is not None:
+                bad |= {int(at): Bad(int(wanted[at]), refusal) for at in here.tolist()}
+                continue
+            for first, block in self.parts(unit, self._file(unit), rows[here]):
+                within = rows[here] - first
+                inside = (within >= 0) & (within < len(block))
+                asked, within = here[inside], within[inside]
+                places = block.places[within]
+                is_good = places >= 0
+                good = _rows_of(block.records, places[is_good])
+                pieces.append(good if self._folders is None else self._folders.added(good, unit))
+                order.append(asked[is_good])
+                for at, row in zip(asked[~is_good].tolist(), within[~is_good].tolist(), strict=True):
+                    bad[at] = Bad(int(wanted[at]), block.reasons[row], block.raws.get(row))
+        asked = np.concatenate(order)
+        schema = pa.schema([*self.schema(), *((lost_name(name), pa.string()) for name in self._lost_of)])
+        records = _in_order(pieces, asked, schema)
+        columns: list[Any] = [records.column(name) for name in schema.names]
+        found = pa.RecordBatch.from_arrays([*columns, to_arrow(wanted[np.sort(asked)])], schema=schema.append(pa.field(SAMPLE, pa.int64())))
+        return Batch(records=found, bad=[bad[at] for at in sorted(bad)], bytes_in=self._count.taken())
+
+    def _told(self, batch: Batch) -> Batch:
+        """The batch, its columns of lost digits taken out of the records."""
+        if not self._lost_of:
+            return batch
+        records = batch.records.select([*self.schema().names, SAMPLE])
+        samples = to_numpy(records.column(SAMPLE))
+        lost = []
+        for name in self._lost_of:
+            texts: Any = batch.records.column(lost_name(name))
+            if texts.null_count < len(texts):
+                lost.append(Lost(name, samples[texts.is_valid().to_numpy(zero_copy_only=False)], texts.drop_null().to_pylist()))
+        return replace(batch, records=records, lost=lost)
+
+    def _whole(self, unit: Unit, source: Input) -> Block:
+        block = self.load(unit, source)
+        if len(block) != unit.records:
+            raise InputChanged(
+                f"{unit.uri}: {unit.records:,} records were planned from record {unit.row} on, got {len(block):,}.", uri=unit.uri
+            )
+        return block
+
+    def _file(self, unit: Unit) -> Input:
+        return self._files.get(unit.uri, lambda: Counted(open_pinned(self._access.store(unit.uri), unit.uri, unit.pin), self._count))
+
+
+def lost_name(column: str) -> str:
+    """What the column is called in which the lost digits of another one stand."""
+    return f"{_LOST}{column}"
+
+
+def without_lost(records: pa.RecordBatch) -> pa.RecordBatch:
+    """The records of a block alone: digests are of these."""
+    return records.select([name for name in records.schema.names if not name.startswith(_LOST)])
+
+
+def _grouped(index: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    """The places of each distinct number, by number."""
+    if not len(index):
+        return []
+    order = np.argsort(index, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(index[order])) + 1)
+
+
+def _rows_of(records: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    if len(places) and np.all(np.diff(places) == 1):
+        return records.slice(int(places[0]), len(places))
+    return records.take(to_arrow(places))
+
+
+def _in_order(pieces: Sequence[pa.RecordBatch], order: npt.NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of the pieces as `order` numbers them."""
+    if not pieces:
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    whole: pa.RecordBatch = pieces[0] if len(pieces) == 1 else _arrow.concat_batches(pieces)
+    if np.all(np.diff(order) > 0):
+        return whole
+    return whole.take(to_arrow(np.argsort(order)))

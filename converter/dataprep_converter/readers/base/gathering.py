@@ -1,0 +1,251 @@
+"""Gathering: samples in any order from a reader for which only the input's order is cheap.
+
+Samples of many batches, a window, are read together, in the input's order, so that each unit is decoded once for all of them; then the batches are
+taken from what was read. Where it is known what will be wanted after that, a pass lays the rows of the next windows by, each window's apart, in a
+temporary file. The more memory and disk, the fewer passes over the input; batches are the same for any.
+"""
+
+import errno
+import itertools
+import logging
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.core.tensors import to_arrow, to_numpy
+from dataprep_converter.records.batch import SAMPLE, Bad, Batch
+from dataprep_converter.runtime import limits
+
+logger = logging.getLogger(__name__)
+
+MOST_BYTES: Final = 256 << 20
+"""Of decoded rows that are held."""
+MOST_ROWS: Final = 8 << 20
+"""That one pass lays by: some ten seconds of decoding, in which no batch comes."""
+
+_PIECE_ROWS = 8192
+_LAID_ROWS, _LAID_BYTES = 65_536, 16 << 20
+"""Of a piece that is divided among windows: the larger, the fewer parts a window has."""
+_NUMBER_BYTES = 44
+"""Of memory for each row that a pass lays by: its number, its place, its window, and room to sort them."""
+_SHARE = 16
+"""Of the memory, for each of some processes that share it."""
+_SHARE_OF_DISK = 4
+_MOST_BAD = 10_000
+_arrow: Any = pa  # the stubs don't know all functions
+
+Samples = npt.NDArray[np.int64]
+Read = Callable[[Samples], Batch]
+"""Ascending samples to a batch of them."""
+Window = list[Samples]
+
+
+def windows(samples: Iterator[Samples], *, rows: int) -> Iterator[Window]:
+    """Runs of arrays of about so many samples together, at least one."""
+    window: Window = []
+    held = 0
+    for wanted in samples:
+        window.append(wanted)
+        held += len(wanted)
+        if held >= rows:
+            yield window
+            window, held = [], 0
+    if window:
+        yield window
+
+
+class Gathering:
+    """Windows of samples, each taken from a pass over the input. A pass lays by those that come next, too, as many as there is room for."""
+
+    def __init__(self) -> None:
+        self._laid: _Laid | None = None
+        self.coming: Callable[[], Iterator[Iterator[Samples]]] = lambda: iter(())
+        """The arrays of this call of `batches` and of those that will follow."""
+
+    def batches(self, read: Read, samples: Iterator[Samples], *, row_bytes: int) -> Iterator[Batch]:
+        """A batch for each array of sample numbers, as `read` would make it, of decoded rows of about this size."""
+        rows = max(1, min(MOST_BYTES, limits.memory_bytes() // _SHARE) // row_bytes)
+        for window in windows(samples, rows=rows):
+            found = self._laid.taken(window) if self._laid is not None else None
+            if found is None:
+                self._laid = None  # Its file goes before there is another one.
+                self._laid = _laid_by(read, self._ahead(window, rows=rows, row_bytes=row_bytes), row_bytes=row_bytes)
+                found = self._laid.taken(window) if self._laid is not None else None
+            yield from _batches(window, _held(read, window) if found is None else found)
+
+    def _ahead(self, window: Window, *, rows: int, row_bytes: int) -> list[Window]:
+        """This window and those after it, as far as there is memory for their numbers and disk for their rows."""
+        room = shutil.disk_usage(tempfile.gettempdir()).free // _SHARE_OF_DISK // row_bytes
+        most = min(MOST_ROWS, limits.memory_bytes() // _SHARE // _NUMBER_BYTES, room)
+        coming = (each for samples in self.coming() for each in windows(samples, rows=rows))
+        found: list[Window] = []
+        held = 0
+        for each in itertools.dropwhile(lambda other: not _are_equal(other, window), coming):
+            held += _rows(each)
+            if held > most:
+                break
+            found.append(each)
+        return found
+
+
+@dataclass
+class _Held:
+    """The rows of one window, in the input's order."""
+
+    pieces: list[pa.RecordBatch]
+    """At least one; it may be empty."""
+    bad: dict[int, Bad] = field(default_factory=dict)
+    bytes_in: int = 0
+
+
+def _held(read: Read, window: Window) -> _Held:
+    """From one pass for this window alone."""
+    ordered = np.unique(np.concatenate(window))
+    held = _Held([])
+    for start in range(0, max(1, len(ordered)), _PIECE_ROWS):
+        batch = read(ordered[start : start + _PIECE_ROWS])
+        held.pieces.append(batch.records)
+        held.bad |= {each.sample: each for each in batch.bad}
+        held.bytes_in += batch.bytes_in
+    return held
+
+
+def _batches(window: Window, held: _Held) -> Iterator[Batch]:
+    numbers = np.concatenate([to_numpy(piece.column(SAMPLE)) for piece in held.pieces])
+    firsts = np.cumsum([0, *(piece.num_rows for piece in held.pieces)])
+    for position, samples in enumerate(window):
+        at = np.searchsorted(numbers, samples)
+        is_good = np.zeros(len(samples), np.bool_)
+        inside = at < len(numbers)
+        is_good[inside] = numbers[at[inside]] == samples[inside]
+        yield Batch(
+            records=_taken(held.pieces, firsts, at[is_good]),
+            bad=[held.bad[sample] for sample in samples[~is_good].tolist()],
+            bytes_in=held.bytes_in if position == 0 else 0,
+        )
+
+
+class _Laid:
+    """Rows of several windows in a temporary file, each window's to be taken once."""
+
+    def __init__(self, ahead: Sequence[Window]) -> None:
+        self._windows = {_first(window): (number, window) for number, window in enumerate(ahead)}
+        self._parts: list[list[tuple[int, int]]] = [[] for _ in ahead]
+        self._bad: list[dict[int, Bad]] = [{} for _ in ahead]
+        self._file = tempfile.TemporaryFile(prefix="dataprep-")  # noqa: SIM115 - closed with this object
+        weakref.finalize(self, self._file.close)
+        self._size = 0
+        self.bytes_in = 0
+        """Of the pass; told with the window that is taken first."""
+        self.none: pa.RecordBatch | None = None
+
+    def add(self, number: int, rows: pa.RecordBatch) -> None:
+        """More rows of a window, which come in the input's order."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_batch(rows)
+        data = sink.getvalue()
+        self._file.write(data)
+        self._parts[number].append((self._size, data.size))
+        self._size += data.size
+
+    def add_bad(self, number: int, bad: Bad) -> None:
+        """A sample of a window that can't be read."""
+        self._bad[number][bad.sample] = bad
+
+    def taken(self, window: Window) -> _Held | None:
+        """The rows of a window; None when they were not laid by, or taken before."""
+        number, there = self._windows.pop(_first(window), (0, None))
+        if there is None or not _are_equal(there, window) or self.none is None:
+            return None
+        self._file.flush()
+        pieces = [self._read(offset, length) for offset, length in self._parts[number]]
+        bytes_in, self.bytes_in = self.bytes_in, 0
+        return _Held(pieces or [self.none], self._bad[number], bytes_in)
+
+    def _read(self, offset: int, length: int) -> pa.RecordBatch:
+        data = os.pread(self._file.fileno(), length, offset)
+        with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+            return stream.read_next_batch()
+
+
+def _laid_by(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _Laid | None:
+    """The rows of these windows, from one pass. None where that would gain nothing, or can't be done: then each window has a pass of its own."""
+    if len(ahead) < 2:
+        return None
+    numbers = np.concatenate([samples for window in ahead for samples in window])
+    order = np.argsort(numbers)
+    window_of = np.repeat(np.arange(len(ahead), dtype=np.int32), [_rows(window) for window in ahead])[order]
+    numbers = numbers[order]
+    del order
+    if np.any(numbers[1:] == numbers[:-1]):
+        return None
+    try:
+        return _divided(read, numbers, window_of, _Laid(ahead), rows=max(1, min(_LAID_ROWS, _LAID_BYTES // row_bytes)))
+    except OSError as exc:
+        if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        logger.warning("$TMPDIR has no room for what a shuffle lays by (%s); it passes over the input more often", exc)
+        return None
+
+
+def _divided(read: Read, numbers: Samples, window_of: npt.NDArray[np.int32], laid: _Laid, *, rows: int) -> _Laid | None:
+    """Reads ascending samples, so many at a time, and lays each by with its window."""
+    count_of_bad = 0
+    for start in range(0, len(numbers), rows):
+        piece, windows_here = numbers[start : start + rows], window_of[start : start + rows]
+        batch = read(piece)
+        laid.none = batch.records.slice(0, 0)
+        laid.bytes_in += batch.bytes_in
+        of_rows = windows_here[np.searchsorted(piece, to_numpy(batch.records.column(SAMPLE)))]
+        order = np.argsort(of_rows, kind="stable")
+        records = batch.records.take(to_arrow(order.astype(np.int64)))
+        found, starts = np.unique(of_rows[order], return_index=True)
+        for number, low, high in zip(found.tolist(), starts.tolist(), [*starts.tolist()[1:], len(order)], strict=True):
+            laid.add(number, records.slice(low, high - low))
+        count_of_bad += len(batch.bad)
+        if count_of_bad > _MOST_BAD:
+            # They are held in memory.
+            return None
+        for bad in batch.bad:
+            laid.add_bad(int(windows_here[np.searchsorted(piece, bad.sample)]), bad)
+    return laid
+
+
+def _rows(window: Window) -> int:
+    return sum(map(len, window))
+
+
+def _first(window: Window) -> int:
+    """Its first sample, which no other window has."""
+    return next((int(samples[0]) for samples in window if len(samples)), -1)
+
+
+def _are_equal(one: Window, other: Window) -> bool:
+    return len(one) == len(other) and all(itertools.starmap(np.array_equal, zip(one, other, strict=True)))
+
+
+def _taken(pieces: Sequence[pa.RecordBatch], firsts: npt.NDArray[np.int64], places: Samples) -> pa.RecordBatch:
+    """Rows of the pieces laid end to end, in the order of `places`."""
+    if not len(places):
+        return pieces[0].slice(0, 0)
+    order = np.argsort(places, kind="stable")
+    ascending = places[order]
+    cuts = np.searchsorted(ascending, firsts)
+    parts = [
+        piece.take(to_arrow(ascending[low:high] - first))
+        for piece, first, low, high in zip(pieces, firsts.tolist(), cuts.tolist(), cuts[1:].tolist(), strict=False)
+        if high > low
+    ]
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    found: pa.RecordBatch = _arrow.concat_batches(parts).take(to_arrow(back))
+    return found

@@ -1,0 +1,129 @@
+"""Which files a source names: each URI is a file, a glob or a folder. Opening them is `inputs.py`."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+from typing import Final
+
+from dataprep_api import names
+from dataprep_converter.core import globs
+from dataprep_converter.core.errors import NotFound
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.opening import is_hidden, relative_path
+from dataprep_converter.readers.base.below_inputs import without_data_sets
+from dataprep_converter.stores import Entry, FolderFiles, folders_of
+
+_WILDCARD: Final = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class FilesOfFolder:
+    """Some files of one folder, in columns."""
+
+    root: int
+    """Index of the URI in the source's list."""
+    folder: str
+    """URI of the folder that they lie in, with a slash at its end; empty for a name without one."""
+    below: str
+    """The folder's path below the URI, in UTF-8, with a slash at its end; empty for the URI's own."""
+    names: Sequence[str]
+    sizes: Sequence[int]
+    pins: Sequence[str]
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths below the URI."""
+        return [self.below + name for name in self.names]
+
+    @property
+    def uris(self) -> list[str]:
+        """URIs of the files."""
+        return [self.folder + name for name in self.names]
+
+    def only(self, kept: Sequence[bool]) -> "FilesOfFolder":
+        """The files for which `kept` is true."""
+        if all(kept):
+            return self
+        return replace(
+            self, names=list(compress(self.names, kept)), sizes=list(compress(self.sizes, kept)), pins=list(compress(self.pins, kept))
+        )
+
+
+def input_files(access: Access, uris: Sequence[str]) -> Iterator[tuple[int, str, Entry]]:
+    """(index of the URI, path below it in UTF-8, file) of every file, in the order of the URIs and, within one, of the paths.
+
+    Below a folder or a glob, names that begin with `_` or `.` are passed over. Raises NotFound for a URI without files, BadSpec for a
+    name that is not UTF-8.
+    """
+    for files in input_folders(access, uris):
+        for path, uri, size, pin in zip(files.paths, files.uris, files.sizes, files.pins, strict=True):
+            yield files.root, path, Entry(uri, size, pin)
+
+
+def input_folders(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder]:
+    """Like `input_files`, some files of a folder at a time."""
+    for root, uri in enumerate(uris):
+        is_empty = True
+        for files in _folders(access, uri, root):
+            if files.names:
+                is_empty = False
+                yield files
+        if is_empty:
+            others = [each for each in access.passed_over if each.startswith(uri.rstrip("/") + "/")]
+            but = f" but those of data sets, such as {min(others)}, which are read where they are named themselves" if others else ""
+            raise NotFound(f"{uri} names no file{but}.", uri=uri)
+
+
+def visible(found: FolderFiles, *, folder: str, root: int) -> FilesOfFolder:
+    """What a store found below `folder`, without what is hidden. Raises BadSpec for a name that is not UTF-8."""
+    below = relative_path(folder, found.folder)
+    # One look at all names instead of one at each: nearly always there is nothing to be seen.
+    text = "/" + "/".join(found.names)
+    if not _is_utf8(text):
+        for name in found.names:
+            relative_path(folder, found.folder + name)
+    files = FilesOfFolder(root, found.folder, below, found.names, found.sizes, found.pins)
+    if is_hidden(below):
+        return files.only([False] * len(files.names))
+    return files.only([not is_hidden(name) for name in files.names]) if "/_" in text or "/." in text else files
+
+
+def hidden_files(found: FolderFiles, shown: FilesOfFolder, pattern: re.Pattern[str] | None = None) -> int:
+    """How many files of what a store found are hidden, and would match. What a data set has beside its data belongs to it and is not counted."""
+    if len(shown.names) == len(found.names) or f"/{shown.below}".find(f"/{names.SIDE}/") >= 0:
+        return 0
+    paths = [shown.below + name for name in found.names if is_hidden(shown.below + name)]
+    return len(paths) if pattern is None else sum(pattern.fullmatch(path) is not None for path in paths)
+
+
+def _folders(access: Access, uri: str, root: int) -> Iterator[FilesOfFolder]:
+    store = access.store(uri)
+    # A name that looks like a glob may be a file's, so the file goes first.
+    entry = store.stat(uri)
+    if entry is not None:
+        path = relative_path(uri.rpartition("/")[0], uri)
+        yield FilesOfFolder(root, uri.removesuffix(path), "", [path], [entry.size], [entry.pin])
+        return
+    folder, pattern = uri, None
+    if wildcard := _WILDCARD.search(uri):
+        folder = uri[: uri.rfind("/", 0, wildcard.start()) + 1].rstrip("/") or ("/" if uri.startswith("/") else ".")
+        pattern = globs.compiled(uri[len(folder) :].lstrip("/") if folder != "." else uri)
+    listed = folders_of(store, folder)
+    if pattern is None or "**" in uri[len(folder) :]:
+        # Without it a glob says of each folder on the way what it is called.
+        listed = without_data_sets(listed, folder=folder, store=store, passed_over=access.passed_over)
+    hidden = 0
+    for found in listed:
+        files = visible(found, folder=folder, root=root)
+        hidden += hidden_files(found, files, pattern)
+        yield files if pattern is None else files.only([pattern.fullmatch(path) is not None for path in files.paths])
+    access.hidden[uri] = hidden
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,232 @@
+"""Hive partitions: columns in the names of folders, `country=de/day=2024-01-01/part-0.parquet`.
+
+Planning takes the keys from the first file, holds every other one against them and freezes the types. Working makes a unit's columns of its
+path. A reader's own columns are those of its files, and know nothing of these.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote_to_bytes
+
+import pyarrow as pa
+
+from dataprep_api.shown import unsigned
+from dataprep_api.spec import CsvSource
+from dataprep_api.spec.sources.arrow import ArrowSource
+from dataprep_api.spec.sources.jsonl import JsonlSource
+from dataprep_api.spec.sources.parquet import ParquetSource
+from dataprep_api.spec.sources.text import TextSource
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import Array
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.listing import input_files
+from dataprep_converter.readers.columnar.columns import TYPES, default_of, shown
+from dataprep_converter.sampling.units import Unit
+
+NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive and Spark write for a null."""
+
+_WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+_INT64: Final = range(-(2**63), 2**63)
+
+_arrow: Any = pa  # the stubs don't know all functions
+
+S = TypeVar("S", CsvSource, JsonlSource, ParquetSource, ArrowSource, TextSource)
+
+
+def partitioned(written: S, access: Access, *, of: str, units: Callable[[S, dict[str, Any]], Iterator[Unit]]) -> Discovery:
+    """What `units` finds in the files, given what the spec says of them alone and the state to fill.
+
+    With `hivePartitions` the state knows their columns too. Raises BadSpec for folders without keys, with others than the first file's (naming
+    both), and with a value that is not of its column's type.
+    """
+    state: dict[str, Any] = {}
+    found = units(written, state) if written.hive_partitions is None else _checked(written, access, of, units, state)
+    return Discovery(units=found, state=state)
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: str
+    type: pa.DataType
+    default: Any
+    """An Arrow scalar, or None."""
+
+
+class Partitions:
+    """The columns of the folders' names, for workers; none when the state knows of none."""
+
+    def __init__(self, uris: Sequence[str], state: Mapping[str, Any], *, of: str) -> None:
+        self._uris = uris
+        self._of = of
+        self._columns = [
+            _Column(name, TYPES[kind], None if default is None else default_of(default, TYPES[kind], column=name, of=of, called=kind))
+            for name, kind, default in state.get("partitions", [])
+        ]
+
+    def schema(self, files: pa.Schema) -> pa.Schema:
+        """The columns of the files, then these. Raises BadSpec for a column that is in both."""
+        for column in self._columns:
+            if column.name in files.names:
+                raise BadSpec(
+                    f"{self._of}.hivePartitions: the column {column.name!r} is in the files and in the names of their folders; leave it out of one."
+                )
+        return pa.schema([*files, *((column.name, column.type) for column in self._columns)])
+
+    def refusal(self, unit: Unit) -> str | None:
+        """Why all records of the unit are bad: a null without a default."""
+        values = self._values(unit)
+        for column in self._columns:
+            if values[column.name] is None and column.default is None:
+                return f"column {column.name!r} has no value and no default: the folder is {column.name}={NULL}"
+        return None
+
+    def added(self, records: pa.RecordBatch, unit: Unit) -> pa.RecordBatch:
+        """Some records of the unit with the columns of its folders."""
+        if not self._columns:
+            return records
+        values = self._values(unit)
+        made: list[Array] = []
+        for column in self._columns:
+            text = values[column.name]
+            scalar = column.default if text is None else _scalar(text, column.type)
+            made.append(_arrow.repeat(scalar, records.num_rows))
+        return pa.RecordBatch.from_arrays([*records.columns, *made], schema=self.schema(records.schema))
+
+    def _values(self, unit: Unit) -> dict[str, str | None]:
+        return dict(keys_of(self._uris[unit.root], unit.path, unit.uri)) if self._columns else {}
+
+
+def names_from(state: Mapping[str, Any]) -> list[str]:
+    """The columns of the folders' names that `partitioned` found."""
+    return [name for name, _, _ in state.get("partitions", [])]
+
+
+def of_files(written: S, names: Collection[str], *, of: str) -> S:
+    """The source without what it says of the columns `names`. Raises BadSpec when it then names no column of the files."""
+    changed: dict[str, Any] = {}
+    for field in ("columns", "select"):
+        listed = getattr(written, field, None)
+        if listed is not None and names:
+            changed[field] = [each for each in listed if _name(each) not in names]
+            if not changed[field]:
+                raise BadSpec(f"{of}.{field} names only columns of the folders' names; at least one of the files is needed.")
+    if getattr(written, "defaults", None) is not None:
+        changed["defaults"] = {name: default for name, default in getattr(written, "defaults").items() if name not in names}  # noqa: B009
+    return written.model_copy(update=changed)
+
+
+# --- planning -----------------------------------------------------------------------------------------------------
+
+
+def _checked(
+    written: S, access: Access, of: str, units: Callable[[S, dict[str, Any]], Iterator[Unit]], state: dict[str, Any]
+) -> Iterator[Unit]:
+    root, path, entry = next(input_files(access, written.uris))
+    first = keys_of(written.uris[root], path, entry.uri)
+    names = [name for name, _ in first]
+    if not names:
+        below = "" if entry.uri == written.uris[root] else f" below {written.uris[root]}"
+        raise BadSpec(f"{of}.hivePartitions: {entry.uri} lies in no folder{below} that is named KEY=VALUE.", uri=entry.uri)
+    columns = _Types(names, written, of)
+    latest = ""
+    for unit in units(of_files(written, names, of=of), state):
+        if unit.uri != latest:
+            latest = unit.uri
+            values = dict(keys_of(written.uris[unit.root], unit.path, unit.uri))
+            if values.keys() != set(names):
+                raise BadSpec(
+                    f"{unit.uri} lies in folders with the keys {', '.join(values) or 'none'}, "
+                    f"but {entry.uri} in those with {', '.join(names)}; every file needs the same keys.",
+                    uri=unit.uri,
+                )
+            columns.take(values, unit.uri)
+        yield unit
+    state["partitions"] = columns.frozen()
+
+
+class _Types:
+    """The columns' types: given, or made of the values that came."""
+
+    def __init__(self, names: Sequence[str], written: S, of: str) -> None:
+        given = {column.name: column for column in getattr(written, "columns", None) or [] if not isinstance(column, str)}
+        defaults: Mapping[str, str] = getattr(written, "defaults", None) or {}
+        self._types: dict[str, str | None] = {}
+        self._defaults: dict[str, str | None] = {}
+        for name in names:
+            column = given.get(name)
+            if getattr(column, "list", False):
+                raise BadSpec(f"{of}.columns: {name!r} stands in the names of folders, and can't be a list.")
+            kind = getattr(column, "type", None)
+            self._types[name] = "String" if kind is None and written.hive_partitions == "String" else kind
+            self._defaults[name] = defaults.get(name) if column is None else getattr(column, "default", None)
+        self._are_numbers: dict[str, bool | None] = dict.fromkeys(names)
+
+    def take(self, values: Mapping[str, str | None], uri: str) -> None:
+        """Values of one more file. Raises BadSpec for one that isn't of the given type."""
+        for name, text in values.items():
+            kind = self._types[name]
+            if text is None:
+                continue
+            if kind is None:
+                self._are_numbers[name] = self._are_numbers[name] is not False and _is_whole_number(text)
+            elif _scalar(text, TYPES[kind]) is None:
+                raise BadSpec(f"{uri}: {shown(text)} in the name of its folder is no {kind} (column {name!r}).", uri=uri)
+
+    def frozen(self) -> list[list[str | None]]:
+        """(name, type, default) of each column, as JSON."""
+        return [
+            [name, kind or ("Int64" if self._are_numbers[name] else "String"), self._defaults[name]] for name, kind in self._types.items()
+        ]
+
+
+# --- names --------------------------------------------------------------------------------------------------------
+
+
+def keys_of(root: str, path: str, uri: str) -> list[tuple[str, str | None]]:
+    """(key, value) of each folder named so, from the top, None for a null: of the folders below the URI `root`, or all when that is the file.
+
+    Raises BadSpec for a key that is there twice and a name that is not UTF-8.
+    """
+    # The query of a web address is no folder.
+    whole = (uri.partition("?")[0] if uri.startswith(("http://", "https://")) else uri) if unsigned(uri) == unsigned(root) else path
+    found: list[tuple[str, str | None]] = []
+    for folder in whole.split("/")[:-1]:
+        key, sign, value = folder.partition("=")
+        if not (key and sign):
+            continue
+        name = _decoded(key, folder, uri)
+        if any(name == other for other, _ in found):
+            raise BadSpec(f"{uri}: the key {name!r} is in the names of two of its folders.", uri=uri)
+        found.append((name, None if value == NULL else _decoded(value, folder, uri)))
+    return found
+
+
+def _decoded(text: str, folder: str, uri: str) -> str:
+    try:
+        return unquote_to_bytes(text.encode(errors="surrogateescape")).decode()
+    except UnicodeDecodeError as exc:
+        raise BadSpec(f"{uri}: the name of its folder {folder!r} is not UTF-8.", uri=uri) from exc
+
+
+def _is_whole_number(text: str) -> bool:
+    return _WHOLE_NUMBER.fullmatch(text) is not None and int(text) in _INT64
+
+
+def _scalar(text: str, kind: pa.DataType) -> Any:
+    """The value as an Arrow scalar, or None when it is not of that type. Arrow would take 0x10 for a whole number."""
+    if kind == pa.int64() and not _is_whole_number(text):
+        return None
+    try:
+        return _arrow.scalar(text).cast(kind)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _name(column: Any) -> str:
+    """Of a column of the spec, which is a model or a name alone."""
+    name: str = column if isinstance(column, str) else column.name
+    return name

@@ -1,0 +1,1 @@
+"""Readers of Parquet and Arrow, and what all tables share."""

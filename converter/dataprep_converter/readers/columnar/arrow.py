@@ -1,0 +1,154 @@
+"""`arrow`: record batches of Arrow IPC files and streams (Feather v2).
+
+Planning reads the messages' heads only (`arrow_messages.py`): a record batch is a unit, read and decoded whole.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.arrow import ArrowSource
+from dataprep_converter.core.errors import BadData, BadSpec, InputChanged
+from dataprep_converter.core.lru import Kept
+from dataprep_converter.formats.columnar.arrow_messages import DICTIONARY, RECORDS, SCHEMA, Message, messages
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.blocks import KEPT_BYTES, KEPT_FILES, Block, BlockReader
+from dataprep_converter.readers.base.listing import input_files
+from dataprep_converter.readers.base.partitions import Partitions, names_from, of_files, partitioned
+from dataprep_converter.readers.columnar.tables import Settler, Table, columns_from
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Entry, Input
+
+_OF: Final = "source.arrow"
+_ipc: Any = pa.ipc  # the stubs don't know all options
+
+
+class ArrowReader(BlockReader):
+    """See the module. Columns are those of the files, `a/b` for a field of a struct."""
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Reads schemas and lengths. Raises NotFound, BadData for a file that is no Arrow IPC, BadSpec for columns that can't be read or differ."""
+        return partitioned(_arrow(source), access, of=_OF, units=lambda arrow, state: _units(arrow, access, state))
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        written = _arrow(source)
+        table = Table(of_files(written, names_from(state), of=_OF), columns_from(state), of=_OF)
+        super().__init__(access, Partitions(written.uris, state, of=_OF), lost_of=table.lost_of)
+        self._table = table
+        self._before: Kept[tuple[str, str], bytes] = Kept(KEPT_FILES, KEPT_BYTES, len)
+
+    def schema(self) -> pa.Schema:
+        """The columns that were chosen."""
+        return self.with_partitions(self._table.schema)
+
+    def load(self, unit: Unit, source: Input) -> Block:
+        """One record batch: a stream of its own, with the schema and the dictionaries that stand before it in the file."""
+        before = self._before.get((unit.uri, unit.extra), lambda: _pieces(source, json.loads(unit.extra)["before"], unit.uri))
+        stream = before + _pieces(source, [(unit.offset, unit.size)], unit.uri)
+        try:
+            records = _ipc.open_stream(stream, options=_ipc.IpcReadOptions(use_threads=False)).read_next_batch()
+            # What a batch says of its own buffers is not checked when it is read. Text that is not UTF-8 is found by the table.
+            records.validate()
+            for column in self._table.columns:
+                _check(records.column(column.path[0]))
+        except (OSError, pa.ArrowException, StopIteration) as exc:
+            raise BadData(f"{unit.uri}: the record batch at byte {unit.offset:,} can't be read: {exc}", uri=unit.uri) from exc
+        # The columns are views into the stream, those that were not chosen too.
+        return replace(self._table.block(records), held=len(stream))
+
+
+def _arrow(source: Source) -> ArrowSource:
+    if source.arrow is None:
+        raise BadSpec("The source has no arrow.")
+    return source.arrow
+
+
+def _pieces(source: Input, pieces: Sequence[tuple[int, int]], uri: str) -> bytes:
+    data = b"".join(source.read_at(offset, size) for offset, size in pieces)
+    if len(data) != sum(size for _, size in pieces):
+        raise InputChanged(f"{uri} became shorter while it was read.", uri=uri)
+    return data
+
+
+def _check(column: Any) -> None:
+    """Raises ArrowInvalid for offsets and indices that lead out of their buffers. Text is looked at as bytes: what it holds is not at issue."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    column.view(_as_bytes(column.type)).validate(full=True)
+
+
+def _as_bytes(kind: Any) -> Any:
+    """The Arrow type with bytes in place of text."""
+    types: Any = pa.types
+    make: Any = pa
+    for is_text, raw in (
+        (types.is_string, pa.binary()),
+        (types.is_large_string, pa.large_binary()),
+        (types.is_string_view, pa.binary_view()),
+    ):
+        if is_text(kind):
+            return raw
+    if types.is_struct(kind):
+        return make.struct([field.with_type(_as_bytes(field.type)) for field in kind])
+    if types.is_dictionary(kind):
+        return make.dictionary(kind.index_type, _as_bytes(kind.value_type), kind.ordered)
+    if types.is_fixed_size_list(kind):
+        return make.list_(kind.value_field.with_type(_as_bytes(kind.value_type)), kind.list_size)
+    if types.is_list(kind) or types.is_large_list(kind):
+        lists = make.list_ if types.is_list(kind) else make.large_list
+        return lists(kind.value_field.with_type(_as_bytes(kind.value_type)))
+    return kind
+
+
+# --- planning -----------------------------------------------------------------------------------------------------
+
+
+def _units(arrow: ArrowSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+    settler = Settler(arrow, of=_OF)
+    for root, path, entry in input_files(access, arrow.uris):
+        with access.store(entry.uri).open(entry.uri) as source:
+            yield from _batches(root, path, entry, source, settler)
+    state |= settler.state()
+
+
+def _batches(root: int, path: str, entry: Entry, source: Input, settler: Settler) -> Iterator[Unit]:
+    schema: Message | None = None
+    dictionaries: dict[int, list[Message]] = {}
+    row = 0
+    for message in messages(source, entry.uri):
+        if schema is None:
+            if message.kind != SCHEMA:
+                raise BadData(f"{entry.uri} is no Arrow IPC data: it begins with no schema.", uri=entry.uri)
+            schema = message
+            settler.settle(_schema(source, message, entry.uri), entry.uri)
+        elif message.kind == DICTIONARY:
+            before = dictionaries.get(message.dictionary, []) if message.is_delta else []
+            dictionaries[message.dictionary] = [*before, message]
+        elif message.kind == RECORDS and message.rows:
+            needed = [schema, *(each for found in dictionaries.values() for each in found)]
+            yield Unit(
+                root=root,
+                path=path,
+                uri=entry.uri,
+                records=message.rows,
+                size=message.size,
+                pin=entry.pin,
+                offset=message.offset,
+                row=row,
+                extra=json.dumps({"before": [[each.offset, each.size] for each in needed]}),
+            )
+            row += message.rows
+
+
+def _schema(source: Input, message: Message, uri: str) -> pa.Schema:
+    try:
+        found: pa.Schema = _ipc.read_schema(pa.py_buffer(source.read_at(message.offset, message.size)))
+    except (OSError, pa.ArrowException) as exc:
+        raise BadData(f"{uri} is no whole Arrow IPC data: {exc}", uri=uri) from exc
+    return found

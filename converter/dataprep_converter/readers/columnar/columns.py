@@ -1,0 +1,347 @@
+"""Columns of tables as batches have them: structs flattened to `a/b`, types that records can hold, and no nulls.
+
+A null has its column's default, or makes its row bad: nothing after a reader has to know of nulls.
+"""
+
+import difflib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_arrow
+from dataprep_converter.records.batch import WAS
+from dataprep_converter.records.lossy import lost_digits
+from dataprep_converter.records.schemas import frozen
+
+TYPES: Final[Mapping[str, pa.DataType]] = {
+    "Int64": pa.int64(),
+    "Float32": pa.float32(),
+    "Float64": pa.float64(),
+    "String": pa.string(),
+    "Bool": pa.bool_(),
+}
+"""Types of columns by the names that specs have for them."""
+
+_SHOWN: Final = 64
+_SHOWN_COLUMNS: Final = 20
+_SMALL_TIMES: Final = {pa.date32(), pa.time32("s"), pa.time32("ms")}
+
+_arrow: Any = pa  # the stubs don't know all types of arrays
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column and where it comes from."""
+
+    name: str
+    path: tuple[str, ...]
+    """Its names from the top, one for each struct around it."""
+    type: pa.DataType
+    """As batches have it."""
+    was: pa.DataType | None = None
+    """The type of its values in the input where they are read as others: times, and decimals."""
+
+    def field(self) -> "pa.Field[Any]":
+        """As readers' schemas have it. What the values were is known behind the reader too."""
+        metadata = None if self.was is None else {WAS: frozen(pa.schema([(self.name, self.was)]))}
+        made: pa.Field[Any] = pa.field(self.name, self.type, metadata=metadata)
+        return made
+
+
+def shown(value: str) -> str:
+    """A value of the input as messages show it."""
+    return repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
+
+
+def check_names(names: Sequence[str], where: str) -> None:
+    """Raises BadSpec for a name that is there twice."""
+    for name, count in Counter(names).items():
+        if name and count > 1:
+            raise BadSpec(f"{where}: the column {name!r} is there twice.")
+
+
+# --- which columns ------------------------------------------------------------------------------------------------
+
+
+def columns_of(schema: pa.Schema, wanted: Sequence[str] | None, *, of: str, uri: str) -> list[Column]:
+    """The columns that batches have of a file's schema: all, or those `wanted` in that order; `of` is `source.parquet`.
+
+    Raises BadSpec naming file and column for one that is missing, there twice, or of a type that records can't hold.
+    """
+    leaves = [leaf for field in schema for leaf in _leaves((field.name,), field.type)]
+    names = ["/".join(path) for path, _ in leaves]
+    check_names(names, uri)
+    chosen = range(len(leaves)) if wanted is None else [place for name in wanted for place in _places(name, names, of=of, uri=uri)]
+    check_names([names[place] for place in chosen], f"{of}.columns")
+    columns = []
+    for place in chosen:
+        path, kind = leaves[place]
+        held = _held(kind)
+        if held is None:
+            raise BadSpec(
+                f"{uri}: the column {names[place]!r} is {kind}, which records can't hold. "
+                f"Leave it out of {of}.columns, or write the file with another type ({_advice(kind)})."
+            )
+        columns.append(Column(names[place], path, held, _was(kind)))
+    return columns
+
+
+def _leaves(path: tuple[str, ...], kind: pa.DataType) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    if isinstance(kind, pa.StructType):
+        for field in kind:
+            yield from _leaves((*path, field.name), field.type)
+    else:
+        yield path, kind
+
+
+def _places(name: str, names: Sequence[str], *, of: str, uri: str) -> list[int]:
+    """Where a column is, or all that lie in a struct of this name."""
+    found = [place for place, each in enumerate(names) if each == name] or [
+        place for place, each in enumerate(names) if each.startswith(f"{name}/")
+    ]
+    if not found:
+        close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        more = f" … and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
+        raise BadSpec(
+            f"{of}.columns: {uri} has no column {name!r}.{hint} It has {', '.join(names[:_SHOWN_COLUMNS]) or 'no columns'}{more}."
+        )
+    return found
+
+
+def _held(kind: pa.DataType) -> pa.DataType | None:
+    """The type of a column in batches, or None for one that records can't hold."""
+    types: Any = pa.types
+    inner: Any = kind
+    if is_tensor(kind):
+        return kind if inner.value_type in NUMPY_NAMES else None
+    if isinstance(kind, pa.BaseExtensionType):
+        return _held(kind.storage_type)
+    if types.is_dictionary(kind):
+        return _held(inner.value_type)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        value = _held(inner.value_type)
+        if value is None or is_tensor(value) or types.is_list(value) or types.is_large_list(value):
+            return None
+        if types.is_fixed_size_list(kind) and value in NUMPY_NAMES:
+            tensor: pa.DataType = _arrow.fixed_shape_tensor(value, (inner.list_size,))
+            return tensor if inner.list_size else None
+        return pa.large_list(value) if types.is_large_list(kind) else pa.list_(value)
+    return _held_value(kind)
+
+
+def _was(kind: Any) -> pa.DataType | None:
+    """The type of the values, where they are times or decimals."""
+    while isinstance(kind, pa.BaseExtensionType | pa.DictionaryType) or _is_list(kind):
+        kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind.value_type
+    is_read_otherwise = pa.types.is_decimal(kind) or pa.types.is_temporal(kind)
+    return kind if is_read_otherwise else None
+
+
+def digits(kind: Any) -> int:
+    """Of decimals of a type; 0 of any other."""
+    return int(kind.precision) if kind is not None and pa.types.is_decimal(kind) else 0
+
+
+def _held_value(kind: pa.DataType) -> pa.DataType | None:
+    types: Any = pa.types
+    if kind in NUMPY_NAMES or types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        return kind
+    if types.is_string_view(kind):
+        return pa.large_string()
+    if types.is_binary_view(kind) or types.is_fixed_size_binary(kind):
+        return pa.large_binary()
+    if types.is_decimal(kind):
+        return pa.float64()
+    if types.is_temporal(kind) and not types.is_interval(kind):
+        return pa.int64()
+    return None
+
+
+def _advice(kind: pa.DataType) -> str:
+    types: Any = pa.types
+    if kind == pa.uint64():
+        return "int64"
+    if types.is_null(kind):
+        return "it has no values at all"
+    if types.is_map(kind):
+        return "a struct, or two lists of keys and values"
+    if types.is_nested(kind):
+        return "lists of numbers or of text, structs of these"
+    return "numbers, text or bytes"
+
+
+# --- values -------------------------------------------------------------------------------------------------------
+
+
+def taken(records: pa.RecordBatch, column: Column) -> Array:
+    """A column out of a file's batch, in its own type; a null in a struct around it is its null too."""
+    values: Array = records.column(column.path[0])
+    for name in column.path[1:]:
+        values = kernels.struct_field(values, name)
+    return _cast(values, column.type)
+
+
+def _cast(values: Any, kind: pa.DataType) -> Array:
+    if values.type == kind:
+        whole: Array = values
+        return whole
+    if isinstance(values.type, pa.BaseExtensionType):
+        return _cast(values.storage, kind)
+    if is_tensor(kind):
+        inner: Any = kind
+        storage = values.cast(pa.list_(inner.value_type, inner.shape[0]))
+        tensors: Array = _arrow.ExtensionArray.from_storage(kind, storage)
+        return tensors
+    if isinstance(values.type, pa.DictionaryType):
+        return _cast(values.dictionary_decode(), kind)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        flat = _cast(kernels.list_flatten(values), kind.value_type)
+        lengths = kernels.fill_null(kernels.list_value_length(values), 0).to_numpy()
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
+        is_large = pa.types.is_large_list(kind)
+        lists: Any = pa.LargeListArray if is_large else pa.ListArray
+        made: Array = lists.from_arrays(
+            to_arrow(offsets.astype(np.int64 if is_large else np.int32)), flat, type=kind, mask=values.is_null()
+        )
+        return made
+    if pa.types.is_temporal(values.type):
+        values = values.cast(pa.int32() if values.type in _SMALL_TIMES else pa.int64())
+    cast: Array = values.cast(kind)
+    return cast
+
+
+def lost(records: pa.RecordBatch, column: Column, read: Array) -> "Array | None":
+    """The decimals of a column whose digits it hasn't all, as text, and null in the other rows; None where there can't be any."""
+    original: Any = records.column(column.path[0])
+    for name in column.path[1:]:
+        original = kernels.struct_field(original, name)
+    rows: Any = None
+    values: Any = read
+    while True:
+        kind = original.type
+        if isinstance(kind, pa.BaseExtensionType):
+            original, values = original.storage, values.storage if isinstance(values, pa.ExtensionArray) else values
+        elif isinstance(kind, pa.DictionaryType):
+            original = original.dictionary_decode()
+        elif _is_list(kind):
+            rows = kernels.list_parent_indices(original).to_numpy()
+            original = kernels.list_flatten(original)
+            values = kernels.list_flatten(values.storage if isinstance(values, pa.ExtensionArray) else values)
+        else:
+            break
+    found = lost_digits(original, values) if pa.types.is_decimal(original.type) else None
+    if found is None or rows is None:
+        return found
+    places = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+    owners, first = np.unique(rows[places], return_index=True)
+    at: Any = np.full(records.num_rows, -1, np.int64)
+    at[owners] = places[first]
+    return found.take(pa.array(at, mask=at < 0))
+
+
+def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: str) -> Any:
+    """A default as an Arrow scalar: the text of a string, else JSON. Raises BadSpec when it is no `called`."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return pa.scalar(text, kind)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return pa.scalar(text.encode(), kind)
+    try:
+        value = json.loads(text)
+        if _is_of(value, kind):
+            return _arrow.scalar(value, kind)
+    except (ValueError, OverflowError, RecursionError, pa.ArrowException):
+        pass
+    raise BadSpec(f"{of}: the default {shown(text)} of {column!r} is not a {called}.")
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether a JSON value is of a column's type. Arrow would cut the fraction off a number."""
+    if _is_list(kind):
+        return isinstance(value, list) and all(_is_of(each, kind.value_type) for each in value)
+    if pa.types.is_boolean(kind) or isinstance(value, bool):
+        return pa.types.is_boolean(kind) and isinstance(value, bool)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return isinstance(value, int if pa.types.is_integer(kind) else (int, float))
+    return isinstance(value, str) and (pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def settled(
+    values: Sequence[Array],
+    columns: Sequence[Column],
+    defaults: Mapping[str, Any],
+) -> tuple[list[Array], dict[int, str]]:
+    """The columns with their defaults in place of nulls; and the rows that still have a null, or text that is not UTF-8, with the reason."""
+    out: list[Array] = []
+    wrong: dict[int, str] = {}
+    for column, given in zip(columns, values, strict=True):
+        whole = given
+        if whole.null_count and column.name in defaults:
+            whole = kernels.coalesce(whole, defaults[column.name])
+        out.append(whole)
+        for row in np.flatnonzero(whole.is_null().to_numpy(zero_copy_only=False)).tolist() if whole.null_count else ():
+            wrong.setdefault(row, f"column {column.name!r} has no value and no default")
+        inner = _inner(whole)
+        if inner is not whole and inner.null_count:
+            for row in _rows(whole)[inner.is_null().to_numpy(zero_copy_only=False)].tolist():
+                wrong.setdefault(row, f"column {column.name!r} has a null among its values")
+        if len(not_utf8 := _not_utf8(inner)):
+            for row in _rows(whole)[not_utf8].tolist():
+                wrong.setdefault(row, f"column {column.name!r} is not UTF-8")
+    return out, wrong
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _inner(column: Any) -> Any:
+    """The single values of a column."""
+    storage = column.storage if isinstance(column, pa.ExtensionArray) else column
+    return kernels.list_flatten(storage) if _is_list(storage.type) else column
+
+
+def _rows(column: Any) -> npt.NDArray[np.int64]:
+    """The row of each single value."""
+    storage = column.storage if isinstance(column, pa.ExtensionArray) else column
+    rows: npt.NDArray[np.int64] = (
+        kernels.list_parent_indices(storage).to_numpy() if _is_list(storage.type) else np.arange(len(column), dtype=np.int64)
+    )
+    return rows
+
+
+def _not_utf8(column: Any) -> npt.NDArray[np.int64]:
+    """Places of the texts that are not UTF-8. They are looked at one by one only when there is one."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return np.empty(0, np.int64)
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        binary = column.cast(pa.binary() if pa.types.is_string(column.type) else pa.large_binary())
+        return np.array([place for place, text in enumerate(binary.to_pylist()) if not _is_utf8(text or b"")], np.int64)
+    return np.empty(0, np.int64)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def narrowed(values: Array) -> tuple[Array, dict[int, float]]:
+    """float64 to float32, and the finite values that became infinite, by place."""
+    wide = (kernels.fill_null(values, 0.0) if values.null_count else values).to_numpy()
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(np.float32)
+    is_infinite = np.isinf(narrow)
+    too_large = np.flatnonzero(is_infinite & np.isfinite(wide)).tolist() if is_infinite.any() else []
+    return to_arrow(narrow), {place: float(wide[place]) for place in too_large}

@@ -1,0 +1,217 @@
+"""`parquet`: row groups of Parquet files, decoded by Arrow.
+
+Planning reads footers only: a row group is a unit. Working reads the chosen columns' bytes and no others. A large row group is decoded in
+parts, as far as its rows are wanted; only in order does that cost one pass over it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.parquet import ParquetSource
+from dataprep_converter.core.errors import BadData, BadSpec, InputChanged
+from dataprep_converter.core.lru import Kept
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.ranged import Ranged
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.blocks import KEPT_FILES, Block, BlockReader
+from dataprep_converter.readers.base.equal_batches import equal_batches
+from dataprep_converter.readers.base.listing import input_files
+from dataprep_converter.readers.base.partitions import Partitions, names_from, of_files, partitioned
+from dataprep_converter.readers.columnar.columns import Column
+from dataprep_converter.readers.columnar.tables import Settler, Table, columns_from
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Entry, Input
+
+PART_BYTES: Final = 8 << 20
+"""About so much of a row group is decoded at once."""
+PART_RECORDS: Final = 65_536
+LOADED_BYTES: Final = 16 << 20
+"""The bytes of a row group are fetched at once up to this size, and column by column beyond it."""
+
+_GAP: Final = 1 << 20
+_BUFFERS: Final = 32 << 20
+_OF: Final = "source.parquet"
+_pq: Any = pq  # the stubs don't know all options
+
+
+class ParquetReader(BlockReader):
+    """See the module. Columns are those of the files, `a/b` for a field of a struct."""
+
+    default_label: ClassVar[str] = "label"
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Reads the footers. Raises NotFound, BadData for a file that is no Parquet, BadSpec for columns that can't be read or differ."""
+        return partitioned(_parquet(source), access, of=_OF, units=lambda parquet, state: _units(parquet, access, state))
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        written = _parquet(source)
+        table = Table(of_files(written, names_from(state), of=_OF), columns_from(state), of=_OF)
+        super().__init__(access, Partitions(written.uris, state, of=_OF), lost_of=table.lost_of)
+        self._table = table
+        self._opened: Kept[str, _File] = Kept(KEPT_FILES)
+
+    def schema(self) -> pa.Schema:
+        """The columns that were chosen."""
+        return self.with_partitions(self._table.schema)
+
+    def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
+        """Parts of equal length of the row group."""
+        file = self._opened.get(unit.uri, lambda: _File(source, unit.uri, self._table.columns))
+        group = json.loads(unit.extra)["group"]
+        size = file.part_records(group)
+        for number in np.flatnonzero(np.bincount(rows // size)).tolist():
+            first = number * size
+            yield first, self.kept(unit, unit.offset, unit.row + first, partial(self._part, unit, file, group, number))
+
+    def _part(self, unit: Unit, file: "_File", group: int, number: int) -> Block:
+        return self._table.block(file.part(unit, group, number))
+
+
+def _parquet(source: Source) -> ParquetSource:
+    if source.parquet is None:
+        raise BadSpec("The source has no parquet.")
+    return source.parquet
+
+
+# --- planning -----------------------------------------------------------------------------------------------------
+
+
+def _units(parquet: ParquetSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+    settler = Settler(parquet, of=_OF)
+    for root, path, entry in input_files(access, parquet.uris):
+        with access.store(entry.uri).open(entry.uri) as source:
+            yield from _groups(root, path, entry, source, settler)
+    state |= settler.state()
+
+
+def _groups(root: int, path: str, entry: Entry, source: Input, settler: Settler) -> Iterator[Unit]:
+    with _named(entry.uri, "no Parquet file that can be read"):
+        file = _pq.ParquetFile(Ranged(source))
+    leaves = _leaves_of(file.schema_arrow, settler.settle(file.schema_arrow, entry.uri))
+    row = 0
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        chunks = [group.column(leaf) for leaf in leaves]
+        if group.num_rows:
+            yield Unit(
+                root=root,
+                path=path,
+                uri=entry.uri,
+                records=group.num_rows,
+                size=sum(chunk.total_compressed_size for chunk in chunks),
+                pin=entry.pin,
+                offset=min(_span(chunk)[0] for chunk in chunks),
+                row=row,
+                extra=json.dumps({"group": number}),
+            )
+        row += group.num_rows
+
+
+@contextmanager
+def _named(uri: str, what: str) -> Iterator[None]:
+    """Arrow's errors as BadData that names the file."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as exc:
+        raise BadData(f"{uri} is {what}: {exc}", uri=uri) from exc
+
+
+def _leaves_of(schema: pa.Schema, columns: list[Column]) -> list[int]:
+    """Numbers of the file's own columns (the single values of a nested one) that these columns are made of."""
+    found: list[int] = []
+    wanted = {column.path for column in columns}
+    at = 0
+
+    def walk(path: tuple[str, ...], kind: Any, *, inside: bool) -> None:
+        nonlocal at
+        inside = inside or path in wanted
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        if pa.types.is_nested(kind):
+            for number in range(kind.num_fields):
+                walk((*path, kind.field(number).name), kind.field(number).type, inside=inside)
+            return
+        if inside:
+            found.append(at)
+        at += 1
+
+    for field in schema:
+        walk((field.name,), field.type, inside=False)
+    return found
+
+
+def _span(chunk: Any) -> tuple[int, int]:
+    """First byte and end of a column chunk."""
+    start = chunk.data_page_offset if chunk.dictionary_page_offset is None else min(chunk.dictionary_page_offset, chunk.data_page_offset)
+    return start, start + chunk.total_compressed_size
+
+
+# --- working ------------------------------------------------------------------------------------------------------
+
+
+class _File:
+    """One open Parquet file, and the pass over a row group that is under way."""
+
+    def __init__(self, source: Input, uri: str, columns: list[Column]) -> None:
+        self._uri = uri
+        self._names = [".".join(column.path) for column in columns]
+        self._ranged = Ranged(source)
+        buffer = max(1 << 16, min(4 << 20, _BUFFERS // len(columns)))
+        with _named(uri, "no Parquet file that can be read"):
+            self._file = _pq.ParquetFile(self._ranged, buffer_size=buffer, pre_buffer=False, page_checksum_verification=True)
+        self._leaves = _leaves_of(self._file.schema_arrow, columns)
+        self._group = -1
+        self._next = 0
+        self._ahead: Iterator[pa.RecordBatch] = iter(())
+
+    def part_records(self, group: int) -> int:
+        """Rows of a part of the row group; the last one may be shorter."""
+        found = self._file.metadata.row_group(group)
+        size = sum(found.column(leaf).total_uncompressed_size for leaf in self._leaves)
+        return int(max(1, min(PART_RECORDS, PART_BYTES * found.num_rows // max(1, size))))
+
+    def part(self, unit: Unit, group: int, number: int) -> pa.RecordBatch:
+        """One part. Parts in order are one pass over the row group; going back begins another."""
+        with _named(self._uri, f"not whole, row group {group}"):
+            if group != self._group or number < self._next:
+                self._begin(group)
+            while True:
+                records = next(self._ahead, None)
+                if records is None:
+                    raise InputChanged(
+                        f"{self._uri}: the row group {group} has fewer than the {unit.records:,} rows that were planned.", uri=unit.uri
+                    )
+                self._next += 1
+                if self._next > number:
+                    return records
+
+    def _begin(self, group: int) -> None:
+        spans = sorted(_span(self._file.metadata.row_group(group).column(leaf)) for leaf in self._leaves)
+        small = sum(end - start for start, end in spans) <= LOADED_BYTES
+        self._ranged.load(_joined(spans) if small else [])
+        size = self.part_records(group)
+        batches = self._file.iter_batches(batch_size=size, row_groups=[group], columns=self._names, use_threads=False)
+        # Arrow makes a batch shorter when its text is too long for one array.
+        self._ahead = equal_batches(batches, size)
+        self._group, self._next = group, 0
+
+
+def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans that lie close together as one."""
+    out: list[tuple[int, int]] = []
+    for start, end in spans:
+        if out and start - out[-1][1] <= _GAP // len(spans):
+            out[-1] = (out[-1][0], max(end, out[-1][1]))
+        else:
+            out.append((start, end))
+    return out

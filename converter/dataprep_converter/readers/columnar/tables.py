@@ -1,0 +1,129 @@
+"""What `parquet` and `arrow` have in common: columns of the first file that hold for all, and batches of a file as blocks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from dataprep_api.spec.sources.arrow import ArrowSource
+from dataprep_api.spec.sources.parquet import ParquetSource
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.readers.base.blocks import Block, lost_name
+from dataprep_converter.readers.columnar.columns import Column, columns_of, default_of, digits, lost, settled, taken
+from dataprep_converter.records.lossy import SAFE_DIGITS
+from dataprep_converter.records.schemas import frozen, thawed
+
+TableSource: TypeAlias = ParquetSource | ArrowSource
+
+
+class Settler:
+    """The columns of the first file, and the check that every other one has them."""
+
+    def __init__(self, source: TableSource, *, of: str) -> None:
+        self._source = source
+        self._of = of
+        self._uri = ""
+        self.columns: list[Column] | None = None
+
+    def settle(self, schema: pa.Schema, uri: str) -> list[Column]:
+        """The file's columns. Raises BadSpec for what can't be read, and, naming both files, for what differs from the first one's."""
+        found = columns_of(schema, self._source.columns, of=self._of, uri=uri)
+        if self.columns is None:
+            if not found:
+                raise BadSpec(f"{uri} has no columns.")
+            Table(self._source, found, of=self._of)
+            self.columns, self._uri = found, uri
+            return found
+        types = {column.name: column.type for column in found}
+        self._widen(found, uri)
+        expected = {column.name: column.type for column in self.columns}
+        for name, kind in expected.items():
+            if name not in types:
+                raise BadSpec(f"{uri} has no column {name!r}, which {self._uri} has; every file needs the same columns.")
+            if types[name] != kind:
+                raise BadSpec(f"{uri}: the column {name!r} is {types[name]}, but {kind} in {self._uri}; every file needs the same types.")
+        for name in types:
+            if name not in expected:
+                raise BadSpec(
+                    f"{uri} has the column {name!r}, which {self._uri} has not; every file needs the same columns, or give {self._of}.columns."
+                )
+        return found
+
+    def _widen(self, found: Sequence[Column], uri: str) -> None:
+        """Takes note of a file's decimals that have more digits than those before. Raises BadSpec for times that count from or in something else."""
+        assert self.columns is not None  # noqa: S101 - the first file was settled
+        others = {column.name: column for column in found}
+        for place, column in enumerate(self.columns):
+            was = others[column.name].was if column.name in others else column.was
+            if was == column.was or _is_same_moment(was, column.was):
+                continue
+            if any(each is not None and pa.types.is_temporal(each) for each in (was, column.was)):
+                raise BadSpec(
+                    f"{uri}: the column {column.name!r} is {was or others[column.name].type}, but {column.was or column.type} in {self._uri}; "
+                    "every file needs the same types."
+                )
+            if digits(was) > digits(column.was):
+                self.columns[place] = replace(column, was=was)
+
+    def state(self) -> dict[str, Any]:
+        """What workers need to know of the columns, as JSON."""
+        columns = self.columns or []
+        schema = pa.schema([(column.name, column.type) for column in columns])
+        state = {"schema": frozen(schema), "paths": [list(column.path) for column in columns]}
+        were = pa.schema([(column.name, column.was) for column in columns if column.was is not None])
+        return state | ({"were": frozen(were)} if len(were) else {})
+
+
+def columns_from(state: Mapping[str, Any]) -> list[Column]:
+    """The columns that `Settler.state` told of."""
+    if "schema" not in state:
+        return []
+    schema = thawed(state["schema"])
+    were = {field.name: field.type for field in thawed(state["were"])} if "were" in state else {}
+    return [Column(field.name, tuple(path), field.type, were.get(field.name)) for field, path in zip(schema, state["paths"], strict=True)]
+
+
+class Table:
+    """A file's batches as blocks of the columns. Raises BadSpec for a default that fits no column."""
+
+    def __init__(self, source: TableSource, columns: Sequence[Column], *, of: str) -> None:
+        self.columns = list(columns)
+        self.schema: pa.Schema = pa.schema([column.field() for column in columns])
+        self.lost_of = lost_of(columns)
+        """Columns of which blocks tell the lost digits."""
+        types = {column.name: column.type for column in columns}
+        self._defaults: dict[str, Any] = {}
+        for name, text in (source.defaults or {}).items() if columns else ():
+            if name not in types:
+                raise BadSpec(f"{of}.defaults: there is no column {name!r}; the columns are {', '.join(types)}.")
+            self._defaults[name] = default_of(text, types[name], column=name, of=f"{of}.defaults", called=str(types[name]))
+
+    def block(self, records: pa.RecordBatch) -> Block:
+        """Rows with a null that has no default are bad, and those with text that is not UTF-8."""
+        return block_of(records, self.columns, self._defaults)
+
+
+def _is_same_moment(one: Any, other: Any) -> bool:
+    """Whether times of two types are the same numbers: whatever their zone is, they count from 1970 in UTC."""
+    if not all(each is not None and pa.types.is_timestamp(each) and each.tz is not None for each in (one, other)):
+        return False
+    return bool(one.unit == other.unit)
+
+
+def lost_of(columns: Sequence[Column]) -> list[str]:
+    """The columns of decimals that may lose digits."""
+    return [column.name for column in columns if digits(column.was) > SAFE_DIGITS]
+
+
+def block_of(records: pa.RecordBatch, columns: Sequence[Column], defaults: Mapping[str, Any]) -> Block:
+    """Rows with a null that has no default are bad, and those with text that is not UTF-8."""
+    read = [taken(records, column) for column in columns]
+    values, wrong = settled(read, columns, defaults)
+    fields = [column.field() for column in columns]
+    for name in lost_of(columns):
+        place = next(place for place, column in enumerate(columns) if column.name == name)
+        found = lost(records, columns[place], read[place])
+        values.append(pa.nulls(records.num_rows, pa.string()) if found is None else found)
+        fields.append(pa.field(lost_name(name), pa.string()))
+    return Block.of(pa.RecordBatch.from_arrays(values, schema=pa.schema(fields)), wrong)

@@ -1,0 +1,1 @@
+"""Readers of databases: SQL and MaxCompute."""

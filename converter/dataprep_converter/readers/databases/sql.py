@@ -1,0 +1,342 @@
+"""`sql`: the rows of a query, in parts that workers fetch at the same time.
+
+Planning finds columns, bounds and counts and, unless told otherwise, reads every row once for a digest of each part. Working fetches the part
+that holds a row as a whole into a temporary file, holds it against the plan, and reads blocks of it in any order.
+"""
+
+import difflib
+import hashlib
+import itertools
+import json
+import os
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api import canonical
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.sql import SqlSource
+from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
+from dataprep_converter.core.lru import Kept
+from dataprep_converter.core.tensors import kernels
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.blocks import KEPT_FILES, Block, BlockReader, lost_name, without_lost
+from dataprep_converter.readers.base.equal_batches import equal_batches
+from dataprep_converter.readers.columnar.columns import Column, columns_of, default_of, settled, taken
+from dataprep_converter.readers.databases.databases import Database, connect, quoted
+from dataprep_converter.records.schemas import frozen, thawed
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Input
+
+# ruff: noqa: S608 - the query is the user's own, on a connection that can't write; names are quoted.
+
+BLOCK_ROWS: Final = 4096
+_arrow: Any = pa  # the stubs don't know all functions
+
+
+class SqlReader(BlockReader):
+    """See the module."""
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Asks the database. Raises BadSpec for a query that it refuses or columns that aren't there, and what the connection says."""
+        state: dict[str, Any] = {}
+        return Discovery(units=_units(_sql(source), access, state), state=state)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        self._source = _sql(source)
+        self._rows = _Rows.of(self._source, thawed(state["schema"]))
+        super().__init__(access, lost_of=self._rows.numerics)
+        self._parts: Kept[int, _Part] = Kept(KEPT_FILES)
+
+    def schema(self) -> pa.Schema:
+        """The columns of the result."""
+        return self._rows.schema
+
+    def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
+        """The blocks of a part."""
+        part = source
+        if not isinstance(part, _Part):
+            raise TypeError(f"a part was fetched, got {type(part).__name__}")
+        for number in np.unique(rows // BLOCK_ROWS).tolist():
+            first = number * BLOCK_ROWS
+            yield first, self.kept(unit, unit.offset, first, partial(self._block, part, number))
+
+    def _block(self, part: "_Part", number: int) -> Block:
+        data, reasons = part.block(number)
+        self._count.add(len(data))
+        return Block.of(_arrow.ipc.read_record_batch(pa.py_buffer(data), self._rows.with_lost), reasons)
+
+    def _file(self, unit: Unit) -> Input:
+        return self._parts.get(unit.row, lambda: self._fetched(unit))
+
+    def _fetched(self, unit: Unit) -> "_Part":
+        """The part's rows, which are still those of the plan. Raises InputChanged naming it."""
+        extra = json.loads(unit.extra)
+        bounds = _Bounds(extra["low"], extra["high"])
+        try:
+            with connect(self._source.url, self._access) as database:
+                part = _Part(self._rows.blocks(database, self._source, bounds))
+        except NotFound as exc:
+            raise InputChanged(f"{unit.uri} was planned and is gone.", uri=unit.uri) from exc
+        which = f"{unit.uri}, {bounds.named(self._source)}"
+        if part.rows != unit.records:
+            raise InputChanged(f"{which}: {unit.records:,} rows were planned, now there are {part.rows:,}. Plan again.", uri=unit.uri)
+        if extra["pinned"] and part.pin != unit.pin:
+            raise InputChanged(f"{which}: the rows have changed since they were planned. Plan again.", uri=unit.uri)
+        return part
+
+
+def _sql(source: Source) -> SqlSource:
+    if source.sql is None:
+        raise BadSpec("The source has no sql.")
+    return source.sql
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """Rows whose value of the column is in [low, high); None is no bound, and NULL is below all."""
+
+    low: int | None
+    high: int | None
+
+    def where(self, column: str) -> str:
+        """As a condition."""
+        name = quoted(column)
+        if self.low is None and self.high is None:
+            return "1 = 1"
+        if self.low is None:
+            return f"({name} < {self.high} OR {name} IS NULL)"
+        return f"{name} >= {self.low}" + (f" AND {name} < {self.high}" if self.high is not None else "")
+
+    def named(self, source: SqlSource) -> str:
+        """For messages."""
+        if source.partition_by is None or (self.low is None and self.high is None):
+            return "all rows"
+        low = f"{self.low} <= " if self.low is not None else ""
+        high = f" < {self.high}" if self.high is not None else ""
+        return f"the part {low}{source.partition_by.column}{high}"
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """How the rows of the result are asked for, and what becomes of them."""
+
+    result: pa.Schema
+    """As the database gives it."""
+    columns: list[Column]
+    defaults: Mapping[str, Any]
+    order_by: Sequence[int]
+
+    @classmethod
+    def of(cls, source: SqlSource, result: pa.Schema) -> "_Rows":
+        """Raises BadSpec for columns that are not there or that records can't hold, and for defaults that don't fit."""
+        columns = [
+            replace(column, was=pa.string()) if column.path == (column.name,) and column.type == pa.float64() else column
+            for column in columns_of(result, None, of="source.sql", uri=_uri(source))
+        ]
+        defaults = {}
+        for name, text in (source.defaults or {}).items():
+            of = "source.sql.defaults"
+            kind = columns[_place(name, result, of=of)].type
+            defaults[name] = default_of(text, kind, column=name, of=of, called=str(kind))
+        order_by = [_place(name, result, of="source.sql.orderBy") for name in source.order_by]
+        return cls(result, columns, defaults, order_by)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the batches."""
+        return pa.schema([column.field() for column in self.columns])
+
+    @property
+    def numerics(self) -> list[str]:
+        """Columns that may be PostgreSQL's numeric, which comes as text."""
+        return [column.name for column in self.columns if column.was == pa.string()]
+
+    @property
+    def with_lost(self) -> pa.Schema:
+        """Of the blocks, which tell the lost digits as well."""
+        return pa.schema([*self.schema, *((lost_name(name), pa.string()) for name in self.numerics)])
+
+    def blocks(self, database: Database, source: SqlSource, bounds: _Bounds) -> Iterator[tuple[pa.RecordBatch, dict[int, str]]]:
+        """(good and bad rows, reason by bad row) of a part, always BLOCK_ROWS but for the last. Raises BadSpec when the order isn't one."""
+        where = bounds.where(source.partition_by.column) if source.partition_by else "1 = 1"
+        order = ", ".join(quoted(name) for name in source.order_by)
+        statement = f"SELECT {database.selected(self.result)} FROM ({_query(source)}) AS q WHERE {where} ORDER BY {order}"
+        last: pa.RecordBatch | None = None
+        for rows in equal_batches(database.batches(statement, self.result, lost_of=self.numerics), BLOCK_ROWS):
+            self._refuse_ties(last, rows, source)
+            last = rows.slice(rows.num_rows - 1)
+            values, wrong = settled([taken(rows, column) for column in self.columns], self.columns, self.defaults)
+            wrong = database.unfit(rows) | wrong
+            values += [rows.column(lost_name(name)) for name in self.numerics]
+            yield pa.RecordBatch.from_arrays(values, schema=self.with_lost), wrong
+
+    def _refuse_ties(self, last: pa.RecordBatch | None, rows: pa.RecordBatch, source: SqlSource) -> None:
+        """Rows that stand side by side differ in a column of the order, or their order would be the database's whim."""
+        whole: pa.RecordBatch = _arrow.concat_batches([last, rows]) if last is not None else rows
+        same = np.ones(whole.num_rows - 1, np.bool_)
+        for place in self.order_by:
+            values: Any = whole.column(place)
+            before, after = values.slice(0, len(values) - 1), values.slice(1)
+            equal = kernels.fill_null(kernels.equal(before, after), False)
+            both_null = kernels.and_(before.is_null(), after.is_null())
+            same &= kernels.or_(equal, both_null).to_numpy(zero_copy_only=False)
+        if same.any():
+            at = int(np.flatnonzero(same)[0])
+            shown = ", ".join(
+                f"{name}={whole.column(place)[at].as_py()!r}" for name, place in zip(source.order_by, self.order_by, strict=True)
+            )
+            raise BadSpec(
+                f"{_uri(source)}: source.sql.orderBy doesn't tell all rows apart: two have {shown[:256]}. Add a column that differs."
+            )
+
+
+class _Part:
+    """The rows of a part in a temporary file without a name: an Input, so that it is kept like a file. Gone with this object."""
+
+    def __init__(self, blocks: Iterator[tuple[pa.RecordBatch, dict[int, str]]]) -> None:
+        file = tempfile.TemporaryFile(prefix="dataprep-")  # noqa: SIM115 - closed with this object
+        weakref.finalize(self, file.close)
+        self._file = file
+        self._blocks: list[tuple[int, int, dict[int, str]]] = []
+        self.size = 0
+        self.rows = 0
+        digest = _Digest()
+        for rows, reasons in blocks:
+            digest.add(rows, reasons)
+            data = rows.serialize().to_pybytes()
+            file.write(data)
+            self._blocks.append((self.size, len(data), reasons))
+            self.size += len(data)
+            self.rows += rows.num_rows
+        file.flush()
+        self.pin = digest.pin()
+
+    def block(self, number: int) -> tuple[bytes, dict[int, str]]:
+        """A record batch as a message, and the reasons of its bad rows."""
+        offset, size, reasons = self._blocks[number]
+        return self.read_at(offset, size), reasons
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Bytes of the file."""
+        return os.pread(self._file.fileno(), length, offset)
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """Bytes of the file."""
+        yield self.read_at(offset, self.size - offset if length is None else length)
+
+    def close(self) -> None:
+        """Removes the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class _Digest:
+    """Of the values of a part and of what is wrong with them."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    def add(self, rows: pa.RecordBatch, reasons: dict[int, str]) -> int:
+        """Takes a block. Returns how many bytes it has."""
+        rows = without_lost(rows)
+        good = Block.of(rows, reasons).records
+        self._digest.update(good.serialize())
+        self._digest.update(canonical.dumps({str(row): reason for row, reason in reasons.items()}))
+        return rows.serialize().size
+
+    def pin(self) -> str:
+        """The digest."""
+        return self._digest.hexdigest()
+
+
+# --- planning -----------------------------------------------------------------------------------------------------
+
+
+def _units(source: SqlSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+    """A unit for each part that has rows."""
+    with connect(source.url, access) as database:
+        result = database.columns(_query(source))
+        state["schema"] = frozen(result)
+        rows = _Rows.of(source, result)
+        parts = _cut(database, source, result)
+        counts = _counts(database, source, parts) if source.pin == "Count" else [None] * len(parts)
+        first = 0
+        for number, (bounds, count) in enumerate(zip(parts, counts, strict=True)):
+            size = 0
+            digest = _Digest()
+            if count is None:
+                count = 0
+                for block, reasons in rows.blocks(database, source, bounds):
+                    size += digest.add(block, reasons)
+                    count += block.num_rows
+            if count:
+                yield Unit(
+                    root=0,
+                    path="rows",
+                    uri=_uri(source),
+                    records=count,
+                    size=size,
+                    pin=digest.pin() if source.pin == "Content" else "",
+                    offset=number,
+                    row=first,
+                    extra=json.dumps({"low": bounds.low, "high": bounds.high, "pinned": source.pin == "Content"}),
+                )
+            first += count
+
+
+def _cut(database: Database, source: SqlSource, result: pa.Schema) -> list[_Bounds]:
+    """The parts: the range of the column in equal widths, open at both ends."""
+    whole = [_Bounds(None, None)]
+    if source.partition_by is None:
+        return whole
+    name = source.partition_by.column
+    kind = result.field(_place(name, result, of="source.sql.partitionBy.column")).type
+    if not pa.types.is_integer(kind):
+        raise BadSpec(f"source.sql.partitionBy.column: {name!r} is {kind}; take a column of whole numbers.")
+    low, high = database.row(f"SELECT min({quoted(name)}), max({quoted(name)}) FROM ({_query(source)}) AS q")
+    if low is None:
+        return whole
+    count = min(source.partition_by.count, high - low + 1)
+    inner = [low + (high - low + 1) * number // count for number in range(1, count)]
+    return [_Bounds(*pair) for pair in itertools.pairwise([None, *inner, None])]
+
+
+def _counts(database: Database, source: SqlSource, parts: Sequence[_Bounds]) -> list[int]:
+    """Rows of each part, in one statement."""
+    column = source.partition_by.column if source.partition_by else ""
+    each = ", ".join(f"count(CASE WHEN {bounds.where(column)} THEN 1 END)" for bounds in parts)
+    return [int(count) for count in database.row(f"SELECT {each} FROM ({_query(source)}) AS q")]
+
+
+def _query(source: SqlSource) -> str:
+    # A comment at its end would swallow what follows.
+    return source.query.strip().rstrip(";") + "\n"
+
+
+def _uri(source: SqlSource) -> str:
+    """What messages and units call the database."""
+    return next(iter(source.inputs()), source.url)
+
+
+def _place(name: str, result: pa.Schema, *, of: str) -> int:
+    if name not in result.names:
+        close = difflib.get_close_matches(name, result.names, n=1, cutoff=0.6)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise BadSpec(f"{of}: the query has no column {name!r}.{hint} It has {', '.join(result.names)}.")
+    return int(result.get_field_index(name))

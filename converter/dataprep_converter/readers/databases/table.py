@@ -1,0 +1,318 @@
+"""`table`: rows of MaxCompute tables, by download sessions that all workers share.
+
+Planning opens a session for each table or partition, and cuts its rows into slices. A slice is known again by the time of the table's last
+change, its first rows (or a digest of each of its blocks), and its place. Working reads on in one stream as long as rows are asked for in
+order. When a session has ended, a worker opens another one and holds its rows against the plan.
+"""
+
+import difflib
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api import canonical
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.table import TableSource
+from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.maxcompute import Session, SessionEnded, Table
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.blocks import Block, BlockReader, without_lost
+from dataprep_converter.readers.base.equal_batches import equal_batches
+from dataprep_converter.readers.columnar.columns import Column, columns_of, default_of
+from dataprep_converter.readers.columnar.tables import block_of, lost_of
+from dataprep_converter.records.schemas import frozen, thawed
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Input
+
+logger = logging.getLogger(__name__)
+
+BLOCK_BYTES: Final = 2 << 20
+MOST_BLOCK_ROWS: Final = 16_384
+SLICE_BLOCKS: Final = 16
+HEAD_ROWS: Final = 16
+
+_PLANNED_AT_ONCE = 8
+_SKIPPED_BLOCKS = 8
+"""Blocks that are read on over rather than asking for a new stream."""
+
+_arrow: Any = pa  # the stubs don't know all functions
+_NO_FILE: Final[Any] = None
+"""Rows come from a session: there is nothing to open."""
+
+
+class TableReader(BlockReader):
+    """See the module."""
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Opens the sessions. Raises what is wrong with tables, rights or keys; BadSpec for columns that aren't there or that records can't hold."""
+        written = _table(source)
+        tables = [Table(uri, access) for uri in written.uris]
+        versions = [table.version() for table in tables]
+        sessions = [table.session() for table in tables]
+        rows = _Rows.of(written, _schema(written, sessions))
+        state = {"schema": frozen(rows.schema_of_table), "sessions": [session.id for session in sessions]}
+        return Discovery(units=_units(written, rows, sessions, versions), state=state)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        self._source = _table(source)
+        self._rows = _Rows.of(self._source, thawed(state["schema"]))
+        super().__init__(access, lost_of=lost_of(self._rows.columns))
+        self._planned: Sequence[str] = state["sessions"]
+        self._sessions: dict[int, tuple[Session, bool]] = {}
+        self._known: set[tuple[int, int]] = set()
+        self._stream: _Stream | None = None
+
+    def schema(self) -> pa.Schema:
+        """The columns that were asked for."""
+        return self._rows.schema
+
+    def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:  # noqa: ARG002 - _NO_FILE
+        """The blocks of a slice."""
+        extra = _Extra.loads(unit.extra)
+        for number in np.unique(rows // extra.block_rows).tolist():
+            yield number * extra.block_rows, self.kept(unit, unit.row, number, partial(self._block, unit, extra, number))
+
+    def _file(self, unit: Unit) -> Input:  # noqa: ARG002 - see parts
+        found: Input = _NO_FILE
+        return found
+
+    def _block(self, unit: Unit, extra: "_Extra", number: int) -> Block:
+        try:
+            try:
+                block = self._read(unit, extra, number)
+            except SessionEnded as exc:
+                logger.info("%s Another one is opened.", exc)
+                self._sessions[unit.root] = (self._renewed(unit, extra), True)
+                block = self._read(unit, extra, number)
+        except NotFound as exc:
+            raise InputChanged(f"{unit.uri} was planned and is gone.", uri=unit.uri) from exc
+        self._count.add(block.records.nbytes)
+        return block
+
+    def _read(self, unit: Unit, extra: "_Extra", number: int) -> Block:
+        session, is_renewed = self._session(unit)
+        if is_renewed and extra.digests is None and (unit.root, unit.row) not in self._known:
+            head = self._rows.block(_whole(session.batches(unit.row, min(HEAD_ROWS, unit.records), self._rows.names)))
+            _compare(unit, unit.pin.rpartition(":")[2], head, f"rows {unit.row:,} to {unit.row + len(head) - 1:,}")
+            self._known.add((unit.root, unit.row))
+        if self._stream is None or not self._stream.reaches(unit, number):
+            self._stream = _Stream(unit, extra.block_rows, session, self._rows.names, number)
+        try:
+            records = self._stream.block(number)
+        except BaseException:
+            self._stream = None
+            raise
+        block = self._rows.block(records)
+        if extra.digests is not None:
+            first = unit.row + number * extra.block_rows
+            _compare(unit, extra.digests[number], block, f"rows {first:,} to {first + len(block) - 1:,}")
+        return block
+
+    def _session(self, unit: Unit) -> tuple[Session, bool]:
+        """The session, and whether it is another one than the plan's."""
+        if unit.root not in self._sessions:
+            self._sessions[unit.root] = (Table(unit.uri, self._access).session(self._planned[unit.root]), False)
+        return self._sessions[unit.root]
+
+    def _renewed(self, unit: Unit, extra: "_Extra") -> Session:
+        """Another session of a table that has not changed. Raises InputChanged."""
+        table = Table(unit.uri, self._access)
+        version = table.version()
+        session = table.session()
+        if version != unit.pin.rpartition(":")[0] or session.count != extra.rows:
+            raise InputChanged(
+                f"{unit.uri} has changed since it was planned, and the download session of the plan has ended: "
+                f"{extra.rows:,} rows then, {session.count:,} now. Plan again.",
+                uri=unit.uri,
+            )
+        self._known = {(root, row) for root, row in self._known if root != unit.root}
+        return session
+
+
+def _table(source: Source) -> TableSource:
+    if source.table is None:
+        raise BadSpec("The source has no table.")
+    return source.table
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The columns that are asked for, and what becomes of their values."""
+
+    schema_of_table: pa.Schema
+    """Of what is asked for, as the service sends it."""
+    columns: list[Column]
+    defaults: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, source: TableSource, schema: pa.Schema) -> Self:
+        """Raises BadSpec for a default of a column that isn't there, or that doesn't fit."""
+        columns = columns_of(schema, None, of="source.table", uri=source.uris[0])
+        kinds = {column.name: column.type for column in columns}
+        defaults = {}
+        for name, text in (source.record_defaults or {}).items():
+            _known(name, list(kinds), "source.table.recordDefaults", source.uris[0])
+            defaults[name] = default_of(text, kinds[name], column=name, of="source.table.recordDefaults", called=str(kinds[name]))
+        return cls(schema, columns, defaults)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the table's columns, to ask for."""
+        return list(self.schema_of_table.names)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the blocks."""
+        return pa.schema([column.field() for column in self.columns])
+
+    def block(self, records: pa.RecordBatch) -> Block:
+        """Rows as they were sent, without NULLs."""
+        return block_of(records, self.columns, self.defaults)
+
+
+def _known(name: str, names: Sequence[str], of: str, uri: str) -> None:
+    if name not in names:
+        close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise BadSpec(f"{of}: {uri} has no column {name!r}.{hint} It has {', '.join(names)[:512]}.")
+
+
+@dataclass(frozen=True)
+class _Extra:
+    """What a slice's unit says beside its place."""
+
+    rows: int
+    """Of the whole table."""
+    block_rows: int
+    digests: list[str] | None
+    """Of its blocks, with `pin: Content`."""
+
+    def dumps(self) -> str:
+        return json.dumps({"rows": self.rows, "block": self.block_rows, "digests": self.digests})
+
+    @classmethod
+    def loads(cls, text: str) -> Self:
+        found = json.loads(text)
+        return cls(found["rows"], found["block"], found["digests"])
+
+
+class _Stream:
+    """The rows of a slice on their way, from some block on to its end."""
+
+    def __init__(self, unit: Unit, block_rows: int, session: Session, columns: Sequence[str], number: int) -> None:
+        self._slice = (unit.root, unit.row)
+        self._following = number
+        start = number * block_rows
+        batches = session.batches(unit.row + start, unit.records - start, columns)
+        self._blocks = equal_batches(batches, block_rows)
+
+    def reaches(self, unit: Unit, number: int) -> bool:
+        """Whether the block comes soon."""
+        return self._slice == (unit.root, unit.row) and 0 <= number - self._following <= _SKIPPED_BLOCKS
+
+    def block(self, number: int) -> pa.RecordBatch:
+        """The rows of a block that `reaches` promised."""
+        while True:
+            records = next(self._blocks)
+            self._following += 1
+            if self._following > number:
+                return records
+
+
+def _whole(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
+    whole: pa.RecordBatch = _arrow.concat_batches(list(batches))
+    return whole
+
+
+def _digest(block: Block) -> str:
+    digest = hashlib.blake2b(without_lost(block.records).serialize(), digest_size=16)
+    digest.update(canonical.dumps({str(row): reason for row, reason in block.reasons.items()}))
+    return digest.hexdigest()
+
+
+def _compare(unit: Unit, planned: str, block: Block, which: str) -> None:
+    if _digest(block) != planned:
+        raise InputChanged(f"{unit.uri}: {which} are not those that were planned. Plan again.", uri=unit.uri)
+
+
+# --- planning -----------------------------------------------------------------------------------------------------
+
+
+def _schema(source: TableSource, sessions: Sequence[Session]) -> pa.Schema:
+    """The columns that are asked for, which all tables have. Raises BadSpec naming what is missing, different, or can't be held."""
+    kinds = sessions[0].columns()
+    names = list(kinds)
+    for session in sessions[1:]:
+        if session.columns() != kinds:
+            raise BadSpec(f"{session.uri} has other columns than {sessions[0].uri}: {_listed(session.columns())}, not {_listed(kinds)}.")
+    for name in source.selected_cols or ():
+        _known(name, names, "source.table.selectedCols", sessions[0].uri)
+    for name in source.excluded_cols or ():
+        _known(name, names, "source.table.excludedCols", sessions[0].uri)
+    excluded = set(source.excluded_cols or ())
+    chosen = source.selected_cols or [name for name in names if name not in excluded]
+    if not chosen:
+        raise BadSpec(f"source.table.excludedCols leaves no column of {sessions[0].uri}.")
+    return pa.schema([(name, _held(sessions[0], name, kinds[name])) for name in chosen])
+
+
+def _held(session: Session, name: str, kind: str) -> pa.DataType:
+    found = session.type_of(name)
+    if found is not None:
+        try:
+            columns_of(pa.schema([(name, found)]), None, of="source.table", uri=session.uri)
+        except BadSpec:
+            found = None
+    if found is None:
+        raise BadSpec(f"{session.uri}: the column {name!r} is {kind}, which records can't hold. Name it in source.table.excludedCols.")
+    return found
+
+
+def _listed(kinds: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in kinds.items())[:512]
+
+
+def _units(source: TableSource, rows: _Rows, sessions: Sequence[Session], versions: Sequence[str]) -> Iterator[Unit]:
+    """A unit for each slice."""
+    for root, (session, version) in enumerate(zip(sessions, versions, strict=True)):
+        if not session.count:
+            continue
+        head = rows.block(_whole(session.batches(0, min(HEAD_ROWS, session.count), rows.names)))
+        row_bytes = max(1, head.records.nbytes // max(1, head.records.num_rows))
+        block_rows = max(1, min(MOST_BLOCK_ROWS, BLOCK_BYTES // row_bytes))
+        slice_rows = SLICE_BLOCKS * block_rows
+        with ThreadPoolExecutor(_PLANNED_AT_ONCE, thread_name_prefix="slices") as threads:
+            starts = range(0, session.count, slice_rows)
+            counts = [min(slice_rows, session.count - start) for start in starts]
+            look = partial(_look_at_all, rows, session, block_rows) if source.pin == "Content" else partial(_look_at_head, rows, session)
+            seen = threads.map(look, starts, counts)
+            for start, count, digests in zip(starts, counts, seen, strict=True):
+                yield Unit(
+                    root=root,
+                    path="rows",
+                    uri=session.uri,
+                    records=count,
+                    size=count * row_bytes,
+                    pin=f"{version}:{digests[0]}",
+                    row=start,
+                    extra=_Extra(session.count, block_rows, digests if source.pin == "Content" else None).dumps(),
+                )
+
+
+def _look_at_head(rows: _Rows, session: Session, start: int, count: int) -> list[str]:
+    return [_digest(rows.block(_whole(session.batches(start, min(HEAD_ROWS, count), rows.names))))]
+
+
+def _look_at_all(rows: _Rows, session: Session, block_rows: int, start: int, count: int) -> list[str]:
+    return [_digest(rows.block(records)) for records in equal_batches(session.batches(start, count, rows.names), block_rows)]

@@ -1,0 +1,114 @@
+"""Hadoop's compression codecs, of which a sequence file names one by its class. Nothing that compressed bytes say of their size is believed.
+
+# Snappy:  (int32 bytes of contents | (int32 bytes | raw Snappy)…)…      (big-endian); the others are streams as everywhere
+"""
+
+import bz2
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.inputs.inflating import GZIP
+
+Unpack = Callable[[bytes, int], bytes]
+"""(compressed, the most bytes that the contents may have) → contents. Raises ValueError saying what is wrong with them."""
+
+_arrow: Any = pa  # the stubs don't know a codec's arguments
+_PACKAGE: Final = "org.apache.hadoop.io.compress."
+_INT: Final = struct.Struct(">I")
+
+
+def unpacker(java: str, uri: str) -> Unpack:
+    """How the class's streams are read. Raises BadSpec naming the file and what can be read."""
+    if java not in CODECS:
+        known = ", ".join(name.removeprefix(_PACKAGE) for name in CODECS)
+        raise BadSpec(f"{uri} is compressed with {java}; known: {known}.", uri=uri)
+    return CODECS[java]
+
+
+def _streams(make: Callable[[], Any], broken: type[Exception], data: bytes, most: int) -> bytes:
+    """One stream or several, whole."""
+    content = b""
+    while data:
+        stream = make()
+        try:
+            content += stream.decompress(data, most + 1 - len(content))
+            while not stream.eof and len(content) <= most:
+                # Of the input nothing may be left but what the library holds back until it has room.
+                more = stream.decompress(getattr(stream, "unconsumed_tail", b""), most + 1 - len(content))
+                if not more and not stream.eof:
+                    raise ValueError("a compressed stream that is cut off")
+                content += more
+        except (broken, EOFError) as exc:
+            raise ValueError(f"a broken compressed stream ({exc})") from exc
+        if len(content) > most:
+            raise ValueError(f"a compressed stream of more than {most:,} bytes")
+        data = stream.unused_data
+    return content
+
+
+def _snappy(data: bytes, most: int) -> bytes:
+    content = bytearray()
+    at = 0
+    while at < len(data):
+        whole, at = _int(data, at)
+        end = len(content) + whole
+        if end > most:
+            raise ValueError(f"a compressed stream of more than {most:,} bytes")
+        while len(content) < end:
+            size, at = _int(data, at)
+            chunk, at = data[at : at + size], at + size
+            if at > len(data):
+                raise ValueError("a compressed stream that is cut off")
+            try:
+                content += _arrow.Codec("snappy").decompress(chunk, _snappy_size(chunk, end - len(content)), asbytes=True)
+            except OSError as exc:
+                raise ValueError(f"a broken compressed stream ({exc})") from exc
+    return bytes(content)
+
+
+def _snappy_size(chunk: bytes, most: int) -> int:
+    """Bytes of the contents: seven bits at a time, low ones first, where a chunk begins."""
+    size = 0
+    for shift, byte in zip(range(0, 35, 7), chunk, strict=False):
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if not 0 < size <= most:
+                break
+            return size
+    raise ValueError(f"a compressed piece that doesn't hold 1 to {most:,} bytes")
+
+
+def _zstandard(data: bytes, most: int) -> bytes:
+    try:
+        with _arrow.CompressedInputStream(_arrow.BufferReader(data), "zstd") as stream:
+            content: bytes = stream.read(most + 1)
+    except OSError as exc:
+        raise ValueError(f"a broken compressed stream ({exc})") from exc
+    if len(content) > most:
+        raise ValueError(f"a compressed stream of more than {most:,} bytes")
+    return content
+
+
+def _int(data: bytes, at: int) -> tuple[int, int]:
+    if len(data) - at < _INT.size:
+        raise ValueError("a compressed stream that is cut off")
+    return _INT.unpack_from(data, at)[0], at + _INT.size
+
+
+_deflate: Final = partial(_streams, zlib.decompressobj, zlib.error)
+
+CODECS: Final[Mapping[str, Unpack]] = {
+    f"{_PACKAGE}DefaultCodec": _deflate,
+    f"{_PACKAGE}DeflateCodec": _deflate,
+    f"{_PACKAGE}GzipCodec": partial(_streams, partial(zlib.decompressobj, GZIP), zlib.error),
+    f"{_PACKAGE}BZip2Codec": partial(_streams, bz2.BZ2Decompressor, OSError),
+    f"{_PACKAGE}SnappyCodec": _snappy,
+    f"{_PACKAGE}ZStandardCodec": _zstandard,
+}
+"""LZ4's is not among them: its pieces don't say how much they hold."""

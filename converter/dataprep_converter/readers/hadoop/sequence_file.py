@@ -1,0 +1,149 @@
+"""`sequenceFile`: Hadoop's sequence files and map files, as any program writes them: keys and values as columns.
+
+Planning walks over the lengths (`sequence_frames.py`), cuts each file into units of whole records or blocks, and freezes the classes and,
+where those leave types open, what the first records say (`hadoop_columns.py`). Of a map file `data` is read.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.sequence_file import SequenceFileSource
+from dataprep_converter.core.errors import BadSpec, InputChanged
+from dataprep_converter.formats.tfrecord.frames import Stretch
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.blocks import Block, BlockReader
+from dataprep_converter.readers.base.listing import FilesOfFolder, input_folders
+from dataprep_converter.readers.hadoop.hadoop_columns import RECORD, SEQUENCE_RECORD, Form, Kind, form, kind
+from dataprep_converter.readers.hadoop.sequence_frames import Cells, Header, pairs, stretches
+from dataprep_converter.records.batch import Raw
+from dataprep_converter.records.columns import NOT_BY_DEFAULT
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Entry, Input, scheme_of
+
+KEY: Final = "key"
+VALUE: Final = "value"
+
+_UNIT_BYTES = 4 << 20
+_PACKED_BYTES = 1 << 20
+"""Of a compressed file: its contents may be many times as large."""
+_WINDOW: Final = 64 << 10
+"""Bytes of a local file that are read for lengths at a time: larger records are passed over."""
+_FAR_WINDOW: Final = 8 << 20
+_SAMPLED_RECORDS: Final = 256
+_BESIDE: Final = frozenset({"index", "bloom"})
+"""Files of a map file that hold no records of its own."""
+
+
+class SequenceFileReader(BlockReader):
+    """See the module. Columns are `key` and `value`, or the values of DL4J's records."""
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Reads lengths, and the first records. Raises NotFound for a URI without files, BadData naming file and offset, BadSpec."""
+        state: dict[str, Any] = {}
+        return Discovery(units=_units(_sequence_file(source), access, state), state=state)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        super().__init__(access)
+        del source
+        key, value = (_thawed(state.get(name)) for name in (KEY, VALUE))
+        self._forms: list[Form | None] = [form(key, KEY) if key else None, form(value, VALUE) if value else None]
+        # DL4J numbers its records by the keys.
+        self._is_numbered = value is not None and value.java in (RECORD, SEQUENCE_RECORD)
+
+    def schema(self) -> pa.Schema:
+        """Text, bytes, numbers and lists, as the classes say."""
+        key, value = ([] if each is None else each.fields() for each in self._forms)
+        if self._is_numbered:
+            key = [pa.field(field.name, field.type, metadata=NOT_BY_DEFAULT) for field in key]
+        return pa.schema([*key, *value])
+
+    def load(self, unit: Unit, source: Input) -> Block:
+        """Raises BadData naming file and offset for a unit that is no whole records."""
+        data = source.read_at(unit.offset, unit.size)
+        if len(data) != unit.size:
+            raise InputChanged(f"{unit.uri} became shorter while it was read.", uri=unit.uri)
+        found = pairs(data, _header_of(unit), unit.uri, unit.offset)
+        columns: list[Any] = []
+        reasons: dict[int, str] = {}
+        for name, each, cells in zip((KEY, VALUE), self._forms, found, strict=True):
+            if each is not None:
+                made, wrong = each.columns(cells)
+                columns += made
+                reasons = {row: f"{name}: {reason}" for row, reason in wrong.items()} | reasons
+        records = pa.RecordBatch.from_arrays(columns, schema=self.schema())
+        block = Block.of(records, reasons)
+        return Block(block.records, block.places, block.reasons, {row: Raw.of(found[1][row]) for row in reasons})
+
+
+def _sequence_file(source: Source) -> SequenceFileSource:
+    if source.sequence_file is None:
+        raise BadSpec("The source has no sequenceFile.")
+    return source.sequence_file
+
+
+def _units(source: SequenceFileSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+    first: tuple[str, Header] | None = None
+    for files in input_folders(access, source.uris):
+        for path, uri, size, pin in _records_of(files):
+            with access.store(uri).open(uri) as file:
+                header = Header.read(file, uri)
+                first = first or (uri, header)
+                _check_classes(header, uri, first)
+                for stretch in _stretches(file, header, uri):
+                    if KEY not in state:
+                        _sample(file, header, uri, stretch, state)
+                    yield _unit(stretch, header, root=files.root, path=path, entry=Entry(uri, size, pin))
+
+
+def _records_of(files: FilesOfFolder) -> Iterator[tuple[str, str, int, str]]:
+    """(path, URI, size, pin) of the files of a folder; of a map file's without what lies beside its records."""
+    beside = _BESIDE if "data" in files.names else frozenset[str]()
+    for name, path, uri, size, pin in zip(files.names, files.paths, files.uris, files.sizes, files.pins, strict=True):
+        if name not in beside:
+            yield path, uri, size, pin
+
+
+def _stretches(file: Input, header: Header, uri: str) -> Iterator[Stretch]:
+    is_far = scheme_of(uri) not in ("", "file")
+    most = _UNIT_BYTES if header.compression == "None" else _PACKED_BYTES
+    return stretches(file, header, uri, window=_FAR_WINDOW if is_far else _WINDOW, most=most)
+
+
+def _check_classes(header: Header, uri: str, first: tuple[str, Header]) -> None:
+    beginning, other = first
+    if (header.key, header.value) != (other.key, other.value):
+        raise BadSpec(
+            f"{uri} has keys of {header.key} and values of {header.value}, {beginning} of {other.key} and {other.value}: "
+            "the files of a source must have the same.",
+            uri=uri,
+        )
+
+
+def _sample(file: Input, header: Header, uri: str, stretch: Stretch, state: dict[str, Any]) -> None:
+    """Freezes the kinds of keys and values by the first records."""
+    found = pairs(file.read_at(stretch.offset, stretch.size), header, uri, stretch.offset)
+    for name, java, cells in zip((KEY, VALUE), (header.key, header.value), found, strict=True):
+        some = Cells(cells.data, cells.starts[:_SAMPLED_RECORDS], cells.ends[:_SAMPLED_RECORDS])
+        settled = kind(java, some, uri)
+        state[name] = {"class": settled.java, "of": list(settled.of)}
+
+
+def _thawed(frozen: Mapping[str, Any] | None) -> Kind | None:
+    return Kind(frozen["class"], tuple(frozen["of"])) if frozen else None
+
+
+def _unit(stretch: Stretch, header: Header, *, root: int, path: str, entry: Entry) -> Unit:
+    framing = {"compression": header.compression, "codec": header.codec, "sync": header.sync.hex()}
+    return stretch.unit(root, path, entry, extra=json.dumps(framing))
+
+
+def _header_of(unit: Unit) -> Header:
+    """As much of the header of the unit's file as framing needs."""
+    framing = json.loads(unit.extra)
+    return Header("", "", framing["compression"], framing["codec"], bytes.fromhex(framing["sync"]), 0)

@@ -1,0 +1,303 @@
+"""Where the records of Hadoop's sequence files lie: their places from the lengths alone while planning, and keys and values while working.
+
+`formats/hadoop/sequence_file_encoder.py` draws the framing. Here it is another program's: any classes, codecs and metadata, and syncs at any distance.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from dataprep_converter.core.errors import BadData
+from dataprep_converter.formats.hadoop.sequence_file_decoder import MOST_RECORDS
+from dataprep_converter.formats.hadoop.sequence_file_encoder import ESCAPE, LARGEST, MARKER, VERSION
+from dataprep_converter.formats.hadoop.writables_decoder import LONGEST_VINT, vint, vints
+from dataprep_converter.formats.tfrecord.frames import Places, Stretch
+from dataprep_converter.readers.hadoop.hadoop_codecs import Unpack, unpacker
+from dataprep_converter.stores import Input
+
+_INT: Final = struct.Struct(">i")
+_HEAD: Final = struct.Struct(">ii")
+_SYNC: Final = len(ESCAPE) + MARKER
+_HEADER_BYTES: Final = 64 << 10
+"""Of a header, at first; with much metadata it is longer."""
+_LONGEST_HEADER: Final = 16 << 20
+_COLUMNS: Final = 4
+"""Streams of a block: lengths of keys, keys, lengths of values, values."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file begins with."""
+
+    key: str
+    """Class of the keys."""
+    value: str
+    compression: str
+    """None, Record or Block."""
+    codec: str
+    sync: bytes
+    size: int
+
+    @classmethod
+    def read(cls, file: Input, uri: str) -> "Header":
+        """Raises BadData for a file that begins with something else, and BadSpec for a codec that is not known."""
+        most = min(_HEADER_BYTES, file.size)
+        while True:
+            data = file.read_at(0, most) if most else b""
+            try:
+                found = cls._parsed(data, uri)
+            except ValueError as exc:
+                if most == min(file.size, _LONGEST_HEADER):
+                    raise BadData(f"{uri}: the header is broken: {exc}.", uri=uri) from exc
+                most = min(file.size, _LONGEST_HEADER)
+                continue
+            if found.codec:
+                unpacker(found.codec, uri)
+            return found
+
+    @classmethod
+    def _parsed(cls, data: bytes, uri: str) -> "Header":
+        if data[:3] != VERSION[:3]:
+            raise BadData(f"{uri} is no sequence file: it begins with {data[:4].hex() or 'nothing'} instead of {VERSION.hex()}.", uri=uri)
+        if data[: len(VERSION)] != VERSION:
+            raise BadData(f"{uri} is a sequence file of version {int.from_bytes(data[3:4], 'big')}, and 6 is read.", uri=uri)
+        key, at = _text(data, len(VERSION))
+        value, at = _text(data, at)
+        flags, at = _taken(data, at, 2)
+        is_compressed, is_blocks = flags[0] != 0, flags[1] != 0
+        codec = ""
+        if is_compressed:
+            codec, at = _text(data, at)
+        pairs, at = _taken(data, at, _INT.size)
+        for _ in range(2 * _INT.unpack(pairs)[0]):
+            _, at = _text(data, at)
+        sync, at = _taken(data, at, MARKER)
+        return cls(key, value, "Block" if is_blocks else "Record" if is_compressed else "None", codec, sync, at)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Serialised objects: where each lies within the data."""
+
+    data: bytes
+    starts: Places
+    ends: Places
+
+    def __getitem__(self, row: int) -> bytes:
+        return self.data[int(self.starts[row]) : int(self.ends[row])]
+
+    def rows(self) -> Iterator[bytes]:
+        """Each by itself."""
+        for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
+            yield self.data[start:end]
+
+
+def stretches(file: Input, header: Header, uri: str, *, window: int, most: int) -> Iterator[Stretch]:
+    """The records of a file in stretches of at most `most` bytes, or of one larger record or block.
+
+    Reads `window` bytes at a time and skips what it need not see. Raises BadData naming file and offset for lengths that can't be and for
+    a file that ends within a record.
+    """
+    walk = _walk_blocks if header.compression == "Block" else _walk_records
+    begin = first = count = end = 0
+    for offset, behind, records in walk(_Window(file, window), header, uri):
+        if count and behind - begin > most:
+            yield Stretch(begin, end - begin, first, count)
+            first, count = first + count, 0
+        if not count:
+            begin = offset
+        count += records
+        end = behind
+    if count:
+        yield Stretch(begin, end - begin, first, count)
+
+
+def pairs(data: bytes, header: Header, uri: str, offset: int) -> tuple[Cells, Cells]:
+    """Keys and values of a planned stretch. Raises BadData naming file and offset."""
+    return _of_blocks(data, header, uri, offset) if header.compression == "Block" else _of_records(data, header, uri, offset)
+
+
+class _Window:
+    """A stretch of a file at a time."""
+
+    def __init__(self, file: Input, window: int) -> None:
+        self._file = file
+        self._window = window
+        self._begin = 0
+        self._data = b""
+        self.size = file.size
+
+    def take(self, offset: int, length: int) -> bytes:
+        """The bytes there, fewer at the end of the file."""
+        length = min(length, self.size - offset)
+        at = offset - self._begin
+        if at < 0 or at + length > len(self._data):
+            self._data = self._file.read_at(offset, min(self._window, self.size - offset)) if length > 0 else b""
+            self._begin, at = offset, 0
+        return self._data[at : at + length]
+
+
+def _walk_records(window: _Window, header: Header, uri: str) -> Iterator[tuple[int, int, int]]:
+    """(first byte, sync included; byte behind it; 1) of each record."""
+    at = header.size
+    while at < window.size:
+        begin = at
+        # Most records have no sync before them.
+        head = window.take(at, _HEAD.size)
+        while head.startswith(ESCAPE):
+            _check_sync(window.take(at, _SYNC), header, uri, at)
+            at += _SYNC
+            head = window.take(at, _HEAD.size)
+        if at == window.size:
+            return
+        at = _record_end(head, at, window.size, uri)
+        yield begin, at, 1
+
+
+def _walk_blocks(window: _Window, header: Header, uri: str) -> Iterator[tuple[int, int, int]]:
+    """(first byte, byte behind it, records) of each block."""
+    at = header.size
+    while at < window.size:
+        begin = at
+        _check_sync(window.take(at, _SYNC), header, uri, at)
+        count, at = _count(window.take(at + _SYNC, LONGEST_VINT), at + _SYNC, begin, uri)
+        for _ in range(_COLUMNS):
+            size, at = _vint(window.take(at, LONGEST_VINT), at, begin, uri)
+            at += size
+        if at > window.size:
+            raise _broken("a block that the file ends within", begin, uri)
+        yield begin, at, count
+
+
+def _of_records(data: bytes, header: Header, uri: str, offset: int) -> tuple[Cells, Cells]:
+    begins: list[int] = []
+    key_sizes: list[int] = []
+    ends: list[int] = []
+    at = 0
+    while at < len(data):
+        head = data[at : at + _HEAD.size]
+        if head.startswith(ESCAPE):
+            _check_sync(data[at : at + _SYNC], header, uri, offset + at)
+            at += _SYNC
+            continue
+        end = _record_end(head, offset + at, offset + len(data), uri) - offset
+        begins.append(at + _HEAD.size)
+        key_sizes.append(_HEAD.unpack(head)[1])
+        ends.append(end)
+        at = end
+    starts = np.array(begins, np.int64)
+    middles = starts + np.array(key_sizes, np.int64)
+    keys, values = Cells(data, starts, middles), Cells(data, middles, np.array(ends, np.int64))
+    if header.compression == "None":
+        return keys, values
+    unpack = unpacker(header.codec, uri)
+    return keys, _laid(
+        [_unpacked(unpack, row, LARGEST, offset + begin - _HEAD.size, uri) for begin, row in zip(begins, values.rows(), strict=True)]
+    )
+
+
+def _of_blocks(data: bytes, header: Header, uri: str, offset: int) -> tuple[Cells, Cells]:
+    unpack = unpacker(header.codec, uri)
+    contents: tuple[list[bytes], list[bytes]] = ([], [])
+    sizes: tuple[list[Places], list[Places]] = ([], [])
+    at = 0
+    while at < len(data):
+        place = offset + at
+        _check_sync(data[at : at + _SYNC], header, uri, place)
+        at += _SYNC
+        count, at = _count(data[at : at + LONGEST_VINT], at, place, uri)
+        for content, lengths in zip(contents, sizes, strict=True):
+            size, at = _vint(data[at : at + LONGEST_VINT], at, place, uri)
+            lengths.append(_lengths(_unpacked(unpack, data[at : at + size], count * LONGEST_VINT, place, uri), count, place, uri))
+            at += size
+            whole = int(lengths[-1].sum())
+            size, at = _vint(data[at : at + LONGEST_VINT], at, place, uri)
+            content.append(_unpacked(unpack, data[at : at + size], whole, place, uri))
+            if len(content[-1]) != whole:
+                raise _broken(f"a block with {len(content[-1]):,} bytes of keys or values instead of {whole:,}", place, uri)
+            at += size
+    keys, values = (_cells(b"".join(content), np.concatenate(lengths)) for content, lengths in zip(contents, sizes, strict=True))
+    return keys, values
+
+
+def _laid(rows: Sequence[bytes]) -> Cells:
+    return _cells(b"".join(rows), np.array([len(row) for row in rows], np.int64))
+
+
+def _cells(data: bytes, sizes: Places) -> Cells:
+    ends = np.cumsum(sizes, dtype=np.int64)
+    return Cells(data, ends - sizes, ends)
+
+
+def _lengths(data: bytes, count: int, offset: int, uri: str) -> Places:
+    """So many vints."""
+    sizes = np.frombuffer(data, np.int8)
+    if len(sizes) == count and (sizes >= 0).all():
+        return sizes.astype(np.int64)
+    try:
+        found, at = vints(data, count)
+    except ValueError as exc:
+        raise _broken(str(exc), offset, uri) from exc
+    if at != len(data):
+        raise _broken(f"a block with more lengths than its {count:,} records", offset, uri)
+    return np.array(found, np.int64)
+
+
+def _record_end(head: bytes, offset: int, most: int, uri: str) -> int:
+    """Where the record of this head ends."""
+    if len(head) < _HEAD.size:
+        raise _broken(f"truncated length ({len(head)} of {_HEAD.size} bytes)", offset, uri)
+    size, key_size = _HEAD.unpack(head)
+    if not 0 <= key_size <= size:
+        raise _broken(f"a key of {key_size:,} bytes in a record of {size:,}", offset, uri)
+    end: int = offset + _HEAD.size + size
+    if end > most:
+        raise _broken(f"a record of {size:,} bytes that the file ends within", offset, uri)
+    return end
+
+
+def _check_sync(found: bytes, header: Header, uri: str, offset: int) -> None:
+    if found != ESCAPE + header.sync:
+        raise _broken("a sync marker that is not the file's", offset, uri)
+
+
+def _count(head: bytes, at: int, offset: int, uri: str) -> tuple[int, int]:
+    count, behind = _vint(head, at, offset, uri)
+    if not 0 < count <= MOST_RECORDS:
+        raise _broken(f"a block of {count:,} records", offset, uri)
+    return count, behind
+
+
+def _vint(head: bytes, at: int, offset: int, uri: str) -> tuple[int, int]:
+    """(the vint at `at`, where it ends)."""
+    try:
+        value, size = vint(head, 0)
+    except ValueError as exc:
+        raise _broken(str(exc), offset, uri) from exc
+    return value, at + size
+
+
+def _unpacked(unpack: Unpack, data: bytes, most: int, offset: int, uri: str) -> bytes:
+    try:
+        return unpack(data, most)
+    except ValueError as exc:
+        raise _broken(str(exc), offset, uri) from exc
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    size, at = vint(data, at)
+    content, at = _taken(data, at, size)
+    return content.decode(), at
+
+
+def _taken(data: bytes, at: int, size: int) -> tuple[bytes, int]:
+    if len(data) - at < size:
+        raise ValueError("it is cut off")
+    return data[at : at + size], at + size
+
+
+def _broken(fault: str, offset: int, uri: str) -> BadData:
+    return BadData(f"{uri}: {fault} at offset {offset}.", uri=uri)

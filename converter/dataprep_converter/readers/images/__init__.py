@@ -1,0 +1,1 @@
+"""Readers of images and their labels, annotations and masks."""

@@ -1,0 +1,253 @@
+"""`annotatedImages`: images and their objects with boxes, from Pascal VOC, COCO or YOLO files.
+
+One unit is one image. For Voc and Yolo the plan pairs the files, and reads the annotations only when it has to find the classes; workers read
+and judge them (`voc.py`, `yolo.py`). Coco's file is read once by the plan, and each unit's `extra` holds its image's part (`coco.py`).
+"""
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.annotated_images import AnnotatedImagesSource
+from dataprep_converter.core.errors import BadSample, BadSpec
+from dataprep_converter.core.tensors import Array
+from dataprep_converter.images import image_headers
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.opening import is_hidden
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.files_ahead import File, FilesReader, Row, whole
+from dataprep_converter.readers.images import coco, voc, yolo
+from dataprep_converter.readers.images.boxes import LARGEST_ANNOTATION, Annotation, check_size, relative_boxes
+from dataprep_converter.readers.images.image_labels import shown
+from dataprep_converter.readers.images.image_listing import extension_of, images_below, listed
+from dataprep_converter.readers.images.images import FILENAME, IMAGE, Image, image_columns
+from dataprep_converter.readers.images.object_columns import Boxed, ObjectColumns
+from dataprep_converter.readers.images.pairs import Missing, Pair, Pairing, Tree, extra_of, refuse_bad, unit_of
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Entry
+
+_EXTENSIONS: Final = {"Voc": "xml", "Yolo": "txt"}
+_OPTION: Final = "source.annotatedImages"
+_THREADS: Final = 16
+_AHEAD: Final = 256
+
+
+class AnnotatedImagesReader(FilesReader[tuple[Image, Boxed]]):
+    """See the module."""
+
+    default_label: ClassVar[str] = "image/class/label"
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Lists and pairs. Raises NotFound for a URI without files and for missing partners, unless `missing` says otherwise."""
+        state: dict[str, Any] = {}
+        return Discovery(units=_units(_annotated(source), access, state), state=state)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        super().__init__(access)
+        self._source = _annotated(source)
+        self._pairing = _pairing(self._source, dict(state))
+        self._names: list[str] = state.get("names", [])
+        self._classes: list[str] = state.get("classes", [])
+        self._known = frozenset(self._classes)
+        self._columns = ObjectColumns(self._source, self._classes)
+
+    def schema(self) -> pa.Schema:
+        """The image's columns and those of the label; `image/filename` only on request."""
+        return pa.schema([*IMAGE, *self._columns.fields(), FILENAME])
+
+    def classes(self) -> dict[str, list[str]]:
+        """Names by number, background included."""
+        return self._columns.class_names()
+
+    def files(self, row: Row) -> list[File]:
+        """The image and, for Voc and Yolo, its annotation."""
+        return self._pairing.files(row, extra_of(row))
+
+    def examine(self, row: Row, contents: Sequence[bytes]) -> tuple[Image, Boxed]:
+        """The image, and its objects less those of classes that are to be ignored."""
+        extra = extra_of(row)
+        refuse_bad(extra)
+        header = image_headers.parse(contents[0])
+        annotation = _parsed(self._source, extra, contents[1:], self._names)
+        check_size(annotation, header)
+        annotation = self._of_known_classes(annotation)
+        if not annotation.objects and self._source.without_objects == "Bad":
+            raise BadSample(f"the image has no object ({_OPTION}.withoutObjects: Bad)")
+        boxes = relative_boxes(annotation, header, clip=self._source.outside_boxes == "Clip")
+        return Image(row["path"], contents[0], header), Boxed(annotation.objects, boxes)
+
+    def columns(self, found: Sequence[tuple[Image, Boxed]]) -> dict[str, Array]:
+        """Those of the schema."""
+        return image_columns([image for image, _ in found]) | self._columns.arrays([boxed for _, boxed in found])
+
+    def _whose(self) -> str:
+        of = self._source.classes_from
+        return f"{_OPTION}.classes" if of is None else f"the subset {of!r} ({_OPTION}.classesFrom)"
+
+    def _of_known_classes(self, annotation: Annotation) -> Annotation:
+        unknown = [number for number, each in enumerate(annotation.objects) if each.name not in self._known]
+        if not unknown:
+            return annotation
+        if self._source.unknown_classes == "Bad":
+            first = annotation.objects[unknown[0]].name
+            raise BadSample(
+                f"object {unknown[0] + 1} of its annotation is of the class {first!r},"
+                f" which {self._whose()} doesn't have: {shown(self._classes)}"
+            )
+        return Annotation(
+            [each for each in annotation.objects if each.name in self._known], annotation.size, is_relative=annotation.is_relative
+        )
+
+
+def _annotated(source: Source) -> AnnotatedImagesSource:
+    if source.annotated_images is None:
+        raise BadSpec("The source has no annotatedImages.")
+    return source.annotated_images
+
+
+def _pairing(source: AnnotatedImagesSource, state: dict[str, Any]) -> Pairing:
+    extension = _EXTENSIONS.get(source.format, "")
+    return Pairing(Tree(source.images, source.extensions), Tree(source.annotations, [extension]), state=state)
+
+
+def _parsed(source: AnnotatedImagesSource, extra: Mapping[str, Any], contents: Sequence[bytes], names: Sequence[str]) -> Annotation:
+    if source.format == "Coco":
+        return coco.annotation_of(extra) if "objects" in extra else Annotation([])
+    if not contents:
+        return Annotation([])
+    return voc.parse(contents[0], first_pixel=source.first_pixel) if source.format == "Voc" else yolo.parse(contents[0], names)
+
+
+# --- planning -----------------------------------------------------------------------------------------------------
+
+
+def _units(source: AnnotatedImagesSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+    missing = Missing(_OPTION, "annotation", source.missing)
+    if source.format == "Coco":
+        yield from _coco_units(source, access, state, missing)
+    else:
+        yield from _paired_units(source, access, state, missing)
+    missing.conclude(state)
+
+
+def _paired_units(source: AnnotatedImagesSource, access: Access, state: dict[str, Any], missing: Missing) -> Iterator[Unit]:
+    more: dict[str, str] = {}
+    if source.format == "Yolo":
+        state["names"] = yolo.class_names(access, source.class_names) if source.class_names else source.classes
+        more = {"names": _digest(state["names"])}
+    pairing = _pairing(source, state)
+    pairs = pairing.pairs(access, subset_from=source.subset_from, state=state)
+    found: dict[str, list[str]] = {}
+    if source.format == "Voc" and source.classes is None:
+        pairs = _with_classes(pairs, access, source, found)
+    for pair in pairs:
+        if pair.image is None or pair.partner is None:
+            if missing.takes(pair):
+                is_bad = pair.image is None or source.missing == "BadRecord"
+                yield pairing.unit(pair, reason=missing.reason(pair) if is_bad else "", **more)
+        elif pair.partner.entry.size > LARGEST_ANNOTATION:
+            yield pairing.unit(pair, reason=f"its annotation has more than {LARGEST_ANNOTATION >> 20} MiB")
+        else:
+            yield pairing.unit(pair, **more)
+    state["classes"] = source.classes or state.get("names") or _classes_found(source, found)
+    _warn_of_subsets(found, state, of=source.classes_from or "train")
+
+
+def _with_classes(pairs: Iterator[Pair], access: Access, source: AnnotatedImagesSource, found: dict[str, list[str]]) -> Iterator[Pair]:
+    """The pairs; `found` gets every class of a good annotation with the subsets that have it. Annotations are read by a few threads."""
+    waiting: deque[tuple[Pair, Future[set[str]] | None]] = deque()
+    subsets: dict[str, set[str]] = {}
+
+    def note(pair: Pair, classes: Future[set[str]] | None) -> Pair:
+        for name in classes.result() if classes else ():
+            subsets.setdefault(name, set()).add(pair.present.subset)
+            found[name] = sorted(subsets[name])
+        return pair
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="annotations") as threads:
+        try:
+            for pair in pairs:
+                is_read = pair.image is not None and pair.partner is not None and pair.partner.entry.size <= LARGEST_ANNOTATION
+                waiting.append((pair, threads.submit(_classes_of, pair, access, source) if is_read else None))
+                if len(waiting) >= _AHEAD:
+                    yield note(*waiting.popleft())
+            while waiting:
+                yield note(*waiting.popleft())
+        finally:
+            for _, unread in waiting:
+                if unread is not None:
+                    unread.cancel()
+
+
+def _classes_of(pair: Pair, access: Access, source: AnnotatedImagesSource) -> set[str]:
+    if pair.partner is None:
+        return set()
+    entry = pair.partner.entry
+    content = whole(access.store(entry.uri), File(entry.uri, entry.size, entry.pin))
+    try:
+        return {each.name for each in voc.parse(content, first_pixel=source.first_pixel).objects}
+    except BadSample:
+        # A bad sample again, with its reason, when it is read for good.
+        return set()
+
+
+def _classes_found(source: AnnotatedImagesSource, found: Mapping[str, Sequence[str]]) -> list[str]:
+    """All of them, or those of one subset. Raises BadSpec when that has none."""
+    of = source.classes_from
+    classes = sorted(name for name, subsets in found.items() if of is None or of in subsets)
+    if of is not None and not classes:
+        there = sorted({subset for subsets in found.values() for subset in subsets})
+        raise BadSpec(f"{_OPTION}.classesFrom: the subset {of!r} has no objects; subsets with objects: {shown(there) or 'none'}.")
+    return classes
+
+
+def _warn_of_subsets(found: Mapping[str, Sequence[str]], state: dict[str, Any], *, of: str) -> None:
+    """Notes the classes that a model could not learn, because the subset it learns from lacks them."""
+    if not any(of in subsets for subsets in found.values()):
+        return
+    for name, subsets in sorted(found.items()):
+        if of not in subsets:
+            state.setdefault("warnings", []).append(f"the class {name!r} is only in the subset {', '.join(subsets)}, not in {of}")
+
+
+def _coco_units(source: AnnotatedImagesSource, access: Access, state: dict[str, Any], missing: Missing) -> Iterator[Unit]:
+    classes: dict[str, None] = {}
+    for root, (uri, annotations) in enumerate(zip(source.images, source.annotations, strict=True)):
+        file = coco.CocoFile(access, annotations)
+        classes.update(dict.fromkeys(file.categories))
+        names = _digest(file.categories)
+        found = images_below(access, [uri], extensions=source.extensions, recursive=True, subset_from=source.subset_from, state=state)
+        # Where the file lies among the images, their listing counts it as one that isn't read.
+        place = annotations.removeprefix(f"{uri.rstrip('/')}/")
+        within = place != annotations and not is_hidden(place) and extension_of(place) not in source.extensions
+        state["ignored"] = state.get("ignored", 0) - within
+        for image in found:
+            pair = Pair(replace(image, root=root), None)
+            extra = file.take(image.path)
+            if extra is not None and len(json.dumps(extra)) > LARGEST_ANNOTATION:
+                yield unit_of(pair, {"bad": f"its objects have more than {LARGEST_ANNOTATION >> 20} MiB"})
+            elif extra is not None:
+                yield unit_of(pair, extra | {"names": names})
+            elif missing.takes(pair):
+                yield unit_of(pair, {"bad": missing.reason(pair)} if source.missing == "BadRecord" else {"names": names})
+        for name in file.left():
+            if source.missing == "BadRecord":
+                entry = Entry(uri=annotations, size=0, pin="")
+                left = listed(root, name, entry, folders=name.split("/")[:-1], uri=uri, subset_from=source.subset_from)
+                yield unit_of(Pair(None, left), {"bad": f"the image {name} of the annotations is not there", "names": names})
+            else:
+                missing.add(f"{annotations}: {name}", is_image=False)
+    state["classes"] = source.classes or list(classes)
+
+
+def _digest(names: Sequence[str]) -> str:
+    """Of class names, so that the inputs' digest changes with them."""
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:12]

@@ -1,0 +1,96 @@
+"""The objects of an image: classes and boxes, whatever they were written in, and whether they fit the image."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dataprep_converter.core.errors import BadSample
+from dataprep_converter.images.image_headers import ImageHeader
+
+UNKNOWN_VIEW: Final = "Unspecified"
+"""VOC's own word for a pose that nobody noted."""
+LARGEST_ANNOTATION: Final = 16 << 20
+"""Bytes of the annotations of one image."""
+MOST_OBJECTS: Final = 100_000
+"""Objects of one image."""
+
+_TOLERANCE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class BoxedObject:
+    """One object. The box is edges: xmin = 0 is the left one of the first pixel."""
+
+    name: str
+    box: tuple[float, float, float, float]
+    """xmin, ymin, xmax, ymax, in pixels or in parts of the image's size."""
+    difficult: int = 0
+    truncated: int = 0
+    view: str = UNKNOWN_VIEW
+    is_crowd: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """The objects of one image."""
+
+    objects: Sequence[BoxedObject]
+    size: tuple[int, int] | None = None
+    """(width, height) that the annotation says the image has."""
+    is_relative: bool = False
+    """Whether boxes are in parts of the image's size."""
+
+
+def finite(text: str, *, what: str) -> float:
+    """A number of an annotation. Raises BadSample for what is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    # Python's own notation allows more than these formats do.
+    if not math.isfinite(value) or "_" in text:
+        raise BadSample(f"{what} is no number: {text[:40]!r}")
+    return value
+
+
+def check_size(annotation: Annotation, header: ImageHeader) -> None:
+    """Raises BadSample when the annotation is for an image of another size."""
+    if annotation.size is not None and annotation.size != (header.width, header.height):
+        width, height = annotation.size
+        raise BadSample(f"the annotation is for {width:,} x {height:,} pixels, the image has {header.width:,} x {header.height:,}")
+
+
+def relative_boxes(annotation: Annotation, header: ImageHeader, *, clip: bool) -> npt.NDArray[np.float64]:
+    """The boxes in parts of the image's size, float64[objects, 4]: xmin, ymin, xmax, ymax, all within 0 … 1.
+
+    What reaches less than half a pixel beyond is rounding, and cut off. Raises BadSample, with the numbers, for a box that reaches further
+    (unless `clip`), lies wholly outside, is inverted or empty.
+    """
+    size = np.array([header.width, header.height] * 2, np.float64)
+    boxes: npt.NDArray[np.float64] = np.array([each.box for each in annotation.objects], np.float64).reshape(-1, 4)
+    if not annotation.is_relative:
+        boxes = boxes / size
+    empty = (boxes[:, 2] <= boxes[:, 0]) | (boxes[:, 3] <= boxes[:, 1])
+    _refuse(annotation, empty, header, "is inverted or empty")
+    if not clip:
+        beyond: npt.NDArray[np.bool_] = np.asarray(((boxes < -_TOLERANCE / size) | (boxes > 1 + _TOLERANCE / size)).any(axis=1))
+        _refuse(annotation, beyond, header, "reaches beyond the image")
+    boxes = boxes.clip(0, 1)
+    empty = (boxes[:, 2] <= boxes[:, 0]) | (boxes[:, 3] <= boxes[:, 1])
+    _refuse(annotation, empty, header, "lies outside the image")
+    return boxes
+
+
+def _refuse(annotation: Annotation, wrong: npt.NDArray[np.bool_], header: ImageHeader, fault: str) -> None:
+    if wrong.any():
+        first = int(wrong.argmax())
+        found = annotation.objects[first]
+        numbers = ", ".join(f"{value:g}" for value in found.box)
+        raise BadSample(
+            f"object {first + 1} ({found.name}): its box {numbers} (xmin, ymin, xmax, ymax) {fault}; the image has"
+            f" {header.width:,} x {header.height:,} pixels"
+        )

@@ -1,0 +1,164 @@
+"""COCO's JSON: the objects of many images in one file. Read once while planning, in one pass; the units hold each image's own part.
+
+In memory are about 50 bytes for an object, 250 for an image, and the longest element of the file's arrays; never the file.
+
+    # images: [{id, file_name, width, height}], categories: [{id, name}], annotations: [{image_id, category_id, bbox: [x, y, w, h], iscrowd}]
+"""
+
+import math
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dataprep_converter.core.errors import BadData, BadSample
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.opening import GZIP_MAGIC, Forward, found
+from dataprep_converter.readers.images.boxes import Annotation, BoxedObject
+from dataprep_converter.readers.text.json_members import elements
+
+_SHOWN = 20
+
+
+class CocoFile:
+    """One file. Raises NotFound, or BadData naming it when it is no such file or doesn't agree with itself."""
+
+    def __init__(self, access: Access, uri: str) -> None:
+        self._uri = uri
+        self._names: dict[int, str] = {}
+        self._rows: dict[str, int] = {}
+        self._ids = array("q")
+        self._sizes = array("q")
+        self._of_image = array("q")
+        self._categories = array("q")
+        self._boxes = array("d")
+        self._crowds = array("b")
+        store = access.store(uri)
+        found(store, uri)
+        with store.open(uri) as source:
+            zipped = source.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
+            arrays: set[str] = set()
+            self._read(elements(Forward(source, uri, zipped=zipped).pieces(), uri=uri, arrays=arrays))
+        if "images" not in arrays:
+            raise BadData(f"{uri}: no images; a COCO file is an object with images, annotations and categories.", uri=uri)
+        self._order, self._starts = self._grouped()
+
+    @property
+    def categories(self) -> list[str]:
+        """Names in the order of their ids, each once."""
+        return list(dict.fromkeys(name for _, name in sorted(self._names.items())))
+
+    def take(self, path: str) -> dict[str, Any] | None:
+        """What a unit's `extra` holds of the image with this path: its size and its objects. None for an image that isn't in the file, or was taken before."""
+        row = self._rows.pop(path, None)
+        if row is None:
+            return None
+        rows = self._order[self._starts[row] : self._starts[row + 1]]
+        return {
+            "width": self._sizes[2 * row],
+            "height": self._sizes[2 * row + 1],
+            "objects": [self._object(each) for each in rows.tolist()],
+        }
+
+    def left(self) -> Iterator[str]:
+        """`file_name` of the images that nobody took."""
+        return iter(self._rows)
+
+    def _object(self, row: int) -> list[Any]:
+        x, y, width, height = self._boxes[4 * row : 4 * row + 4]
+        if math.isnan(x):
+            return [self._names[self._categories[row]], None, self._crowds[row]]
+        return [self._names[self._categories[row]], [x, y, x + width, y + height], self._crowds[row]]
+
+    def _read(self, found: Iterator[tuple[str, Any]]) -> None:
+        kinds = {"images": self._image, "categories": self._category, "annotations": self._annotation}
+        counts = dict.fromkeys(kinds, 0)
+        for member, element in found:
+            if member not in kinds:
+                continue
+            number = counts[member]
+            counts[member] += 1
+            try:
+                kinds[member](element)
+            except (KeyError, TypeError, ValueError, OverflowError) as exc:
+                fault = f"it has no {exc}" if isinstance(exc, KeyError) else str(exc)
+                raise BadData(f"{self._uri}: {member}[{number}] is not as COCO has it: {fault}.", uri=self._uri) from exc
+
+    def _image(self, image: Mapping[str, Any]) -> None:
+        name = _text(image, "file_name")
+        if name in self._rows:
+            raise ValueError(f"file_name {name!r} is there twice")
+        self._rows[name] = len(self._ids)
+        self._ids.append(_whole(image, "id"))
+        for side in ("width", "height"):
+            self._sizes.append(_whole(image, side) if side in image else 0)
+
+    def _category(self, category: Mapping[str, Any]) -> None:
+        # Two ids may share a name: some tools write an unused category of the first one's name.
+        name, number = _text(category, "name"), _whole(category, "id")
+        if number in self._names:
+            raise ValueError(f"category {number} is there twice")
+        self._names[number] = name
+
+    def _annotation(self, annotation: Mapping[str, Any]) -> None:
+        self._of_image.append(_whole(annotation, "image_id"))
+        self._categories.append(_whole(annotation, "category_id"))
+        self._boxes.extend(_box(annotation.get("bbox")))
+        self._crowds.append(1 if annotation.get("iscrowd") else 0)
+
+    def _grouped(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Annotations in the order of their images, and where those of each image begin."""
+        ids = np.array(self._ids, np.int64)
+        by_id = np.argsort(ids, kind="stable")
+        if len(np.unique(ids)) < len(ids):
+            raise BadData(f"{self._uri}: two images have the same id.", uri=self._uri)
+        wanted = np.array(self._of_image, np.int64)
+        places = np.searchsorted(ids, wanted, sorter=by_id)
+        known = places < len(ids)
+        known[known] = ids[by_id[places[known]]] == wanted[known]
+        self._refuse(~known, wanted, "image_id", "images")
+        categories = np.array(self._categories, np.int64)
+        self._refuse(~np.isin(categories, list(self._names)), categories, "category_id", "categories")
+        rows = by_id[places]
+        order = np.argsort(rows, kind="stable")
+        return order, np.searchsorted(rows[order], np.arange(len(ids) + 1))
+
+    def _refuse(self, wrong: npt.NDArray[np.bool_], values: npt.NDArray[np.int64], name: str, member: str) -> None:
+        if wrong.any():
+            shown = ", ".join(map(str, np.unique(values[wrong])[:_SHOWN].tolist()))
+            count = int(wrong.sum())
+            raise BadData(f"{self._uri}: the {name} of {count:,} of the annotations is not among {member}: {shown}.", uri=self._uri)
+
+
+def annotation_of(extra: Mapping[str, Any]) -> Annotation:
+    """The objects of an image from its unit. Raises BadSample for an object without a box."""
+    objects = []
+    for number, (name, box, is_crowd) in enumerate(extra["objects"], start=1):
+        if box is None:
+            raise BadSample(f"object {number} ({name}) has no bbox of four numbers")
+        objects.append(BoxedObject(name, tuple(box), is_crowd=is_crowd))
+    size = (extra["width"], extra["height"])
+    return Annotation(objects, size=size if all(side > 0 for side in size) else None)
+
+
+def _whole(values: Mapping[str, Any], name: str) -> int:
+    value = values[name]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} {value!r} is no whole number")
+    return value
+
+
+def _text(values: Mapping[str, Any], name: str) -> str:
+    value = values[name]
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"{name} {value!r} is no text")
+    # JSON can write halves of characters, which no file name and no record has: ValueError.
+    value.encode()
+    return value
+
+
+def _box(box: Any) -> Sequence[float]:  # Any: what stands there
+    is_box = isinstance(box, list) and len(box) == 4 and all(isinstance(v, (int, float)) and math.isfinite(v) for v in box)
+    return box if is_box else [math.nan] * 4

@@ -1,0 +1,88 @@
+"""FileBatch, DL4J's zip of raw files (`formats/archives/file_batch_encoder.py` draws its form): images whose classes are told by the URIs that they had."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import unquote
+
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.formats.archives.file_batch_encoder import URIS
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.archive_uris import divided
+from dataprep_converter.readers.images.image_listing import extension_of, folders_of_images
+from dataprep_converter.sampling.units import Files
+from dataprep_converter.stores import Entry
+
+LARGEST_LIST: Final = 64 << 20
+_NAME: Final = re.compile(r"file_([0-9]{1,9})\..+")
+_BEFORE_A_PATH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?")
+
+
+def images_of_batches(
+    access: Access, uris: Sequence[str], *, extensions: Sequence[str], recursive: bool, subset_from: str, state: dict[str, Any]
+) -> Iterator[Files]:
+    """The images of every zip that the URIs name, in the order of their numbers; `extras` are the folders that they lay in.
+
+    Files that are no zip, and files in them with other extensions, are counted in `state["ignored"]`. Raises NotFound for a URI that names
+    nothing, BadData for a zip that is no FileBatch.
+    """
+    for uri in uris:
+        if divided(uri) is not None:
+            raise BadSpec(f"{uri}: labelFrom: OriginalUri takes FileBatch files: name the zip, or a folder of such.", uri=uri)
+    found = folders_of_images(access, uris, extensions=["zip"], recursive=recursive, subset_from=subset_from, state=state)
+    for batches in found:
+        files = batches.files
+        for path, uri in zip(files.paths, files.uris, strict=True):
+            images = _images(access, uri, extensions, state)
+            entries = [entry for entry, _ in images]
+            yield Files(
+                root=files.root,
+                paths=[path + entry.uri.removeprefix(uri) for entry in entries],
+                uris=[entry.uri for entry in entries],
+                sizes=[entry.size for entry in entries],
+                pins=[entry.pin for entry in entries],
+                subsets=[batches.subset] * len(images),
+                extras=[label for _, label in images],
+            )
+
+
+def _images(access: Access, uri: str, extensions: Sequence[str], state: dict[str, Any]) -> list[tuple[Entry, str]]:
+    """(file, class) of one zip."""
+    within = f"{uri}!/"
+    members = {entry.uri.removeprefix(within): entry for entry in access.store(within).list(within)}
+    originals = _originals(access, uri, members)
+    numbered = {int(found[1]): name for name in members if (found := _NAME.fullmatch(name))}
+    if len(numbered) != len(members) - 1 or set(numbered) != set(range(len(originals))):
+        raise BadData(
+            f"{uri} is no FileBatch: {URIS} has {len(originals):,} lines, and its other {len(members) - 1:,} members are not one file_<n> for each.",
+            uri=uri,
+        )
+    taken = [number for number in range(len(originals)) if extension_of(numbered[number]) in extensions]
+    state["ignored"] += len(originals) - len(taken)
+    return [(members[numbered[number]], _folder(originals[number], where=f"{uri}: line {number + 1} of {URIS}")) for number in taken]
+
+
+def _originals(access: Access, uri: str, members: Mapping[str, Entry]) -> list[str]:
+    """The URIs that the files of a zip had."""
+    entry = members.get(URIS)
+    if entry is None:
+        raise BadData(f"{uri} is no FileBatch: it has no {URIS} (labelFrom: OriginalUri).", uri=uri)
+    if entry.size > LARGEST_LIST:
+        raise BadData(f"{uri}: its {URIS} has {entry.size:,} bytes; {LARGEST_LIST >> 20} MiB are read at most.", uri=uri)
+    try:
+        text = access.store(entry.uri).get(entry.uri).decode()
+    except UnicodeDecodeError as exc:
+        raise BadData(f"{uri}: its {URIS} is not UTF-8 at byte {exc.start}.", uri=uri) from exc
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _folder(original: str, *, where: str) -> str:
+    """The name of the folder that a URI or a path names. Raises BadData naming `where`."""
+    path = _BEFORE_A_PATH.sub("", original.rstrip("\r"), count=1)
+    try:
+        folder = unquote(path.rpartition("/")[0].rpartition("/")[2], errors="strict")
+    except UnicodeDecodeError:
+        folder = ""
+    if not folder:
+        raise BadData(f"{where}, {original!r}, names no folder that could be the class (labelFrom: OriginalUri).")
+    return folder

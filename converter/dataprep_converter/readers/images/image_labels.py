@@ -1,0 +1,130 @@
+"""The class of an image, from its folder or its file's name, as text; and the list of classes."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_api.spec import ImagesSource
+from dataprep_api.spec.sources.images import FileNameLabel
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.tensors import kernels
+
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+_SHOWN = 20
+
+
+def parent(folders: Sequence[str], *, where: str) -> str:
+    """The class that the folder of an image names (labelFrom: ParentFolder). Raises BadSpec naming `where`."""
+    if not folders:
+        raise BadSpec(
+            f"{where} lies in no folder that could name its class (labelFrom: ParentFolder); set labelFrom: None for images without one."
+        )
+    return folders[-1]
+
+
+def named(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> list[str]:
+    """The classes that the files' own names tell (labelFrom: FileName). Raises BadSpec for a name without one, naming its URI."""
+    found = _by_pattern(names, uris, rule.pattern) if rule.pattern else _by_part(names, uris, rule)
+    for label, uri in zip(found, uris, strict=True):
+        if not label:
+            raise BadSpec(f"{uri}: the part of its name that is to be the class is empty (source.images.fileName).")
+    return found
+
+
+def number(text: str, *, where: str) -> int:
+    """A label that is a number. Raises BadSpec naming `where`."""
+    if _NUMBER.fullmatch(text.strip(" ")) is None:
+        raise BadSpec(f"{where} has the label {text!r}, which is no whole number (labelType: Number).")
+    return int(text)
+
+
+class Classes:
+    """The classes of a source: those given, or those that have been added, of one subset or of all."""
+
+    def __init__(self, given: Sequence[str] | None, *, option: str, of: str | None = None) -> None:
+        self._option = option
+        self._given = given
+        self._of = of
+        self._known = set(given or [])
+        self._others: dict[str, str] = {}
+
+    def add(self, name: str, *, where: str, subset: str) -> None:
+        """Takes a class. Raises BadSpec naming `where` for one that isn't among those given."""
+        if self._given is None and self._of in (None, subset):
+            self._known.add(name)
+        elif self._given is None:
+            self._others.setdefault(name, where)
+        elif name not in self._known:
+            raise BadSpec(f"{where} is of the class {name!r}, which {self._option} doesn't have: {shown(self._given)}.")
+
+    def names(self) -> list[str]:
+        """In the order of their numbers: as given, or sorted. Raises BadSpec naming a file of a class that the subset lacks."""
+        if self._of is not None and not self._known:
+            raise BadSpec(f"{self._option}From: the subset {self._of!r} has no images.")
+        for name, where in sorted(self._others.items()):
+            if name not in self._known:
+                raise BadSpec(
+                    f"{where} is of the class {name!r}, which the subset {self._of!r} doesn't have ({self._option}From): {shown(sorted(self._known))}."
+                )
+        # Python compares strings by code points, which is the order of their UTF-8 bytes.
+        return list(self._given) if self._given is not None else sorted(self._known)
+
+
+def shown(names: Sequence[Any]) -> str:
+    """Up to 20 names for a message."""
+    return ", ".join(map(str, names[:_SHOWN])) + (f" … and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def _by_part(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> list[str]:
+    separator = rule.split or ""
+    found = []
+    for name, uri in zip(names, uris, strict=True):
+        stem = name.rpartition(".")[0]
+        parts = stem.split(separator)
+        if not -len(parts) <= rule.index < len(parts):
+            raise BadSpec(
+                f"{uri}: {stem!r} split by {separator!r} has no part {rule.index} that could be its class"
+                f" (it has {len(parts)}; source.images.fileName)."
+            )
+        found.append(parts[rule.index])
+    return found
+
+
+def _by_pattern(names: Sequence[str], uris: Sequence[str], pattern: str) -> list[str]:
+    # Arrow's regular expressions are RE2: their time is linear, whatever the pattern.
+    _check(pattern)
+    found = kernels.extract_regex(pa.array(names, pa.string()), pattern=pattern)
+    for is_found, uri in zip(found.is_valid().to_pylist(), uris, strict=True):
+        if not is_found:
+            raise BadSpec(f"{uri}: its name doesn't match source.images.fileName.pattern {pattern!r}.")
+    labels: list[str] = found.field("label").to_pylist()
+    return labels
+
+
+def _check(pattern: str) -> None:
+    try:
+        groups = [field.name for field in kernels.extract_regex(pa.array([], pa.string()), pattern=pattern).type]
+    except pa.ArrowInvalid as exc:
+        raise BadSpec(f"source.images.fileName.pattern {pattern!r} is no regular expression of RE2 with named groups only: {exc}.") from exc
+    if groups.count("label") != 1:
+        raise BadSpec(f"source.images.fileName.pattern {pattern!r} must have one group named label, (?P<label>…).")
+
+
+def checked(labels: Sequence[str], subsets: Sequence[str], uris: Sequence[str], source: ImagesSource, classes: Classes) -> list[str]:
+    """The labels, added to `classes`, or as numbers. Raises BadSpec naming the URI of one that can't be."""
+    if source.label_from == "None":
+        return list(labels)
+    # Each is looked at once, where it first stands.
+    first = dict(zip(reversed(labels), reversed(uris), strict=True))
+    if source.label_type == "Number":
+        numbers = {label: str(number(label, where=first[label])) for label in dict.fromkeys(labels)}
+        return [numbers[label] for label in labels]
+    if source.classes_from is None:
+        for label in dict.fromkeys(labels):
+            classes.add(label, where=first[label], subset="")
+    else:
+        for label, subset, uri in zip(labels, subsets, uris, strict=True):
+            classes.add(label, where=uri, subset=subset)
+    return list(labels)

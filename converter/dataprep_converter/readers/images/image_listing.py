@@ -1,0 +1,131 @@
+"""Which images a source holds: folders, globs and files filtered by extension, and the subset of each."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers.base.listing import FilesOfFolder, hidden_files, input_folders, visible
+from dataprep_converter.stores import Entry, folders_of
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """One image, or a file that belongs to one."""
+
+    root: int
+    """Index of the URI in the source's list."""
+    path: str
+    """Path below that URI, in UTF-8."""
+    entry: Entry
+    subset: str
+    folders: Sequence[str]
+    """Folders below the subset's, that of the file last. For a file or a glob, at least the folder that the file lies in."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImagesOfFolder:
+    """Some images of one folder, in columns."""
+
+    files: FilesOfFolder
+    subset: str
+    folders: Sequence[str]
+    """See `ListedFile`."""
+
+
+def images_below(
+    access: Access,
+    uris: Sequence[str],
+    *,
+    extensions: Sequence[str],
+    recursive: bool,
+    subset_from: str,
+    state: dict[str, Any],
+) -> Iterator[ListedFile]:
+    """The images in the order of the URIs and, within one, of the paths. Other files are counted in `state["ignored"]`.
+
+    Raises NotFound for a URI that names nothing, BadSpec for an image that is in no subset.
+    """
+    found = folders_of_images(access, uris, extensions=extensions, recursive=recursive, subset_from=subset_from, state=state)
+    for images in found:
+        files = images.files
+        for path, uri, size, pin in zip(files.paths, files.uris, files.sizes, files.pins, strict=True):
+            yield ListedFile(files.root, path, Entry(uri, size, pin), images.subset, images.folders)
+
+
+def folders_of_images(
+    access: Access,
+    uris: Sequence[str],
+    *,
+    extensions: Sequence[str],
+    recursive: bool,
+    subset_from: str,
+    state: dict[str, Any],
+) -> Iterator[ImagesOfFolder]:
+    """Like `images_below`, some images of a folder at a time."""
+    state.setdefault("ignored", 0)
+    endings = tuple(f".{extension}" for extension in extensions)
+    for found in input_folders(access, uris) if recursive else _flat(access, uris):
+        files = found
+        if not _all_end_alike(found.names, endings):
+            files = found.only([name.endswith(endings) or extension_of(name) in extensions for name in found.names])
+        state["ignored"] += len(found.names) - len(files.names)
+        if files.names:
+            uri = uris[files.root]
+            subset, folders = _subset(files.folder + files.names[0], folders=_folders(uri, files), uri=uri, subset_from=subset_from)
+            yield ImagesOfFolder(files, subset, folders)
+
+
+def listed(root: int, path: str, entry: Entry, *, folders: Sequence[str], uri: str, subset_from: str) -> ListedFile:
+    """The file with its subset. Raises BadSpec when no folder names it."""
+    return ListedFile(root, path, entry, *_subset(entry.uri, folders=folders, uri=uri, subset_from=subset_from))
+
+
+def _subset(file: str, *, folders: Sequence[str], uri: str, subset_from: str) -> tuple[str, Sequence[str]]:
+    """The subset of a file, and the folders below the subset's."""
+    if subset_from == "Root":
+        return uri.rstrip("/").rpartition("/")[2], folders
+    if subset_from != "FirstFolder":
+        return "", folders
+    if not folders:
+        raise BadSpec(f"{file} lies in no folder that could name its subset (subsetFrom: FirstFolder).")
+    return folders[0], folders[1:]
+
+
+def _all_end_alike(names: Sequence[str], endings: Sequence[str]) -> bool:
+    """Whether all names have the same one of these endings: one look at all names instead of one at each."""
+    text = "/".join([*names, ""])
+    return any(text.count(f"{ending}/") == len(names) for ending in endings)
+
+
+def extension_of(path: str) -> str:
+    """Extension in lower case without the dot; empty when there is none."""
+    _, dot, extension = path.rpartition("/")[2].rpartition(".")
+    return extension.lower() if dot else ""
+
+
+def _flat(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder]:
+    """Like `input_folders`, but only of the folders themselves."""
+    for root, uri in enumerate(uris):
+        is_folder = False
+        hidden = 0
+        for found in folders_of(access.store(uri), uri, recursive=False):
+            is_folder = True
+            files = visible(found, folder=uri, root=root)
+            hidden += hidden_files(found, files)
+            yield files
+        access.hidden[uri] = hidden
+        if not is_folder:
+            yield from (replace(files, root=root) for files in input_folders(access, [uri]) if not _is_below(uri, files.uris[0]))
+
+
+def _folders(uri: str, files: FilesOfFolder) -> list[str]:
+    folders = files.below.split("/")[:-1]
+    if folders or _is_below(uri, files.folder):
+        return folders
+    return [name for name in files.folder.split("/")[-2:-1] if name]
+
+
+def _is_below(folder: str, uri: str) -> bool:
+    return uri.startswith(folder.rstrip("/") + "/")

@@ -1,0 +1,187 @@
+"""A file that lists images, as CSV, JSON lines or plain paths: read once, while planning. The images are looked up by a few threads."""
+
+import csv
+import json
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from dataprep_api.shown import unsigned
+from dataprep_api.spec.sources.images import ImageList
+from dataprep_converter.core.errors import BadData, BadSpec, NotFound
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.opening import GZIP_MAGIC, Forward, found
+from dataprep_converter.readers.images.image_listing import ListedFile, extension_of, listed
+from dataprep_converter.stores import Entry
+
+_FORMATS: Final = {"csv": "Csv", "tsv": "Csv", "jsonl": "Jsonl", "ndjson": "Jsonl", "txt": "Text", "lst": "Text"}
+_LONGEST_LINE: Final = 1 << 20
+_THREADS: Final = 16
+_AHEAD: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One image as the list has it."""
+
+    number: int
+    path: str
+    label: str
+
+
+def images_of(access: Access, source: ImageList, *, subset_from: str) -> Iterator[tuple[ListedFile, str]]:
+    """The images in the order of the list, and their classes (empty without `labelColumn`).
+
+    Raises NotFound naming list and line for an image that isn't there, BadSpec or BadData for a list that can't be read.
+    """
+    root = (source.root or source.uri.rpartition("/")[0] or ".").rstrip("/") or "/"
+    for line, uri, entry in _looked_up(access, source, root):
+        if entry is None:
+            raise NotFound(f"{source.uri}, line {line.number}: {uri} does not exist.", uri=uri)
+        path = uri.removeprefix(root.rstrip("/") + "/").removeprefix("./")
+        yield listed(0, path, entry, folders=[name for name in path.split("/")[:-1] if name], uri=root, subset_from=subset_from), line.label
+
+
+def _looked_up(access: Access, source: ImageList, root: str) -> Iterator[tuple[_Line, str, Entry | None]]:
+    waiting: deque[tuple[_Line, str, Future[Entry | None]]] = deque()
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="list") as threads:
+        try:
+            for line in _lines(access, source):
+                uri = _uri(line, root, source.uri)
+                waiting.append((line, uri, threads.submit(access.store(uri).stat, uri)))
+                if len(waiting) >= _AHEAD:
+                    first, uri, entry = waiting.popleft()
+                    yield first, uri, entry.result()
+            while waiting:
+                first, uri, entry = waiting.popleft()
+                yield first, uri, entry.result()
+        finally:
+            for _, _, unasked in waiting:
+                unasked.cancel()
+
+
+def _uri(line: _Line, root: str, list_uri: str) -> str:
+    if not line.path:
+        raise BadSpec(f"{list_uri}, line {line.number}: the path is empty.", uri=list_uri)
+    if ".." in line.path.split("/") or "\0" in line.path:
+        raise BadSpec(f"{list_uri}, line {line.number}: the path {line.path!r} must not leave its folder by '..'.", uri=list_uri)
+    if unsigned(line.path) != line.path:
+        raise BadSpec(
+            f"{list_uri}, line {line.number}: {unsigned(line.path)} is signed or holds a token, which would be stored with the plan. Only addresses "
+            "in the job itself may: list the images of a store, which gets its credentials from an entry of stores.",
+            uri=list_uri,
+        )
+    if "://" in line.path or line.path.startswith("/"):
+        return line.path
+    return f"{root.rstrip('/')}/{line.path.removeprefix('./')}"
+
+
+def _lines(access: Access, source: ImageList) -> Iterator[_Line]:
+    kind = source.format or _FORMATS.get(extension_of(source.uri.removesuffix(".gz")))
+    if kind is None:
+        raise BadSpec(f"{source.uri}: its extension doesn't tell its format; set source.images.list.format to Csv, Jsonl or Text.")
+    store = access.store(source.uri)
+    found(store, source.uri)
+    with store.open(source.uri) as opened:
+        zipped = opened.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
+        text = _text(Forward(opened, source.uri, zipped=zipped), source.uri)
+        if kind == "Csv":
+            yield from _of_csv(text, source)
+        elif kind == "Jsonl":
+            yield from _of_jsonl(text, source)
+        else:
+            yield from _of_text(text, source)
+
+
+def _text(forward: Forward, uri: str) -> Iterator[str]:
+    """Lines with their ends. Raises BadData for what is no UTF-8 or no line."""
+    rest = b""
+    number = 0
+    for piece in forward.pieces():
+        *whole, rest = (rest + piece).splitlines(keepends=True) or [b""]
+        # The last may go on; a carriage return at the end may be half of an end.
+        if rest.endswith(b"\n"):
+            whole, rest = [*whole, rest], b""
+        for line in whole:
+            number += 1
+            yield _decoded(line, number, uri)
+        if len(rest) > _LONGEST_LINE:
+            raise BadData(f"{uri}, line {number + 1}: a line of more than 1 MiB; this is no list of images.", uri=uri)
+    if rest:
+        yield _decoded(rest, number + 1, uri)
+
+
+def _decoded(line: bytes, number: int, uri: str) -> str:
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as exc:
+        raise BadData(f"{uri}, line {number}: not UTF-8: {exc.reason} at byte {exc.start}.", uri=uri) from exc
+
+
+def _of_text(text: Iterator[str], source: ImageList) -> Iterator[_Line]:
+    if source.label_column is not None:
+        raise BadSpec(f"{source.uri}: a list of format Text has no columns; write it as Csv (its delimiter may be a space) or Jsonl.")
+    for number, line in enumerate(text, start=1):
+        if path := line.strip():
+            yield _Line(number, path, "")
+
+
+def _of_csv(text: Iterator[str], source: ImageList) -> Iterator[_Line]:
+    delimiter = source.delimiter or ("\t" if extension_of(source.uri.removesuffix(".gz")) == "tsv" else ",")
+    if ord(delimiter) > 0x7F or delimiter in '\r\n\0"':
+        raise BadSpec(f"source.images.list.delimiter is one ASCII character, got {delimiter!r}.")
+    rows = csv.reader(text, delimiter=delimiter, strict=True)
+    try:
+        names = next(rows, None) if source.header else None
+        path_at = _position(source.path_column or "0", names, source.uri)
+        label_at = None if source.label_column is None else _position(source.label_column, names, source.uri)
+        needed = max(path_at, label_at or 0) + 1
+        for row in rows:
+            if not row:
+                continue
+            if len(row) < needed:
+                raise BadSpec(f"{source.uri}, line {rows.line_num}: {len(row)} cells, at least {needed} are needed.", uri=source.uri)
+            yield _labelled(rows.line_num, row[path_at], None if label_at is None else row[label_at], source)
+    except csv.Error as exc:
+        raise BadSpec(f"{source.uri}, line {rows.line_num}: no CSV: {exc}.", uri=source.uri) from exc
+
+
+def _position(column: str, names: list[str] | None, uri: str) -> int:
+    if names is not None and column in names:
+        return names.index(column)
+    if column.isascii() and column.isdigit() and (names is None or int(column) < len(names)):
+        return int(column)
+    has = f"its header has {', '.join(names[:20])}" if names is not None else "without a header columns have positions only: 0, 1, …"
+    raise BadSpec(f"{uri}: there is no column {column!r}; {has}.", uri=uri)
+
+
+def _of_jsonl(text: Iterator[str], source: ImageList) -> Iterator[_Line]:
+    for number, line in enumerate(text, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            # JSON can write halves of characters, which no file name and no record has.
+            json.dumps(record, ensure_ascii=False).encode()
+        except (ValueError, RecursionError) as exc:
+            raise BadSpec(f"{source.uri}, line {number}: no JSON: {exc}.", uri=source.uri) from exc
+        path = record.get(source.path_column or "path") if isinstance(record, dict) else None
+        if not isinstance(path, str):
+            raise BadSpec(f"{source.uri}, line {number}: no object with a text {source.path_column or 'path'!r}.", uri=source.uri)
+        label = None
+        if source.label_column is not None:
+            label = record.get(source.label_column)
+            if not isinstance(label, (str, int)):
+                raise BadSpec(
+                    f"{source.uri}, line {number}: {source.label_column!r} is neither text nor a whole number: {label!r}.", uri=source.uri
+                )
+            label = str(label)
+        yield _labelled(number, path, label, source)
+
+
+def _labelled(number: int, path: str, label: str | None, source: ImageList) -> _Line:
+    if label is not None and not label.strip():
+        raise BadSpec(f"{source.uri}, line {number}: the label of {path!r} is empty.", uri=source.uri)
+    return _Line(number, path.strip(), "" if label is None else label.strip())

@@ -1,0 +1,213 @@
+"""`images`: image files, their bytes kept as they are. Only the header is looked at, never a pixel.
+
+One unit is one file; its `extra` is the class. Which images there are is told by `image_listing.py` and `image_lists.py`, their classes by
+`image_labels.py`, and they are read by `files_ahead.py`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.spec import ImagesSource, Source
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.kernel import jpeg_sizes
+from dataprep_converter.core.tensors import Array, binary, to_arrow
+from dataprep_converter.images import image_headers
+from dataprep_converter.images.image_headers import ImageHeader
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.files_ahead import FilesReader, Room, Row, binaries
+from dataprep_converter.readers.images.file_batches import images_of_batches
+from dataprep_converter.readers.images.image_labels import Classes, checked, named, parent
+from dataprep_converter.readers.images.image_listing import folders_of_images
+from dataprep_converter.readers.images.image_lists import images_of
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.records.columns import NOT_BY_DEFAULT
+from dataprep_converter.sampling.units import Files, Units
+
+LABEL: Final = "image/class/label"
+TEXT: Final = "image/class/text"
+IMAGE: Final[Sequence["pa.Field[Any]"]] = (
+    pa.field("image/encoded", pa.large_binary()),
+    pa.field("image/format", pa.string()),
+    pa.field("image/height", pa.int64()),
+    pa.field("image/width", pa.int64()),
+)
+"""What every source of images has of an image."""
+_BLOCK: Final = 4096
+FILENAME: Final["pa.Field[Any]"] = pa.field("image/filename", pa.string(), metadata=NOT_BY_DEFAULT)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that was read; `header` is None when it was not looked at."""
+
+    path: str
+    content: bytes
+    header: ImageHeader | None
+
+
+def image_columns(images: Sequence[Image]) -> dict[str, Array]:
+    """The columns of IMAGE and FILENAME; those of the header only when it was looked at."""
+    headers = [image.header for image in images if image.header is not None]
+    columns = {
+        "image/encoded": binaries([image.content for image in images]),
+        "image/filename": pa.array([image.path for image in images], pa.string()),
+    }
+    if len(headers) == len(images):
+        columns["image/format"] = pa.array([header.format for header in headers], pa.string())
+        columns["image/height"] = pa.array([header.height for header in headers], pa.int64())
+        columns["image/width"] = pa.array([header.width for header in headers], pa.int64())
+    return columns
+
+
+class ImagesReader(FilesReader[tuple[Image, str]]):
+    """See the module. The columns are named like those of TensorFlow's own image data sets."""
+
+    default_label: ClassVar[str] = LABEL
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Lists the images. Raises NotFound for a URI without any file, BadSpec for an image without a class."""
+        state: dict[str, Any] = {}
+        return Discovery(units=_units(_images(source), access, state), state=state)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        super().__init__(access)
+        images = _images(source)
+        self._classes: list[str] | None = state.get("classes")
+        self._numbers = {name: number for number, name in enumerate(self._classes or [])}
+        self._has_label = images.label_from != "None"
+        self._has_name = self._has_label and images.label_type == "Name"
+        self._checked = images.check == "Header"
+
+    def schema(self) -> pa.Schema:
+        """`image/filename` is the path below the URI, and written only on request."""
+        fields = list(IMAGE if self._checked else IMAGE[:1])
+        if self._has_label:
+            fields.append(pa.field(LABEL, pa.int64()))
+        if self._has_name:
+            fields.append(pa.field(TEXT, pa.string()))
+        return pa.schema([*fields, FILENAME])
+
+    def classes(self) -> dict[str, list[str]]:
+        """The classes found, or those given; none when labels are numbers."""
+        return {LABEL: self._classes} if self._has_name and self._classes is not None else {}
+
+    def examine(self, row: Row, contents: Sequence[bytes]) -> tuple[Image, str]:
+        """The image and its class."""
+        (content,) = contents
+        return Image(row["path"], content, image_headers.parse(content) if self._checked else None), row["extra"]
+
+    lays_out: ClassVar[bool] = True
+
+    def laid_out(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array] | None:
+        """JPEGs that are as usual are looked at together."""
+        columns = {"image/encoded": binary(room, offsets), "image/filename": pa.array([row["path"] for row in rows], pa.string())}
+        if self._checked:
+            sizes = jpeg_sizes(room, offsets)
+            if sizes is None or sizes.prod(axis=1).max(initial=0) > image_headers.MOST_PIXELS or not sizes.all():
+                return None
+            columns["image/format"] = pa.repeat("jpeg", len(rows))
+            columns["image/height"], columns["image/width"] = (to_arrow(sizes[:, place]) for place in (0, 1))
+        return columns | self._labels([row["extra"] for row in rows])
+
+    def read_columns(self, units: Units, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
+        """What the plan knows already, class and path, is told without reading a file."""
+        known = [name for name in columns if name in (LABEL, TEXT, FILENAME.name)]
+        if len(known) < len(columns):
+            yield from self.read(units, samples)
+            return
+        schema = pa.schema([*(self.schema().field(name) for name in known), pa.field(SAMPLE, pa.int64())])
+        for wanted in samples:
+            index, _ = units.locate(wanted)
+            rows = units.rows(index, ["path", "extra"])
+            found = self._labels([row["extra"] for row in rows]) | {
+                FILENAME.name: pa.array([row["path"] for row in rows], pa.string()),
+                SAMPLE: pa.array(wanted.tolist(), pa.int64()),
+            }
+            yield Batch(records=pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema), bad=[], bytes_in=0)
+
+    def columns(self, found: Sequence[tuple[Image, str]]) -> dict[str, Array]:
+        """Those of the schema."""
+        return image_columns([image for image, _ in found]) | self._labels([label for _, label in found])
+
+    def _labels(self, labels: Sequence[str]) -> dict[str, Array]:
+        if self._has_name:
+            return {LABEL: pa.array([self._numbers[label] for label in labels], pa.int64()), TEXT: pa.array(labels, pa.string())}
+        return {LABEL: pa.array(map(int, labels), pa.int64())} if self._has_label else {}
+
+
+def _images(source: Source) -> ImagesSource:
+    if source.images is None:
+        raise BadSpec("The source has no images.")
+    return source.images
+
+
+def _units(source: ImagesSource, access: Access, state: dict[str, Any]) -> Iterator[Files]:
+    classes = Classes(source.classes, option="source.images.classes", of=source.classes_from)
+    for files in _listed(source, access) if source.listed is not None else _below(source, access, state):
+        yield replace(files, extras=checked(files.extras, files.subsets, files.uris, source, classes))
+    if source.label_from != "None" and source.label_type == "Name":
+        state["classes"] = classes.names()
+
+
+def _below(source: ImagesSource, access: Access, state: dict[str, Any]) -> Iterator[Files]:
+    """The images of folders, with their labels as they are written."""
+    if source.label_from == "OriginalUri":
+        yield from images_of_batches(
+            access,
+            source.uris or [],
+            extensions=source.extensions,
+            recursive=source.recursive,
+            subset_from=source.subset_from,
+            state=state,
+        )
+        return
+    found = folders_of_images(
+        access,
+        source.uris or [],
+        extensions=source.extensions,
+        recursive=source.recursive,
+        subset_from=source.subset_from,
+        state=state,
+    )
+    for images in found:
+        files, count = images.files, len(images.files.names)
+        uris = files.uris
+        if source.label_from == "ParentFolder":
+            labels = [parent(images.folders, where=uris[0])] * count
+        else:
+            labels = named(files.names, uris, source.file_name) if source.file_name is not None else [""] * count
+        yield Files(files.root, files.paths, uris, list(files.sizes), list(files.pins), [images.subset] * count, labels)
+
+
+def _listed(source: ImagesSource, access: Access) -> Iterator[Files]:
+    """The images of a list, with their labels as they are written."""
+    assert source.listed is not None  # noqa: S101 - asked only then
+    found = images_of(access, source.listed, subset_from=source.subset_from)
+    while block := list(islice(found, _BLOCK)):
+        images = [image for image, _ in block]
+        uris = [image.entry.uri for image in images]
+        if source.label_from == "List":
+            labels = [label for _, label in block]
+        elif source.label_from == "ParentFolder":
+            labels = [parent(image.folders, where=image.entry.uri) for image in images]
+        elif source.file_name is not None:
+            labels = named([image.path.rpartition("/")[2] for image in images], uris, source.file_name)
+        else:
+            labels = [""] * len(images)
+        yield Files(
+            root=0,
+            paths=[image.path for image in images],
+            uris=uris,
+            sizes=[image.entry.size for image in images],
+            pins=[image.entry.pin for image in images],
+            subsets=[image.subset for image in images],
+            extras=labels,
+        )

@@ -1,0 +1,96 @@
+"""`masks`: images and their segmentation masks, the bytes of both kept as they are. Only the headers are looked at."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeAlias
+
+import pyarrow as pa
+
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.masks import MasksSource
+from dataprep_converter.core.errors import BadSample, BadSpec
+from dataprep_converter.core.tensors import Array
+from dataprep_converter.images import image_headers
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.files_ahead import File, FilesReader, Row, binaries
+from dataprep_converter.readers.images.images import FILENAME, IMAGE, Image, image_columns
+from dataprep_converter.readers.images.pairs import Missing, Pairing, Tree, extra_of, refuse_bad
+from dataprep_converter.sampling.units import Unit
+
+MASK: Final = "image/segmentation/class/encoded"
+MASK_FORMAT: Final = "image/segmentation/class/format"
+
+_Masked: TypeAlias = tuple[Image, bytes, str]
+"""An image, its mask and the mask's format."""
+
+
+class MasksReader(FilesReader[_Masked]):
+    """See the module. The columns are named like those of TensorFlow's DeepLab."""
+
+    default_label: ClassVar[str] = MASK
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Lists both trees. Raises NotFound for a URI without files and for missing partners, unless `missing` says otherwise."""
+        state: dict[str, Any] = {}
+        return Discovery(units=_units(_masks(source), access, state), state=state)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        super().__init__(access)
+        self._pairing = _pairing(_masks(source), dict(state))
+
+    def schema(self) -> pa.Schema:
+        """`image/filename` is the image's path below the URI, and written only on request."""
+        return pa.schema([*IMAGE, pa.field(MASK, pa.large_binary()), pa.field(MASK_FORMAT, pa.string()), FILENAME])
+
+    def classes(self) -> dict[str, list[str]]:
+        """None: a mask's values are its pixels."""
+        return {}
+
+    def files(self, row: Row) -> list[File]:
+        """Image and mask."""
+        return self._pairing.files(row, extra_of(row))
+
+    def examine(self, row: Row, contents: Sequence[bytes]) -> _Masked:
+        """Both headers must tell the same size."""
+        refuse_bad(extra_of(row))
+        content, mask = contents
+        header = image_headers.parse(content)
+        try:
+            mask_header = image_headers.parse(mask)
+        except BadSample as exc:
+            raise BadSample(f"its mask: {exc}") from exc
+        if (header.height, header.width) != (mask_header.height, mask_header.width):
+            raise BadSample(
+                f"the image has {header.width:,} x {header.height:,} pixels, its mask {mask_header.width:,} x {mask_header.height:,}"
+            )
+        return Image(row["path"], content, header), mask, mask_header.format
+
+    def columns(self, found: Sequence[_Masked]) -> dict[str, Array]:
+        """Those of the schema."""
+        return image_columns([image for image, _, _ in found]) | {
+            MASK: binaries([mask for _, mask, _ in found]),
+            MASK_FORMAT: pa.array([kind for _, _, kind in found], pa.string()),
+        }
+
+
+def _masks(source: Source) -> MasksSource:
+    if source.masks is None:
+        raise BadSpec("The source has no masks.")
+    return source.masks
+
+
+def _pairing(source: MasksSource, state: dict[str, Any]) -> Pairing:
+    images = Tree(source.images, source.extensions, source.image_suffix)
+    return Pairing(images, Tree(source.masks, source.mask_extensions, source.mask_suffix), state=state)
+
+
+def _units(source: MasksSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+    pairing = _pairing(source, state)
+    missing = Missing("source.masks", "mask", source.missing)
+    for pair in pairing.pairs(access, subset_from=source.subset_from, state=state):
+        if pair.image is not None and pair.partner is not None:
+            yield pairing.unit(pair)
+        elif missing.takes(pair):
+            yield pairing.unit(pair, reason=missing.reason(pair))
+    missing.conclude(state)

@@ -1,0 +1,199 @@
+"""Images and the files that belong to them, in two trees: the same relative path, but for suffix and extension.
+
+A unit is an image. Its `extra` is a JSON object with what differs from the image's path and the partner's size and pin, or with the reason
+why the unit is a bad sample.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from dataprep_converter.core.errors import BadSample, BadSpec, NotFound
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers.base.files_ahead import File, Row
+from dataprep_converter.readers.base.listing import input_files
+from dataprep_converter.readers.images.image_listing import ListedFile, extension_of, images_below, listed
+from dataprep_converter.sampling.units import Unit
+
+_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """One side: where its files are, and how their names differ from what both sides share."""
+
+    uris: Sequence[str]
+    extensions: Sequence[str]
+    suffix: str = ""
+    """End of a name before its extension."""
+
+    def stem(self, path: str) -> str | None:
+        """What a path shares with its partner's; None for another kind of file."""
+        extension = extension_of(path)
+        stem = path[: -1 - len(extension)]
+        return stem.removesuffix(self.suffix) if extension in self.extensions and stem.endswith(self.suffix) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An image and its partner; either may be missing."""
+
+    image: ListedFile | None
+    partner: ListedFile | None
+
+    @property
+    def present(self) -> ListedFile:
+        """The image, or the partner without one."""
+        found = self.image or self.partner
+        if found is None:
+            raise ValueError("a pair of nothing")
+        return found
+
+
+@dataclass
+class Missing:
+    """What has no counterpart: how many, and the first of them."""
+
+    option: str
+    """Of the spec: `source.masks`."""
+    partner: str
+    """What an image's partner is called: `mask`."""
+    policy: str
+    images: int = 0
+    """Images without a partner."""
+    partners: int = 0
+    """Partners without an image."""
+    examples: list[str] = field(default_factory=list)
+
+    def takes(self, pair: Pair) -> bool:
+        """Whether half a pair is a unit all the same; if not, it is counted."""
+        if self.policy == "BadRecord" or (self.policy == "Empty" and pair.image is not None):
+            return True
+        self.add(pair.present.entry.uri, is_image=pair.image is not None)
+        return False
+
+    def add(self, uri: str, *, is_image: bool) -> None:
+        """Counts a file that has no counterpart."""
+        self.images += is_image
+        self.partners += not is_image
+        if len(self.examples) < _SHOWN:
+            self.examples.append(uri)
+
+    def conclude(self, state: dict[str, Any]) -> None:
+        """Notes a warning in `state["warnings"]`, or raises NotFound with the first of them."""
+        count = self.images + self.partners
+        if not count:
+            return
+        counts = f"images without {_a(self.partner)}: {self.images:,}, {self.partner}s without an image: {self.partners:,}"
+        examples = ", ".join(self.examples) + (f" … and {count - len(self.examples)} more" if count > len(self.examples) else "")
+        if self.policy == "Skip":
+            state.setdefault("warnings", []).append(f"left out ({counts}): {examples}")
+            return
+        raise NotFound(f"{self.option}.missing: {self.policy} ({counts}): {examples}", uri=self.examples[0])
+
+    def reason(self, pair: Pair) -> str:
+        """Why half a pair is a bad sample."""
+        return f"the image has no {self.partner}" if pair.image is not None else f"the {self.partner} has no image"
+
+
+class Pairing:
+    """The pairs of two trees while planning, and their files while working."""
+
+    def __init__(self, images: Tree, partners: Tree, *, state: dict[str, Any]) -> None:
+        self._images = images
+        self._partners = partners
+        self._folders: list[str] = state.setdefault("partners", [])
+
+    def pairs(self, access: Access, *, subset_from: str, state: dict[str, Any]) -> Iterator[Pair]:
+        """The images in the order of the URIs and, within one, of the paths, each with its partner; then the partners left over.
+
+        The partners of one URI are held in memory. Raises NotFound for a URI without files, BadSpec for two files that share a partner.
+        """
+        for root, (uri, partner_uri) in enumerate(zip(self._images.uris, self._partners.uris, strict=True)):
+            waiting, others = self._waiting(access, root, partner_uri, subset_from)
+            is_common = uri.rstrip("/") == partner_uri.rstrip("/")
+            own = {partner.entry.uri for partner in waiting.values()} if is_common else set()
+            # In a common folder the images' listing counts what is no image: the others, but partners too.
+            counted_there = sum(extension_of(partner) not in self._images.extensions for partner in own)
+            state["ignored"] = state.get("ignored", 0) + (-counted_there if is_common else others)
+            taken: dict[str, str] = {}
+            found = images_below(access, [uri], extensions=self._images.extensions, recursive=True, subset_from=subset_from, state=state)
+            for image in found:
+                stem = self._images.stem(image.path)
+                if stem is None or image.entry.uri in own:
+                    state["ignored"] += stem is None
+                    continue
+                if stem in taken:
+                    raise BadSpec(f"{taken[stem]} and {image.entry.uri} would belong to the same file; leave out one of their extensions.")
+                taken[stem] = image.entry.uri
+                yield Pair(replace(image, root=root), waiting.pop(stem, None))
+            for partner in waiting.values():
+                yield Pair(None, partner)
+
+    def _waiting(self, access: Access, root: int, uri: str, subset_from: str) -> tuple[dict[str, ListedFile], int]:
+        """The partners by what they share with their image, and how many other files there are."""
+        waiting: dict[str, ListedFile] = {}
+        folder, others = "", 0
+        for _, path, entry in input_files(access, [uri]):
+            folder = entry.uri.removesuffix(path)
+            stem = self._partners.stem(path)
+            if stem is None:
+                others += 1
+                continue
+            if stem in waiting:
+                raise BadSpec(f"{waiting[stem].entry.uri} and {entry.uri} would belong to the same image; leave out one of them.")
+            waiting[stem] = listed(root, path, entry, folders=path.split("/")[:-1], uri=uri, subset_from=subset_from)
+        self._folders.append(folder)
+        return waiting, others
+
+    def unit(self, pair: Pair, *, reason: str = "", **more: Any) -> Unit:
+        """The unit of a pair; with a `reason` one that is bad."""
+        extra: dict[str, Any] = {"bad": reason} if reason else more
+        if not reason and pair.partner is not None:
+            entry = pair.partner.entry
+            extra = {"extension": entry.uri.rpartition(".")[2], "size": entry.size, "pin": entry.pin, **more}
+        return unit_of(pair, extra)
+
+    def files(self, row: Row, extra: Mapping[str, Any]) -> list[File]:
+        """The image and, if it has one, its partner."""
+        if "bad" in extra:
+            return []
+        image = File(row["uri"], row["size"] - extra.get("size", 0), row["pin"])
+        if "pin" not in extra:
+            return [image]
+        stem = self._images.stem(row["path"])
+        uri = f"{self._folders[row['root']]}{stem}{self._partners.suffix}.{extra['extension']}"
+        return [image, File(uri, extra["size"], extra["pin"])]
+
+
+def unit_of(pair: Pair, extra: Mapping[str, Any]) -> Unit:
+    """The unit of an image, or of a partner without one. Its size is that of all its files."""
+    main = pair.present
+    size = sum(each.entry.size for each in (pair.image, pair.partner) if each is not None)
+    return Unit(
+        root=main.root,
+        path=main.path,
+        uri=main.entry.uri,
+        records=1,
+        size=size,
+        pin=main.entry.pin,
+        subset=main.subset,
+        extra=json.dumps(extra, separators=(",", ":"), sort_keys=True) if extra else "",
+    )
+
+
+def extra_of(row: Row) -> dict[str, Any]:
+    """What a unit's `extra` says."""
+    found: dict[str, Any] = json.loads(row["extra"]) if row["extra"] else {}
+    return found
+
+
+def refuse_bad(extra: Mapping[str, Any]) -> None:
+    """Raises BadSample when the plan found the unit bad."""
+    if "bad" in extra:
+        raise BadSample(extra["bad"])
+
+
+def _a(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"

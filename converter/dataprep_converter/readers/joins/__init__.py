@@ -1,0 +1,1 @@
+"""The reader that joins two sources by keys."""

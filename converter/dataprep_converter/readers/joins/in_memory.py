@@ -1,0 +1,181 @@
+"""Joining in memory: rows stay as the readers gave them, their keys are matched, and Arrow takes the rows in the order of the keys.
+
+Keys that are whole numbers are sorted (`sorted_keys.py`). DuckDB matches all others, without the rows.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_converter.core.tensors import Array, to_arrow
+from dataprep_converter.readers.joins.matching import Keys, Places
+from dataprep_converter.readers.joins.out_of_core import OutOfCore
+from dataprep_converter.readers.joins.sorted_keys import SortedKeys, are_numbers
+from dataprep_converter.readers.joins.tables import Columns
+from dataprep_converter.runtime import limits
+
+_MATCHING_BYTES: Final = 48
+"""What a row needs while its table is sorted: number and place in one word, then apart, and the place of a kept key."""
+_MOST_OF_A_COLUMN: Final = (1 << 31) - 1
+"""Bytes: where lists and texts in an Arrow array begin are numbers of 32 bits."""
+_SPAN_ROWS: Final = 65_536
+_SPAN_BYTES: Final = 4 << 20
+"""Rows are taken so many at once, about."""
+
+_arrow: Any = pa  # the stubs don't know all functions
+
+
+def is_for_memory(tables: Sequence[Columns]) -> bool:
+    """Whether all rows come back from here as they do from DuckDB. Sequences it orders itself."""
+    keys = tables[0].keys.types
+    return all(table.order_by is None and table.keys.types == keys and all(map(_is_kept, table.plain().types)) for table in tables)
+
+
+def _is_kept(kind: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        nested: Any = kind
+        # Of booleans, a list of 32 bits has eight to a byte.
+        return not types.is_boolean(nested.value_type) and _is_kept(nested.value_type)
+    return (
+        types.is_integer(kind)
+        or types.is_float32(kind)
+        or types.is_float64(kind)
+        or types.is_boolean(kind)
+        or types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_date32(kind)
+        or (types.is_timestamp(kind) and kind.tz is None)
+    )
+
+
+class InMemory:
+    """See the module, and `Matching`."""
+
+    def __init__(self, tables: Sequence[Columns], share: int) -> None:
+        self._tables = tables
+        self._share = share
+        self._waiting: list[deque[pa.RecordBatch]] = [deque() for _ in tables]
+        self._bytes = [[0] * len(table.plain()) for table in tables]
+        self._added = 0
+        self._rows: list[list[Array]] = []
+        self._keys: Keys | None = None
+        self._pool = ThreadPoolExecutor(limits.processors(), "join")
+
+    def close(self) -> None:
+        """Frees memory."""
+        self._pool.shutdown(cancel_futures=True)
+        if self._keys is not None:
+            self._keys.close()
+        self._waiting, self._rows, self._keys = [], [], None
+        _arrow.default_memory_pool().release_unused()
+
+    def add(self, table: int, rows: pa.RecordBatch) -> None:
+        """Some rows of a table."""
+        self._waiting[table].append(rows)
+        self._added += rows.num_rows
+        for place, column in enumerate(rows.columns):
+            self._bytes[table][place] += column.nbytes
+
+    def fits(self) -> bool:
+        """Whether the rows that are there can be joined in this share of the memory."""
+        needed = sum(map(sum, self._bytes)) + self._added * _MATCHING_BYTES
+        return needed <= self._share and max(map(max, self._bytes)) <= _MOST_OF_A_COLUMN
+
+    def given_back(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """All rows, with their tables, none of which is here afterwards."""
+        for table, waiting in enumerate(self._waiting):
+            while waiting:
+                yield table, waiting.popleft()
+        self.close()
+
+    def match(self) -> Keys:
+        """Matches the keys."""
+        self._rows = list(self._pool.map(_together, self._tables, self._waiting))
+        # What they were put together from would otherwise be held beside what DuckDB takes.
+        _arrow.default_memory_pool().release_unused()
+        if are_numbers(self._tables[0].keys):
+            self._keys = SortedKeys(self._tables, [rows[0] for rows in self._rows], [rows[1] for rows in self._rows], self._pool)
+        else:
+            self._keys = self._by_database()
+        return self._keys
+
+    def _by_database(self) -> Keys:
+        """The keys, matched by DuckDB."""
+        tables = [replace(table, others=pa.schema([])) for table in self._tables]
+        # As much again as the rows have would be more than there is.
+        database = OutOfCore(tables, self._share // 2)
+        try:
+            for number, (table, rows) in enumerate(zip(tables, self._rows, strict=True)):
+                schema = table.plain()
+                for batch in pa.Table.from_arrays(rows[: len(schema)], schema=schema).to_batches(max_chunksize=_SPAN_ROWS):
+                    database.add(number, batch)
+            return database.match()
+        except BaseException:
+            database.close()
+            raise
+
+    def in_order(self) -> "tuple[_Taken, list[_Taken]]":
+        """See `Matching`."""
+        if self._keys is None:
+            raise RuntimeError("The keys have not been matched.")
+        chosen = [_places(rows[0], wanted) for rows, wanted in zip(self._rows, self._keys.chosen(), strict=True)]
+        self._keys.close()
+        others = 1 + len(self._tables[0].keys)
+        tables = [_Taken(rows[others:], places, self._pool) for rows, places in zip(self._rows, chosen, strict=True)]
+        return _Taken(self._rows[0][1:others], chosen[0], self._pool), tables
+
+
+def _places(rows: Any, wanted: Places) -> Places:
+    """Where rows are. Those that can't be read are not there."""
+    there: Places = rows.to_numpy()
+    return np.searchsorted(there, wanted) if len(there) and there[-1] != len(there) - 1 else wanted
+
+
+def _together(table: Columns, waiting: deque[pa.RecordBatch]) -> list[Array]:
+    """The rows of a table, each column in one piece. None waits afterwards."""
+    kinds = table.plain().types
+    columns: list[list[Array]] = [[batch.column(place) for batch in waiting] for place in range(len(kinds))]
+    waiting.clear()
+    found: list[Array] = []
+    for kind, pieces in zip(kinds, columns, strict=True):
+        found.append(_arrow.concat_arrays(pieces) if pieces else _arrow.array([], kind))
+        # Only one column is there twice.
+        pieces.clear()
+    return found
+
+
+class _Taken:
+    """Rows of a table in another order. While some are asked for, the next are taken."""
+
+    def __init__(self, columns: Sequence[Array], places: Places, pool: ThreadPoolExecutor) -> None:
+        self._records = pa.RecordBatch.from_arrays(list(columns), names=[str(place) for place in range(len(columns))])
+        self._places = places
+        self._pool = pool
+        rows = max(1, self._records.num_rows)
+        self._span = max(1, min(_SPAN_ROWS, _SPAN_BYTES * rows // max(1, self._records.nbytes)))
+        self._next = 0
+        self._ahead = self._begun()
+        self._rest = self._records.slice(0, 0)
+
+    def upto(self, rows: int) -> list[Array]:
+        """See `Rows`."""
+        while self._rest.num_rows < rows and self._ahead is not None:
+            taken, self._ahead = self._ahead, self._begun()
+            self._rest = _arrow.concat_batches([self._rest, taken.result()]) if self._rest.num_rows else taken.result()
+        found = self._rest.slice(0, rows)
+        self._rest = self._rest.slice(rows)
+        return [_arrow.concat_arrays([column]) for column in found.columns]
+
+    def _begun(self) -> "Future[pa.RecordBatch] | None":
+        """The next span, once it is taken."""
+        places = self._places[self._next : self._next + self._span]
+        self._next += len(places)
+        return self._pool.submit(self._records.take, to_arrow(places)) if len(places) else None

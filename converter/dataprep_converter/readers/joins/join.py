@@ -1,0 +1,443 @@
+"""`join`: tables that belong together by key.
+
+Planning reads every table once through its own reader, joins them (`joining/`) and writes the records, in the order of their
+keys, to Arrow files that are stored beside the plan. Working reads these: a unit is one record batch of a few MiB, pinned by its content. A
+row of a table that can't be read is a unit of its own, so that it is judged, counted and named like a bad record of any other source.
+"""
+
+import hashlib
+import json
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.join import JoinSource, JoinTable
+from dataprep_converter.core.errors import BadData, BadSpec, InputChanged
+from dataprep_converter.dataset import overlaps
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.metered import Counted
+from dataprep_converter.readers import Discovery, Reader, reader_class
+from dataprep_converter.readers.base.blocks import Block, BlockReader
+from dataprep_converter.readers.joins.joining import Columns, Count, Join, Keys
+from dataprep_converter.records.batch import SAMPLE, TEXT, TEXTS, WAS, marked
+from dataprep_converter.records.columns import IS_SEQUENCE, NOT_BY_DEFAULT, find_columns
+from dataprep_converter.records.schemas import frozen, thawed
+from dataprep_converter.runtime import limits
+from dataprep_converter.runtime.prefetching import prefetched
+from dataprep_converter.sampling.made_files import MadeFiles
+from dataprep_converter.sampling.units import Unit, Units, samples_of_a_batch
+from dataprep_converter.stores import Input
+
+UNIT_BYTES: Final = 4 << 20
+UNIT_RECORDS: Final = 8192
+_FILE_BYTES: Final = 1 << 30
+_READ_RECORDS: Final = 65_536
+_ROW_BYTES: Final = 1024
+"""Of a row of a table whose size nobody knows."""
+_READER_BYTES: Final = 512 << 20
+"""Memory for each table that is read at the same time."""
+_MOST_BAD: Final = 100_000
+"""Bad rows of the tables, each of which is a unit."""
+_SHOWN: Final = 64
+
+_arrow: Any = pa  # the stubs don't know all functions
+
+
+class JoinReader(BlockReader):
+    """See the module."""
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Makes the join. Raises BadData naming key, table and rows for a key that is doubled or missing where it may not be."""
+        state: dict[str, Any] = {}
+        made = MadeFiles()
+        return Discovery(units=_Planner(_join(source), access, state, made).units(), state=state, made=made)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        super().__init__(access)
+        _join(source)
+        schema = marked(thawed(state["schema"]), WAS, state.get("were", {}))
+        self._schema: pa.Schema = marked(schema, TEXT, state.get(TEXTS, {}))
+
+    def schema(self) -> pa.Schema:
+        """The keys, then the other columns of each table."""
+        return self._schema
+
+    def load(self, unit: Unit, source: Input) -> Block:
+        """A record batch of the joined rows, or one bad row of a table."""
+        extra = json.loads(unit.extra)
+        if "bad" in extra:
+            empty = pa.RecordBatch.from_arrays([_arrow.array([], field.type) for field in self._schema], schema=self._schema)
+            return Block(empty, np.full(1, -1, np.int64), {0: extra["bad"]})
+        data = source.read_at(unit.offset, unit.size)
+        if _pin(data) != unit.pin:
+            raise InputChanged(f"{unit.uri} is no longer what the plan step wrote. Plan again.", uri=unit.uri)
+        records: pa.RecordBatch = _arrow.ipc.read_record_batch(_arrow.ipc.read_message(pa.py_buffer(data)), self._schema)
+        return Block.of(records)
+
+    def _file(self, unit: Unit) -> Input:
+        if "bad" in json.loads(unit.extra):
+            return super()._file(unit)
+        return self._files.get(unit.uri, lambda: Counted(self._made(unit.uri), self._count))
+
+    def _made(self, uri: str) -> Input:
+        # Pinned by the content of each unit, because the file was written after the plan was.
+        store = self._access.store(uri)
+        if store.stat(uri) is None:
+            raise InputChanged(f"{uri} was written by the plan step and is gone. Plan again.", uri=uri)
+        return store.open(uri)
+
+
+def _join(source: Source) -> JoinSource:
+    if source.join is None:
+        raise BadSpec("The source has no join.")
+    return source.join
+
+
+def _pin(data: bytes | memoryview) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Table:
+    """One table, opened."""
+
+    number: int
+    written: JoinTable
+    reader: Reader
+    units: Units
+    keys: list[str]
+    others: list[str]
+    columns: Columns
+
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+        return self.written.name
+
+    def place(self, row: int) -> str:
+        """Where a row is, for messages."""
+        uri, record = self.units.origin(row)
+        return f"{uri}, record {record}"
+
+
+class _Filling:
+    """Reads tables into a join, in threads of which only one at a time gives it rows."""
+
+    def __init__(self, join: Join) -> None:
+        self._join = join
+        self._turn = Lock()
+        self._stopped = Event()
+        self.lost: dict[tuple[int, str], tuple[int, str]] = {}
+        """By table and column, how many decimals have lost digits, and the first."""
+
+    def stop(self) -> None:
+        """Lets all reading end at its next batch."""
+        self._stopped.set()
+
+    def read(self, table: _Table) -> list[tuple[int, str]]:
+        """Gives the join the rows of a table, and returns those that are bad with the reasons; no more of them than make a refusal."""
+        bad: list[tuple[int, str]] = []
+        samples = np.arange(table.units.samples, dtype=np.int64)
+        size = table.units.size
+        step = samples_of_a_batch(size if size >= len(samples) else len(samples) * _ROW_BYTES, len(samples), most=_READ_RECORDS)
+        parts = (samples[first : first + step] for first in range(0, len(samples), step))
+        for batch in table.reader.read(table.units, parts):
+            bad += [(each.sample, each.reason) for each in batch.bad]
+            for lost in batch.lost:
+                count, first = self.lost.get((table.number, lost.column), (0, lost.texts[0]))
+                self.lost[table.number, lost.column] = (count + len(lost.texts), first)
+            if len(bad) > _MOST_BAD or self._stopped.is_set():
+                break
+            if batch.records.num_rows:
+                with self._turn:
+                    self._join.add(
+                        table.number,
+                        batch.records.column(SAMPLE),
+                        [batch.records.column(name) for name in table.keys],
+                        [batch.records.column(name) for name in table.others],
+                    )
+        return bad
+
+
+class _Planner:
+    """Reads and joins the tables of a source, and writes the records."""
+
+    def __init__(self, source: JoinSource, access: Access, state: dict[str, Any], made: MadeFiles) -> None:
+        self._source = source
+        self._access = access
+        self._state = state
+        self._made = made
+        self._bad: list[Unit] = []
+
+    def units(self) -> Iterator[Unit]:
+        """The joined records, then the rows that can't be read."""
+        tables = self._opened()
+        schema = _schema(self._source, tables)
+        self._state["schema"] = frozen(schema)
+        were = _said(tables, WAS)
+        if were:
+            self._state["were"] = were
+        if texts := _said(tables, TEXT):
+            self._state[TEXTS] = texts
+        if not any(len(table.units) for table in tables):
+            return
+        with Join([table.columns for table in tables]) as join:
+            self._fill(join, tables)
+            keys = join.match()
+            self._refuse_doubled(keys, tables)
+            self._judge_missing(keys, tables)
+            yield from _written(join.joined(), schema, self._made.folder)
+        yield from self._bad
+
+    def _opened(self) -> list[_Table]:
+        tables: list[_Table] = []
+        for number, written in enumerate(self._source.tables):
+            kind = written.source.kind
+            source = Source.model_validate({kind: getattr(written.source, kind)})
+            reader_type = reader_class(kind)
+            discovery = reader_type.discover(source, self._access)
+            units = Units.of(discovery.units)
+            if "warnings" in discovery.state:
+                self._state.setdefault("warnings", []).extend(f"join, table {written.name}: {each}" for each in discovery.state["warnings"])
+            if self._access.output is not None:
+                overlaps.check_units(units, self._access.output, self._access)
+            reader = reader_type(source, dict(discovery.state), self._access)
+            tables.append(_table(number, written, reader, units, self._source))
+        return tables
+
+    def _fill(self, join: Join, tables: Sequence[_Table]) -> None:
+        """Gives every row to the join but those that are bad or have no key. Where memory is there for it, several tables are read at once."""
+        at_once = max(1, min(len(tables), limits.processors(), limits.memory_bytes() // _READER_BYTES))
+        filling = _Filling(join)
+        with ThreadPoolExecutor(at_once, "join-table") as pool:
+            reading = [pool.submit(filling.read, table) for table in tables]
+            try:
+                # What is wrong with a table is said before what is wrong with the next one, whichever was found first.
+                for table, found in zip(tables, reading, strict=True):
+                    for row, reason in found.result():
+                        self._is_bad(table, row, reason)
+            finally:
+                filling.stop()
+        for (number, column), (count, first) in sorted(filling.lost.items()):
+            self._state.setdefault("warnings", []).append(
+                f"join, table {tables[number].name}: decimals of {count:,} row{'s' * (count != 1)} of the column {column!r} have more digits than float64 holds, such as {first}"
+            )
+
+    def _is_bad(self, table: _Table, row: int, reason: str) -> None:
+        if len(self._bad) >= _MOST_BAD:
+            raise BadData(f"source.join: the tables have more than {_MOST_BAD:,} bad rows; {table.place(row)}: {reason}")
+        index, within = table.units.locate(np.array([row], np.int64))
+        unit = table.units.unit(int(index[0]))
+        self._bad.append(
+            Unit(
+                root=1 + table.number,
+                path=unit.path,
+                uri=unit.uri,
+                records=1,
+                size=0,
+                pin=unit.pin,
+                row=unit.row + int(within[0]),
+                extra=json.dumps({"bad": f"{table.name}: {reason}"}),
+            )
+        )
+
+    def _refuse_doubled(self, keys: Keys, tables: Sequence[_Table]) -> None:
+        for table in tables:
+            if table.written.duplicates != "Refuse" or table.columns.order_by is not None:
+                continue
+            found = keys.doubled(table.number)
+            if found.keys:
+                first, last = (table.place(row) for row in found.rows)
+                raise BadData(
+                    f"source.join: {_counted(found)} of the table {table.name} {_are(found)} there more than once: {self._key(found)} in {first}, and in {last}. "
+                    "Set duplicates: First or Last to take one of them, or orderBy to make sequences of them."
+                )
+
+    def _judge_missing(self, keys: Keys, tables: Sequence[_Table]) -> None:
+        missing: list[str] = []
+        for table in tables:
+            found = keys.missing(table.number)
+            if found.keys:
+                there = tables[found.table]
+                place = f"which is in {there.name} ({there.place(found.rows[0])})"
+                missing.append(f"{_counted(found)} {_are(found)} missing in the table {table.name}: {self._key(found)}, {place}")
+        if missing and self._source.missing == "Refuse":
+            raise BadData(f"source.join: {'; '.join(missing)}. Set missing: Drop to leave such keys out.")
+        self._state.setdefault("warnings", []).extend(f"join: left out because {each}" for each in missing)
+        self._state["ignored"] = keys.keys_in_any() - keys.kept()
+
+    def _key(self, found: Count) -> str:
+        values = [repr(value)[:_SHOWN] for value in found.example]
+        written = (
+            values[0] if len(values) == 1 else ", ".join(f"{key}={value}" for key, value in zip(self._source.keys, values, strict=True))
+        )
+        return written if found.keys == 1 else f"the first is {written}"
+
+
+def _counted(found: Count) -> str:
+    return f"{found.keys:,} key{'s' if found.keys > 1 else ''}"
+
+
+def _are(found: Count) -> str:
+    return "are" if found.keys > 1 else "is"
+
+
+def _table(number: int, written: JoinTable, reader: Reader, units: Units, source: JoinSource) -> _Table:
+    """Raises BadSpec for columns that are not there or can't be keys."""
+    of = f"source.join: the table {written.name}"
+    schema = reader.schema()
+    if not units.samples and not len(schema):
+        empty = Columns(pa.schema([(key, pa.string()) for key in source.keys]), pa.schema([]), None)
+        return _Table(number, written, reader, units, [], [], empty)
+    keys = find_columns(written.keys or source.keys, schema, of=of)
+    if len(keys) != len(source.keys):
+        raise BadSpec(f"{of} has the key columns {', '.join(keys)}; join.keys are {', '.join(source.keys)}.")
+    others = [name for name in schema.names if name not in keys]
+    order_by = None
+    if written.order_by is not None:
+        order_by = [
+            others.index(name) for name in find_columns(written.order_by, pa.schema([schema.field(name) for name in others]), of=of)
+        ]
+    columns = Columns(
+        keys=pa.schema([pa.field(key, _key_type(schema.field(name).type, name, of)) for key, name in zip(source.keys, keys, strict=True)]),
+        others=pa.schema([schema.field(name) for name in others]),
+        order_by=order_by,
+        last=written.duplicates == "Last",
+    )
+    return _Table(number, written, reader, units, keys, others, columns)
+
+
+def _key_type(kind: pa.DataType, name: str, of: str) -> pa.DataType:
+    """The type in which keys are compared: one for all widths of whole numbers, and one for all text."""
+    types = pa.types
+    if isinstance(kind, pa.DictionaryType):
+        return _key_type(kind.value_type, name, of)
+    if types.is_integer(kind):
+        return kind if kind == pa.uint64() else pa.int64()
+    if types.is_string(kind) or types.is_large_string(kind):
+        return pa.string()
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return pa.binary()
+    if types.is_boolean(kind) or types.is_date(kind) or types.is_timestamp(kind):
+        return kind
+    raise BadSpec(f"{of}: the column {name!r} is {kind}, which can't be a key; give it a type of whole numbers or text.")
+
+
+def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
+    """The columns of the records. Raises BadSpec for keys of different types and for names that are there twice."""
+    fields: list[Any] = []
+    owners: dict[str, str] = {}
+    for place, key in enumerate(source.keys):
+        kinds = [(table.columns.keys.field(place).type, table.name) for table in tables if table.keys]
+        for kind, name in kinds[1:]:
+            if kind != kinds[0][0]:
+                raise BadSpec(
+                    f"source.join: the key {key} is {kinds[0][0]} in the table {kinds[0][1]} and {kind} in {name}; give both the same type."
+                )
+        fields.append(pa.field(key, kinds[0][0] if kinds else pa.string(), metadata=NOT_BY_DEFAULT))
+        owners[key] = "the keys"
+    for table in tables:
+        for field in table.columns.others:
+            name = table.written.prefix + field.name
+            if name in owners:
+                raise BadSpec(
+                    f"source.join: the column {name!r} is in {owners[name]} and in the table {table.name}; give one of the tables a prefix."
+                )
+            owners[name] = f"the table {table.name}"
+            if table.columns.order_by is None:
+                # What values were, and why they are text, stands apart: the schema is in the files, so it decides where their units begin, and with that the run id.
+                said = {key: value for key, value in (field.metadata or {}).items() if key not in (WAS.encode(), TEXT.encode())}
+                fields.append(pa.field(name, field.type, metadata=said or None))
+            else:
+                fields.append(pa.field(name, pa.large_list(field.type), metadata=IS_SEQUENCE))
+    return pa.schema(fields)
+
+
+def _said(tables: Sequence[_Table], key: str) -> dict[str, str]:
+    """What the tables' readers say of columns, by column: what values were, and why they are text."""
+    return {
+        table.written.prefix + field.name: (field.metadata or {})[key.encode()].decode()
+        for table in tables
+        for field in table.columns.others
+        if key.encode() in (field.metadata or {})
+    }
+
+
+def _written(pieces: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path) -> Iterator[Unit]:
+    """Writes the records. While a unit is written and digested, the next one is put together."""
+    writer = _Writer(schema, folder)
+    with closing(prefetched(_cut(pieces, schema))) as units:
+        for records in units:
+            yield writer.write(records)
+    writer.close()
+
+
+def _cut(pieces: Iterator[pa.RecordBatch], schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+    """The records, some MiB or thousands a unit."""
+    waiting: list[pa.RecordBatch] = []
+    size = records = 0
+    for piece in pieces:
+        waiting.append(pa.RecordBatch.from_arrays(list(piece.columns), schema=schema))
+        size += _arrow.ipc.get_record_batch_size(waiting[-1])
+        records += piece.num_rows
+        if size >= UNIT_BYTES or records >= UNIT_RECORDS:
+            yield _arrow.concat_batches(waiting)
+            waiting = []
+            size = records = 0
+    if waiting:
+        yield _arrow.concat_batches(waiting)
+
+
+class _Writer:
+    """Arrow streams `00000.arrow`, `00001.arrow`, …, each begun when the one before has reached a size. A unit is one message."""
+
+    # A file:  message schema | message record batch … | uint32 0xffffffff | uint32 0
+
+    def __init__(self, schema: pa.Schema, folder: Path) -> None:
+        self._schema = schema
+        self._folder = folder
+        self._file: BinaryIO | None = None
+        self._files = 0
+        self._records = 0
+
+    def write(self, records: pa.RecordBatch) -> Unit:
+        """One unit."""
+        if self._file is not None and self._file.tell() >= _FILE_BYTES:
+            self.close()
+        if self._file is None:
+            self._file = (self._folder / f"{self._files:05d}.arrow").open("wb")
+            self._file.write(self._schema.serialize())
+            self._files += 1
+        offset = self._file.tell()
+        data = memoryview(records.serialize())
+        self._file.write(data)
+        first = self._records
+        self._records += records.num_rows
+        # One path for all files, because it decides the splits together with the row.
+        return Unit(
+            root=0,
+            path="joined",
+            uri=self._file.name,
+            records=records.num_rows,
+            size=len(data),
+            pin=_pin(data),
+            offset=offset,
+            row=first,
+            extra="{}",
+        )
+
+    def close(self) -> None:
+        """Ends the last file."""
+        if self._file is not None:
+            self._file.write(b"\xff\xff\xff\xff\0\0\0\0")
+            self._file.close()
+            self._file = None

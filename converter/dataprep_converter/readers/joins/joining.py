@@ -1,0 +1,121 @@
+"""Joining tables by key: rows go in, are matched, and come back side by side in the order of the keys.
+
+Tables that fit into their share of the memory are matched there (`in_memory.py`); the rows go into DuckDB, out of core, as soon as they don't
+(`out_of_core.py`). What comes out is the same, and cut into the same pieces.
+"""
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.core.tensors import Array, to_numpy
+from dataprep_converter.readers.joins import out_of_core
+from dataprep_converter.readers.joins.in_memory import InMemory, is_for_memory
+from dataprep_converter.readers.joins.matching import Keys, Matching, Rows
+from dataprep_converter.readers.joins.out_of_core import OutOfCore
+from dataprep_converter.readers.joins.tables import Columns, Count, plain, restored
+from dataprep_converter.runtime import limits
+
+__all__ = ["Columns", "Count", "Join", "Keys"]
+
+PIECE_RECORDS: Final = 2048
+"""Joined records that are put together at once, at most. Of large ones fewer, about _PIECE_BYTES."""
+_FIRST_RECORDS: Final = 256
+_PIECE_BYTES: Final = 1 << 20
+_PIECE_ROWS: Final = 65_536
+_KEPT_FREE: Final = 256 << 20
+"""Memory for all but the rows that are joined: the interpreter, the readers of the tables, the rows that are written."""
+_MOST: Final = 8 << 30
+
+_arrow: Any = pa  # the stubs don't know all functions
+
+
+class Join:
+    """Fill each table, match the keys, ask what is doubled and what is missing, then take the joined rows. A context: its end frees disk and memory."""
+
+    def __init__(self, tables: Sequence[Columns]) -> None:
+        self._tables = tables
+        self._schemas = [table.plain() for table in tables]
+        out_of_core.require()
+        # Half, because one column of a table is copied at once, and the rows are moved into as much.
+        self._share = min(_MOST, (limits.memory_bytes() - _KEPT_FREE) // 2)
+        self._in_memory = InMemory(tables, self._share) if self._share > 0 and is_for_memory(tables) else None
+        self._matching: Matching = self._in_memory or self._out_of_core()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._matching.close()
+
+    def add(self, table: int, rows: Array, keys: Sequence[Array], others: Sequence[Array]) -> None:
+        """Some rows of a table; `rows` numbers them in the order of the source."""
+        schema = self._schemas[table]
+        columns = [plain(column, kind) for column, kind in zip((rows, *keys, *others), schema.types, strict=True)]
+        self._matching.add(table, pa.RecordBatch.from_arrays(columns, schema=schema))
+        if self._in_memory is not None and not self._in_memory.fits():
+            self._move()
+
+    def _move(self) -> None:
+        """Puts all rows out of core."""
+        if self._in_memory is not None:
+            self._matching = self._out_of_core()
+            for table, rows in self._in_memory.given_back():
+                self._matching.add(table, rows)
+            self._in_memory = None
+
+    def _out_of_core(self) -> OutOfCore:
+        return OutOfCore(self._tables, self._share)
+
+    def match(self) -> Keys:
+        """The keys, once all tables are full."""
+        return self._matching.match()
+
+    def joined(self) -> Iterator[pa.RecordBatch]:
+        """The records in the order of the keys: columns `keys`, then those of each table, lists where it has sequences. In small pieces."""
+        keys, tables = self._matching.in_order()
+        wanted = min(PIECE_RECORDS, _FIRST_RECORDS)
+        while len((found := keys.upto(wanted))[0]):
+            size = 0
+            for piece in self._pieces(found, tables):
+                size += piece.nbytes
+                yield piece
+            wanted = max(1, min(PIECE_RECORDS, _PIECE_BYTES * len(found[0]) // max(1, size)))
+
+    def _pieces(self, found: Sequence[Array], tables: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
+        """The records of some keys, cut so that no piece has very many steps."""
+        kinds = self._tables[0].keys.types
+        sequences = [number for number, table in enumerate(self._tables) if table.order_by is not None]
+        lengths = {number: to_numpy(column) for number, column in zip(sequences, found[len(kinds) :], strict=True)}
+        steps = np.cumsum(sum(lengths.values(), np.zeros(len(found[0]), np.int64)))
+        first = 0
+        while first < len(steps):
+            before = int(steps[first - 1]) if first else 0
+            stop = max(first + 1, int(np.searchsorted(steps, before + _PIECE_ROWS, side="right")))
+            columns = [restored(_part(column, first, stop), kind) for column, kind in zip(found, kinds, strict=False)]
+            for number, (table, stream) in enumerate(zip(self._tables, tables, strict=True)):
+                sizes = lengths[number][first:stop] if number in lengths else None
+                rows = stream.upto(int(sizes.sum()) if sizes is not None else stop - first)
+                # DuckDB has a column even where a table has none.
+                columns += [_grouped(restored(column, kind), sizes) for column, kind in zip(rows, table.others.types, strict=False)]
+            yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
+            first = stop
+
+
+def _part(column: Array, first: int, stop: int) -> Array:
+    """Some rows, as a copy of their own where they aren't all."""
+    found: Array = column if stop - first == len(column) else _arrow.concat_arrays([column.slice(first, stop - first)])
+    return found
+
+
+def _grouped(column: Array, sizes: npt.NDArray[np.int64] | None) -> Array:
+    """The values as lists of these lengths; as they are without lengths."""
+    if sizes is None:
+        return column
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    lists: Array = _arrow.LargeListArray.from_arrays(_arrow.array(offsets), column)
+    return lists

@@ -1,0 +1,243 @@
+"""Joining out of core: rows go into DuckDB, and come back in the order of the keys.
+
+DuckDB gets numbered tables and columns only, from memory, and may reach nothing but its temporary folder. What needs more than its share of
+the memory goes there. Every order is written out, so that threads and spilling change nothing.
+
+    t0, t1, …   the tables:   row | k0, k1, … | c0, c1, …
+    places      the keys:     k0, k1, … | n0, first0, last0 | n1, first1, last1 | …     rows of each table with this key
+"""
+
+# ruff: noqa: S608 - tables and columns have numbers for names, and no value is written into a statement.
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from dataprep_converter.core.errors import BadSpec, ConvertError, StoreFull
+from dataprep_converter.core.tensors import Array
+from dataprep_converter.readers.joins.matching import Places, first_of
+from dataprep_converter.readers.joins.tables import Columns, Count
+from dataprep_converter.runtime import limits
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_BATCH_RECORDS: Final = 2048
+"""As many as DuckDB gives."""
+_INCOMING_ROWS: Final = 65_536
+_INCOMING_BYTES: Final = 16 << 20
+"""Rows are given to DuckDB when there are so many: each time costs it as much as thousands of rows."""
+_LEAST: Final = 96 << 20
+_EACH_THREAD: Final = 96 << 20
+
+_arrow: Any = pa  # the stubs don't know all functions
+
+
+def require() -> None:
+    """Raises BadSpec where there is no DuckDB."""
+    if find_spec("duckdb") is None:
+        raise BadSpec("source.join needs DuckDB: pip install 'dataprep-operator[join]'.")
+
+
+class OutOfCore:
+    """See the module; it is `Matching` and its own `Keys`."""
+
+    def __init__(self, tables: Sequence[Columns], share: int) -> None:
+        self._tables = tables
+        self._keys = [f"k{number}" for number in range(len(tables[0].keys))]
+        self._incoming: list[list[pa.RecordBatch]] = [[] for _ in tables]
+        self._folder = tempfile.mkdtemp(prefix="dataprep-join-")
+        try:
+            with _translated():
+                self._database = _connected(self._folder, max(_LEAST, share))
+                for number, table in enumerate(tables):
+                    self._execute(f"CREATE TABLE t{number} AS SELECT * FROM incoming", table.plain().empty_table())
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+
+    def close(self) -> None:
+        """Frees disk and memory."""
+        self._database.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def add(self, table: int, rows: pa.RecordBatch) -> None:
+        """Some rows of a table."""
+        waiting = self._incoming[table]
+        waiting.append(rows)
+        if sum(batch.num_rows for batch in waiting) >= _INCOMING_ROWS or sum(batch.nbytes for batch in waiting) >= _INCOMING_BYTES:
+            self._insert(table)
+
+    def _insert(self, table: int) -> None:
+        """What waits to become rows of the table."""
+        waiting, self._incoming[table] = self._incoming[table], []
+        if waiting:
+            with _translated():
+                self._execute(f"INSERT INTO t{table} SELECT * FROM incoming", pa.Table.from_batches(waiting))
+
+    def match(self) -> "OutOfCore":
+        """Finds the places of each key, once all tables are full."""
+        for table in range(len(self._tables)):
+            self._insert(table)
+        keys = ", ".join(self._keys)
+        each = ", ".join(
+            f"count(*) FILTER (t = {t}) AS n{t}, min(row) FILTER (t = {t}) AS first{t}, max(row) FILTER (t = {t}) AS last{t}"
+            for t in range(len(self._tables))
+        )
+        union = " UNION ALL ".join(f"SELECT {keys}, row, {t} AS t FROM t{t}" for t in range(len(self._tables)))
+        with _translated():
+            self._database.execute(f"CREATE TABLE places AS SELECT {keys}, {each} FROM ({union}) GROUP BY {keys}")
+        return self
+
+    def doubled(self, table: int) -> Count:
+        """Keys that several rows of a table have."""
+        return self._count(f"n{table} > 1", table)
+
+    def missing(self, table: int) -> Count:
+        """Keys that a table lacks and another one has; the example is in the first that has it."""
+        found = self._count(f"n{table} = 0", table)
+        if not found.keys:
+            return found
+        others = [self._count(f"n{table} = 0 AND n{other} > 0", other) for other in range(len(self._tables)) if other != table]
+        return first_of(others, found.keys)
+
+    def kept(self) -> int:
+        """Keys that all tables have."""
+        return self._count(self._everywhere(), 0).keys
+
+    def keys_in_any(self) -> int:
+        """Keys of all tables together."""
+        return self._count("true", 0).keys
+
+    def chosen(self) -> list[Places]:
+        """Rows of the kept keys."""
+        rows = ", ".join(f"{_row_of(table)}{number}" for number, table in enumerate(self._tables))
+        query = f"SELECT {rows} FROM places WHERE {self._everywhere()} ORDER BY {', '.join(self._keys)}"
+        with _translated():
+            found: Any = self._database.cursor().sql(query).to_arrow_table()
+        return [column.to_numpy() for column in found.columns]
+
+    def in_order(self) -> "tuple[_Stream, list[_Stream]]":
+        """See `Matching`."""
+        order = ", ".join(self._keys)
+        counts = "".join(f", n{number}" for number, table in enumerate(self._tables) if table.order_by is not None)
+        with _translated():
+            # A statement for each table, one after another: a single one that joins and orders all of them needs the memory of all at once.
+            keys = self._stream(f"SELECT {order}{counts} FROM places WHERE {self._everywhere()} ORDER BY {order}")
+            return keys, [self._stream(self._rows_of(number, table)) for number, table in enumerate(self._tables)]
+
+    def _rows_of(self, number: int, table: Columns) -> str:
+        """The rows of the kept keys, in order."""
+        columns = ", ".join(f"t.c{place}" for place in range(len(table.others))) or "NULL"
+        order = ", ".join(f"p.{key}" for key in self._keys)
+        if table.order_by is None:
+            on = f"t.row = p.{_row_of(table)}{number}"
+        else:
+            on = " AND ".join(f"t.{key} = p.{key}" for key in self._keys)
+            order += "".join(f", t.c{place}" for place in table.order_by) + ", t.row"
+        return f"SELECT {columns} FROM t{number} AS t JOIN places AS p ON {on} WHERE {self._everywhere()} ORDER BY {order}"
+
+    def _everywhere(self) -> str:
+        return " AND ".join(f"n{number} > 0" for number in range(len(self._tables)))
+
+    def _count(self, where: str, table: int) -> Count:
+        keys = ", ".join(self._keys)
+        with _translated():
+            counted = self._database.execute(f"SELECT count(*) FROM places WHERE {where}").fetchone()
+            if counted is None or not counted[0]:
+                return Count(0)
+            found = self._database.execute(
+                f"SELECT {keys}, first{table}, last{table} FROM places WHERE {where} ORDER BY {keys} LIMIT 1"
+            ).fetchone()
+        row = tuple(found or ())
+        return Count(counted[0], row[:-2], table, (row[-2], row[-1]))
+
+    def _stream(self, query: str) -> "_Stream":
+        # A cursor of its own: another statement on a connection ends the stream before.
+        return _Stream(self._database.cursor().sql(query).to_arrow_reader(_BATCH_RECORDS))
+
+    def _execute(self, statement: str, incoming: pa.Table | pa.RecordBatch) -> None:
+        self._database.register("incoming", incoming)
+        self._database.execute(statement)
+        self._database.unregister("incoming")
+
+
+def _row_of(table: Columns) -> str:
+    return "last" if table.last else "first"
+
+
+class _Stream:
+    """Rows that come in batches of any size, in the lengths that are asked for."""
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self._reader = reader
+        self._rest: pa.Table = reader.schema.empty_table()
+
+    def upto(self, rows: int) -> list[Array]:
+        """See `Rows`."""
+        parts = [self._rest]
+        missing = rows - self._rest.num_rows
+        with _translated():
+            while missing > 0:
+                batch = next(self._reader, None)
+                if batch is None:
+                    break
+                parts.append(pa.Table.from_batches([batch]))
+                missing -= batch.num_rows
+        found = _arrow.concat_tables(parts)
+        self._rest = found.slice(rows)
+        return [_one(column) for column in found.slice(0, rows).columns]
+
+
+def _one(column: Any) -> Array:
+    """A column of a table in one piece."""
+    found: Array = _arrow.concat_arrays(column.chunks) if column.num_chunks else _arrow.array([], column.type)
+    return found
+
+
+def _connected(folder: str, memory: int) -> "DuckDBPyConnection":
+    import duckdb
+
+    connection = duckdb.connect(
+        ":memory:",
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "python_enable_replacements": "false",
+        },
+    )
+    # In this order: the last two forbid what comes before.
+    for name, value in {
+        "memory_limit": f"{memory >> 20}MiB",
+        "threads": str(max(1, min(limits.processors(), memory // _EACH_THREAD))),
+        "temp_directory": folder.replace("'", "''"),
+        "max_temp_directory_size": f"{shutil.disk_usage(folder).free * 9 // 10 >> 20}MiB",
+        "preserve_insertion_order": "false",
+        "allow_persistent_secrets": "false",
+        "enable_external_access": "false",
+        "lock_configuration": "true",
+    }.items():
+        connection.execute(f"SET {name} = '{value}'")
+    return connection
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """DuckDB's errors as ours."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException) as exc:
+        said = str(exc).partition("\n")[0]
+        if "max_temp_directory_size" in str(exc) or "No space left" in str(exc):
+            raise StoreFull(f"The join needs more room for temporary files than {tempfile.gettempdir()} has: {said}") from exc
+        if isinstance(exc, duckdb.OutOfMemoryException):
+            raise ConvertError(f"The join needs more memory; raise workers.resources.limits.memory: {said}") from exc
+        raise ConvertError(f"The join failed: {said}") from exc

@@ -1,0 +1,1 @@
+"""Readers of text: CSV, JSON Lines, libsvm, plain lines."""

@@ -1,0 +1,308 @@
+"""CSV text to columns: Arrow parses. In a block that it refuses, patterns find most of the rows at fault, and halving those that are left."""
+
+import csv
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from dataprep_api.spec import CsvColumn
+from dataprep_converter.core.errors import BadSpec, InputChanged
+from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.readers.base.blocks import Block
+from dataprep_converter.readers.base.halving import good_runs
+from dataprep_converter.readers.columnar.columns import TYPES, narrowed, shown
+from dataprep_converter.readers.text.csv_rows import Rows, scan
+
+_arrow_csv: Any = arrow_csv  # the stubs don't know the options' own types
+
+# A row that Arrow refuses is read by Python's parser, to say what is wrong with it, and that one ends at cells of 128 KiB.
+csv.field_size_limit(sys.maxsize)
+
+BLANKS: Final = " \t"
+"""What Arrow allows around a number."""
+_HEXADECIMAL: Final = "^0[xX][0-9a-fA-F]{1,16}$"
+DECIMAL: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$"
+NUMBER: Final = f"{DECIMAL}|{_HEXADECIMAL}"
+"""With hexadecimal digits, which only whole numbers may have."""
+TRUTH: Final = "^(true|True|TRUE|false|False|FALSE|0|1)$"
+_PATTERNS: Final = {"Int64": f"^[+-]?[0-9]+$|{_HEXADECIMAL}", "Float32": DECIMAL, "Float64": DECIMAL, "Bool": TRUTH}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How cells are written."""
+
+    delimiter: str
+    quote: str
+    nulls: tuple[str, ...] = ()
+    """Words that mean the same as an empty cell."""
+    missing: tuple[str, ...] = ()
+    """Words that do so in columns of numbers and truth values; they are text in others. Not together with `nulls`, which Arrow can't tell from them."""
+
+    def rows(self, data: bytes, *, at_end: bool = True) -> Rows:
+        """The whole rows of text that begins with one."""
+        return scan(data, delimiter=self.delimiter, quote=self.quote, at_end=at_end)
+
+    def cells(self, row: bytes) -> list[str]:
+        """The cells of one row as text."""
+        text = row.decode("utf-8", "replace")
+        return next(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter, quotechar=self.quote, strict=False), [])
+
+
+def parsed(
+    data: bytes,
+    names: Sequence[str],
+    types: Mapping[str, pa.DataType],
+    dialect: Dialect,
+    *,
+    skipped: list[tuple[int, int]],
+    only: Sequence[str] | None = None,
+) -> pa.Table:
+    """Arrow's parse of whole rows; the cells of columns beside `only` are passed over. Rows of another number of cells are left out: `skipped` gets (row, its cells)."""
+
+    def skip(row: Any) -> str:
+        skipped.append((row.number - 1, row.actual_columns))
+        return "skip"
+
+    table: pa.Table = _arrow_csv.read_csv(
+        pa.BufferReader(data),
+        read_options=_arrow_csv.ReadOptions(column_names=list(names), use_threads=False, block_size=max(len(data) + 1, 1 << 16)),
+        parse_options=_arrow_csv.ParseOptions(
+            delimiter=dialect.delimiter,
+            quote_char=dialect.quote,
+            newlines_in_values=dialect.quote.encode() in data,
+            # Arrow shows the handler the row as text: for one that isn't UTF-8 it would print a traceback instead.
+            invalid_row_handler=skip if _is_utf8(data) else None,
+        ),
+        convert_options=_arrow_csv.ConvertOptions(
+            column_types=dict(types),
+            null_values=["", *dialect.nulls, *dialect.missing],
+            strings_can_be_null=bool(dialect.nulls),
+            include_columns=list(only or []),
+        ),
+    )
+    return table
+
+
+class Parser:
+    """Blocks of text to records of the columns."""
+
+    def __init__(self, columns: Sequence[CsvColumn], dialect: Dialect, *, select: Sequence[str] | None = None, of: str) -> None:
+        """`select` names the columns to convert, in their order; `of` is `source.csv`, for messages."""
+        self._of = of
+        self._select = None if select is None else list(select)
+        by_name = {column.name: column for column in columns}
+        self._columns = list(columns) if select is None else [by_name[name] for name in select]
+        self._dialect = dialect
+        self._names = [column.name for column in columns]
+        # A Float32 is read as Float64 first: Arrow refuses what is too small for a float32 instead of rounding it to zero.
+        self._types = {c.name: pa.float64() if c.type == "Float32" else TYPES[c.type] for c in columns}
+        self._defaults = {column.name: self._default(column) for column in columns if column.default is not None}
+        self.schema: pa.Schema = pa.schema([(column.name, TYPES[column.type]) for column in self._columns])
+
+    def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
+        """The rows of a block that begins on `line`. Raises InputChanged when there are not as many rows as were counted."""
+        skipped: list[tuple[int, int]] = []
+        refused: dict[int, str] = {}
+        try:
+            table = parsed(data, self._names, self._types, self._dialect, skipped=skipped, only=self._select)
+        except pa.ArrowInvalid:
+            skipped.clear()
+            refused = self._misfits(data)
+            table = self._good(data, skipped, refused)
+        if table.num_rows + len(skipped) + len(refused) != records:
+            raise InputChanged(f"{uri}: {records:,} rows were planned from line {line} on, got {table.num_rows + len(skipped):,}.", uri=uri)
+        missing = {row: f"expect {len(self._names)} fields but have {cells}" for row, cells in skipped} | refused
+        numbers = np.setdiff1d(np.arange(records), list(missing), assume_unique=True) if missing else np.arange(records)
+        columns, wrong = self._finished(table)
+        reasons = missing | {int(numbers[place]): reason for place, reason in wrong.items()} | self._too_large(table, numbers, data)
+        whole = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return Block.of(whole, self._with_lines(reasons, data, line) if reasons else {}, missing=missing)
+
+    def _misfits(self, data: bytes) -> dict[int, str]:
+        """Rows of a block with a cell that is no value of its column, and the reason: not all of them, but those that there may be thousands of.
+
+        Patterns find them in one pass, and Arrow is asked once for each text. A word that is too large a number, for one, is left to halving.
+        """
+        typed = [column for column in self._columns if column.type in _PATTERNS]
+        skipped: list[tuple[int, int]] = []
+        try:
+            names = [column.name for column in typed]
+            as_text = dict.fromkeys(names, pa.string())
+            table = (
+                parsed(data, self._names, as_text, replace(self._dialect, nulls=(), missing=()), skipped=skipped, only=names)
+                if typed
+                else None
+            )
+        except pa.ArrowInvalid:
+            table = None
+        if table is None:
+            return {}
+        numbers = np.setdiff1d(np.arange(table.num_rows + len(skipped)), [row for row, _ in skipped], assume_unique=True)
+        words: Any = pa.array(["", *self._dialect.nulls, *self._dialect.missing])
+        found: dict[int, str] = {}
+        for column in typed:
+            cells: Any = _whole(table.column(column.name))
+            fits = kernels.match_substring_regex(kernels.utf8_trim(cells, BLANKS), _PATTERNS[column.type])
+            places = np.flatnonzero(kernels.invert(kernels.or_(fits, kernels.is_in(cells, value_set=words))).to_numpy(zero_copy_only=False))
+            doubtful = cells.take(pa.array(places)).dictionary_encode()
+            reasons = [None if self._is_value(text, column) else _not_a(text, column) for text in doubtful.dictionary.to_pylist()]
+            for number, word in zip(numbers[places].tolist(), doubtful.indices.to_pylist(), strict=True):
+                if (reason := reasons[word]) is not None:
+                    found.setdefault(number, reason)
+        return found
+
+    def _is_value(self, text: str, column: CsvColumn) -> bool:
+        """Whether Arrow takes a cell for a value of the column."""
+        quote = self._dialect.quote
+        cell = f"{quote}{text.replace(quote, quote * 2)}{quote}".encode()
+        try:
+            parsed(cell, [column.name], {column.name: self._types[column.name]}, self._dialect, skipped=[])
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    def _good(self, data: bytes, skipped: list[tuple[int, int]], refused: dict[int, str]) -> pa.Table:
+        """The good rows of a block in which Arrow refuses some, those in `refused` among them; the others are added there."""
+        rows = self._dialect.rows(data)
+        kept = np.setdiff1d(np.arange(len(rows)), list(refused), assume_unique=True)
+        if refused:
+            borders = [0, *rows.starts[1:].tolist(), len(data)]
+            ends = np.append(np.flatnonzero(np.diff(kept) > 1) + 1, len(kept)).tolist()
+            runs = [(kept[begin], kept[end - 1] + 1) for begin, end in zip([0, *ends], ends, strict=False) if begin < end]
+            data = b"".join(data[borders[low] : borders[high]] for low, high in runs)
+            rows = self._dialect.rows(data)
+
+        def read(low: int, high: int) -> pa.Table:
+            left_out: list[tuple[int, int]] = []
+            part = data[int(rows.starts[low]) : int(rows.stops[high - 1])]
+            table = parsed(part, self._names, self._types, self._dialect, skipped=left_out, only=self._select)
+            skipped.extend((int(kept[low + row]), cells) for row, cells in left_out)
+            return table
+
+        def refuse(row: int, error: pa.ArrowInvalid) -> None:
+            refused[int(kept[row])] = self._fault(data[int(rows.starts[row]) : int(rows.stops[row])], error)
+
+        tables = list(good_runs(0, len(rows), read=read, refuse=refuse))
+        return pa.concat_tables(tables) if tables else pa.schema([(c.name, self._types[c.name]) for c in self._columns]).empty_table()
+
+    def _fault(self, row: bytes, error: pa.ArrowInvalid) -> str:
+        """Why Arrow refuses a single row."""
+        cells = self._dialect.cells(row)
+        if len(cells) != len(self._names):
+            return f"expect {len(self._names)} fields but have {len(cells)}"
+        for column in self._columns:
+            try:
+                parsed(row, self._names, self._types, self._dialect, skipped=[], only=[column.name])
+            except pa.ArrowInvalid:
+                if column.type == "String":
+                    return f"column {column.name!r} is not UTF-8"
+                number = self._names.index(column.name)
+                return _not_a(cells[number] if number < len(cells) else "", column)
+        return f"not a row: {error}"
+
+    def _finished(self, table: pa.Table) -> tuple[list[Array], dict[int, str]]:
+        """The columns in their own types, with defaults; and the places of the values that don't fit, with the reason."""
+        columns: list[Array] = []
+        wrong: dict[int, str] = {}
+        for column in self._columns:
+            values: Array = _whole(table.column(column.name))
+            if column.type == "String":
+                if values.null_count:
+                    values = kernels.fill_null(values, "")
+                if column.default:
+                    values = kernels.if_else(kernels.equal(values, ""), column.default, values)
+                elif column.required:
+                    wrong = self._empty(column, kernels.equal(values, "")) | wrong
+                columns.append(values)
+                continue
+            if values.null_count and column.name in self._defaults:
+                values = kernels.fill_null(values, self._defaults[column.name])
+            elif values.null_count:
+                wrong = self._empty(column, values.is_null()) | wrong
+            if column.type == "Float32":
+                values, too_large = narrowed(values)
+                wrong = {place: f"{value!r} is not a Float32 (column {column.name!r})" for place, value in too_large.items()} | wrong
+            columns.append(values)
+        return columns, wrong
+
+    def _too_large(self, table: pa.Table, numbers: npt.NDArray[np.int64], data: bytes) -> dict[int, str]:
+        """The rows with a number beyond the largest float64. Arrow reads it as infinite, like the word `inf`, so the text decides."""
+        found: dict[int, str] = {}
+        for column in self._columns:
+            values: Any = table.column(column.name)
+            if not pa.types.is_floating(values.type) or not kernels.any(kernels.is_inf(values)).as_py():
+                continue
+            rows = self._dialect.rows(data)
+            place = self._names.index(column.name)
+            for number in numbers[np.isinf(values.to_numpy())].tolist():
+                cell = self._dialect.cells(data[int(rows.starts[number]) : int(rows.stops[number])])[place]
+                if _has_digits(cell):
+                    found.setdefault(number, _not_a(cell, column))
+        return found
+
+    def _empty(self, column: CsvColumn, is_empty: Array) -> dict[int, str]:
+        words = f" or one of {', '.join(self._dialect.nulls)}" if self._dialect.nulls else ""
+        if self._dialect.missing and column.type != "String":
+            words = f" or a word such as {self._dialect.missing[0]},"
+        places = np.flatnonzero(is_empty.to_numpy(zero_copy_only=False)).tolist()
+        return dict.fromkeys(places, f"column {column.name!r} is empty{words} and has no default")
+
+    def _default(self, column: CsvColumn) -> Any:
+        written = self._dialect.quote + (column.default or "").replace(self._dialect.quote, self._dialect.quote * 2) + self._dialect.quote
+        try:
+            dialect = replace(self._dialect, nulls=(), missing=())
+            value = parsed(written.encode(), [column.name], {column.name: self._types[column.name]}, dialect, skipped=[])[0][0]
+        except pa.ArrowInvalid:
+            value = None
+        if value is None or not value.is_valid or (pa.types.is_floating(value.type) and self._is_infinite(value.as_py(), column)):
+            raise BadSpec(f"{self._of}.columns: the default {shown(column.default or '')} of {column.name!r} is not a {column.type}.")
+        return value
+
+    def _is_infinite(self, value: float, column: CsvColumn) -> bool:
+        """Whether a default that is written in digits is infinite in its column's type."""
+        with np.errstate(over="ignore"):
+            number = np.float32(value) if column.type == "Float32" else value
+        return bool(np.isinf(number)) and _has_digits(column.default or "")
+
+    def _with_lines(self, reasons: Mapping[int, str], data: bytes, line: int) -> dict[int, str]:
+        rows = self._dialect.rows(data)
+        return {row: f"line {line + rows.lines_before(int(rows.starts[row]))}: {reason}" for row, reason in reasons.items()}
+
+
+def _not_a(text: str, column: CsvColumn) -> str:
+    return f"{shown(text)} is not a {column.type} (column {column.name!r})"
+
+
+def _has_digits(text: str) -> bool:
+    """Whether a number is written in digits, not as a word such as `inf`."""
+    return any(sign.isdigit() for sign in text)
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Without a copy of the data, which decoding would make."""
+    if data.isascii():
+        return True
+    ends = pa.py_buffer(np.array([0, len(data)], np.int64).tobytes())
+    text = pa.Array.from_buffers(pa.large_string(), 1, [None, ends, pa.py_buffer(data)])
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _whole(column: Any) -> Array:
+    """A column of a table in one piece: itself, when it is one."""
+    if column.num_chunks == 1:
+        one: Array = column.chunk(0)
+        return one
+    whole: Array = column.combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole

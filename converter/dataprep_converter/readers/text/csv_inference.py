@@ -1,0 +1,126 @@
+"""Which types the columns of CSV text have, told from its first rows: words for missing values first, then what at least 95 of 100 filled cells are.
+
+The other cells are bad records later. Which rule holds is a version of the part `inference`: what was planned by the first one, which made text of
+a column with a single such cell, is extended and planned again by it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_converter.core.tensors import kernels
+from dataprep_converter.readers.columnar.columns import shown
+from dataprep_converter.readers.text.csv_cells import BLANKS, DECIMAL, NUMBER, TRUTH, Dialect, parsed
+from dataprep_converter.records.digits import keeps_all_digits
+
+MISSING: Final = (
+    "NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "none", "#N/A", "#N/A N/A", "#NA", "<NA>", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN",
+)  # fmt: skip
+"""Words for a missing value where the spec names none. `nan` is a number."""
+
+_PLAIN: Final = Dialect(",", '"')
+_FITTING: Final = 0.95
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The type of a column, by the name that specs have for it."""
+
+    type: str
+    cells: int = 0
+    """Filled cells that were looked at, where some are not of the type."""
+    others: int = 0
+    """Those of them that aren't; of text, those that are no numbers."""
+    other: str = ""
+    """The first of those."""
+    row: int = 0
+    """The row of that one."""
+
+    @property
+    def misfits(self) -> str:
+        """How many cells are not of the type, for a sentence; empty where all are."""
+        if not self.others or self.type == "String":
+            return ""
+        return f"{self.others:,} {'is' if self.others == 1 else 'are'} not a {self.type}, such as {shown(self.other)}"
+
+
+def with_missing(dialect: Dialect, *, rule: int) -> Dialect:
+    """The dialect of files whose columns are inferred: with the words for missing values, unless the spec names some."""
+    return dialect if rule == 1 or dialect.nulls else replace(dialect, missing=MISSING)
+
+
+def kinds_of(text: bytes, names: Sequence[str], dialect: Dialect, *, rule: int) -> list[Kind]:
+    """The columns of rows of UTF-8 text: whole numbers Int64, other numbers Float32 or Float64, true and false Bool, all else String. Raises ArrowInvalid."""
+    skipped: list[tuple[int, int]] = []
+    table = parsed(text, names, {}, dialect, skipped=skipped)
+    found = table.schema.types
+    if rule == 1:
+        return [Kind(_type_of_all(kind)) for kind in found]
+    unclear = [name for name, kind in zip(names, found, strict=True) if pa.types.is_floating(kind) or _is_text(kind)]
+    cells: Any = None
+    if unclear:
+        as_text = dict.fromkeys(names, pa.string())
+        cells = parsed(text, names, as_text, replace(dialect, nulls=(), missing=()), skipped=[], only=unclear)
+    rows = np.setdiff1d(np.arange(table.num_rows + len(skipped)), [row for row, _ in skipped])
+    kinds = []
+    for name, kind in zip(names, found, strict=True):
+        if pa.types.is_floating(kind):
+            values = table.column(name)
+            kinds.append(Kind(_type_of_floats(cells.column(name).filter(values.is_valid()), values.drop_null())))
+        elif _is_text(kind):
+            found_kind = _of_cells(cells.column(name).combine_chunks(), dialect)
+            kinds.append(replace(found_kind, row=int(rows[found_kind.row])) if found_kind.others else found_kind)
+        else:
+            kinds.append(Kind(_type_of_all(kind)))
+    return kinds
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_temporal(kind)
+
+
+def _type_of_floats(cells: Any, values: Any) -> str:
+    return "Float32" if keeps_all_digits(cells, values) else "Float64"
+
+
+def _type_of_all(kind: pa.DataType) -> str:
+    if pa.types.is_integer(kind):
+        return "Int64"
+    if pa.types.is_floating(kind):
+        return "Float32"
+    return "Bool" if pa.types.is_boolean(kind) else "String"
+
+
+def _of_cells(cells: Any, dialect: Dialect) -> Kind:
+    """The type of most of the cells of a column, where Arrow has found none that all of them have."""
+    words: Any = pa.array(["", *dialect.nulls, *dialect.missing])
+    filled = cells.filter(kernels.invert(kernels.is_in(cells, value_set=words)))
+    trimmed = kernels.utf8_trim(filled, BLANKS)
+    are_numbers: Any = None
+    for pattern in (NUMBER, DECIMAL, TRUTH):
+        fits = kernels.match_substring_regex(trimmed, pattern)
+        are_numbers = fits if are_numbers is None else are_numbers
+        count = kernels.sum(fits).as_py() or 0
+        if not count or count < _FITTING * len(filled):
+            continue
+        fitting = trimmed.filter(fits)
+        values = parsed("\n".join(fitting.to_pylist()).encode(), ["cell"], {}, _PLAIN, skipped=[]).column(0)
+        kind = _type_of_all(values.type)
+        if kind == "Float32":
+            kind = _type_of_floats(fitting, values)
+        if kind != "String":
+            return _judged(kind, filled, fits, words=words, cells=cells)
+    return _judged("String", filled, are_numbers, words=words, cells=cells)
+
+
+def _judged(kind: str, filled: Any, fits: Any, *, words: Any, cells: Any) -> Kind:
+    """A kind, and the first of the filled cells that doesn't fit."""
+    others = np.flatnonzero(~fits.to_numpy(zero_copy_only=False))
+    if not len(others):
+        return Kind(kind)
+    first = int(others[0])
+    row = int(np.flatnonzero(~kernels.is_in(cells, value_set=words).to_numpy(zero_copy_only=False))[first])
+    return Kind(kind, cells=len(filled), others=len(others), other=filled[first].as_py(), row=row)

@@ -1,0 +1,298 @@
+"""`csvSequences`: CSV files that are a sequence each, a row being a step; perhaps with labels in a second file of the same name.
+
+Files are read ahead by threads (`files_ahead.py`), and the rows of all files of a batch are parsed together: a parse of its own would cost a
+small file far more than its text. Only a file at fault is parsed again, for its line.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.spec import CsvColumn, Source
+from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
+from dataprep_converter.core.errors import BadSample, BadSpec
+from dataprep_converter.core.tensors import Array, binary_data, to_arrow, to_numpy
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.opening import GZIP_MAGIC, BrokenGzip, gunzipped
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.files_ahead import File, FilesReader, Row, binaries
+from dataprep_converter.readers.columnar.columns import shown
+from dataprep_converter.readers.text.csv_cells import Dialect, Parser
+from dataprep_converter.readers.text.csv_starts import Preamble, selected
+from dataprep_converter.readers.text.sequence_listing import LABELS, OF, SequencePlanner, dialect_of_source
+from dataprep_converter.records.batch import SAMPLE, Bad, Batch, Raw
+from dataprep_converter.records.columns import IS_SEQUENCE, find_columns
+from dataprep_converter.sampling.units import Units
+
+_UNCOMPRESSED: Final = 256 << 20
+"""Bytes of a gzip file's contents at most."""
+
+_Mask = npt.NDArray[np.bool_]
+_Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The rows of a file, each with its line end."""
+
+    data: bytes
+    rows: int
+    line: int
+    """Of the first byte, from 1."""
+
+
+class _Texts(FilesReader[list[_Text]]):
+    """Files as texts of whole rows: the sequence and, where there are such, its labels. Columns: `text`, `rows` and `line` of each kind."""
+
+    def __init__(self, written: CsvSequencesSource, names: Sequence[Sequence[str]], access: Access) -> None:
+        super().__init__(access)
+        dialect = dialect_of_source(written)
+        self._preambles = [Preamble(dialect, written.skip_lines, written.header)]
+        self._per_step = True
+        if written.labels is not None:
+            self._preambles.append(Preamble(dialect, written.labels.skip_lines, written.labels.header))
+            self._per_step = written.labels.per == "Step"
+        self._names = [list(each) for each in names]
+
+    def schema(self) -> pa.Schema:
+        """Three columns for each file of a sample."""
+        kinds = (("text", pa.large_binary()), ("rows", pa.int64()), ("line", pa.int64()))
+        return pa.schema([(f"{name}{number}", kind) for number in range(len(self._preambles)) for name, kind in kinds])
+
+    def files(self, row: Row) -> Sequence[File]:
+        """The sequence and its labels."""
+        own = File(row["uri"], row["size"], row["pin"])
+        labels = json.loads(row["extra"]) if row["extra"] else None
+        return [own] if labels is None or "missing" in labels else [own, File(**labels)]
+
+    def examine(self, row: Row, contents: Sequence[bytes]) -> list[_Text]:
+        """Takes off what stands before the rows, and counts them. Raises BadSample with the line, and with the name of a file of labels."""
+        if len(contents) < len(self._preambles):
+            raise BadSample(f"its labels {json.loads(row['extra'])['missing']} are not there")
+        steps = self._text(0, contents[0])
+        if len(self._preambles) == 1:
+            return [steps]
+        uri = json.loads(row["extra"])["uri"]
+        try:
+            labels = self._text(1, contents[1])
+        except BadSample as exc:
+            raise BadSample(f"its labels {uri}, {exc}") from exc
+        if labels.rows != (steps.rows if self._per_step else 1):
+            expected = f"one for each of {steps.rows} steps" if self._per_step else "one for the whole sequence"
+            raise BadSample(f"its labels {uri} are {labels.rows} rows, expected {expected}")
+        return [steps, labels]
+
+    def columns(self, found: Sequence[list[_Text]]) -> dict[str, Array]:
+        """Those of the schema."""
+        columns: dict[str, Array] = {}
+        for number in range(len(self._preambles)):
+            columns[f"text{number}"] = binaries([texts[number].data for texts in found])
+            columns[f"rows{number}"] = pa.array([texts[number].rows for texts in found], pa.int64())
+            columns[f"line{number}"] = pa.array([texts[number].line for texts in found], pa.int64())
+        return columns
+
+    def _text(self, number: int, content: bytes) -> _Text:
+        preamble = self._preambles[number]
+        start = preamble.taken_off(_uncompressed(content), at_end=True)
+        if start is None or not start.data:
+            raise BadSample(f"line {start.line if start else 1}: there is no row")
+        if start.names is not None and start.names != self._names[number]:
+            raise BadSample(
+                f"line {preamble.skip_lines + 1}: the header has the columns {', '.join(start.names)}; expected {', '.join(self._names[number])}"
+            )
+        rows = preamble.dialect.rows(start.data)
+        if (place := rows.unclosed()) is not None:
+            raise BadSample(f"line {start.line + rows.lines_before(place)}: a quote is never closed")
+        if not len(rows):
+            raise BadSample(f"line {start.line}: there is no row")
+        data = start.data if start.data.endswith((b"\n", b"\r")) else start.data + b"\n"
+        return _Text(data, len(rows), start.line)
+
+
+class CsvSequencesReader:
+    """See the module. Columns: for each column of the files a list of its values, or one value where all steps share it; then the labels'."""
+
+    default_label: ClassVar[str] = "label"
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Lists files; without `columns`, reads the first ones. Raises NotFound for a URI without files, BadData when no file has a row."""
+        state: dict[str, Any] = {}
+        return Discovery(units=SequencePlanner(_written(source), access, state).units(), state=state)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        written = _written(source)
+        dialect = dialect_of_source(written)
+        columns = [[CsvColumn.model_validate(column) for column in state.get(part, [])] for part in ("columns", "labels")]
+        self._texts = _Texts(written, [[column.name for column in each] for each in columns], access)
+        self._dialect = dialect
+        missing = [replace(dialect, missing=tuple(state.get(part, ()))) for part in ("nullWords", "labelNullWords")]
+        self._steps = Parser(columns[0], missing[0], select=selected(columns[0], written.select, of=OF), of=OF)
+        self._labels = None if written.labels is None else Parser(columns[1], missing[1], of=LABELS)
+        self._labels_are_steps = written.labels is not None and written.labels.per == "Step"
+        self._per_sequence = find_columns(written.per_sequence, self._steps.schema, of=f"{OF}.perSequence")
+        self._schema = self._made_schema()
+
+    def schema(self) -> pa.Schema:
+        """The columns of the files in their order, then those of the labels."""
+        return self._schema
+
+    def classes(self) -> dict[str, list[str]]:
+        """None."""
+        return {}
+
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+        """Any order costs the same."""
+        for batch in self._texts.read(units, samples):
+            yield self._parsed(batch)
+
+    def places(self, units: Units, bad: Sequence[Bad]) -> list[str]:
+        """The line of a step, or of the first row, in the file of the sequence or in that of its labels. The files are read again."""
+        of_labels = set(self._labels.schema.names) if self._labels is not None else set()
+        order = sorted(bad, key=lambda each: each.sample)
+        texts = next(self._texts.read(units, iter([np.array([each.sample for each in order], np.int64)]))).records
+        found: dict[int, str] = {}
+        for row, each in enumerate(order):
+            number = 1 if each.column in of_labels else 0
+            text, line = texts.column(f"text{number}")[row].as_py(), texts.column(f"line{number}")[row].as_py()
+            # With two files, a column of another name could be of either.
+            is_known = not of_labels or each.column in of_labels or each.column in self._steps.schema.names
+            rows = self._dialect.rows(text)
+            at = line + rows.lines_before(int(rows.starts[(each.step or 0) if is_known else 0]))
+            found[each.sample] = f"its labels, line {at}" if number else f"line {at}"
+        return [found[each.sample] for each in bad]
+
+    def _made_schema(self) -> pa.Schema:
+        fields = [field if field.name in self._per_sequence else _sequence(field) for field in self._steps.schema]
+        for field in self._labels.schema if self._labels is not None else ():
+            if field.name in self._steps.schema.names:
+                raise BadSpec(f"{LABELS}: the column {field.name!r} is in the sequences too; name it otherwise in {LABELS}.columns.")
+            fields.append(_sequence(field) if self._labels_are_steps else field)
+        return pa.schema(fields)
+
+    def _parsed(self, batch: Batch) -> Batch:
+        """The texts of a batch as columns."""
+        parts = [_Part.of(batch, 0, self._steps)]
+        if self._labels is not None:
+            parts.append(_Part.of(batch, 1, self._labels))
+        faults = dict(parts[0].faults)
+        for file, reason in (parts[1].faults if self._labels is not None else {}).items():
+            faults.setdefault(file, f"its labels, {reason}")
+        for file, reason in parts[0].uneven(self._per_sequence, self._dialect).items():
+            faults.setdefault(file, reason)
+        is_good = np.ones(batch.records.num_rows, np.bool_)
+        is_good[list(faults)] = False
+        columns = {name: parts[0].column(name, is_good, is_list=name not in self._per_sequence) for name in self._steps.schema.names}
+        if self._labels is not None:
+            columns |= {name: parts[1].column(name, is_good, is_list=self._labels_are_steps) for name in self._labels.schema.names}
+        samples = batch.records.column(SAMPLE)
+        arrays = [*(columns[name] for name in self._schema.names), samples.filter(pa.array(is_good))]
+        records = pa.RecordBatch.from_arrays(arrays, schema=self._schema.append(pa.field(SAMPLE, pa.int64())))
+        numbers = to_numpy(samples)
+        bad = [Bad(int(numbers[file]), faults[file], Raw.of(parts[0].text(file))) for file in faults]
+        everything = sorted([*batch.bad, *bad], key=lambda each: each.sample)
+        return Batch(records=records, bad=everything, bytes_in=batch.bytes_in)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The rows of all files of one kind in a batch: those of `records` at `places`, of which each file has `counts`."""
+
+    texts: Array
+    counts: _Numbers
+    lines: _Numbers
+    records: pa.RecordBatch
+    places: _Numbers
+    """Of each row in `records`, -1 for a bad one."""
+    faults: dict[int, str]
+    """The files with a bad row, and its line and reason."""
+
+    @classmethod
+    def of(cls, batch: Batch, number: int, parser: Parser) -> "_Part":
+        texts, counts, lines = (batch.records.column(f"{name}{number}") for name in ("text", "rows", "line"))
+        data, offsets = binary_data(texts)
+        rows, first_lines = to_numpy(counts), to_numpy(lines)
+        if not len(texts):
+            return cls(texts, rows, first_lines, pa.RecordBatch.from_pylist([], schema=parser.schema), rows, {})
+        text = data[offsets[0] : offsets[-1]].tobytes()
+        block = parser.parse(text, records=int(rows.sum()), line=1, uri="")
+        file_of = np.repeat(np.arange(len(rows)), rows)
+        faults: dict[int, str] = {}
+        for file in np.unique(file_of[list(block.reasons)]).tolist():
+            # The lines of a file are known to it alone.
+            alone = parser.parse(texts[file].as_py(), records=int(rows[file]), line=int(first_lines[file]), uri="").reasons
+            faults[file] = alone[min(alone)]
+        return cls(texts, rows, first_lines, block.records, block.places, faults)
+
+    def text(self, file: int) -> bytes:
+        """The rows of one file."""
+        content: bytes = self.texts[file].as_py()
+        return content
+
+    def column(self, name: str, is_good: _Mask, *, is_list: bool) -> Array:
+        """A column of the good files: the list of its values, or the first of them."""
+        values = self.records.column(name)
+        counts = self.counts[is_good]
+        if not is_good.all():
+            values = values.take(to_arrow(self.places[np.repeat(is_good, self.counts)]))
+        ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+        if not is_list:
+            return values.take(to_arrow(ends[:-1]))
+        offsets: Any = to_arrow(ends.astype(np.int32))
+        lists: Array = pa.ListArray.from_arrays(offsets, values)
+        return lists
+
+    def uneven(self, names: Sequence[str], dialect: Dialect) -> dict[int, str]:
+        """The files whose rows don't all have the same value in these columns; files with a bad row are passed over."""
+        faults: dict[int, str] = {}
+        is_good = np.ones(len(self.counts), np.bool_)
+        is_good[list(self.faults)] = False
+        files, counts = np.flatnonzero(is_good), self.counts[is_good]
+        starts = np.cumsum(counts) - counts
+        for name in names:
+            lists: Any = self.column(name, is_good, is_list=True)
+            values = lists.flatten()
+            codes = to_numpy(values.dictionary_encode().indices)
+            differs = np.flatnonzero(codes != np.repeat(codes[starts], counts)) if len(codes) else codes
+            owners = np.searchsorted(starts, differs, side="right") - 1
+            for owner, place in zip(*np.unique(owners, return_index=True), strict=True):
+                at, file = int(differs[place]), int(files[owner])
+                rows = dialect.rows(self.text(file))
+                line = self.lines[file] + rows.lines_before(int(rows.starts[at - starts[owner]]))
+                now, before = shown(str(values[at])), shown(str(values[int(starts[owner])]))
+                faults.setdefault(
+                    file, f"line {line}: column {name!r} is {now}, but {before} in the first row; it has one value per sequence"
+                )
+        return faults
+
+
+def _sequence(field: "pa.Field[Any]") -> "pa.Field[Any]":
+    lists: pa.Field[Any] = pa.field(field.name, pa.list_(field.type), metadata=IS_SEQUENCE)
+    return lists
+
+
+def _written(source: Source) -> CsvSequencesSource:
+    if source.csv_sequences is None:
+        raise BadSpec("The source has no csvSequences.")
+    return source.csv_sequences
+
+
+def _uncompressed(content: bytes) -> bytes:
+    if not content.startswith(GZIP_MAGIC):
+        return content
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        for piece in gunzipped([content]):
+            pieces.append(piece)
+            size += len(piece)
+            if size > _UNCOMPRESSED:
+                raise BadSample(f"the file is more than {_UNCOMPRESSED >> 20} MiB uncompressed")
+    except BrokenGzip as exc:
+        raise BadSample(str(exc)) from exc
+    return b"".join(pieces)

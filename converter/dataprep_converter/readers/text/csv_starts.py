@@ -1,0 +1,143 @@
+"""What stands before the rows of a CSV file (a byte order mark, skipped lines, a header), and what its first rows tell of the columns."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from dataprep_api.spec import CsvColumn
+from dataprep_converter.core.errors import BadSample, BadSpec
+from dataprep_converter.readers.columnar.columns import check_names, shown
+from dataprep_converter.readers.text.csv_cells import Dialect
+from dataprep_converter.readers.text.csv_inference import kinds_of
+from dataprep_converter.readers.text.stretches import BOM
+from dataprep_converter.records.columns import find_columns
+
+_INFERRED_BYTES: Final = 1 << 20
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first bytes of a file, after what stands before its rows."""
+
+    data: bytes
+    offset: int
+    line: int
+    names: list[str] | None
+    """The header's; a nameless column has its number."""
+    at_end: bool
+    """Whether `data` goes on to the file's end."""
+
+
+@dataclass(frozen=True)
+class Preamble:
+    """What stands before the rows of every file."""
+
+    dialect: Dialect
+    skip_lines: int
+    header: bool
+
+    def taken_off(self, data: bytes, *, at_end: bool) -> Start | None:
+        """The start of a file that begins with `data`. None when more bytes are needed. Raises BadSample for a header that never ends."""
+        at = len(BOM) if data.startswith(BOM) else 0
+        for skipped in range(self.skip_lines):
+            # A skipped line is a line as it stands in the file, whatever quotes it has.
+            end = _LINE_END.search(data, at)
+            if end is None:
+                return Start(b"", len(data), skipped + 1, None, at_end=True) if at_end else None
+            at = end.end()
+        line = self.skip_lines + 1
+        if not self.header:
+            return Start(data[at:], at, line, None, at_end=at_end)
+        rows = self.dialect.rows(data[at:], at_end=at_end)
+        if not len(rows):
+            return Start(b"", len(data), line, None, at_end=True) if at_end else None
+        if len(rows) == 1 and at_end and (place := rows.unclosed()) is not None:
+            raise BadSample(f"line {line + rows.lines_before(place)}: a quote is never closed")
+        cells = self.dialect.cells(data[at + int(rows.starts[0]) : at + int(rows.stops[0])])
+        after = int(rows.starts[1]) if len(rows) > 1 else rows.size
+        names = [name or str(number) for number, name in enumerate(cells)]
+        return Start(data[at + after :], at + after, line + rows.lines_before(after), names, at_end=at_end)
+
+
+def dialect_of(delimiter: str, quote: str, nulls: Sequence[str], *, of: str) -> Dialect:
+    """Raises BadSpec for characters that can't be told apart; `of` is `source.csv`."""
+    for option, character in (("delimiter", delimiter), ("quote", quote)):
+        if ord(character) > 0x7F or character in "\r\n\0":
+            raise BadSpec(f"{of}.{option} is one ASCII character, got {character!r}.")
+    if delimiter == quote:
+        raise BadSpec(f"{of}.delimiter and quote are both {quote!r}.")
+    return Dialect(delimiter, quote, tuple(nulls))
+
+
+def selected(columns: Sequence[CsvColumn], references: Sequence[str] | None, *, of: str) -> list[str] | None:
+    """The names of the columns that a source selects, None for all. Raises BadSpec for one that isn't there, and for one that is there twice."""
+    # Without any file that has a row there are no columns to choose from.
+    if references is None or not columns:
+        return None
+    names = find_columns(references, pa.schema([(column.name, pa.null()) for column in columns]), of=f"{of}.select")
+    check_names(names, f"{of}.select")
+    return names
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """What the first rows of a file say of its columns."""
+
+    columns: list[CsvColumn]
+    misfits: dict[str, str]
+    """By column: how many of its cells are not of its type, and where."""
+    seems_headed: bool = False
+    """Whether these are words in the first row alone, as a header has that nobody told of."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """By column of text: why it is none of numbers (`readers.TEXT`)."""
+
+    def warnings(self, select: Sequence[str] | None, *, of: str) -> list[str]:
+        """What the user should know of the columns that are read."""
+        advice = f"set {of}.header: true if the first line is a header" if self.seems_headed else f"give {of}.columns if the column is text"
+        return [f"{misfit}; {advice}" for name, misfit in self.misfits.items() if select is None or name in select]
+
+
+def inferred(start: Start, dialect: Dialect, *, rule: int, uri: str, of: str) -> Inferred | None:
+    """Names and types from the first rows, by a version of the rule.
+
+    None when there is neither a header nor a row. Raises BadSpec naming the file when the types can't be told.
+    """
+    sample = start.data[:_INFERRED_BYTES]
+    rows = dialect.rows(sample, at_end=start.at_end and len(sample) == len(start.data))
+    if not len(rows):
+        rows = dialect.rows(start.data, at_end=start.at_end)
+    if start.names is not None:
+        names = start.names
+    elif len(rows):
+        names = [str(number) for number in range(len(dialect.cells(start.data[int(rows.starts[0]) : int(rows.stops[0])])))]
+    else:
+        return None
+    check_names(names, uri)
+    if not len(rows):
+        return Inferred([CsvColumn(name=name, type="String") for name in names], {})
+    try:
+        # What isn't UTF-8 is a bad record later; here it must not hide the types of the others.
+        text = start.data[: rows.size].decode("utf-8", "replace").encode()
+        kinds = kinds_of(text, names, dialect, rule=rule)
+    except pa.ArrowInvalid as exc:
+        raise BadSpec(f"{uri}: the columns' types can't be told ({exc}); give {of}.columns.") from exc
+    columns = [CsvColumn.model_validate({"name": name, "type": kind.type}) for name, kind in zip(names, kinds, strict=True)]
+    misfits = {
+        name: f"{uri}: of {kind.cells:,} cells of the column {name!r} in the first rows {kind.misfits}"
+        for name, kind in zip(names, kinds, strict=True)
+        if kind.misfits
+    }
+    firsts = dialect.cells(start.data[int(rows.starts[0]) : int(rows.stops[0])]) if start.names is None else []
+    seems_headed = all(kind.others == 1 and [kind.other] == firsts[place : place + 1] for place, kind in enumerate(kinds) if kind.misfits)
+    texts = {
+        name: f"In the first rows of {uri} {kind.others:,} of {kind.cells:,} cells of the column {name!r} are no numbers, the first in line "
+        f"{start.line + rows.lines_before(int(rows.starts[kind.row]))}, {shown(kind.other)}, so the column is text. If such cells are bad or "
+        f"missing values, give {of}.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in {of}.nullWords."
+        for name, kind in zip(names, kinds, strict=True)
+        if kind.type == "String" and kind.others
+    }
+    return Inferred(columns, misfits, seems_headed, texts)

@@ -1,0 +1,148 @@
+"""`csv`: text in rows and columns, parsed by Arrow.
+
+Planning reads every file once, cuts it into units of about 4 MiB at true row ends (`stretches.py`), counts rows and freezes the columns'
+types. Working parses one unit at a time (`csv_cells.py`): only rows at fault are bad, each with its line and cell.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_api.spec import CsvColumn, CsvSource, Source
+from dataprep_converter.core.errors import BadData, BadSample, BadSpec
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.opening import Forward
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.blocks import Block
+from dataprep_converter.readers.base.listing import input_files
+from dataprep_converter.readers.base.partitions import Partitions, names_from, of_files, partitioned
+from dataprep_converter.readers.columnar.columns import check_names
+from dataprep_converter.readers.text import stretches
+from dataprep_converter.readers.text.csv_cells import Dialect, Parser
+from dataprep_converter.readers.text.csv_inference import with_missing
+from dataprep_converter.readers.text.csv_rows import Rows
+from dataprep_converter.readers.text.csv_starts import Preamble, Start, dialect_of, inferred, selected
+from dataprep_converter.readers.text.stretches import StretchReader, cut, opened, units_of
+from dataprep_converter.records.batch import TEXT, TEXTS, marked
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Entry
+
+_OF: Final = "source.csv"
+_LIMIT: Final = "a row of more than {} MiB; is a quote never closed, or the file no CSV?"
+
+
+class CsvReader(StretchReader):
+    """See the module. Columns are named by the header, by the spec, or `0`, `1`, …"""
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Reads every file once. Raises NotFound for a URI without files, BadSpec for headers and columns that don't match."""
+        return partitioned(_csv(source), access, of=_OF, units=lambda csv, state: _Planner(csv, access, state).units())
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        written = of_files(_csv(source), names_from(state), of=_OF)
+        super().__init__(access, Partitions(written.uris, state, of=_OF))
+        self._dialect = replace(_dialect(written), missing=tuple(state.get("nullWords", ())))
+        self._parser = _parser(written, self._dialect, [CsvColumn.model_validate(column) for column in state.get("columns", [])])
+        self._parser.schema = marked(self._parser.schema, TEXT, state.get(TEXTS, {}))
+
+    def schema(self) -> pa.Schema:
+        """The columns in the order of the files, or those selected in the order of the spec."""
+        return self.with_partitions(self._parser.schema)
+
+    def scan(self, data: bytes, at_end: bool) -> Rows:
+        """Rows as Arrow sees them."""
+        return self._dialect.rows(data, at_end=at_end)
+
+    def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
+        """Rows that don't fit are bad, with their line."""
+        return self._parser.parse(data, records=records, line=line, uri=uri)
+
+
+def _csv(source: Source) -> CsvSource:
+    if source.csv is None:
+        raise BadSpec("The source has no csv.")
+    return source.csv
+
+
+def _dialect(source: CsvSource) -> Dialect:
+    return dialect_of(source.delimiter, source.quote, source.null_words, of=_OF)
+
+
+def _parser(source: CsvSource, dialect: Dialect, columns: Sequence[CsvColumn]) -> Parser:
+    """Of the columns that are selected. Raises BadSpec for one that isn't there."""
+    return Parser(columns, dialect, select=selected(columns, source.select, of=_OF), of=_OF)
+
+
+class _Planner:
+    """Lists and cuts the files of a source, and freezes the columns in `state`."""
+
+    def __init__(self, source: CsvSource, access: Access, state: dict[str, Any]) -> None:
+        self._source = source
+        self._access = access
+        self._state = state
+        self._rule = access.version_of("inference")
+        self._dialect = _dialect(source) if source.columns is not None else with_missing(_dialect(source), rule=self._rule)
+        self._preamble = Preamble(self._dialect, source.skip_lines, source.header)
+        self._columns: list[CsvColumn] | None = source.columns
+        self._named_by = "source.csv.columns"
+        if source.columns is not None:
+            check_names([column.name for column in source.columns], self._named_by)
+            _parser(source, self._dialect, source.columns)
+
+    def units(self) -> Iterator[Unit]:
+        """In the order of the URIs and, within one, of the paths."""
+        for root, path, entry in input_files(self._access, self._source.uris):
+            yield from self._units_of(root, path, entry)
+        self._state["columns"] = [column.model_dump(by_alias=True, exclude_none=True) for column in self._columns or []]
+        if self._dialect.missing:
+            self._state["nullWords"] = list(self._dialect.missing)
+
+    def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
+        with self._access.store(entry.uri).open(entry.uri) as source, opened(source, entry) as forward:
+            start = self._start(forward, entry.uri)
+            self._settle(start, entry.uri)
+            found = cut(forward, start.data, line=start.line, scan=self._scan, uri=entry.uri, limit=_LIMIT)
+            yield from units_of(root, path, entry, found, zipped=forward.zipped)
+
+    def _scan(self, data: bytes, at_end: bool) -> Rows:
+        return self._dialect.rows(data, at_end=at_end)
+
+    def _start(self, forward: Forward, uri: str) -> Start:
+        """Byte order mark, skipped lines and header taken off. Raises BadData when they don't end."""
+        wanted = stretches.UNIT_BYTES
+        data = b""
+        while True:
+            data += forward.read(wanted - len(data))
+            at_end = len(data) < wanted
+            try:
+                start = self._preamble.taken_off(data, at_end=at_end)
+            except BadSample as exc:
+                raise BadData(f"{uri}, {exc}.", uri=uri) from exc
+            if start is not None:
+                return start
+            if len(data) >= stretches.LONGEST_RECORD:
+                raise BadData(
+                    f"{uri}: the header doesn't end within {stretches.LONGEST_RECORD >> 20} MiB; is a quote never closed?", uri=uri
+                )
+            wanted *= 2
+
+    def _settle(self, start: Start, uri: str) -> None:
+        """Checks a file's header against the columns, or takes the columns from it. Raises BadSpec naming the file."""
+        if self._columns is None:
+            found = inferred(start, self._dialect, rule=self._rule, uri=uri, of=_OF)
+            self._named_by = uri
+            if found is not None:
+                self._columns = found.columns
+                if found.texts:
+                    self._state[TEXTS] = found.texts
+                _parser(self._source, self._dialect, found.columns)
+                warnings = found.warnings(selected(found.columns, self._source.select, of=_OF), of=_OF)
+                if warnings:
+                    self._state["warnings"] = warnings
+        elif start.names is not None:
+            expected = [column.name for column in self._columns]
+            if start.names != expected:
+                raise BadSpec(f"{uri}: its header has the columns {', '.join(start.names)}; {self._named_by} has {', '.join(expected)}.")

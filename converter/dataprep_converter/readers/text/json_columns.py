@@ -1,0 +1,147 @@
+"""`jsonl`'s columns, from its first records: which keys there are, of which types, and where each lies. Done once, while planning."""
+
+import json
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dataprep_api.spec.sources.jsonl import JsonlColumn
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.readers.columnar.columns import check_names
+from dataprep_converter.records.digits import keeps_digits
+
+_ADVICE: Final = "give source.jsonl.columns"
+
+Path = tuple[str, ...]
+
+
+@dataclass
+class _Seen:
+    """What the values at one path were."""
+
+    kinds: dict[str, int] = field(default_factory=dict)
+    """Kind by the line that had it first."""
+
+
+class _Wide(float):
+    """A number that float32 doesn't keep as it is written."""
+
+
+class _Long(int):
+    """A whole number of 64 bits of which the same holds."""
+
+
+_LONG: Final = "long Int64"
+_NUMBERS: Final = frozenset({"Int64", _LONG, "Float32", "Float64"})
+
+
+def frozen(
+    lines: Sequence[tuple[int, bytes]], columns: Sequence[JsonlColumn] | None, uri: str, *, rule: int
+) -> list[tuple[JsonlColumn, Path]]:
+    """The columns and where each lies in a record, told from some (line number, line) of the file `uri` by a version of the rule `inference`.
+
+    Raises BadSpec for columns of the spec that are there twice, or keys whose type can't be told.
+    """
+    seen: dict[Path, _Seen] = {}
+    for number, line in lines:
+        try:
+            record = json.loads(line) if rule == 1 else json.loads(line, parse_float=_number, parse_int=_whole)
+        except (ValueError, RecursionError):
+            # A broken line is a bad record when it is read; it says nothing about the others.
+            continue
+        if isinstance(record, dict):
+            for path, kind in _leaves((), record):
+                seen.setdefault(path, _Seen()).kinds.setdefault(kind, number)
+    if columns is not None:
+        check_names([column.name for column in columns], "source.jsonl.columns")
+        found = [(column, _path(column.name, seen)) for column in columns]
+    else:
+        found = [(_column(path, each, uri), path) for path, each in seen.items() if set(each.kinds) != {"object"}]
+        check_names([column.name for column, _ in found], uri)
+        if lines and not found:
+            raise BadSpec(f"{uri}: there is no key in the first records; {_ADVICE}.")
+    paths = {path for _, path in found}
+    for column, path in found:
+        if any(path[:length] in paths for length in range(1, len(path))):
+            raise BadSpec(f"{uri if columns is None else 'source.jsonl.columns'}: {column.name!r} lies in a column that is no object.")
+    return found
+
+
+def _leaves(path: Path, value: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    """The path and the kind of each value that is no object, and of each object that has none."""
+    for key, each in value.items():
+        if isinstance(each, dict) and each:
+            yield from _leaves((*path, key), each)
+        else:
+            yield (*path, key), _kind(each)
+
+
+def _number(text: str) -> float:
+    return float(text) if keeps_digits(text) else _Wide(text)
+
+
+def _whole(text: str) -> int | float:
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        return _number(text)
+    return value if keeps_digits(text) else _Long(value)
+
+
+def _common(kinds: AbstractSet[str]) -> str:
+    """The kind of numbers of these kinds."""
+    if kinds <= {"Int64", _LONG}:
+        return _LONG if _LONG in kinds else "Int64"
+    return "Float32" if kinds <= {"Int64", "Float32"} else "Float64"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, list):
+        kinds = {_kind(each) for each in value} - {"null"}
+        if kinds and kinds <= _NUMBERS:
+            kinds = {_common(kinds)}
+        return f"list of {kinds.pop()}" if len(kinds) == 1 else "empty list" if not kinds else "list of several types"
+    if isinstance(value, bool):
+        return "Bool"
+    if isinstance(value, int):
+        return _LONG if isinstance(value, _Long) else "Int64" if -(2**63) <= value < 2**63 else "Float32"
+    if isinstance(value, float):
+        return "Float64" if isinstance(value, _Wide) else "Float32"
+    if isinstance(value, str):
+        return "String"
+    return "object" if isinstance(value, dict) else "null"
+
+
+def _path(name: str, seen: dict[Path, _Seen]) -> Path:
+    """Where the spec's column lies: a key of the very name goes before keys within objects."""
+    if (name,) in seen:
+        return (name,)
+    return next((path for path in seen if "/".join(path) == name), tuple(name.split("/")))
+
+
+def _column(path: Path, seen: _Seen, uri: str) -> JsonlColumn:
+    """The column of the values at one path: whole numbers Int64, other numbers Float32 or Float64, true and false Bool, text String."""
+    name = "/".join(path)
+    kinds = {kind: line for kind, line in seen.kinds.items() if kind not in ("null", "empty list")}
+    for of in ("", "list of "):
+        numbers = {kind: line for kind, line in kinds.items() if kind.startswith(of) and kind.removeprefix(of) in _NUMBERS}
+        if numbers:
+            common = _common({kind.removeprefix(of) for kind in numbers})
+            kinds = {kind: line for kind, line in kinds.items() if kind not in numbers}
+            kinds[of + ("Int64" if common == _LONG else common)] = min(numbers.values())
+    if not kinds:
+        what = "only empty lists" if "empty list" in seen.kinds else "null"
+        raise BadSpec(f"{uri}: the type of {name!r} can't be told, it is {what} in the first records; {_ADVICE}, with it or without.")
+    if len(kinds) > 1 or ("empty list" in seen.kinds and not next(iter(kinds)).startswith("list")):
+        first: dict[str, int] = {}
+        for seen_kind, line in seen.kinds.items():
+            first.setdefault(seen_kind.replace(_LONG, "Int64"), line)
+        told = ", ".join(f"{each} (line {line})" for each, line in first.items() if each != "null")
+        raise BadSpec(f"{uri}: {name!r} has values of several types: {told}; {_ADVICE}, with it or without.")
+    kind = next(iter(kinds))
+    single = kind.removeprefix("list of ")
+    if single not in ("Int64", "Float32", "Float64", "String", "Bool"):
+        raise BadSpec(f"{uri}, line {kinds[kind]}: {name!r} is a {kind}, which records can't hold; {_ADVICE} without it.")
+    if not 1 <= len(name) <= 256:
+        raise BadSpec(f"{uri}, line {kinds[kind]}: a key has {len(name)} characters; columns have 1 to 256. {_ADVICE.capitalize()}.")
+    return JsonlColumn.model_validate({"name": name, "type": single, "list": kind != single})

@@ -1,0 +1,136 @@
+"""A large JSON object, member by member and its arrays element by element: memory holds one element, not the file."""
+
+import codecs
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from dataprep_converter.core.errors import BadData
+
+LONGEST_ELEMENT: Final = 64 << 20
+"""Characters of one element of an array, or of one value that is no array."""
+
+_SPACE = " \t\r\n"
+_DECODER = json.JSONDecoder()
+
+
+def elements(pieces: Iterator[bytes], *, uri: str, arrays: set[str]) -> Iterator[tuple[str, Any]]:
+    """(member, element) of every array of the top-level object; members that are no arrays are passed over. `arrays` gets the names of the arrays.
+
+    Raises BadData, with the place, for what is no JSON object. Any: an element is any JSON value.
+    """
+    text = _Text(pieces, uri)
+    text.expect("{", "a JSON object")
+    if text.peek() == "}":
+        text.skip()
+    else:
+        while True:
+            key = text.value()
+            if not isinstance(key, str):
+                raise text.fault("a member's name is no string")
+            text.expect(":", "':' after a member's name")
+            if text.peek() == "[":
+                text.skip()
+                arrays.add(key)
+                for element in _array(text):
+                    yield key, element
+            else:
+                text.value()
+            if text.one_of(",}") == "}":
+                break
+    if text.peek():
+        raise text.fault("something stands behind the object")
+
+
+def _array(text: "_Text") -> Iterator[Any]:
+    if text.peek() == "]":
+        text.skip()
+        return
+    while True:
+        yield text.value()
+        if text.one_of(",]") == "]":
+            return
+
+
+class _Text:
+    """The text of a stream, of which only what is being read is held."""
+
+    def __init__(self, pieces: Iterator[bytes], uri: str) -> None:
+        self._pieces = pieces
+        self._uri = uri
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._text = ""
+        self._at = 0
+        self._before = 0
+        self._ended = False
+
+    def fault(self, what: str) -> BadData:
+        """An error with the place."""
+        return BadData(f"{self._uri}: not the JSON that was expected at character {self._before + self._at:,}: {what}.", uri=self._uri)
+
+    def peek(self) -> str:
+        """The next character that is no space, empty at the end."""
+        while True:
+            while self._at < len(self._text) and self._text[self._at] in _SPACE:
+                self._at += 1
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more():
+                return ""
+
+    def skip(self) -> None:
+        """Past the character that was peeked."""
+        self._at += 1
+
+    def one_of(self, characters: str) -> str:
+        """The next character, which must be one of these."""
+        found = self.peek()
+        if not found or found not in characters:
+            raise self.fault(f"expected {' or '.join(map(repr, characters))}, got {found!r}" if found else "it ends early")
+        self.skip()
+        return found
+
+    def expect(self, character: str, what: str) -> None:
+        """Past `character`."""
+        found = self.peek()
+        if found != character:
+            raise self.fault(f"expected {what}, got {found!r}" if found else f"expected {what}, and it ends")
+        self.skip()
+
+    def value(self) -> Any:
+        """The next value, whole."""
+        self.peek()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._at)
+            except RecursionError as exc:
+                raise self.fault("nested too deeply") from exc
+            except ValueError as exc:
+                if len(self._text) - self._at > LONGEST_ELEMENT:
+                    raise self.fault(f"a value of more than {LONGEST_ELEMENT >> 20} MiB, or no JSON") from exc
+                if not self._more():
+                    raise self.fault(str(exc)) from exc
+                continue
+            # A number at the end of what is held may go on.
+            if end == len(self._text) and self._more():
+                continue
+            self._at = end
+            return value
+
+    def _more(self) -> bool:
+        """Holds at least twice as much of what is left, so that a long value isn't begun too often. False at the end."""
+        kept = self._text[self._at :]
+        parts = [kept]
+        wanted = max(1, len(kept))
+        while wanted > 0 and not self._ended:
+            piece = next(self._pieces, None)
+            self._ended = piece is None
+            try:
+                parts.append(self._decoder.decode(piece or b"", final=self._ended))
+            except UnicodeDecodeError as exc:
+                raise self.fault(f"not UTF-8: {exc.reason}") from exc
+            wanted -= len(parts[-1])
+        self._before += self._at
+        self._at = 0
+        self._text = "".join(parts)
+        return len(self._text) > len(kept)

@@ -1,0 +1,328 @@
+"""`jsonl`: one JSON object a line, parsed by Arrow with a schema that is fixed while planning (`json_columns.py`).
+
+Files are cut at line ends (`stretches.py`). Lines that Arrow refuses are found by halving: only they are bad, each with what is wrong.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import json as arrow_json
+
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.jsonl import JsonlColumn, JsonlSource
+from dataprep_converter.core.errors import BadSpec, InputChanged
+from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.opening import Forward
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.blocks import Block
+from dataprep_converter.readers.base.halving import good_runs
+from dataprep_converter.readers.base.listing import input_files
+from dataprep_converter.readers.base.partitions import Partitions, partitioned
+from dataprep_converter.readers.columnar.columns import TYPES, Column, default_of, narrowed, settled, shown
+from dataprep_converter.readers.text import stretches
+from dataprep_converter.readers.text.json_columns import Path, frozen
+from dataprep_converter.readers.text.lines import Lines, line_units, not_utf8, scan, with_lines
+from dataprep_converter.readers.text.stretches import BOM, StretchReader, is_zipped
+from dataprep_converter.sampling.units import Unit
+
+_SAMPLE_BYTES: Final = 1 << 20
+_OF: Final = "source.jsonl"
+
+_arrow_json: Any = arrow_json  # the stubs don't know the options' own types
+
+
+class JsonlReader(StretchReader):
+    """See the module. Columns are the keys, `a/b` for a key within an object."""
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Reads every file once. Raises NotFound for a URI without files, BadSpec for columns that can't be told."""
+        return partitioned(_jsonl(source), access, of=_OF, units=lambda jsonl, state: _units(jsonl, access, state))
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        super().__init__(access, Partitions(_jsonl(source).uris, state, of=_OF))
+        found = [(JsonlColumn.model_validate(column), tuple(path)) for column, path in state.get("columns", [])]
+        self._parser = _Parser(found, strict=_jsonl(source).columns is None)
+
+    def schema(self) -> pa.Schema:
+        """The columns of the spec, or the keys in the order in which they were met."""
+        return self.with_partitions(self._parser.schema)
+
+    def scan(self, data: bytes, at_end: bool) -> Lines:
+        """Lines with text."""
+        return scan(data, at_end, skip_blank=True)
+
+    def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
+        """Lines that don't fit are bad."""
+        lines = self.scan(data, True)
+        if len(lines) != records:
+            raise InputChanged(f"{uri}: {records:,} lines were planned from line {line} on, got {len(lines):,}.", uri=uri)
+        return self._parser.parse(data, lines, line)
+
+
+def _jsonl(source: Source) -> JsonlSource:
+    if source.jsonl is None:
+        raise BadSpec("The source has no jsonl.")
+    return source.jsonl
+
+
+# --- planning -----------------------------------------------------------------------------------------------------
+
+
+def _units(jsonl: JsonlSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+    uri, lines = _sample(jsonl, access)
+    found = frozen(lines, jsonl.columns, uri, rule=access.version_of("inference"))
+    _Parser(found, strict=False)
+    state["columns"] = [[column.model_dump(by_alias=True, exclude_none=True), list(path)] for column, path in found]
+    yield from line_units(access, jsonl.uris, skip_blank=True, skip_mark=True)
+
+
+def _sample(jsonl: JsonlSource, access: Access) -> tuple[str, list[tuple[int, bytes]]]:
+    """The first file with a line of text, and its first such lines with their numbers: a mebibyte, or one that is longer."""
+    for _, _, entry in input_files(access, jsonl.uris):
+        with access.store(entry.uri).open(entry.uri) as source:
+            forward = Forward(source, entry.uri, zipped=is_zipped(source))
+            data = b""
+            wanted = _SAMPLE_BYTES
+            while wanted <= stretches.LONGEST_RECORD:
+                data += forward.read(wanted - len(data))
+                text = data.removeprefix(BOM)
+                lines = scan(text, len(data) < wanted, skip_blank=True)
+                if len(lines):
+                    spans = zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)
+                    return entry.uri, [(lines.lines_before(start) + 1, text[start:end]) for start, end in spans]
+                if len(data) < wanted:
+                    break
+                wanted *= 2
+    return "", []
+
+
+# --- parsing ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Objects:
+    """Keys by name, as a tree: what Arrow's schema is made of."""
+
+    keys: dict[str, "pa.DataType | _Objects"]
+
+    def add(self, path: Sequence[str], kind: pa.DataType) -> None:
+        """Puts a value of this type at a path."""
+        if len(path) == 1:
+            self.keys[path[0]] = kind
+            return
+        inner = self.keys.setdefault(path[0], _Objects({}))
+        if isinstance(inner, _Objects):
+            inner.add(path[1:], kind)
+
+    def fields(self) -> list[tuple[str, pa.DataType]]:
+        """As Arrow's fields."""
+        return [(key, pa.struct(kind.fields()) if isinstance(kind, _Objects) else kind) for key, kind in self.keys.items()]
+
+
+class _Parser:
+    """Lines to records of the columns. `strict`: a key that is no column makes a record bad."""
+
+    def __init__(self, found: Sequence[tuple[JsonlColumn, Path]], *, strict: bool) -> None:
+        self._strict = strict
+        self._written = [column for column, _ in found]
+        self._columns = [Column(column.name, path, _type(column)) for column, path in found]
+        self._schemas = [_schema([column]) for column in self._columns]
+        self._schema = _schema(self._columns)
+        self._defaults = {
+            column.name: default_of(
+                column.default, _wide(_type(column)), column=column.name, of="source.jsonl.columns", called=_called(column)
+            )
+            for column in self._written
+            if column.default is not None
+        }
+        self.schema: pa.Schema = pa.schema([(column.name, column.type) for column in self._columns])
+
+    def parse(self, data: bytes, lines: Lines, line: int) -> Block:
+        """The records of some lines, the first byte of which is on `line`."""
+        refused = self._suspects(data, lines)
+        table = None
+        if not refused:
+            try:
+                table = self._read(data, len(lines))
+            except pa.ArrowInvalid:
+                table = None
+        if table is None:
+            table = self._good(data, lines, refused)
+        numbers = np.setdiff1d(np.arange(len(lines)), list(refused), assume_unique=True) if refused else np.arange(len(lines))
+        columns, wrong = self._finished(table)
+        reasons = refused | {int(numbers[place]): reason for place, reason in wrong.items()}
+        records = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return Block.of(records, with_lines(reasons, lines, line) if reasons else {}, missing=refused)
+
+    def _suspects(self, data: bytes, lines: Lines) -> dict[int, str]:
+        """The lines that can't be one object by their looks.
+
+        Arrow takes white space for the end of a record wherever it stands. But where each line begins with `{` and ends with `}`, and
+        there are as many records as lines, each line is a record: no object can go on after `}` with `{`.
+        """
+        text = np.frombuffer(data, np.uint8)
+        faults: dict[int, str] = {}
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            faults = not_utf8(data, lines)
+        last = lines.ends - 1
+        last = last - (text[last] == ord("\n"))
+        last = last - (text[last] == ord("\r"))
+        unlike = np.flatnonzero((text[lines.starts] != ord("{")) | (text[last] != ord("}")))
+        for row in unlike.tolist():
+            line = data[int(lines.starts[row]) : int(lines.ends[row])].strip(b" \t\r\n")
+            if row not in faults and not (line.startswith(b"{") and line.endswith(b"}")):
+                faults[row] = self._fault(line, "no object")
+        return faults
+
+    def _read(self, data: bytes, records: int, schema: pa.Schema | None = None, *, strict: bool | None = None) -> pa.Table:
+        """Arrow's parse of some lines. Raises ArrowInvalid, for another number of records too."""
+        strict = self._strict if strict is None else strict
+        table: pa.Table = _arrow_json.read_json(
+            pa.BufferReader(data),
+            read_options=_arrow_json.ReadOptions(use_threads=False, block_size=max(len(data) + 1, 1 << 16)),
+            parse_options=_arrow_json.ParseOptions(
+                explicit_schema=self._schema if schema is None else schema, unexpected_field_behavior="error" if strict else "ignore"
+            ),
+        )
+        if table.num_rows != records:
+            raise pa.ArrowInvalid(f"{table.num_rows} records in {records} lines")
+        return table
+
+    def _good(self, data: bytes, lines: Lines, refused: dict[int, str]) -> pa.Table:
+        """The good lines of some of which Arrow refuses some; adds these to `refused`."""
+
+        def read(low: int, high: int) -> pa.Table:
+            return self._read(data[int(lines.starts[low]) : int(lines.ends[high - 1])], high - low)
+
+        def refuse(row: int, error: pa.ArrowInvalid) -> None:
+            refused[row] = self._fault(data[int(lines.starts[row]) : int(lines.ends[row])], str(error))
+
+        suspects = sorted(refused)
+        tables: list[pa.Table] = []
+        for first, end in zip([0, *(row + 1 for row in suspects)], [*suspects, len(lines)], strict=True):
+            tables += good_runs(first, end, read=read, refuse=refuse)
+        return pa.concat_tables(tables) if tables else self._schema.empty_table()
+
+    def _fault(self, line: bytes, error: str) -> str:
+        """Why a single line is no record."""
+        try:
+            record = json.loads(line, object_pairs_hook=_unique)
+        except json.JSONDecodeError as exc:
+            return f"not JSON: {exc.msg} at character {exc.colno}"
+        except RecursionError:
+            return "not a record: it is nested too deeply"
+        except _Twice as exc:
+            return f"the key {exc.args[0]!r} is there twice"
+        except ValueError:
+            # Python's own limit for text that becomes an integer.
+            return f"not a record: it has an integer of more than {sys.get_int_max_str_digits():,} digits"
+        if not isinstance(record, dict):
+            return f"expect an object but have {shown(json.dumps(record))}"
+        for written, column, schema in zip(self._written, self._columns, self._schemas, strict=True):
+            try:
+                self._read(line, 1, schema, strict=False)
+            except pa.ArrowInvalid:
+                return f"{shown(json.dumps(_at(record, column.path), ensure_ascii=False))} is not a {_called(written)} (column {column.name!r})"
+        if self._strict and (unknown := self._unknown(record, ())):
+            return f"the key {unknown!r} is no column; give source.jsonl.columns to pass over such keys"
+        return f"not a record: {error}"
+
+    def _unknown(self, record: Mapping[str, Any], path: Path) -> str | None:
+        """The first key that leads to no column."""
+        for key, value in record.items():
+            here = (*path, key)
+            if not any(column.path[: len(here)] == here for column in self._columns):
+                return "/".join(here)
+            if isinstance(value, dict) and (found := self._unknown(value, here)):
+                return found
+        return None
+
+    def _finished(self, table: pa.Table) -> tuple[list[Array], dict[int, str]]:
+        """The columns in their own types, with defaults; and the places of the values that don't fit, with the reason."""
+        whole = table.combine_chunks()
+        columns = [_taken(whole, column.path) for column in self._columns]
+        columns, wrong = settled(columns, self._columns, self._defaults)
+        for number, column in enumerate(self._columns):
+            if pa.types.is_floating(_value_type(column.type)) and columns[number].type != column.type:
+                columns[number], too_large = _narrow(columns[number])
+                wrong = {row: f"{value!r} is not a Float32 (column {column.name!r})" for row, value in too_large.items()} | wrong
+        return columns, wrong
+
+
+def _called(column: JsonlColumn) -> str:
+    return f"list of {column.type}" if column.list else column.type
+
+
+def _type(column: JsonlColumn) -> pa.DataType:
+    return pa.list_(TYPES[column.type]) if column.list else TYPES[column.type]
+
+
+def _value_type(kind: Any) -> pa.DataType:
+    value: pa.DataType = kind.value_type if pa.types.is_list(kind) else kind
+    return value
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    """The type that a column is read in: a Float32 too large becomes infinite, and is told from one that was written so by its float64."""
+    if _value_type(kind) != pa.float32():
+        return kind
+    return pa.list_(pa.float64()) if pa.types.is_list(kind) else pa.float64()
+
+
+def _schema(columns: Sequence[Column]) -> pa.Schema:
+    tree = _Objects({})
+    for column in columns:
+        tree.add(column.path, _wide(column.type))
+    return pa.schema(tree.fields())
+
+
+def _taken(table: pa.Table, path: Path) -> Array:
+    values: Any = table.column(path[0])
+    for name in path[1:]:
+        values = kernels.struct_field(values, name)
+    whole: Array = values.combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def _narrow(values: Any) -> tuple[Array, dict[int, float]]:
+    """Numbers or lists of them to float32, and the finite values that became infinite, by row."""
+    if not pa.types.is_list(values.type):
+        return narrowed(values)
+    flat, too_large = narrowed(kernels.list_flatten(values))
+    rows = kernels.list_parent_indices(values).to_numpy()
+    lengths = kernels.fill_null(kernels.list_value_length(values), 0).to_numpy()
+    lists: Any = pa.ListArray
+    made: Array = lists.from_arrays(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32), flat)
+    return made, {int(rows[place]): value for place, value in too_large.items()}
+
+
+class _Twice(ValueError):
+    """An object that has a key twice."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise _Twice(key)
+        made[key] = value
+    return made
+
+
+def _at(record: Mapping[str, Any], path: Path) -> Any:
+    """The value at a path, or the one on the way that is no object."""
+    value: Any = record
+    for key in path:
+        if not isinstance(value, dict):
+            break
+        value = value.get(key)
+    return value

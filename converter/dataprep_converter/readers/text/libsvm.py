@@ -1,0 +1,319 @@
+"""`libsvm`: text files of `label index:value …` lines. Cut at line ends (`stretches.py`), parsed a stretch at once by Arrow and numpy.
+
+    # A line:  label [qid:number] index:value index:value … # anything
+
+A line that doesn't fit is a bad record; indexes must ascend.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.libsvm import LibsvmSource
+from dataprep_converter.core.errors import BadSpec, InputChanged
+from dataprep_converter.core.tensors import Array, arrow_type, kernels, to_arrow, to_numpy
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.blocks import Block
+from dataprep_converter.readers.base.listing import input_files
+from dataprep_converter.readers.text.lines import Lines, with_lines
+from dataprep_converter.readers.text.lines import scan as scan_lines
+from dataprep_converter.readers.text.stretches import BOM, StretchReader, cut, opened, units_of
+from dataprep_converter.records.batch import SAMPLE, Batch, Raw
+from dataprep_converter.sampling.units import Unit, Units
+
+_LIMIT: Final = "a line of more than {} MiB; is the file no text?"
+_IS_SPACE: Final = np.isin(np.arange(256), np.frombuffer(b" \t\r\n\v\f", np.uint8))
+_NUMBER: Final = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
+_WHOLE: Final = "^[0-9]{1,16}$"
+_SHOWN: Final = 40
+
+_arrow: Any = pa  # the stubs don't know columns over buffers of numpy
+_Places = npt.NDArray[np.int64]
+
+
+class LibsvmReader:
+    """See the module. Columns `label`, perhaps `qid`, and `keys`, `values` and perhaps `shape`, or dense `values`."""
+
+    default_label: ClassVar[str] = "label"
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Reads every file once. Raises NotFound for a URI without files."""
+        return Discovery(units=_units(_libsvm(source), access))
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing is frozen: the spec says all
+        self._source = _libsvm(source)
+        self._sparse = _SparseReader(self._source, access)
+
+    def schema(self) -> pa.Schema:
+        """`keys` and `values` are lists of any length; `shape` is a vector of one number, as sparse formats have it."""
+        if not self._source.dense:
+            return self._sparse.schema()
+        fields = [field for field in self._sparse.schema() if field.name in ("label", "qid")]
+        return pa.schema([*fields, pa.field("values", arrow_type("float32", (self._features(),)))])
+
+    def classes(self) -> dict[str, list[str]]:
+        """None."""
+        return {}
+
+    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+        """Vectors are made of a batch, not of a stretch, which may have very many short lines."""
+        for batch in self._sparse.read(units, samples):
+            yield replace(batch, records=self._with_vectors(batch.records)) if self._source.dense else batch
+
+    def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The line of each of these samples, from 1."""
+        return self._sparse.lines(units, samples)
+
+    def _with_vectors(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        keys: Any = records.column("keys")
+        lists: Any = records.column("values")
+        vectors = np.zeros((records.num_rows, self._features()), np.float32)
+        counts = to_numpy(kernels.list_value_length(keys))
+        vectors[np.repeat(np.arange(records.num_rows), counts), to_numpy(keys.flatten())] = to_numpy(lists.flatten())
+        schema = self.schema().append(pa.field(SAMPLE, pa.int64()))
+        columns = [to_arrow(vectors) if field.name == "values" else records.column(field.name) for field in schema]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _features(self) -> int:
+        return self._source.num_features or 0
+
+
+def _libsvm(source: Source) -> LibsvmSource:
+    if source.libsvm is None:
+        raise BadSpec("The source has no libsvm.")
+    return source.libsvm
+
+
+def _units(source: LibsvmSource, access: Access) -> Iterator[Unit]:
+    for root, path, entry in input_files(access, source.uris):
+        with access.store(entry.uri).open(entry.uri) as file, opened(file, entry) as forward:
+            begun = forward.read(len(BOM))
+            found = cut(forward, b"" if begun == BOM else begun, line=1, scan=scan, uri=entry.uri, limit=_LIMIT)
+            yield from units_of(root, path, entry, found, zipped=forward.zipped)
+
+
+def scan(data: bytes, at_end: bool) -> Lines:
+    """The lines that hold more than spaces and a comment."""
+    lines = scan_lines(data, at_end, skip_blank=True)
+    text = np.frombuffer(data, np.uint8)
+    first = text[lines.starts]
+    if not (_IS_SPACE[first] | (first == ord("#"))).any():
+        return lines
+    inked = np.flatnonzero(~_IS_SPACE[text])
+    # Blank lines are left out already but for exotic spaces; then the next line's ink is found.
+    places = np.append(inked, len(data))[np.searchsorted(inked, lines.starts)]
+    has_record = (places < lines.ends) & (np.append(text, ord("#"))[places] != ord("#"))
+    return replace(lines, starts=lines.starts[has_record], ends=lines.ends[has_record])
+
+
+# --- parsing ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """What stands between spaces."""
+
+    text: npt.NDArray[np.uint8]
+    starts: _Places
+    ends: _Places
+    lines: _Places
+    """Number of the line of each."""
+
+    def some(self, which: Any) -> "_Tokens":
+        """Those of an index or mask."""
+        return _Tokens(self.text, self.starts[which], self.ends[which], self.lines[which])
+
+    def cut(self, starts: _Places, ends: _Places) -> "_Tokens":
+        """Parts of them."""
+        return _Tokens(self.text, starts, ends, self.lines)
+
+    def strings(self) -> Array:
+        """As a column."""
+        # Tokens and the gaps between them are a column; every other row is a token.
+        cuts = np.column_stack((self.starts, self.ends)).ravel()
+        if not len(cuts):
+            return pa.array([], pa.large_string())
+        column: Array = _arrow.Array.from_buffers(
+            pa.large_string(), len(cuts) - 1, [None, _arrow.py_buffer(cuts), _arrow.py_buffer(self.text)]
+        )
+        return column.take(to_arrow(np.arange(0, len(cuts) - 1, 2)))
+
+    def shown(self, number: int) -> str:
+        """One of them, for a message."""
+        token = self.text[self.starts[number] : self.ends[number]].tobytes().decode("utf-8", "replace")
+        return repr(token[:_SHOWN] + "…" if len(token) > _SHOWN else token)
+
+
+class _Faults:
+    """The first reason of each bad line."""
+
+    def __init__(self, lines: int) -> None:
+        self.reasons: dict[int, str] = {}
+        self.is_good = np.ones(lines, np.bool_)
+
+    def add(self, tokens: _Tokens, wrong: npt.NDArray[np.bool_], reason: Callable[[int], str]) -> None:
+        """Blames the lines of the tokens that are wrong; `reason` gets the token's number."""
+        for number in np.flatnonzero(wrong).tolist():
+            self.reasons.setdefault(int(tokens.lines[number]), reason(number))
+        self.is_good[tokens.lines[wrong]] = False
+
+
+class _SparseReader(StretchReader):
+    """Lines as keys and values."""
+
+    def __init__(self, source: LibsvmSource, access: Access) -> None:
+        super().__init__(access)
+        self._source = source
+
+    def schema(self) -> pa.Schema:
+        """See LibsvmReader."""
+        fields: list[tuple[str, pa.DataType]] = [("label", pa.float32())]
+        if self._source.qid:
+            fields.append(("qid", pa.int64()))
+        fields += [("keys", pa.large_list(pa.int64())), ("values", pa.large_list(pa.float32()))]
+        if self._source.num_features is not None:
+            fields.append(("shape", arrow_type("int64", (1,))))
+        return pa.schema(fields)
+
+    def scan(self, data: bytes, at_end: bool) -> Lines:
+        """See `scan`."""
+        return scan(data, at_end)
+
+    def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
+        """All lines at once; those that don't fit are bad, with their line."""
+        lines = scan(data, True)
+        if len(lines) != records:
+            raise InputChanged(f"{uri}: {records:,} records were planned from line {line} on, got {len(lines):,}.", uri=uri)
+        faults = _Faults(records)
+        columns = self._columns(_tokens(data, lines), faults)
+        raws = {row: Raw.of(data[lines.starts[row] : lines.ends[row]].rstrip(b"\r\n")) for row in faults.reasons}
+        block = Block.of(
+            pa.RecordBatch.from_arrays([columns[name] for name in self.schema().names], schema=self.schema()),
+            with_lines(faults.reasons, lines, line),
+        )
+        return replace(block, raws=raws)
+
+    def _columns(self, tokens: _Tokens, faults: _Faults) -> dict[str, Array]:
+        rows = len(faults.is_good)
+        is_first = np.diff(tokens.lines, prepend=-1) > 0
+        columns = {"label": self._labels(tokens.some(is_first), faults)}
+        pairs = tokens.some(~is_first)
+        is_query = self._are_queries(pairs)
+        if self._source.qid:
+            columns["qid"] = self._queries(pairs.some(is_query), rows, faults)
+            pairs = pairs.some(~is_query)
+        elif is_query.any():
+            faults.add(pairs, is_query, lambda _: "it has a query id; set source.libsvm.qid")
+        # What follows is only asked of lines that are good so far, so that every line gets its first reason.
+        keys, values, pairs = self._pairs(pairs.some(faults.is_good[pairs.lines]), faults)
+        kept = faults.is_good[pairs.lines]
+        counts = np.bincount(pairs.lines[kept], minlength=rows)
+        offsets = to_arrow(np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))))
+        columns["keys"] = _arrow.LargeListArray.from_arrays(offsets, to_arrow(keys[kept]))
+        columns["values"] = _arrow.LargeListArray.from_arrays(offsets, to_arrow(values[kept]))
+        if self._source.num_features is not None:
+            columns["shape"] = to_arrow(np.full((rows, 1), self._source.num_features, np.int64))
+        return columns
+
+    def _labels(self, tokens: _Tokens, faults: _Faults) -> Array:
+        labels, wrong = _numbers(tokens, _NUMBER, pa.float32())
+        faults.add(tokens, wrong, lambda number: f"the label {tokens.shown(number)} is no number")
+        faults.add(tokens, _too_large(labels, tokens), lambda number: f"the label {tokens.shown(number)} is too large for a float32")
+        return to_arrow(labels)
+
+    def _are_queries(self, tokens: _Tokens) -> npt.NDArray[np.bool_]:
+        """Which tokens stand right behind a label and begin with `qid:`."""
+        is_second = np.diff(tokens.lines, prepend=-1) > 0
+        padded = np.append(tokens.text, np.zeros(4, np.uint8))
+        is_query = is_second.copy()
+        for place, letter in enumerate(b"qid:"):
+            is_query &= padded[tokens.starts + place] == letter
+        return is_query
+
+    def _queries(self, tokens: _Tokens, rows: int, faults: _Faults) -> Array:
+        numbers = tokens.cut(tokens.starts + 4, np.maximum(tokens.ends, tokens.starts + 4))
+        queries, wrong = _numbers(numbers, _WHOLE, pa.int64())
+        faults.add(tokens, wrong, lambda number: f"the query id {tokens.shown(number)} is no whole number")
+        missing = np.setdiff1d(np.arange(rows), tokens.lines)
+        for row in missing.tolist():
+            faults.reasons.setdefault(row, "it has no query id behind its label")
+        faults.is_good[missing] = False
+        found = np.zeros(rows, np.int64)
+        found[tokens.lines] = queries
+        return to_arrow(found)
+
+    def _pairs(self, tokens: _Tokens, faults: _Faults) -> tuple[_Places, npt.NDArray[np.float32], _Tokens]:
+        """Keys from 0 and values of the tokens that are `index:value`."""
+        colons = np.flatnonzero(tokens.text == ord(":"))
+        before, after = np.searchsorted(colons, tokens.starts), np.searchsorted(colons, tokens.ends)
+        has_one = after - before == 1
+        faults.add(tokens, ~has_one, lambda number: f"{tokens.shown(number)} is no index:value")
+        tokens, colon = tokens.some(has_one), colons[before[has_one]]
+        indexes, no_index = _numbers(tokens.cut(tokens.starts, colon), _WHOLE, pa.int64())
+        written = tokens.cut(colon + 1, tokens.ends)
+        values, no_value = _numbers(written, _NUMBER, pa.float32())
+        faults.add(tokens, no_index, lambda number: f"the index of {tokens.shown(number)} is no whole number")
+        faults.add(tokens, no_value, lambda number: f"the value of {tokens.shown(number)} is no number")
+        too_large = _too_large(values, written)
+        faults.add(tokens, too_large, lambda number: f"the value of {tokens.shown(number)} is too large for a float32")
+        first = 1 if self._source.one_based else 0
+        hint = "; set source.libsvm.oneBased: false where it is 0" if first else ""
+        faults.add(tokens, indexes < first, lambda number: f"the index {indexes[number]} is below the first, {first}{hint}")
+        last = self._source.num_features
+        if last is not None:
+            beyond = indexes - first >= last
+            faults.add(tokens, beyond, lambda number: f"the index {indexes[number]} is more than the {last:,} features (numFeatures)")
+        same_line = np.diff(tokens.lines, prepend=-1) == 0
+        falls = same_line & (np.diff(indexes, prepend=0) <= 0)
+        faults.add(tokens, falls, lambda number: f"the index {indexes[number]} follows {indexes[number - 1]}; indexes ascend")
+        return indexes - first, values, tokens
+
+
+def _tokens(data: bytes, lines: Lines) -> _Tokens:
+    """All tokens of the lines, in order, without comments."""
+    text = np.frombuffer(data, np.uint8)
+    if b"#" in data:
+        text = _without_comments(text, lines)
+    is_ink = ~_IS_SPACE[text]
+    edges = np.flatnonzero(np.diff(is_ink.view(np.int8), prepend=0, append=0))
+    starts, ends = edges[::2], edges[1::2]
+    return _Tokens(text, starts, ends, np.searchsorted(lines.starts, starts, side="right") - 1)
+
+
+def _without_comments(text: npt.NDArray[np.uint8], lines: Lines) -> npt.NDArray[np.uint8]:
+    hashes = np.flatnonzero(text == ord("#"))
+    feeds = np.append(lines.feeds, len(text))
+    # Of each comment the first sign counts: the one before which no other stands since the line's end.
+    ends = feeds[np.searchsorted(feeds, hashes)]
+    is_first = np.diff(ends, prepend=-1) != 0
+    depth = np.zeros(len(text) + 1, np.int8)
+    depth[hashes[is_first]] = 1
+    depth[ends[is_first]] -= 1
+    return np.where(np.cumsum(depth[:-1], dtype=np.int8) > 0, np.uint8(ord(" ")), text)
+
+
+def _numbers(tokens: _Tokens, pattern: str, kind: pa.DataType) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """The numbers that the tokens are, and which are none (0 stands in for them)."""
+    try:
+        return to_numpy(tokens.strings().cast(kind)), np.zeros(len(tokens.starts), np.bool_)
+    except pa.ArrowInvalid:
+        # Bytes that are no ASCII are no part of a number, and Arrow's expressions want text.
+        strings = replace(tokens, text=np.where(tokens.text < 0x80, tokens.text, np.uint8(ord("?")))).strings()
+        wrong = ~to_numpy(kernels.match_substring_regex(strings, pattern=pattern))
+        return to_numpy(kernels.if_else(to_arrow(wrong), "0", strings).cast(kind)), wrong
+
+
+def _too_large(numbers: npt.NDArray[Any], tokens: _Tokens) -> npt.NDArray[np.bool_]:
+    """Which numbers became infinite, though they are written in digits."""
+    wrong: npt.NDArray[np.bool_] = np.isinf(numbers)
+    for number in np.flatnonzero(wrong).tolist():
+        text = tokens.text[tokens.starts[number] : tokens.ends[number]]
+        wrong[number] = bool(((text >= ord("0")) & (text <= ord("9"))).any())
+    return wrong

@@ -1,0 +1,219 @@
+"""Planning of `csvSequences`: which files are sequences, in which order, where their labels are, and what their columns are.
+
+With columns given, files are only listed. Else the first of them are read, as many as make a mebibyte.
+"""
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from dataprep_api.spec import CsvColumn
+from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
+from dataprep_converter.core.errors import BadData, BadSample, BadSpec
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.opening import Forward
+from dataprep_converter.readers.base.files_ahead import File
+from dataprep_converter.readers.base.listing import input_files
+from dataprep_converter.readers.columnar.columns import check_names
+from dataprep_converter.readers.text.csv_cells import Dialect, Parser
+from dataprep_converter.readers.text.csv_inference import kinds_of, with_missing
+from dataprep_converter.readers.text.csv_starts import Preamble, Start, dialect_of, inferred, selected
+from dataprep_converter.readers.text.stretches import is_zipped
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Entry
+
+OF: Final = "source.csvSequences"
+LABELS: Final = "source.csvSequences.labels"
+
+_SAMPLE_BYTES: Final = 1 << 20
+_SAMPLE_FILES: Final = 16
+_NUMBERS: Final = frozenset({"Int64", "Float32", "Float64"})
+_DIGITS: Final = re.compile(r"(\d+)")
+
+_Listed: TypeAlias = tuple[int, str, Entry]
+
+
+class SequencePlanner:
+    """Lists the files, and freezes the columns in `state`."""
+
+    def __init__(self, source: CsvSequencesSource, access: Access, state: dict[str, Any]) -> None:
+        self._source = source
+        self._access = access
+        self._state = state
+        dialect = dialect_of_source(source)
+        self._steps = _Columns(Preamble(dialect, source.skip_lines, source.header), source.columns, access, select=source.select, of=OF)
+        self._labels: _Columns | None = None
+        if source.labels is not None:
+            preamble = Preamble(dialect, source.labels.skip_lines, source.labels.header)
+            self._labels = _Columns(preamble, source.labels.columns, access, of=LABELS)
+
+    def units(self) -> Iterator[Unit]:
+        """One for each file, in order."""
+        listed = itertools.groupby(input_files(self._access, self._source.uris), key=lambda each: each[0])
+        for root, files in listed:
+            labels = self._labels_of(root)
+            for _, path, entry in _ordered(files, self._source.order):
+                self._steps.look_at(entry)
+                yield Unit(
+                    root=root,
+                    path=path,
+                    uri=entry.uri,
+                    records=1,
+                    size=entry.size,
+                    pin=entry.pin,
+                    extra=self._partner(root, path, labels),
+                )
+                labels.pop(path, None)
+            if labels:
+                self._state["ignored"] = self._state.get("ignored", 0) + len(labels)
+        self._state["columns"] = self._steps.settled()
+        if self._steps.missing:
+            self._state["nullWords"] = list(self._steps.missing)
+        warnings = self._steps.warnings
+        if self._labels is not None:
+            self._state["labels"] = self._labels.settled(alone="label")
+            if self._labels.missing:
+                self._state["labelNullWords"] = list(self._labels.missing)
+            warnings = [*warnings, *self._labels.warnings]
+        if warnings:
+            self._state["warnings"] = warnings
+
+    def _labels_of(self, root: int) -> dict[str, Entry]:
+        """The files of labels that belong to one URI, by path."""
+        if self._source.labels is None:
+            return {}
+        return {path: entry for _, path, entry in input_files(self._access, [self._source.labels.uris[root]])}
+
+    def _partner(self, root: int, path: str, labels: Mapping[str, Entry]) -> str:
+        if self._source.labels is None or self._labels is None:
+            return ""
+        entry = labels.get(path)
+        if entry is None:
+            return json.dumps({"missing": f"{self._source.labels.uris[root].rstrip('/')}/{path}"})
+        self._labels.look_at(entry)
+        return json.dumps(asdict(File(entry.uri, entry.size, entry.pin)))
+
+
+def dialect_of_source(source: CsvSequencesSource) -> Dialect:
+    """Raises BadSpec for characters that can't be told apart."""
+    return dialect_of(source.delimiter, source.quote, source.null_words, of=OF)
+
+
+def _ordered(files: Iterable[_Listed], order: str) -> Iterable[_Listed]:
+    # They come by the bytes of their paths.
+    return sorted(files, key=lambda each: _by_numbers(each[1])) if order == "Numbers" else files
+
+
+def _by_numbers(path: str) -> tuple[list[Any], bytes]:
+    """A key for which runs of digits are numbers; what is equal then, such as 1 and 01, is ordered by its bytes."""
+    parts = _DIGITS.split(path)
+    return [int(part) if place % 2 else part.encode() for place, part in enumerate(parts)], path.encode()
+
+
+class _Columns:
+    """The columns of files of one kind: those of the spec, or what the first files show."""
+
+    def __init__(
+        self, preamble: Preamble, columns: list[CsvColumn] | None, access: Access, *, select: Sequence[str] | None = None, of: str
+    ) -> None:
+        self._rule = access.version_of("inference")
+        self._preamble = preamble if columns is not None else replace(preamble, dialect=with_missing(preamble.dialect, rule=self._rule))
+        self._select = select
+        self._access = access
+        self._of = of
+        self._given = columns
+        self._starts: list[tuple[str, Start]] = []
+        self._files = 0
+        self._bytes = 0
+        self.missing = self._preamble.dialect.missing
+        """Words for missing values, where the columns are inferred."""
+        self.warnings: list[str] = []
+        """What the user should know, once the columns are settled."""
+        if columns is not None:
+            check_names([column.name for column in columns], f"{of}.columns")
+            Parser(columns, preamble.dialect, of=of)
+
+    def look_at(self, entry: Entry) -> None:
+        """Reads the beginning of one of the first files; does nothing once they have told enough."""
+        self._files += 1
+        is_enough = self._starts and (self._bytes >= _SAMPLE_BYTES or len(self._starts) >= _SAMPLE_FILES)
+        if self._given is not None or is_enough:
+            return
+        try:
+            with self._access.store(entry.uri).open(entry.uri) as source:
+                data = Forward(source, entry.uri, zipped=is_zipped(source)).read(_SAMPLE_BYTES)
+            at_end = len(data) < _SAMPLE_BYTES
+            start = self._preamble.taken_off(data, at_end=at_end)
+        except (BadData, BadSample):
+            # Broken gzip, or a header that never ends, tells nothing here, and makes its record bad later.
+            return
+        if start is None:
+            raise BadData(f"{entry.uri}: the header doesn't end within {_SAMPLE_BYTES >> 20} MiB; is a quote never closed?", uri=entry.uri)
+        rows = self._preamble.dialect.rows(start.data, at_end=at_end)
+        if len(rows) and len(rows.quotes) % 2 == 0:
+            text = start.data[: rows.size].rstrip(b"\r\n") + b"\n"
+            self._starts.append((entry.uri, Start(text, start.offset, start.line, start.names, at_end=True)))
+            self._bytes += len(text)
+
+    def settled(self, *, alone: str | None = None) -> list[dict[str, Any]]:
+        """The columns, for `state`; a single one without a header is called `alone`. Raises BadData when no file has a row."""
+        columns = self._given if self._given is not None else self._inferred()
+        if alone is not None and self._given is None and not self._preamble.header and len(columns) == 1:
+            columns = [columns[0].model_copy(update={"name": alone})]
+        return [column.model_dump(by_alias=True, exclude_none=True) for column in columns]
+
+    def _inferred(self) -> list[CsvColumn]:
+        if not self._files:
+            return []
+        if not self._starts:
+            raise BadData(f"{self._of}: none of the {self._files:,} files has a row.")
+        uri, first = self._starts[0]
+        whole = Start(b"".join(start.data for _, start in self._starts), first.offset, first.line, first.names, at_end=True)
+        found = inferred(whole, self._preamble.dialect, rule=self._rule, uri=uri, of=self._of)
+        columns = found.columns if found is not None else []
+        if first.names is None and (self._rule > 1 or any(column.type == "String" for column in columns)):
+            self._check_for_headers(columns)
+        if found is not None:
+            self.warnings = found.warnings(selected(columns, self._select, of=self._of), of=self._of)
+        return columns
+
+    def _check_for_headers(self, columns: list[CsvColumn]) -> None:
+        """Raises BadSpec for a first row without a number above rows of numbers: read as data, it would make all of them text."""
+        dialect = self._preamble.dialect
+        names = [column.name for column in columns]
+        firsts: list[bytes] = []
+        others: list[bytes] = []
+        for _, start in self._starts:
+            rows = dialect.rows(start.data)
+            end = int(rows.starts[1]) if len(rows) > 1 else rows.size
+            firsts.append(start.data[:end])
+            others.append(start.data[end:])
+        try:
+            kinds = kinds_of(b"".join(others), names, dialect, rule=self._rule)
+        except pa.ArrowInvalid:
+            return
+        numbers = [place for place, kind in enumerate(kinds) if kind.type in _NUMBERS]
+        words = {"", *dialect.nulls, *dialect.missing}
+        for (uri, start), row in zip(self._starts, firsts, strict=True):
+            cells = dialect.cells(row)
+            if any(map(_is_number, cells)):
+                continue
+            if any(place < len(cells) and cells[place] not in words for place in numbers):
+                raise BadSpec(
+                    f"{uri}, line {start.line}: a header above rows of numbers? Set {self._of}.header: true when every file has one, "
+                    f"or give {self._of}.columns.",
+                    uri=uri,
+                )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,251 @@
+"""Text files in stretches: about 4 MiB of whole records, cut at their ends. What a record is and how it is parsed is the subclass's business.
+
+A stretch of a plain file is a unit. A gzip file is one unit, whose stretches are found while it is read; out of order, it is read from an
+unlinked temporary copy.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dataprep_converter.core.errors import BadData, InputChanged
+from dataprep_converter.core.lru import Kept
+from dataprep_converter.formats.tfrecord import frames
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.opening import GZIP_MAGIC, Forward, Spool
+from dataprep_converter.readers.base.blocks import KEPT_BLOCKS, KEPT_FILES, Block, BlockReader, FolderColumns
+from dataprep_converter.records.batch import Raw
+from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.stores import Entry, Input
+
+UNIT_BYTES: Final = 4 << 20
+LONGEST_RECORD: Final = 64 << 20
+BOM: Final = b"\xef\xbb\xbf"
+
+
+class Scanned(Protocol):
+    """The whole records at the start of some text. Its length is their number."""
+
+    @property
+    def size(self) -> int:
+        """Bytes up to the end of the last one."""
+        ...
+
+    @property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """The first byte of each."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def unclosed(self) -> int | None:
+        """Where something begins that a complete text never closes."""
+        ...
+
+    def lines_before(self, place: int) -> int:
+        """Line ends before a place."""
+        ...
+
+    def lines_before_each(self) -> npt.NDArray[np.int64]:
+        """Line ends before each record."""
+        ...
+
+
+Scan: TypeAlias = Callable[[bytes, bool], Scanned]
+"""Finds the whole records of bytes that begin with one; when they are a file's last, the last record needs no end."""
+
+
+@dataclass(frozen=True)
+class Stretch(frames.Stretch):
+    """Records of a text."""
+
+    line: int
+    """Line of the first byte, from 1."""
+
+
+def is_zipped(source: Input) -> bool:
+    """Whether the file is gzip, by its content."""
+    return source.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
+
+
+def opened(source: Input, entry: Entry) -> closing[Forward]:
+    """The file from its beginning, to be cut; read ahead where it is more than one stretch."""
+    return closing(Forward(source, entry.uri, zipped=is_zipped(source), ahead=entry.size > UNIT_BYTES))
+
+
+def cut(forward: Forward, begun: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> Iterator[tuple[Stretch, bytes]]:
+    """The rest of a file, from line `line` on, as stretches, each with bytes that begin with it; its bytes `begun` have been read already.
+
+    Raises BadData for a record of more than LONGEST_RECORD, which `limit` explains: "a row of more than {} MiB"; and for a quote that is
+    still open at the file's end: what it holds would be one record, however many rows were meant.
+    """
+    data = begun
+    first = 0
+    wanted = UNIT_BYTES
+    while True:
+        data = forward.read(max(0, wanted - len(data)), after=data)
+        at_end = len(data) < wanted
+        found = scan(data, at_end)
+        if found.size == 0 and not at_end:
+            if len(data) >= LONGEST_RECORD:
+                raise BadData(f"{uri}, line {line}: {limit.format(LONGEST_RECORD >> 20)}", uri=uri)
+            wanted *= 2
+            continue
+        if at_end and (place := found.unclosed()) is not None:
+            raise BadData(f"{uri}, line {line + found.lines_before(place)}: a quote is never closed.", uri=uri)
+        if len(found):
+            yield Stretch(forward.position - len(data), found.size, first, len(found), line), data
+        first += len(found)
+        line += found.lines_before(found.size)
+        data = data[found.size :]
+        wanted = UNIT_BYTES
+        if at_end:
+            return
+
+
+def units_of(root: int, path: str, entry: Entry, stretches: Iterator[tuple[Stretch, bytes]], *, zipped: bool) -> Iterator[Unit]:
+    """The units of one file: its stretches, or all of it when it is gzip."""
+    start: Stretch | None = None
+    records = 0
+    for stretch, _ in stretches:
+        start = start or stretch
+        records += stretch.records
+        if not zipped:
+            yield stretch.unit(root, path, entry, extra=json.dumps({"line": stretch.line}))
+    if zipped and start is not None:
+        extra = {"gzip": True, "start": start.offset, "line": start.line}
+        yield Unit(root=root, path=path, uri=entry.uri, records=records, size=entry.size, pin=entry.pin, extra=json.dumps(extra))
+
+
+class StretchReader(BlockReader):
+    """A `BlockReader` of text: a subclass gives `scan` and `parse`."""
+
+    def __init__(self, access: Access, folders: FolderColumns | None = None) -> None:
+        super().__init__(access, folders)
+        self._zipped: Kept[str, _Zipped] = Kept(KEPT_FILES)
+        self._lines: Kept[tuple[str, int], npt.NDArray[np.int64]] = Kept(KEPT_BLOCKS)
+        self._lines_were_asked_for = False
+
+    def scan(self, data: bytes, at_end: bool) -> Scanned:
+        """See `Scan`: the same that the units were cut with."""
+        raise NotImplementedError
+
+    def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
+        """The records of a stretch that begins on `line`. Raises InputChanged when there are not as many as were counted."""
+        raise NotImplementedError
+
+    def load(self, unit: Unit, source: Input) -> Block:
+        """A stretch of a plain file."""
+        data = source.read_at(unit.offset, unit.size)
+        if len(data) != unit.size:
+            raise InputChanged(f"{unit.uri} became shorter while it was read.", uri=unit.uri)
+        block = self.parse(data, records=unit.records, line=json.loads(unit.extra)["line"], uri=unit.uri)
+        return self._with_raws(block, data)
+
+    def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
+        """One for a plain file, the stretches of a gzip file."""
+        extra = json.loads(unit.extra)
+        if not extra.get("gzip"):
+            yield from super().parts(unit, source, rows)
+            return
+        file = self._zipped.get(unit.uri, partial(_Zipped, source, unit.uri, extra, self.scan))
+        for stretch in file.stretches(rows):
+            yield stretch.first, self.kept(unit, stretch.offset, stretch.first, partial(self._parsed, unit, file, stretch))
+
+    def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The line on which each of these samples begins, from 1: their stretches are read and scanned again, but for the latest ones."""
+        # From now on they are kept when a gzip file is parsed, because going back in it is dear.
+        self._lines_were_asked_for = True
+        index, rows = units.locate(samples)
+        found = np.zeros(len(samples), np.int64)
+        for number in np.unique(index).tolist():
+            unit = units.unit(number)
+            here = np.flatnonzero(index == number)
+            for first, lines in self._lines_of(unit, rows[here]):
+                within = rows[here] - first
+                inside = (within >= 0) & (within < len(lines))
+                found[here[inside]] = lines[within[inside]]
+        return found
+
+    def _lines_of(self, unit: Unit, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """(number of its first row, lines of its rows) of the stretches that hold these rows of a unit."""
+        extra = json.loads(unit.extra)
+        source = self._file(unit)
+        if not extra.get("gzip"):
+            yield 0, self._lines.get((unit.uri, unit.offset), lambda: self._counted(source.read_at(unit.offset, unit.size), extra["line"]))
+            return
+        file = self._zipped.get(unit.uri, partial(_Zipped, source, unit.uri, extra, self.scan))
+        for stretch in file.stretches(rows):
+            yield stretch.first, self._lines.get((unit.uri, stretch.offset), partial(self._lines_in, file, stretch))
+
+    def _lines_in(self, file: "_Zipped", stretch: Stretch) -> npt.NDArray[np.int64]:
+        return self._counted(file.data(stretch), stretch.line)
+
+    def _counted(self, data: bytes, line: int) -> npt.NDArray[np.int64]:
+        """The line of each record of a stretch that begins on `line`."""
+        return line + self.scan(data, True).lines_before_each()
+
+    def _parsed(self, unit: Unit, file: "_Zipped", stretch: Stretch) -> Block:
+        data = file.data(stretch)
+        if self._lines_were_asked_for:
+            self._lines.get((unit.uri, stretch.offset), lambda: self._counted(data, stretch.line))
+        return self._with_raws(self.parse(data, records=stretch.records, line=stretch.line, uri=unit.uri), data)
+
+    def _with_raws(self, block: Block, data: bytes) -> Block:
+        """The block, with its bad records as they stand in the text."""
+        if not block.reasons:
+            return block
+        starts = self.scan(data, True).starts
+        ends = np.append(starts[1:], len(data))
+        return replace(block, raws={row: Raw.of(data[int(starts[row]) : int(ends[row])].rstrip(b"\r\n")) for row in block.reasons})
+
+
+class _Zipped:
+    """One open gzip file and its stretches."""
+
+    def __init__(self, source: Input, uri: str, extra: Mapping[str, Any], scan: Scan) -> None:
+        self._source = source
+        self._uri = uri
+        forward = Forward(source, uri, zipped=True)
+        forward.skip_to(extra["start"])
+        self._ahead = cut(forward, b"", line=extra["line"], scan=scan, uri=uri, limit="a record of more than {} MiB.")
+        self._found: list[Stretch] = []
+        self._latest: tuple[Stretch, bytes] | None = None
+        self._spool: Spool | None = None
+
+    def stretches(self, rows: npt.NDArray[np.int64]) -> Iterator[Stretch]:
+        """Those that hold these rows."""
+        last = int(rows.max())
+        waiting = rows
+        while not self._found or self._found[-1].first + self._found[-1].records <= last:
+            stretch = self._next()
+            # The latest stretch is at hand now, and would have to be read again later.
+            inside = (waiting >= stretch.first) & (waiting < stretch.first + stretch.records)
+            if inside.any():
+                yield stretch
+                waiting = waiting[~inside]
+        firsts = np.array([stretch.first for stretch in self._found])
+        for number in np.unique(np.searchsorted(firsts, waiting, side="right") - 1).tolist():
+            yield self._found[number]
+
+    def data(self, stretch: Stretch) -> bytes:
+        """The stretch's bytes, uncompressed."""
+        if self._latest is not None and self._latest[0] == stretch:
+            return self._latest[1]
+        if self._spool is None:
+            self._spool = Spool(Forward(self._source, self._uri, zipped=True))
+        return self._spool.read_at(stretch.offset, stretch.size)
+
+    def _next(self) -> Stretch:
+        stretch, data = next(self._ahead, (None, b""))
+        if stretch is None:
+            raise InputChanged(f"{self._uri} has fewer records than were planned.", uri=self._uri)
+        self._latest = stretch, data[: stretch.size]
+        self._found.append(stretch)
+        return stretch

@@ -1,0 +1,84 @@
+"""`text`: every line of text files is one record, as it stands. Cut at line ends (`stretches.py`), never split in Python."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.text import TextSource
+from dataprep_converter.core.errors import BadSpec, InputChanged
+from dataprep_converter.core.tensors import Array, kernels, to_arrow
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.blocks import Block
+from dataprep_converter.readers.base.partitions import Partitions, partitioned
+from dataprep_converter.readers.text.lines import Lines, line_units, not_utf8, scan, with_lines
+from dataprep_converter.readers.text.stretches import StretchReader
+
+_arrow: Any = pa  # the stubs don't know buffers of numpy
+
+
+class TextReader(StretchReader):
+    """See the module. One column `text`, without the line's end."""
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Reads every file once. Raises NotFound for a URI without files."""
+        return partitioned(
+            _text(source),
+            access,
+            of="source.text",
+            units=lambda text, _: line_units(access, text.uris, skip_blank=text.skip_blank, skip_mark=text.type == "String"),
+        )
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        super().__init__(access, Partitions(_text(source).uris, state, of="source.text"))
+        self._text = _text(source)
+        self._schema = pa.schema([("text", pa.string() if self._text.type == "String" else pa.binary())])
+
+    def schema(self) -> pa.Schema:
+        """`text`, a string or bytes."""
+        return self.with_partitions(self._schema)
+
+    def scan(self, data: bytes, at_end: bool) -> Lines:
+        """Lines, less the blank ones when they are skipped."""
+        return scan(data, at_end, skip_blank=self._text.skip_blank)
+
+    def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
+        """A line that is not UTF-8 is bad, unless the bytes are wanted."""
+        lines = self.scan(data, True)
+        if len(lines) != records:
+            raise InputChanged(f"{uri}: {records:,} lines were planned from line {line} on, got {len(lines):,}.", uri=uri)
+        column = _without_ends(data, lines)
+        reasons: dict[int, str] = {}
+        if self._text.type == "String":
+            try:
+                column = column.cast(pa.string())
+            except pa.ArrowInvalid:
+                reasons = {row: f"{why}; source.text.type: Bytes takes any bytes" for row, why in not_utf8(data, lines).items()}
+                good = np.ones(records, np.bool_)
+                good[list(reasons)] = False
+                column = kernels.if_else(to_arrow(good), column, b"").cast(pa.string())
+        return Block.of(pa.RecordBatch.from_arrays([column], schema=self._schema), with_lines(reasons, lines, line))
+
+
+def _text(source: Source) -> TextSource:
+    if source.text is None:
+        raise BadSpec("The source has no text.")
+    return source.text
+
+
+def _without_ends(data: bytes, lines: Lines) -> Array:
+    """The lines as a binary column, gathered by Arrow."""
+    if not len(lines):
+        return pa.array([], pa.binary())
+    text = np.frombuffer(data, np.uint8)
+    last = lines.ends - 1
+    is_ended = text[last] == ord("\n")
+    has_return = is_ended & (last > lines.starts) & (text[last - 1] == ord("\r"))
+    # Each line and the gap after it (its end, lines that are left out) is a row: the lines are every second one.
+    offsets = np.column_stack((lines.starts, lines.ends - is_ended - has_return)).ravel().astype(np.int32)
+    rows: Array = _arrow.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, _arrow.py_buffer(offsets), _arrow.py_buffer(data)])
+    return rows.take(to_arrow(np.arange(0, len(offsets) - 1, 2)))

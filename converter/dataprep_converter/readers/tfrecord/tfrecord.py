@@ -1,0 +1,266 @@
+"""`tfrecord`: TFRecord files of tf.train.Example, gzip or not: what we write, and what TensorFlow writes, can be read.
+
+Planning finds the records from their headers (`frames.py`), cuts each file into units of about 4 MiB of whole records, and freezes the
+columns. Working checks every CRC and parses a unit at once (`examples.py`). A gzip file is cut by offsets in its contents (`streamed.py`).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api.dataset.report import Manifest
+from dataprep_api.spec import Source
+from dataprep_api.spec.sources.tfrecord import TfrecordFeature, TfrecordSource
+from dataprep_converter.core.errors import BadData, BadSpec, InputChanged, NotWhole
+from dataprep_converter.core.framing import HEADER
+from dataprep_converter.core.lru import Kept
+from dataprep_converter.core.tensors import Array, binary
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.formats.tfrecord.examples import Expected, parse
+from dataprep_converter.formats.tfrecord.frames import Stretch, payloads, stretches
+from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS
+from dataprep_converter.formats.tfrecord.records import parse_sequence
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.metered import Count, Counted
+from dataprep_converter.inputs.opening import GZIP_MAGIC
+from dataprep_converter.inputs.streamed import Streamed, gunzipped
+from dataprep_converter.readers import Discovery
+from dataprep_converter.readers.base.blocks import KEPT_FILES, Block, BlockReader
+from dataprep_converter.readers.base.listing import input_files
+from dataprep_converter.readers.tfrecord import sequence_examples
+from dataprep_converter.records.batch import Raw
+from dataprep_converter.records.columns import IS_RECORD
+from dataprep_converter.sampling.units import Unit
+from dataprep_converter.stores import Entry, Input, scheme_of
+
+RECORD: Final = "record"
+"""Column of the whole record, when it isn't looked into."""
+
+_UNIT_BYTES = 4 << 20
+_WINDOW: Final = 64 << 10
+"""Bytes of a local file that are read for headers at a time: larger records are passed over."""
+_FAR_WINDOW: Final = 8 << 20
+_SAMPLED_FILES: Final = 8
+_SAMPLED_RECORDS: Final = 256
+_TYPES: Final[Mapping[str, int]] = {"Int64": INTS, "Float32": FLOATS, "Bytes": BYTES}
+_KINDS: Final[Mapping[str, str]] = {"int64": "Int64", "float": "Float32", "bytes": "Bytes"}
+
+
+class TfrecordReader(BlockReader):
+    """See the module. Columns are the features, or `record`."""
+
+    @staticmethod
+    def discover(source: Source, access: Access) -> Discovery:
+        """Reads headers, and the first records. Raises NotFound for a URI without files, BadData naming file and offset, BadSpec."""
+        state: dict[str, Any] = {}
+        return Discovery(units=_Planner(_tfrecord(source), access, state).units(), state=state)
+
+    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+        super().__init__(access)
+        written = _tfrecord(source)
+        self._raw = written.raw
+        self._is_strict = written.features is None
+        self._features = [TfrecordFeature.model_validate(feature) for feature in state.get("features", [])]
+        self._has_sequences = any(feature.sequence for feature in self._features)
+        self._expected = [] if self._has_sequences else [_expected(feature) for feature in self._features]
+        self._contents: Kept[str, Streamed] = Kept(KEPT_FILES)
+
+    def schema(self) -> pa.Schema:
+        """Numbers as int64 and float32, tensors stored raw in their own type, bytes, and lists of them."""
+        if self._raw:
+            return pa.schema([pa.field(RECORD, pa.large_binary(), metadata=IS_RECORD)])
+        if self._has_sequences:
+            return sequence_examples.schema(self._features)
+        return pa.schema([(each.name, each.type) for each in self._expected])
+
+    def load(self, unit: Unit, source: Input) -> Block:
+        """Raises BadData naming file and offset for a wrong CRC."""
+        extra = json.loads(unit.extra) if unit.extra else {}
+        size = extra.get("bytes", unit.size)
+        if extra:
+            source = self._contents.get(unit.uri, partial(gunzipped, source, unit.uri, size=extra["contents"]))
+        data = source.read_at(unit.offset, size)
+        if len(data) != size:
+            raise InputChanged(f"{unit.uri} became shorter while it was read.", uri=unit.uri)
+        starts, ends = payloads(data, unit.uri, unit.offset)
+        if self._raw:
+            return Block.of(pa.RecordBatch.from_arrays([_between(data, starts, ends)], schema=self.schema()))
+        if self._has_sequences:
+            return sequence_examples.block(data, starts, ends, self._features, is_strict=self._is_strict)
+        columns, reasons = parse(data, starts, ends, self._expected, is_strict=self._is_strict)
+        is_good = np.ones(len(starts), np.bool_)
+        is_good[list(reasons)] = False
+        return Block(
+            records=pa.RecordBatch.from_arrays(columns, schema=self.schema()),
+            places=np.where(is_good, np.cumsum(is_good) - 1, -1),
+            reasons=reasons,
+            raws={row: Raw.of(data[starts[row] : ends[row]]) for row in reasons},
+        )
+
+
+def _between(data: bytes, starts: Any, ends: Any) -> Array:
+    """The payloads as one column; the frames between them are left out by a copy."""
+    pieces = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts)))
+    return binary(np.frombuffer(b"".join(pieces), np.uint8), offsets)
+
+
+def _tfrecord(source: Source) -> TfrecordSource:
+    if source.tfrecord is None:
+        raise BadSpec("The source has no tfrecord.")
+    return source.tfrecord
+
+
+def _expected(feature: TfrecordFeature) -> Expected:
+    return Expected(feature.name, _TYPES[feature.type], None if feature.ragged else tuple(feature.shape), feature.raw)
+
+
+class _Planner:
+    """Lists and cuts the files of a source, and freezes the features in `state`."""
+
+    def __init__(self, source: TfrecordSource, access: Access, state: dict[str, Any]) -> None:
+        self._source = source
+        self._access = access
+        self._state = state
+        self._splits: dict[int, dict[str, str]] = {}
+        self._features = source.features
+        self._sampled: list[tuple[str, bytes]] = []
+        self._files = 0
+
+    def units(self) -> Iterator[Unit]:
+        """In the order of the URIs and, within one, of the paths."""
+        for root, path, entry in input_files(self._access, self._source.uris):
+            yield from self._units_of(root, path, entry)
+        if not self._source.raw:
+            settled = self._features or (self._inferred() if self._sampled else [])
+            self._state["features"] = [feature.model_dump(by_alias=True, exclude_defaults=True) for feature in settled]
+
+    def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
+        count = Count()
+        subset = self._subset(root, path, entry)
+        with Counted(self._access.store(entry.uri).open(entry.uri), count) as file:
+            is_zipped = file.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
+            source: Input = gunzipped(file, entry.uri, size=-1, kept_bytes=2 * _UNIT_BYTES) if is_zipped else file
+            is_far = scheme_of(entry.uri) not in ("", "file")
+            window = 1 << 20 if is_zipped else _FAR_WINDOW if is_far else _WINDOW
+
+            def read_at(offset: int, length: int) -> bytes:
+                # Some stores refuse a range behind the end.
+                return source.read_at(offset, length) if is_zipped or offset < file.size else b""
+
+            found: list[Unit] = []
+            count.taken()
+            for stretch in stretches(read_at, entry.uri, window=window, most=_UNIT_BYTES):
+                if stretch.offset == 0:
+                    self._sample(source, entry.uri, stretch)
+                unit = stretch.unit(root, path, entry, subset=subset)
+                if not is_zipped:
+                    yield unit
+                    continue
+                found.append(unit)
+        contents = found[-1].offset + found[-1].size if found else 0
+        for unit in found:
+            # The unit's share of the file, so that all shares add up to it.
+            share = entry.size * (unit.offset + unit.size) // contents - entry.size * unit.offset // contents
+            yield _zipped(unit, share, contents)
+
+    def _subset(self, root: int, path: str, entry: Entry) -> str:
+        """The split of a file of a folder that we wrote; its manifest also tells the features."""
+        if root not in self._splits:
+            uri = self._source.uris[root]
+            # Only below a folder: HDFS refuses to look for anything below a file.
+            manifest = self._manifest(uri) if entry.uri.startswith(uri.rstrip("/") + "/") else None
+            self._splits[root] = {file.file: file.split for file in manifest.files} if manifest is not None else {}
+        return self._splits[root].get(path, "")
+
+    def _manifest(self, uri: str) -> Manifest | None:
+        folder = OutputFolder(uri, self._access, "")
+        try:
+            success = folder.success()
+        except NotWhole:
+            return None  # another program's mark
+        if success is None:
+            return None
+        manifest = folder.manifest(success)
+        if manifest.format != "tfrecord":
+            raise BadSpec(f"{uri} holds a data set in the format {manifest.format}, which source.tfrecord can't read.", uri=uri)
+        if self._features is None and not self._source.raw:
+            self._features = [_of_manifest(feature) for feature in manifest.features]
+        return manifest
+
+    def _sample(self, source: Input, uri: str, stretch: Stretch) -> None:
+        """Parses the first records of the first files. Raises BadData when they are no Examples."""
+        self._files += 1
+        if self._features is not None or self._source.raw or self._files > _SAMPLED_FILES:
+            return
+        data = source.read_at(0, stretch.size)
+        starts, ends = payloads(data, uri, 0)
+        for start, end in zip(starts[:_SAMPLED_RECORDS].tolist(), ends[:_SAMPLED_RECORDS].tolist(), strict=True):
+            try:
+                parse_sequence(data[start:end])
+                self._sampled.append((uri, data[start:end]))
+            except NotWhole as exc:
+                raise BadData(
+                    f"{uri}, offset {start - HEADER}: {str(exc)[:1].lower()}{str(exc)[1:]} Set source.tfrecord.raw to pass records on as they are.",
+                    uri=uri,
+                ) from exc
+
+    def _inferred(self) -> list[TfrecordFeature]:
+        """The features of the first records."""
+        sequences = sequence_examples.inferred(self._sampled)
+        alone = _inferred([(uri, parse_sequence(payload)[0]) for uri, payload in self._sampled])
+        both = {each.name for each in alone}.intersection(each.name for each in sequences or [])
+        if both:
+            raise BadSpec(
+                f"The feature {min(both)!r} is a sequence in some records and none in others; list the features in source.tfrecord.features."
+            )
+        return sorted([*alone, *(sequences or [])], key=lambda feature: feature.name.encode())
+
+
+def _zipped(unit: Unit, share: int, contents: int) -> Unit:
+    extra = json.dumps({"bytes": unit.size, "contents": contents})
+    return Unit(**{**unit.__dict__, "size": share, "extra": extra})
+
+
+def _of_manifest(feature: Mapping[str, Any]) -> TfrecordFeature:
+    """A feature as our own manifest describes it."""
+    shape = list(feature["shape"])
+    sequence = bool(feature.get("sequence"))
+    shape = shape[1:] if sequence else shape
+    if feature["raw"]:
+        return TfrecordFeature(name=feature["name"], type="Bytes", shape=shape, raw=feature["dtype"], sequence=sequence)
+    is_ragged = -1 in shape or (bool(shape) and feature["kind"] == "bytes")
+    return TfrecordFeature(
+        name=feature["name"], type=_KINDS[feature["kind"]], shape=[] if is_ragged else shape, ragged=is_ragged, sequence=sequence
+    )
+
+
+def _inferred(sampled: Sequence[tuple[str, Mapping[str, Sequence[Any]]]]) -> list[TfrecordFeature]:
+    """The features of the first records, by name. Raises BadSpec for one without a type, or with two."""
+    names = sorted({name for _, record in sampled for name in record}, key=str.encode)
+    return [_inferred_one(name, sampled) for name in names]
+
+
+def _inferred_one(name: str, sampled: Sequence[tuple[str, Mapping[str, Sequence[Any]]]]) -> TfrecordFeature:
+    first: tuple[str, str] | None = None
+    lengths: set[int] = set()
+    for uri, record in sampled:
+        values = record.get(name, [])
+        lengths.add(len(values))
+        if values:
+            kind = "Bytes" if isinstance(values[0], bytes) else "Float32" if isinstance(values[0], float) else "Int64"
+            first = first or (kind, uri)
+            if first[0] != kind:
+                raise BadSpec(f"The feature {name!r} is {first[0]} in {first[1]} and {kind} in {uri}.", uri=uri)
+    if first is None:
+        raise BadSpec(
+            f"The feature {name!r} has no value in the first {len(sampled):,} records, so its type can't be told; "
+            "list the features in source.tfrecord.features."
+        )
+    (length,) = lengths if len(lengths) == 1 else {0}
+    is_ragged = length == 0 or (length > 1 and first[0] == "Bytes")
+    return TfrecordFeature(name=name, type=first[0], shape=[] if is_ragged or length == 1 else [length], ragged=is_ragged)

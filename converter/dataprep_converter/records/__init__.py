@@ -1,0 +1,1 @@
+"""Records: batches of samples, columns and features."""

@@ -1,0 +1,128 @@
+"""Columns: how they are found and marked, and their values as numpy arrays."""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.core.lists import is_list, item_type, row_shape
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_numpy
+from dataprep_converter.records.batch import SAMPLE, TEXT, Bad, Batch
+
+NOT_BY_DEFAULT: Final[dict[str, str]] = {"default": "no"}
+"""Metadata of a column that is written only when the spec names it."""
+
+
+IS_SEQUENCE: Final[dict[str, str]] = {"sequence": "yes"}
+"""Metadata of a column whose lists are steps of a sequence: of values, of vectors (fixed_size_list) or of lists."""
+
+
+IS_RECORD: Final[dict[str, str]] = {"record": "yes"}
+"""Metadata of a column of bytes that are whole records already: where it is the only feature, they are written as they are."""
+
+
+_POSITION = re.compile(r"(-?\d+)(?:\.\.(-?\d+))?")
+
+
+_SHOWN_COLUMNS = 20
+
+
+def without(
+    batch: Batch, faults: Mapping[int, str], samples: Array, places: Mapping[int, tuple[str, int | None]] = MappingProxyType({})
+) -> Batch:
+    """The batch less the rows in `faults` (row → reason), which become bad samples; `samples` has the rows' sample numbers, `places` columns and steps."""
+    kept = np.ones(batch.records.num_rows, np.bool_)
+    kept[list(faults)] = False
+    numbers = to_numpy(samples)
+    bad = []
+    for row in sorted(faults):
+        column, step = places.get(row, ("", None))
+        bad.append(Bad(sample=int(numbers[row]), reason=faults[row], column=column, step=step))
+    return replace(batch, records=batch.records.filter(pa.array(kept)), bad=[*batch.bad, *bad])
+
+
+def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> list[str]:
+    """Column names behind names and positions (`3`, `-1`, `0..4`; a name goes first). Raises BadSpec naming `of`."""
+    if all(reference != SAMPLE and schema.get_field_index(reference) >= 0 for reference in references):
+        return list(references)  # by far the most, and a table may have ten thousand
+    names = [name for name in schema.names if name != SAMPLE]
+    return [name for reference in references for name in _named(reference, names, of)]
+
+
+def _named(reference: str, names: Sequence[str], of: str) -> list[str]:
+    if reference in names:
+        return [reference]
+    position = _POSITION.fullmatch(reference)
+    if position is None:
+        close = difflib.get_close_matches(reference, names, n=1, cutoff=0.6)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise BadSpec(f"{of}: there is no column {reference!r}.{hint} The columns are {listed(names)}.")
+    bounds = [int(bound) + (len(names) if bound.startswith("-") else 0) for bound in position.groups() if bound is not None]
+    if not all(0 <= bound < len(names) for bound in bounds):
+        raise BadSpec(f"{of}: {reference!r} is outside the {len(names)} columns: {listed(names)}.")
+    if bounds[-1] < bounds[0]:
+        raise BadSpec(f"{of}: the range {reference!r} of the {len(names)} columns is empty.")
+    return list(names[bounds[0] : bounds[-1] + 1])
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names of a table, for a message."""
+    more = f" … and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
+    return (", ".join(names[:_SHOWN_COLUMNS]) or "no columns") + more
+
+
+def why_text(*fields: "pa.Field[Any]") -> str:
+    """Why the first of some columns is text that isn't meant to be, as the end of a message; empty where nobody knows."""
+    told = ((field.metadata or {})[TEXT.encode()] for field in fields if TEXT.encode() in (field.metadata or {}))
+    return next((f" {each.decode()}" for each in told), "")
+
+
+def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """The values of a column of numbers, and the rows that have none (0 stands in for them)."""
+    if not column.null_count:
+        return to_numpy(column), np.empty(0, np.int64)
+    missing = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
+    if is_tensor(column.type) or is_list(column.type):
+        values = np.zeros((len(column), *row_shape(column.type)), NUMPY_NAMES[item_type(column.type)])
+        valid = np.setdiff1d(np.arange(len(column)), missing)
+        values[valid] = to_numpy(column.drop_null())
+        return values, missing
+    return to_numpy(kernels.fill_null(column, pa.scalar(0).cast(column.type))), missing
+
+
+def as_type(values: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """The values in another type, and which of them it can't hold. Rounding to a narrower float is no fault, becoming infinite is."""
+    target = np.dtype(dtype)
+    if np.can_cast(values.dtype, target, "safe"):
+        return values.astype(target, copy=False), np.zeros(values.shape, np.bool_)
+    if target.kind == "f":
+        with np.errstate(over="ignore"):
+            narrowed = values.astype(target)
+        return narrowed, np.isinf(narrowed) & np.isfinite(values.astype(np.float64, copy=False))
+    if target.kind == "b":
+        wrong = (values != 0) & (values != 1)
+    elif values.dtype.kind == "f":
+        # The largest int64 is no float64, but the number after it is.
+        limits = np.iinfo(target)
+        wide = values.astype(np.float64, copy=False)
+        wrong = ~((np.floor(wide) == wide) & (wide >= float(limits.min)) & (wide < float(limits.max + 1)))
+    else:
+        limits = np.iinfo(target)
+        wrong = (values < limits.min) | (values > limits.max)
+    return np.where(wrong, 0, values).astype(target), wrong
+
+
+def first_of_each_row(values: npt.NDArray[Any], wrong: npt.NDArray[np.bool_]) -> list[tuple[int, Any]]:
+    """(row, value) of the first wrong value in each row that has one."""
+    if not wrong.any():
+        return []
+    flat = wrong.reshape(len(wrong), -1)
+    rows = np.flatnonzero(flat.any(axis=1))
+    return [(int(row), values.reshape(len(values), -1)[row, flat[row].argmax()]) for row in rows]

@@ -1,0 +1,36 @@
+"""The digits that numbers are written with, and whether float32 keeps them: columns of other numbers are inferred as Float64."""
+
+import math
+import re
+from typing import Any, Final
+
+import numpy as np
+
+from dataprep_converter.core.tensors import Array, kernels
+
+_KEPT: Final = 6
+"""Decimal digits that every float32 keeps."""
+_NO_DIGITS: Final = "[eE].*$|[^0-9]"
+_SMALLEST: Final = float(np.finfo(np.float32).tiny)
+_LARGEST: Final = float(np.finfo(np.float32).max)
+
+
+def significant(numbers: Any) -> Any:
+    """The digits of numbers as text, without sign, point, exponent, and zeros around them."""
+    return kernels.utf8_trim(kernels.replace_substring_regex(numbers, _NO_DIGITS, ""), "0")
+
+
+def keeps_digits(text: str) -> bool:
+    """Of one number."""
+    size = abs(float(text))
+    return len(re.sub(_NO_DIGITS, "", text).strip("0")) <= _KEPT and (size == 0 or not math.isfinite(size) or _SMALLEST <= size <= _LARGEST)
+
+
+def keeps_all_digits(cells: Array, values: Any) -> bool:
+    """Of many, as text and as the float64 that they are."""
+    long = cells.filter(kernels.greater(kernels.binary_length(cells), _KEPT))
+    if len(long) and kernels.max(kernels.binary_length(significant(long))).as_py() > _KEPT:
+        return False
+    sizes = np.abs(values.to_numpy())
+    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+    return bool(((sizes >= _SMALLEST) & (sizes <= _LARGEST)).all())

@@ -1,0 +1,12 @@
+"""The bounds of `onBadRecord`."""
+
+from dataprep_api.spec import BadRecords
+
+
+def too_many(policy: BadRecords, *, bad: int, total: int) -> str | None:
+    """Why so many bad records of a data set are more than the policy allows, or None."""
+    if policy.max_count is not None and bad > policy.max_count:
+        return f"{bad} bad records are more than onBadRecord.maxCount {policy.max_count}"
+    if policy.max_fraction is not None and bad > policy.max_fraction * total:
+        return f"{bad} bad records of {total} are more than onBadRecord.maxFraction {policy.max_fraction:g}"
+    return None

@@ -1,0 +1,1 @@
+"""The process: memory, forks, threads, retries, temporary files."""

@@ -1,0 +1,190 @@
+"""Plug-ins: functions of the user's, found by name; and what they make, as Arrow columns."""
+
+import atexit
+import hashlib
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api.spec.code import MadeColumn
+from dataprep_converter.core.errors import BadSample, BadSpec
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, arrow_type, shape_of, to_arrow, value_type
+from dataprep_converter.runtime import without_pandas
+
+ENTRY_POINTS: Final = "dataprep.plugins"
+CODE_VARIABLE: Final = "DATAPREP_CODE"
+"""Environment variable with the folder of `spec.code`: set in pods, and by `provide`."""
+
+COMMIT_VARIABLE: Final = "DATAPREP_CODE_COMMIT_FILE"
+"""Environment variable with the file that has the commit of `spec.code.git`, at the top of what was fetched."""
+
+_TYPES: Final[Mapping[str, pa.DataType]] = {
+    "Int64": pa.int64(), "Float32": pa.float32(), "Float64": pa.float64(), "String": pa.string(), "Bytes": pa.large_binary(),
+    "Bool": pa.bool_(), "UInt8": pa.uint8(),
+}  # fmt: skip
+
+
+def provide(files: Mapping[str, str]) -> None:
+    """Makes the modules of a ConfigMap importable in this process and in those that it starts."""
+    folder = Path(tempfile.mkdtemp(prefix="dataprep-code-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for name, text in files.items():
+        (folder / Path(name).name).write_text(text, encoding="utf-8")
+    os.environ[CODE_VARIABLE] = str(folder)
+    os.environ.pop(COMMIT_VARIABLE, None)
+
+
+def commit() -> str | None:
+    """The commit that `spec.code.git` was resolved to; None for other code."""
+    file = os.environ.get(COMMIT_VARIABLE)
+    return Path(file).read_text(encoding="ascii").strip() if file else None
+
+
+def digest() -> str | None:
+    """What tells the code of `spec.code` from any other: SHA-256 over the names and contents of its files, or commit and folder; None without code."""
+    folder = os.environ.get(CODE_VARIABLE)
+    if not folder:
+        return None
+    fetched = commit()
+    if fetched is not None:
+        return f"{fetched}:{Path(folder).relative_to(Path(os.environ[COMMIT_VARIABLE]).parent).as_posix()}"
+    found = hashlib.sha256()
+    # A mounted ConfigMap keeps its files behind a link whose name begins with two dots.
+    for file in sorted(file for file in Path(folder).iterdir() if file.is_file() and not file.name.startswith(".")):
+        found.update(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n".encode())
+    return found.hexdigest()
+
+
+def load(reference: str, *, of: str) -> Callable[..., Any]:
+    """The function behind `module:function` or the name of an entry point. Raises BadSpec naming what can't be found."""
+    module, colon, name = reference.partition(":")
+    if not colon:
+        found = [point for point in metadata.entry_points(group=ENTRY_POINTS) if point.name == reference]
+        if not found:
+            known = ", ".join(sorted(point.name for point in metadata.entry_points(group=ENTRY_POINTS))) or "none"
+            raise BadSpec(f"{of}: there is no plug-in {reference!r} among the entry points of {ENTRY_POINTS} (they are: {known}).")
+        module, _, name = found[0].value.partition(":")
+    try:
+        value: Any = _module(module)
+        for part in name.split("."):
+            value = getattr(value, part)
+    except Exception as exc:  # whatever the module does when it is imported
+        advice = "; is its code in the image or in spec.code?" if isinstance(exc, ModuleNotFoundError) else ""
+        raise BadSpec(f"{of}: the plug-in {reference!r} can't be imported: {describe(exc)}{advice}") from exc
+    if not callable(value):
+        raise BadSpec(f"{of}: the plug-in {reference!r} is no function but {type(value).__name__}.")
+    function: Callable[..., Any] = value
+    return function
+
+
+def _module(name: str) -> Any:
+    """A module of `spec.code`, loaded from there and from nowhere else, or any that is installed."""
+    without_pandas.show()
+    folder = os.environ.get(CODE_VARIABLE, "")
+    file = Path(folder, f"{name}.py")
+    if not folder or not file.is_file():
+        return import_module(name)
+    if folder not in sys.path:
+        sys.path.append(folder)  # for what the module imports itself; behind all else, so that it can't stand in for our own
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(file):
+        return loaded
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def describe(exc: BaseException) -> str:
+    """An exception in one line, with the place in the user's code where it was raised."""
+    frames = traceback.extract_tb(exc.__traceback__)
+    own = [frame for frame in frames if "dataprep_converter" not in Path(frame.filename).parts and "importlib" not in frame.filename]
+    place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno}, in {own[-1].name})" if own else ""
+    return f"{traceback.format_exception_only(exc)[-1].strip()}{place}"
+
+
+def schema_of(columns: Sequence[MadeColumn]) -> pa.Schema:
+    """The declared columns. Raises BadSpec for a list that has a shape, and for tensors of text."""
+    fields: list[pa.Field[Any]] = []
+    for column in columns:
+        kind = _TYPES[column.type]
+        if column.shape is not None:
+            if column.ragged or column.type in ("String", "Bytes"):
+                raise BadSpec(f"The column {column.name!r}: a shape is for numbers, and not beside ragged.")
+            kind = arrow_type(NUMPY_NAMES[kind], tuple(column.shape))
+        fields.append(pa.field(column.name, pa.list_(kind) if column.ragged else kind))
+    return pa.schema(fields)
+
+
+def table(records: Sequence[Mapping[str, Any]], schema: pa.Schema | None) -> pa.RecordBatch:
+    """The records as columns of `schema`, or of the types that the values of the first show. Raises BadSample naming column and record."""
+    if not records and schema is not None:
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    first: Any = records[0]
+    names = schema.names if schema is not None else list(first) if isinstance(first, Mapping) else []
+    for number, record in enumerate(records):
+        if not isinstance(record, Mapping):
+            raise BadSample(f"record {number} is no dict but {type(record).__name__}")
+        odd = sorted(set(names) ^ set(record))
+        if odd:
+            raise BadSample(f"record {number} has the keys {', '.join(map(str, record))}; expected {', '.join(names)}")
+    columns = [
+        _column([record[name] for record in records], name, schema.field(name).type if schema is not None else None) for name in names
+    ]
+    made = pa.RecordBatch.from_arrays(columns, names=names)
+    return made if schema is None else pa.RecordBatch.from_arrays(made.columns, schema=schema)
+
+
+def _column(values: list[Any], name: str, kind: pa.DataType | None) -> Array:
+    if kind is None:
+        kind = _inferred(values[0], name)
+    shape = shape_of(kind)
+    try:
+        if shape:
+            dtype = np.dtype(value_type(kind).to_pandas_dtype())
+            for number, value in enumerate(values):
+                found = np.asarray(value)
+                if found.shape != shape or not np.can_cast(found.dtype, dtype, "same_kind"):
+                    raise BadSample(f"record {number}: {name} is {found.dtype.name}{list(found.shape)}; expected {dtype.name}{list(shape)}")
+            return to_arrow(np.stack([np.asarray(value, dtype) for value in values]))
+        column: Array = pa.array(values, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as exc:
+        raise BadSample(f"{name}: {str(exc).splitlines()[0]}; expected {kind}") from exc
+    return column
+
+
+def _inferred(value: Any, name: str) -> pa.DataType:
+    if isinstance(value, np.ndarray) and value.ndim:
+        return arrow_type(value.dtype.name, value.shape)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return pa.large_binary()
+    try:
+        kind: pa.DataType = pa.array([value]).type
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as exc:
+        raise BadSample(f"{name} is {type(value).__name__}, which records can't hold") from exc
+    if pa.types.is_null(kind) or (pa.types.is_list(kind) and pa.types.is_null(kind.value_type)):
+        raise BadSample(f"{name} is {value!r} in the first record, which shows no type; declare it in columns")
+    return kind
+
+
+def rows_of(records: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The records as dicts: tensors are numpy arrays, all else plain Python values."""
+    columns: list[Any] = []
+    for column in records.columns:
+        shaped: Any = column
+        columns.append(list(shaped.to_numpy_ndarray()) if shape_of(column.type) else column.to_pylist())
+    names = records.schema.names
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)] if columns else []

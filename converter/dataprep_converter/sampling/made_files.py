@@ -1,0 +1,56 @@
+"""Files that a reader makes while planning, such as the rows of a join, and that every worker needs.
+
+They are written to a temporary folder here; only when the run has taken its output folder are they put there, below `_dataprep/<run id>`.
+Units name them by their local path until then.
+"""
+
+import atexit
+import shutil
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dataprep_api import names
+from dataprep_converter.core.tensors import kernels
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.sampling.units import Units
+from dataprep_converter.stores.publishing import written
+
+_PIECE: Final = 8 << 20
+_arrow: Any = pa  # the stubs don't know all functions
+
+
+class MadeFiles:
+    """A folder in $TMPDIR, removed when it is no longer needed, at the latest when this process ends."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="dataprep-made-"))
+        atexit.register(self.remove)
+
+    def remove(self) -> None:
+        """Removes the folder; more than once is fine."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        atexit.unregister(self.remove)
+
+    def stored(self, units: Units, folder_uri: str) -> Units:
+        """The units, with the URIs that the files have once they are in the folder `folder_uri`."""
+        uris = units.table["uri"].combine_chunks()
+        here = f"{self.folder}/"
+        moved = kernels.binary_join_element_wise(folder_uri, kernels.utf8_slice_codeunits(uris, len(here), None), "/")
+        column = kernels.if_else(kernels.starts_with(uris, here), moved, uris)
+        return Units(units.table.set_column(units.table.schema.get_field_index("uri"), units.table.schema.field("uri"), column))
+
+    def put(self, folder_uri: str, access: Access) -> None:
+        """Writes what is not there yet, and removes the folder here."""
+        store = access.store(folder_uri)
+        for file in sorted(self.folder.iterdir()):
+            uri = names.join(folder_uri, file.name)
+            there = store.stat(uri)
+            if there is not None and there.size == file.stat().st_size:
+                continue
+            with file.open("rb") as source:
+                written(store, uri, iter(partial(source.read, _PIECE), b""))
+        self.remove()

@@ -1,0 +1,182 @@
+"""Selection: from a rank in a split to a sample's number.
+
+A split is ranges of sample numbers and, for fractions, the members of a hash interval or those with the split's code; a shuffle is a
+keyed bijection of the ranks. All of it is arithmetic on arrays, so any worker derives any part of the order by itself, in constant memory.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dataprep_api.dataset.plan import HASH_BLOCK, SplitPlan
+from dataprep_api.dataset.run_id import PARTS
+from dataprep_converter.sampling.codes import Codes
+from dataprep_converter.sampling.units import Units
+
+Samples = npt.NDArray[np.int64]
+SHUFFLE: Final = PARTS["shuffle"].version
+
+_CACHED_BLOCKS = 512
+_ROUNDS = 6
+_SORTED = 65_536
+"""Up to so many numbers are put in order by sorting; a network is fair only where its halves are large."""
+_TABLE_BITS = 16
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """SplitMix64's finaliser: a bijection of 64-bit numbers that spreads every bit (Steele, Lea, Flood 2014)."""
+    x = values.copy()
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return x
+
+
+def mixed(value: int) -> np.uint64:
+    """The finaliser of one number, of which the lowest 64 bits count."""
+    return np.uint64(mix(np.array([value & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64))[0])
+
+
+def hashes(units: Units, samples: Samples, *, seed: int) -> npt.NDArray[np.uint64]:
+    """A 64-bit hash of each sample from its file's key and its row: the same on every store and for any number of workers."""
+    keys, rows = units.hash_inputs(samples)
+    return mix(keys ^ mix(rows.astype(np.uint64) * np.uint64(_GOLDEN) ^ mixed(seed + 1)))
+
+
+def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int, version: int = SHUFFLE) -> npt.NDArray[np.int64]:
+    """The images of `ranks` under a seeded permutation of 0 … size-1, by a version of the part `shuffle`.
+
+    The first version was a network of four rounds for every size, which prefers some orders where there are few.
+    """
+    if size <= 1:
+        return ranks.copy()
+    if version == 1:
+        return _networked(ranks, size=size, seed=seed, rounds=4)
+    if size <= _SORTED:
+        found: npt.NDArray[np.int64] = _sorted(size, seed)[ranks]
+        return found
+    return _networked(ranks, size=size, seed=seed, rounds=_ROUNDS)
+
+
+@lru_cache(maxsize=4)
+def _sorted(size: int, seed: int) -> npt.NDArray[np.int64]:
+    """All numbers in the order of their seeded hashes: each order is as likely as any other."""
+    numbers = np.arange(size, dtype=np.uint64) * np.uint64(_GOLDEN)
+    found = np.argsort(mix(mix(numbers) ^ mixed(seed + 1)), kind="stable")
+    found.flags.writeable = False
+    return found
+
+
+def _networked(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds: int) -> npt.NDArray[np.int64]:
+    """A balanced Feistel network over the next even number of bits; a value that falls outside walks on until it is inside (Black and Rogaway 2002).
+
+    Less than four walks are expected.
+    """
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    functions = _rounds(half, seed, rounds)
+    images = ranks.astype(np.uint64)
+    outside = np.arange(len(images))
+    while len(outside):
+        left, right = images[outside] >> np.uint64(half), images[outside] & np.uint64((1 << half) - 1)
+        for apply in functions:
+            left, right = right, left ^ apply(right)
+        images[outside] = left << np.uint64(half) | right
+        outside = outside[images[outside] >= np.uint64(size)]
+    return images.astype(np.int64)
+
+
+@lru_cache(maxsize=4)
+def _rounds(half: int, seed: int, rounds: int) -> list[Callable[[npt.NDArray[np.uint64]], npt.NDArray[np.uint64]]]:
+    """The functions of the network's rounds, from `half` bits to `half` bits: looked up in a table where it is small, for all shards alike."""
+    mask = np.uint64((1 << half) - 1)
+
+    def function(key: np.uint64) -> Callable[[npt.NDArray[np.uint64]], npt.NDArray[np.uint64]]:
+        def computed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+            return mix(values ^ key) & mask
+
+        return computed(np.arange(1 << half, dtype=np.uint64)).take if half <= _TABLE_BITS else computed
+
+    return [function(mixed(seed * rounds + number + 1)) for number in range(rounds)]
+
+
+class Selection:
+    """The samples of one split by rank."""
+
+    def __init__(
+        self, split: SplitPlan, units: Units, *, shuffle_seed: int | None, shuffle_version: int = SHUFFLE, codes: Codes | None = None
+    ) -> None:
+        self._split = split
+        self._units = units
+        self._codes = codes
+        self._shuffle_seed = shuffle_seed
+        self._shuffle_version = shuffle_version
+        self._starts = np.array([start for start, _ in split.ranges], dtype=np.int64)
+        lengths = np.array([stop - start for start, stop in split.ranges], dtype=np.int64)
+        self._before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+        self._ranks_before_block = np.concatenate(
+            [np.zeros(1, dtype=np.int64), np.cumsum(np.array(split.block_counts or [], dtype=np.int64))]
+        )
+        self._blocks: OrderedDict[int, npt.NDArray[np.uint16]] = OrderedDict()
+
+    def chunks(self, first: int, records: int, *, size: int) -> Iterator[Samples]:
+        """The sample numbers of ranks first … first+records-1, in order, in arrays of at most `size`."""
+        for start in range(first, first + records, size):
+            ranks = np.arange(start, min(start + size, first + records), dtype=np.int64)
+            if self._shuffle_seed is not None:
+                ranks = permuted(ranks, size=self._split.records, seed=self._shuffle_seed, version=self._shuffle_version)
+            yield self.samples(ranks)
+
+    def samples(self, ranks: npt.NDArray[np.int64]) -> Samples:
+        """The sample number of each rank, in any order of the ranks."""
+        is_whole = self._split.hash is None and self._split.code is None
+        return self._at(ranks if is_whole else self._positions(ranks))
+
+    def _at(self, positions: npt.NDArray[np.int64]) -> Samples:
+        """Sample numbers of positions in the ranges laid end to end."""
+        which = np.searchsorted(self._before, positions, side="right") - 1
+        found: Samples = self._starts[which] + positions - self._before[which]
+        return found
+
+    def _positions(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        block = np.searchsorted(self._ranks_before_block, ranks, side="right") - 1
+        positions = np.empty_like(ranks)
+        for number in np.unique(block):
+            here = block == number
+            positions[here] = (
+                int(number) * HASH_BLOCK + self._members(int(number)).astype(np.int64)[ranks[here] - self._ranks_before_block[number]]
+            )
+        return positions
+
+    def _members(self, block: int) -> npt.NDArray[np.uint16]:
+        """Positions within the block of the samples that belong to the split."""
+        if block in self._blocks:
+            self._blocks.move_to_end(block)
+            return self._blocks[block]
+        found = self.members(block)
+        self._blocks[block] = found
+        if len(self._blocks) > _CACHED_BLOCKS:
+            self._blocks.popitem(last=False)
+        return found
+
+    def members(self, block: int) -> npt.NDArray[np.uint16]:
+        """The same, computed afresh."""
+        interval = self._split.hash
+        if self._codes is not None and self._split.code is not None:
+            return np.flatnonzero(self._codes.block(self._split.first_block + block) == self._split.code).astype(np.uint16)
+        if interval is None:
+            raise ValueError("only a split by fraction or by code has blocks")
+        stop = min((block + 1) * HASH_BLOCK, int(self._before[-1]))
+        samples = self._at(np.arange(block * HASH_BLOCK, stop, dtype=np.int64))
+        hashed = hashes(self._units, samples, seed=interval.seed)
+        if interval.low == interval.high:
+            return np.empty(0, dtype=np.uint16)
+        # The last number of the interval, because 2^64 itself is no 64-bit number.
+        inside = (hashed >= np.uint64(interval.low)) & (hashed <= np.uint64(interval.high - 1))
+        return np.flatnonzero(inside).astype(np.uint16)

@@ -1,0 +1,256 @@
+"""Units: the parts of the input in the order of their samples, as an Arrow table (`units.parquet`)."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice, repeat
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.runtime.mapped_table import MappedTable
+
+Numbers = npt.NDArray[np.int64]
+_arrow: Any = pa  # the stubs don't know all functions
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A part of the input that can be read on its own."""
+
+    root: int
+    """Index of the URI in the source's list."""
+    path: str
+    """Path relative to that URI, in UTF-8; what is hashed and sorted, never the URI."""
+    uri: str
+    records: int
+    size: int
+    """Bytes of the unit (of the whole file when the unit is a file)."""
+    pin: str
+    """Pin of the file, see `stores.Entry`."""
+    subset: str = ""
+    offset: int = 0
+    """First byte within the file."""
+    row: int = 0
+    """First row within the file."""
+    extra: str = ""
+    """What only the reader knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Units that are whole files of one record each, in columns: millions of them are listed, and an object for each would take most of the time."""
+
+    root: int
+    paths: list[str]
+    uris: list[str]
+    sizes: list[int]
+    pins: list[str]
+    subsets: list[str]
+    extras: list[str]
+
+
+_COLUMNS: dict[str, pa.DataType] = {
+    "root": pa.int32(),
+    "path": pa.string(),
+    "uri": pa.string(),
+    "records": pa.int64(),
+    "size": pa.int64(),
+    "pin": pa.string(),
+    "subset": pa.string(),
+    "offset": pa.int64(),
+    "row": pa.int64(),
+    "extra": pa.string(),
+    "key": pa.uint64(),
+    "first": pa.int64(),
+}
+SCHEMA: pa.Schema = pa.schema(_COLUMNS)
+"""The columns of Unit; `key` is the hash of root and path, or null in plans that need none, `first` the number of the unit's first sample."""
+
+
+BLOCK: Final = 65_536
+"""Units of a batch: so many are Python objects at the same time, and lie in one row group of `units.parquet`."""
+BATCH_BYTES: Final = 8 << 20
+"""Of the input, in a batch of samples."""
+_MANY: Final = 1024
+"""Samples: of batches of fewer, rounding would cost more than it saves."""
+
+
+def _keys(roots: list[int], paths: list[str]) -> npt.NDArray[np.uint64]:
+    """64-bit key of each file: what the split hash starts from. BLAKE2b of `<root>\\0<path>`."""
+    digest = hashlib.blake2b
+    names = map(str.encode, map("{}\0{}".format, roots, paths), repeat("utf-8"), repeat("surrogateescape"))
+    return np.frombuffer(b"".join([digest(name, digest_size=8).digest() for name in names]), "<u8").astype(np.uint64, copy=False)
+
+
+class _Block:
+    """Some units, in columns."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names[:-2]}  # Any: numbers and texts
+
+    def __len__(self) -> int:
+        return len(self._columns["path"])
+
+    def add(self, item: Unit | Files) -> None:
+        """Takes a unit, or files."""
+        if isinstance(item, Unit):
+            for name, column in self._columns.items():
+                column.append(getattr(item, name))
+            return
+        count = len(item.paths)
+        given: dict[str, list[Any]] = {
+            "path": item.paths,
+            "uri": item.uris,
+            "size": item.sizes,
+            "pin": item.pins,
+            "subset": item.subsets,
+            "extra": item.extras,
+        }
+        for name, value in ("root", item.root), ("records", 1), ("offset", 0), ("row", 0):
+            given[name] = [value] * count
+        for name, column in self._columns.items():
+            column += given[name]
+
+    def taken(self, count: int, *, first: int) -> pa.RecordBatch:
+        """The first `count` of them, their samples numbered from `first`; the others stay."""
+        given: dict[str, Any] = {name: column[:count] for name, column in self._columns.items()}
+        self._columns = {name: column[count:] for name, column in self._columns.items()}
+        records = np.array(given["records"], np.int64)
+        given["key"] = pa.nulls(count, pa.uint64())
+        given["first"] = first + np.cumsum(records) - records
+        return pa.RecordBatch.from_arrays([_array(given[name], SCHEMA.field(name).type) for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _array(values: Any, kind: pa.DataType) -> Any:
+    """An Arrow array of numbers or texts; quicker where they are a list of one value, as many columns of files are."""
+    if isinstance(values, list) and values[0] == values[-1] and values.count(values[0]) == len(values):
+        return _arrow.repeat(pa.scalar(values[0], kind), len(values))
+    return pa.array(values, kind)
+
+
+def _batches(units: Iterable[Unit | Files]) -> Iterator[pa.RecordBatch]:
+    """All of them, BLOCK at a time."""
+    block, first = _Block(), 0
+    for item in units:
+        block.add(item)
+        while len(block) >= BLOCK:
+            batch = block.taken(BLOCK, first=first)
+            first = batch.column("first")[-1].as_py() + batch.column("records")[-1].as_py()
+            yield batch
+    if len(block):
+        yield block.taken(len(block), first=first)
+
+
+class Units:
+    """A table of units with look-up by sample number. A large one lies in a temporary file, so that memory grows by no more than a few bytes a unit."""
+
+    def __init__(self, table: pa.Table, mapped: MappedTable | None = None) -> None:
+        """`mapped` is where the table's columns are, unless they are in memory."""
+        self.table = table if mapped is not None else table.combine_chunks()
+        self._mapped = mapped
+        self._batches = self.table.to_batches()
+        self._starts = np.cumsum([0, *map(len, self._batches)])[:-1]
+        # Numbers of their own only where a unit isn't one sample: most plans of millions of units are files.
+        one_each = all(
+            bool((batch.column(0).to_numpy() == 1).all() and not batch.column(1).to_numpy().any())
+            for batch in self.batches(["records", "row"])
+        )
+        self._first: Numbers | None = None if one_each else table["first"].to_numpy()
+        self._row: Numbers | None = None if one_each else table["row"].to_numpy()
+        self._key: npt.NDArray[np.uint64] | None = None
+
+    @classmethod
+    def of(cls, units: Iterable[Unit | Files]) -> "Units":
+        """The table of `units`, numbered from 0. Raises StoreFull."""
+        return cls.joined(_batches(units))
+
+    @classmethod
+    def joined(cls, batches: Iterable[pa.RecordBatch]) -> "Units":
+        """The table of such batches; more than one go to a file as they come. Raises StoreFull."""
+        coming = iter(batches)
+        few = list(islice(coming, 2))
+        if len(few) < 2:
+            return cls(pa.Table.from_batches(few, SCHEMA))
+        mapped = MappedTable(SCHEMA, chain(few, coming))
+        return cls(mapped.table, mapped)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns of all units, at most BLOCK rows at a time, each good until the next is asked for."""
+        for batch in self.table.select(columns).to_batches(max_chunksize=BLOCK):
+            yield batch
+            if self._mapped is not None:
+                self._mapped.let_go()
+
+    def rows(self, index: npt.NDArray[np.int64], columns: Sequence[str]) -> list[dict[str, Any]]:
+        """Some columns of some units, in the order asked for."""
+        which = np.searchsorted(self._starts, index, side="right") - 1
+        within = index - self._starts[which]
+        if len(which) and (which == which[0]).all():
+            some: list[dict[str, Any]] = self._batches[int(which[0])].select(columns).take(pa.array(within)).to_pylist()
+            return some
+        found = {number: [self._batches[number].column(name) for name in columns] for number in np.unique(which).tolist()}
+        # One by one: they may lie anywhere, and Arrow would join all batches to take from them.
+        return [
+            {name: column[row].as_py() for name, column in zip(columns, found[number], strict=True)}
+            for number, row in zip(which.tolist(), within.tolist(), strict=True)
+        ]
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    @property
+    def samples(self) -> int:
+        """Number of samples of all units."""
+        return int(self.table["first"][-1].as_py() + self.table["records"][-1].as_py()) if len(self) else 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all units."""
+        return sum(int(batch.column(0).to_numpy().sum()) for batch in self.batches(["size"]))
+
+    def keys(self) -> npt.NDArray[np.uint64]:
+        """The key of each unit. Digested when it is first asked for, and in the table from then on: most plans need none."""
+        if self._key is None and not self.table["key"].null_count:
+            self._key = self.table["key"].to_numpy()
+        if self._key is None:
+            self._key = np.empty(len(self), np.uint64)
+            first = 0
+            for batch in self.batches(["root", "path"]):
+                self._key[first : first + len(batch)] = _keys(*batch.to_pydict().values())
+                first += len(batch)
+            self.table = self.table.set_column(SCHEMA.get_field_index("key"), SCHEMA.field("key"), pa.array(self._key))
+        return self._key
+
+    def unit(self, index: int) -> Unit:
+        """The unit in one row of the table."""
+        return Unit(**{name: self.table.column(place)[index].as_py() for place, name in enumerate(SCHEMA.names[:-2])})
+
+    def locate(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """(unit index, number within the unit) of each sample."""
+        if self._first is None:
+            return samples, np.zeros_like(samples)
+        index = np.searchsorted(self._first, samples, side="right") - 1
+        return index, samples - self._first[index]
+
+    def hash_inputs(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """(file key, row within the file) of each sample."""
+        index, within = self.locate(samples)
+        return self.keys()[index], within if self._row is None else self._row[index] + within
+
+    def origin(self, sample: int) -> tuple[str, int]:
+        """(uri, row within the file) of one sample, for messages."""
+        index, within = self.locate(np.array([sample], dtype=np.int64))
+        unit = self.unit(int(index[0]))
+        return unit.uri, unit.row + int(within[0])
+
+
+def samples_of_a_batch(bytes_in: int, samples: int, *, most: int) -> int:
+    """How many samples are read at once: about BATCH_BYTES of the input, and `most` at most.
+
+    Many are a power of two, so that statistics, which describe runs of 65,536, needn't cut them.
+    """
+    size = max(1, min(most, BATCH_BYTES // max(1, bytes_in // max(1, samples))))
+    return size if size < _MANY else 1 << (size.bit_length() - 1)

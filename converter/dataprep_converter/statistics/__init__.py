@@ -1,0 +1,1 @@
+"""Statistics of the records, by split."""

@@ -1,0 +1,101 @@
+"""Records of each class, of the features that are labels: always of all records, whatever else the statistics look at."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.core.lists import is_list, item_type, stored
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_numpy
+from dataprep_converter.records.feature import FeatureSpec
+from dataprep_converter.statistics.top_values import LONGEST
+
+Class: TypeAlias = int | bytes
+
+MOST_CLASSES: Final = 65_536
+"""A label with more different values is a number to predict, not a class."""
+_LARGEST: Final = 2.0**53
+
+
+@dataclass
+class ClassCounts:
+    """Counts by class of one label: a number, the place of the 1 in a vector, or a text; of every step where the label is a sequence."""
+
+    counts: Counter[Class] = field(default_factory=Counter)
+    is_class: bool = True
+    """False as soon as a value was seen that is none, such as 0.5; nothing is counted then."""
+
+    def add(self, column: Array, feature: FeatureSpec) -> None:
+        """Takes a batch's column."""
+        if not self.is_class:
+            return
+        if isinstance(column.type, pa.DictionaryType):
+            encoded: Any = column
+            column = encoded.dictionary_decode()
+        column = column.drop_null() if column.null_count else column
+        if len(feature.shape) == 1 and feature.shape[0] > 1 and NUMPY_NAMES.get(item_type(column.type)) is not None:
+            self._add_places(to_numpy(column))
+            return
+        while is_tensor(column.type) or is_list(column.type):
+            lists: Any = stored(column)
+            column = lists.flatten()
+        self._add_values(column.drop_null() if column.null_count else column)
+
+    def merge(self, other: "ClassCounts") -> None:
+        """Adds another shard's."""
+        self.counts.update(other.counts)
+        self._judge(is_class=other.is_class)
+
+    def to_json(self) -> list[Any]:
+        """Compact; texts one character a byte."""
+        items = sorted(self.counts.items())
+        return [[name.decode("latin-1") if isinstance(name, bytes) else name for name, _ in items], [n for _, n in items], self.is_class]
+
+    @classmethod
+    def from_json(cls, found: list[Any]) -> "ClassCounts":
+        """The inverse of `to_json`."""
+        classes, counts, is_class = found
+        named = (name.encode("latin-1") if isinstance(name, str) else name for name in classes)
+        return cls(Counter(dict(zip(named, counts, strict=True))), is_class)
+
+    def _add_values(self, values: Array) -> None:
+        if pa.types.is_floating(values.type):
+            numbers = values.to_numpy().astype(np.float64)
+            whole = (np.floor(numbers) == numbers) & (np.abs(numbers) < _LARGEST)
+            values = pa.array(np.where(whole, numbers, 0).astype(np.int64))
+            self._judge(is_class=bool(whole.all()))
+        elif not pa.types.is_integer(values.type) and not pa.types.is_boolean(values.type):
+            self._judge(is_class=not len(values) or kernels.max(kernels.binary_length(values)).as_py() <= LONGEST)
+        if not self.is_class:
+            return
+        counted: Any = kernels.value_counts(values)
+        texts = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+        for value, count in zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True):
+            self.counts[value.encode() if texts else value if isinstance(value, bytes) else int(value)] += count
+        self._judge(is_class=True)
+
+    def _add_places(self, vectors: npt.NDArray[Any]) -> None:
+        """Vectors of zeros and ones: one of `oneHot`, or several labels of a record."""
+        self._judge(is_class=bool(((vectors == 0) | (vectors == 1)).all()))
+        if self.is_class:
+            sums = vectors.astype(np.bool_).sum(axis=0).tolist()
+            self.counts.update({place: count for place, count in enumerate(sums) if count})
+
+    def _judge(self, *, is_class: bool) -> None:
+        if not is_class or len(self.counts) > MOST_CLASSES:
+            self.is_class = False
+            self.counts = Counter()
+
+
+def is_countable(feature: FeatureSpec) -> bool:
+    """Whether a feature is a label of which classes can be counted: no masks and no boxes."""
+    return feature.label and not feature.record and len(feature.shape) <= 1
+
+
+def as_texts(counts: Mapping[Class, int]) -> dict[str, int]:
+    """Classes as the manifest has them, by name: numbers only."""
+    return {str(name): count for name, count in sorted(item for item in counts.items() if isinstance(item[0], int))}

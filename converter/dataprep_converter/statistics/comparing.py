@@ -1,0 +1,193 @@
+"""Comparing splits: what a person should know before training on one and measuring on another.
+
+Each split is held against the training split (the one named `train`, else the first). Chance alone makes small splits differ, so a shift is told
+only when it is both too much for chance (chi-square test of two samples, p < 0.001) and large (total variation distance: the share of one split
+that would have to be something else to be like the other).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dataprep_api.dataset.report import Manifest
+from dataprep_converter.statistics.class_counts import Class, ClassCounts
+from dataprep_converter.statistics.statistics import SplitStatistics
+from dataprep_converter.statistics.summaries import Numbers, Summary
+
+MOST: Final = 100
+"""Warnings of a data set."""
+_CLASSES_APART: Final = 0.05
+_VALUES_APART: Final = 0.1
+_MISSING_APART: Final = 0.1
+_GAPS: Final = 2
+_BEYOND: Final = 0.1
+"""Of the training split's range: values that lie further outside are told."""
+_PARTS: Final = 10
+"""Parts of about equal counts that the training split's values are cut into for the test."""
+_UNLIKELY: Final = 3.0902
+"""Standard deviations of p = 0.001, one-sided."""
+_SHOWN: Final = 5
+
+Counts = npt.NDArray[np.float64]
+
+
+def warnings(manifest: Manifest, found: Mapping[str, SplitStatistics]) -> list[str]:
+    """One sentence for each difference, classes first."""
+    splits = [split.name for split in manifest.splits if split.name in found and found[split.name].records]
+    if len(splits) < 2:
+        return []
+    base = "train" if "train" in splits else splits[0]
+    others = [name for name in splits if name != base]
+    said = [line for other in others for line in _classes(manifest.labels, found, base=base, other=other)]
+    said += [line for other in others for line in _values(manifest.features, found, base=base, other=other)]
+    return said[:MOST]
+
+
+def _classes(labels: Mapping[str, Sequence[str]], found: Mapping[str, SplitStatistics], *, base: str, other: str) -> list[str]:
+    said: list[str] = []
+    for label in sorted(found[base].classes.keys() & found[other].classes.keys()):
+        names = labels.get(label, [])
+        mine, theirs = _counts(found[base].classes[label]), _counts(found[other].classes[label])
+        for there, absent, of, in_ in ((mine, theirs, base, other), (theirs, mine, other, base)):
+            lacking = [each for each in there if each not in absent]
+            if lacking and absent:
+                said.append(f"{label}: {_some(lacking, names)} of {of} {'is' if len(lacking) == 1 else 'are'} not in {in_}.")
+        classes = sorted({*mine, *theirs}, key=order)
+        first, second = (np.array([counts.get(each, 0) for each in classes], np.float64) for counts in (mine, theirs))
+        apart = distance(first, second)
+        if apart >= _CLASSES_APART and is_unlikely(first, second):
+            shares = second / second.sum() - first / first.sum()
+            most = classes[int(np.argmax(np.abs(shares)))]
+            was, is_now = (counts.get(most, 0) / sum(counts.values()) for counts in (mine, theirs))
+            said.append(
+                f"{label}: classes are spread differently in {base} and {other} (distance {apart:.2f});"
+                f" {class_name(most, names)} is {was:.1%} of {base} and {is_now:.1%} of {other}."
+            )
+    return said
+
+
+def _values(features: Sequence[Mapping[str, Any]], found: Mapping[str, SplitStatistics], *, base: str, other: str) -> list[str]:
+    said: list[str] = []
+    for feature in features:
+        name = feature["name"]
+        mine, theirs = found[base].features.get(name), found[other].features.get(name)
+        if mine is None or theirs is None:
+            continue
+        said += _missing(name, mine, theirs, base=base, other=other)
+        # Classes are compared as such, and lengths of texts tell little.
+        if mine.numbers is None or theirs.numbers is None or name in found[base].classes:
+            continue
+        if not _are_identifiers(mine, theirs):
+            said += _range(name, mine.numbers, theirs.numbers, base=base, other=other)
+            said += _shift(name, mine, theirs, base=base, other=other)
+    return said
+
+
+def _are_identifiers(mine: Summary, theirs: Summary) -> bool:
+    """Whether both have different whole numbers without large gaps, such as numbers of rows: where they are cut says nothing."""
+    for each in (mine, theirs):
+        numbers, top = each.numbers, each.top
+        if numbers is None or top is None or not top.mostly_different or numbers.least is None or numbers.greatest is None:
+            return False
+        if numbers.greatest - numbers.least > _GAPS * (mine.values + theirs.values):
+            return False
+    return True
+
+
+def _missing(name: str, mine: Summary, theirs: Summary, *, base: str, other: str) -> list[str]:
+    first, second = (np.array([each.missing, each.records - each.missing], np.float64) for each in (mine, theirs))
+    if distance(first, second) < _MISSING_APART or not is_unlikely(first, second):
+        return []
+    was, is_now = mine.missing / mine.records, theirs.missing / theirs.records
+    return [f"{name}: {was:.1%} of the records of {base} have no value, and {is_now:.1%} of {other}."]
+
+
+def _range(name: str, mine: Numbers, theirs: Numbers, *, base: str, other: str) -> list[str]:
+    if mine.least is None or mine.greatest is None or theirs.least is None or theirs.greatest is None:
+        return []
+    room = _BEYOND * (mine.greatest - mine.least)
+    if theirs.least >= mine.least - room and theirs.greatest <= mine.greatest + room:
+        return []
+    return [
+        f"{name}: values of {other} ({theirs.least:g} to {theirs.greatest:g}) lie outside those of {base} ({mine.least:g} to {mine.greatest:g})."
+    ]
+
+
+def _shift(name: str, mine: Summary, theirs: Summary, *, base: str, other: str) -> list[str]:
+    if mine.numbers is None or theirs.numbers is None:
+        return []
+    first, second = _parts(mine.numbers, theirs.numbers)
+    apart = distance(first, second)
+    # The values of one record are alike (an image is dark or bright), so that only records count as independent.
+    independent = ((first, mine), (second, theirs))
+    per_record = [counts * min(1.0, each.records / max(1.0, float(counts.sum()) * each.every)) for counts, each in independent]
+    if apart < _VALUES_APART or not is_unlikely(*per_record):
+        return []
+    means = f"the mean is {mine.numbers.moments.mean:.4g} in {base} and {theirs.numbers.moments.mean:.4g} in {other}"
+    return [f"{name}: values are spread differently in {base} and {other} (distance {apart:.2f}); {means}."]
+
+
+def _parts(mine: Numbers, theirs: Numbers) -> tuple[Counts, Counts]:
+    """Counts of both in the same parts, each with about a tenth of the first's values."""
+    shift = max(mine.histogram.shift, theirs.histogram.shift)
+    one, two = mine.histogram.at(shift), theirs.histogram.at(shift)
+    keys = sorted({*one, *two})
+    first, second = (np.array([counts.get(key, 0) for key in keys], np.float64) for counts in (one, two))
+    if not len(keys):
+        return first, second
+    ends = np.cumsum(first)
+    part = np.minimum((ends - first / 2) * _PARTS / max(1.0, ends[-1]), _PARTS - 1).astype(np.int64)
+    told: tuple[Counts, Counts] = np.zeros(_PARTS), np.zeros(_PARTS)
+    for parts, counts in zip(told, (first, second), strict=True):
+        np.add.at(parts, part, counts)
+    return told
+
+
+def distance(first: Counts, second: Counts) -> float:
+    """Total variation distance of two distributions given by counts: 0 for equal ones, 1 for such that share nothing."""
+    if not first.sum() or not second.sum():
+        return 0.0
+    return float(np.abs(first / first.sum() - second / second.sum()).sum()) / 2
+
+
+def is_unlikely(first: Counts, second: Counts) -> bool:
+    """Whether counts of two samples of the same distribution differ so much with a probability below 0.001: a chi-square test.
+
+    Beyond its table the quantile is Wilson and Hilferty's: (the cube root of chi-square over its degrees is nearly normal).
+    """
+    there = (first + second) > 0
+    first, second = first[there], second[there]
+    degrees = len(first) - 1
+    if degrees < 1 or not first.sum() or not second.sum():
+        return False
+    one, two = math.sqrt(second.sum() / first.sum()), math.sqrt(first.sum() / second.sum())
+    found = float(((one * first - two * second) ** 2 / (first + second)).sum())
+    spread = 2 / (9 * degrees)
+    return found > degrees * (1 - spread + _UNLIKELY * math.sqrt(spread)) ** 3
+
+
+def class_name(found: Class, names: Sequence[str]) -> str:
+    """A class for people: `3 (frog)`."""
+    if isinstance(found, bytes):
+        return repr(found.decode(errors="backslashreplace"))
+    return f"{found} ({names[found]})" if 0 <= found < len(names) else str(found)
+
+
+def _some(classes: Sequence[Class], names: Sequence[str]) -> str:
+    if len(classes) == 1:
+        return f"the class {class_name(classes[0], names)}"
+    shown = ", ".join(class_name(each, names) for each in sorted(classes, key=order)[:_SHOWN])
+    more = f" and {len(classes) - _SHOWN} more" if len(classes) > _SHOWN else ""
+    return f"the {len(classes)} classes {shown}{more}"
+
+
+def order(found: Class) -> tuple[bool, int, bytes]:
+    """A sort key: numbers before texts."""
+    return (True, 0, found) if isinstance(found, bytes) else (False, found, b"")
+
+
+def _counts(classes: ClassCounts) -> dict[Class, int]:
+    return {each: count for each, count in classes.counts.items() if count}

@@ -1,0 +1,382 @@
+"""Summaries: what is known of one feature's values. A worker fills them batch by batch, and the commit step merges the shards'.
+
+Counts, missing values, least and greatest values are those of all records. The rest (mean, deviation, histogram, frequent values) looks at about
+as many values of a shard as `enough` says, evenly over its records: all of them in small data sets, every k-th record where there are more.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataprep_converter.core.kernel import bounds
+from dataprep_converter.core.lists import is_list, is_ragged, item_type, stored
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_arrow, to_numpy
+from dataprep_converter.records.feature import FeatureSpec
+from dataprep_converter.statistics.histograms import Histogram
+from dataprep_converter.statistics.top_values import LONGEST, TopValues
+
+_ENOUGH: Final = (2**13, 2**16, 2**24)
+"""Values of a feature that are looked at: at least and at most in one shard, and in the whole job."""
+_AS_FAST: Final = 16
+"""Integers of eight bits are counted so many times as fast, so that so many more are looked at."""
+MOST_BUCKETS: Final = 256
+
+TOGETHER: Final = 8192
+"""Values that are described at once, at least."""
+_FEW: Final = 256
+"""Of so many whole numbers that follow each other, each is counted."""
+_MANY_OCTETS: Final = 2**19
+_OCTETS: Final = ("int8", "uint8", "bool")
+PLAIN: Final = frozenset(kind.id for kind, name in NUMPY_NAMES.items() if name not in _OCTETS)
+"""Types of columns of single numbers that `PlainColumns` takes."""
+
+
+@dataclass
+class Moments:
+    """Count, mean and sum of squared differences from it: Chan's formula keeps small deviations of large numbers."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, count: int, mean: float, squares: float) -> None:
+        """Adds the moments of other values."""
+        if not count:
+            return
+        total = self.count + count
+        apart = mean - self.mean
+        self.squares += squares + apart * apart * self.count * count / total
+        self.mean += apart * count / total
+        self.count = total
+
+    def deviation(self) -> float:
+        """Of the values themselves, not estimated for more than these."""
+        return math.sqrt(self.squares / self.count) if self.count else 0.0
+
+
+@dataclass
+class Numbers:
+    """A summary of numbers."""
+
+    histogram: Histogram = field(default_factory=lambda: Histogram(limit=MOST_BUCKETS))
+    moments: Moments = field(default_factory=Moments)
+    least: int | float | None = None
+    greatest: int | float | None = None
+    nan: int = 0
+    infinite: int = 0
+    """NaN and the infinities are counted, and in nothing else."""
+
+    def bound(self, values: npt.NDArray[Any]) -> None:
+        """Takes only the least and greatest of some values, and counts what isn't finite."""
+        if not values.size:
+            return
+        least, greatest = extremes(values)
+        if values.dtype.kind == "f" and not (math.isfinite(least) and math.isfinite(greatest)):
+            self.nan += int(np.isnan(values).sum())
+            self.infinite += int(np.isinf(values).sum())
+            values = values[np.isfinite(values)]
+            if not values.size:
+                return
+            least, greatest = extremes(values)
+        self.bound_by(least, greatest)
+
+    def bound_by(self, least: float, greatest: float) -> None:
+        """Takes the least and greatest of some values, which are finite."""
+        self.least = least if self.least is None else min(self.least, least)
+        self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
+
+    def add(self, values: npt.NDArray[Any]) -> None:
+        """Takes one-dimensional values for all else."""
+        wide = values.astype(np.float64)
+        mean = float(wide.mean()) if wide.size else 0.0
+        if not math.isfinite(mean):
+            wide = wide[np.isfinite(wide)]
+            mean = float(wide.mean()) if wide.size else 0.0
+        if not wide.size:
+            return
+        self.histogram.add(wide)
+        # Numbers of which even the squares are too large have no deviation.
+        with np.errstate(over="ignore", invalid="ignore"):
+            wide -= mean
+            # No np.dot: of large arrays its library makes another sum on other processors, and its threads then wait for more on all cores.
+            self.moments.add(wide.size, mean, float(np.square(wide, out=wide).sum()))
+
+    def add_counted(self, low: int, counts: npt.NDArray[np.int64]) -> None:
+        """Integers low, low + 1, … so many times each: exact."""
+        there = np.flatnonzero(counts)
+        if not len(there):
+            return
+        times = counts[there]
+        total = int(times.sum())
+        # Counted from the lowest, so that no product is too large for 64 bits.
+        mean = low + int((there * times).sum()) / total
+        values = (there + low).astype(np.float64)
+        self.moments.add(total, mean, math.fsum((times * np.square(values - mean)).tolist()))
+        self.histogram.add(values, times)
+
+    def merge(self, other: "Numbers") -> None:
+        """Adds the numbers of another shard."""
+        if other.least is not None and other.greatest is not None:
+            self.bound_by(other.least, other.greatest)
+        self.nan += other.nan
+        self.infinite += other.infinite
+        self.moments.add(other.moments.count, other.moments.mean, other.moments.squares)
+        self.histogram.merge(other.histogram)
+
+    def to_json(self, room: int) -> list[Any]:
+        """Compact, with at most so many buckets."""
+        moments = [self.moments.mean, self.moments.squares]
+        finite = [value if math.isfinite(value) else None for value in moments]
+        buckets = self.histogram.narrowed_to(room).to_json()
+        return [buckets, self.moments.count, *finite, self.least, self.greatest, self.nan, self.infinite]
+
+    @classmethod
+    def from_json(cls, found: list[Any]) -> Self:
+        """The inverse of `to_json`."""
+        buckets, count, mean, squares, least, greatest, nan, infinite = found
+        moments = Moments(count, *(math.nan if value is None else value for value in (mean, squares)))
+        return cls(Histogram.from_json(buckets, limit=MOST_BUCKETS), moments, least, greatest, nan, infinite)
+
+
+@dataclass
+class Summary:
+    """What is known of a feature in one shard, or in a split when shards are merged."""
+
+    records: int = 0
+    missing: int = 0
+    """Records without a value."""
+    values: int = 0
+    every: int = 1
+    """One record of so many was looked at for all that isn't counted."""
+    numbers: Numbers | None = None
+    sizes: Numbers | None = None
+    """How many values records have, where that differs."""
+    lengths: Numbers | None = None
+    """Bytes of byte strings."""
+    top: TopValues | None = None
+
+    def merge(self, other: "Summary") -> None:
+        """Adds another shard's."""
+        self.records += other.records
+        self.missing += other.missing
+        self.values += other.values
+        self.every = max(self.every, other.every)
+        for name in ("numbers", "sizes", "lengths", "top"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine is None or theirs is None:
+                setattr(self, name, mine or theirs)
+            else:
+                mine.merge(theirs)
+
+    def to_json(self, room: int) -> dict[str, Any]:
+        """Compact, in at most so many buckets and values."""
+        numbers = {name: found.to_json(room) for name, found in (("n", self.numbers), ("s", self.sizes), ("l", self.lengths)) if found}
+        top = {"t": self.top.cut_to(room).to_json()} if self.top is not None else {}
+        return {"c": [self.records, self.missing, self.values, self.every], **numbers, **top}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        numbers, sizes, lengths = (Numbers.from_json(found[key]) if key in found else None for key in ("n", "s", "l"))
+        top = TopValues.from_json(found["t"]) if "t" in found else None
+        records, missing, values, every = found["c"]
+        return cls(records, missing, values, every, numbers, sizes, lengths, top)
+
+
+class Summariser:
+    """Fills the summary of one feature of one shard."""
+
+    def __init__(self, feature: FeatureSpec, *, records: int, enough: int | None) -> None:
+        """`records` is how many the shard will have, more or less; `enough` how many of its values are looked at, None for all."""
+        self.summary = Summary()
+        self._records = records
+        self._enough = enough
+        self._every: int | None = None
+        self._octets: npt.NDArray[np.int64] | None = None
+        self._low = 0
+        self._counts_values = math.prod(size for size in feature.shape if size > 0) == 1
+        self._waiting: dict[str, list[Array]] = {}
+
+    def add(self, column: Array) -> None:
+        """Takes a batch's column, in whatever form encoders are given it."""
+        summary = self.summary
+        first = summary.records
+        summary.records += len(column)
+        summary.missing += column.null_count
+        if isinstance(column.type, pa.DictionaryType):
+            encoded: Any = column
+            column = encoded.dictionary_decode()
+        kind = item_type(column.type)
+        if is_ragged(column.type):
+            summary.sizes = summary.sizes or Numbers()
+            sizes = kernels.list_value_length(column).drop_null()
+            summary.sizes.bound(sizes.to_numpy())
+            self._later("sizes", sizes)
+        values = _values(column)
+        summary.values += len(values)
+        if len(column):
+            self.settle(kind, rows=len(column), values=len(values))
+        looked_at = values
+        if self._every is not None and self._every > 1:
+            looked_at = _values(_thinned(column, first=-first % self._every, every=self._every))
+        self._describe(kind, values, looked_at)
+
+    def take_plain(self, count: int, least: float, greatest: float) -> None:
+        """So many records with a plain number each, of which `PlainColumns` has found the bounds; without any, least is above greatest."""
+        self.summary.records += count
+        self.summary.values += count
+        if least <= greatest:
+            self.numbers.bound_by(least, greatest)
+
+    def describe_plain(self, looked_at: npt.NDArray[Any]) -> None:
+        """Takes plain numbers for all else."""
+        least, greatest = extremes(looked_at) if looked_at.dtype.kind == "i" else (0, math.inf)
+        if greatest - least < _FEW:
+            self.numbers.add_counted(least, np.bincount(looked_at - least))
+        else:
+            self.numbers.add(looked_at)
+        if self._counts_values and looked_at.dtype.kind in "iu":
+            self.summary.top = self.summary.top or TopValues()
+            self.summary.top.add(to_arrow(looked_at))
+
+    @property
+    def numbers(self) -> Numbers:
+        """Of the summary."""
+        self.summary.numbers = self.summary.numbers or Numbers()
+        return self.summary.numbers
+
+    def settle(self, kind: pa.DataType, *, rows: int, values: int) -> int:
+        """One record of how many is looked at. From the first batch alone: its size follows from the plan, so every worker finds the same."""
+        if self._every is None:
+            self._every = self.summary.every = self._thinning(kind, rows=rows, values=values)
+        return self._every
+
+    def finished(self) -> Summary:
+        """The summary, once all batches were added."""
+        for name in list(self._waiting):
+            self._now(name)
+        if self._octets is not None:
+            self.numbers.add_counted(self._low, self._octets)
+            self._octets = None
+        return self.summary
+
+    def _thinning(self, kind: pa.DataType, *, rows: int, values: int) -> int:
+        if self._enough is None or not values:
+            return 1
+        enough = self._enough * (_AS_FAST if NUMPY_NAMES.get(kind) in _OCTETS else 1)
+        return max(1, math.ceil(self._records * (values / rows) / enough))
+
+    def _describe(self, kind: pa.DataType, values: Array, looked_at: Array) -> None:
+        summary = self.summary
+        if kind in NUMPY_NAMES:
+            if NUMPY_NAMES[kind] in _OCTETS:
+                self._count_octets(self.numbers, _numpy(values), _numpy(looked_at))
+            else:
+                self.numbers.bound(_numpy(values))
+                self._later("numbers", looked_at)
+            if self._counts_values and pa.types.is_integer(kind):
+                summary.top = summary.top or TopValues()
+                self._later("top", looked_at)
+        elif _is_text(kind):
+            summary.lengths = summary.lengths or Numbers()
+            summary.top = summary.top or TopValues()
+            lengths = kernels.binary_length(values)
+            summary.lengths.bound(lengths.to_numpy())
+            if looked_at is not values:
+                lengths = kernels.binary_length(looked_at)
+            self._later("lengths", lengths)
+            if summary.lengths.least is not None and summary.lengths.least <= LONGEST:
+                self._later("top", looked_at.filter(kernels.less_equal(lengths, LONGEST)))
+
+    def _later(self, name: str, values: Array) -> None:
+        """Batches of few records (files, images) are described together: most of the time would be for calling functions."""
+        if not len(values):
+            return
+        if not self._waiting.get(name) and len(values) >= TOGETHER:
+            self._take(name, values)
+            return
+        # A copy of its own, so that nothing else of the batch is kept with it.
+        self._waiting.setdefault(name, []).append(pa.concat_arrays([values, values.slice(0, 0)]))
+        if sum(map(len, self._waiting[name])) >= TOGETHER:
+            self._now(name)
+
+    def _now(self, name: str) -> None:
+        waiting = self._waiting.pop(name)
+        self._take(name, pa.concat_arrays(waiting))
+
+    def _take(self, name: str, values: Array) -> None:
+        found = getattr(self.summary, name)
+        found.add(values if isinstance(found, TopValues) else _numpy(values))
+
+    def _count_octets(self, numbers: Numbers, values: npt.NDArray[Any], looked_at: npt.NDArray[Any]) -> None:
+        if not values.size:
+            return
+        limits = (0, 1) if values.dtype == np.bool_ else (np.iinfo(values.dtype).min, np.iinfo(values.dtype).max)
+        # Pixels reach both ends of their range soon, and then nothing is beyond.
+        if (numbers.least, numbers.greatest) != limits:
+            numbers.bound(values)
+        if values.dtype == np.int8:
+            self._low, looked_at = -128, (looked_at.view(np.uint8) ^ np.uint8(128))
+        found = octet_counts(looked_at.view(np.uint8))
+        self._octets = found if self._octets is None else self._octets + found
+
+
+def extremes(values: npt.NDArray[Any]) -> tuple[Any, Any]:
+    """(least, greatest), as Python's numbers; where there are NaN or infinities, at least one of both is none that is finite.
+
+    numpy compares float16 one by one, which takes thirty times as long as `bounds` does.
+    """
+    if values.dtype != np.float16:
+        return values.min().item(), values.max().item()
+    found = bounds([np.ascontiguousarray(values).reshape(-1)], first=0, every=values.size)
+    return found.least.item(), found.greatest.item()
+
+
+def enough(shards: int) -> int:
+    """How many values of a feature are looked at in each of so many shards."""
+    least, most, together = _ENOUGH
+    return max(least, min(most, together // shards))
+
+
+def octet_counts(values: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """How often each of the 256 values is there. Many are counted two at a time: counting is as fast for pairs as for single bytes."""
+    if values.size < _MANY_OCTETS:
+        return np.bincount(values, minlength=256).astype(np.int64, copy=False)
+    even = values.size & ~1
+    pairs: npt.NDArray[Any] = np.bincount(values[:even].view(np.uint16), minlength=65_536).reshape(256, 256)
+    counts: npt.NDArray[Any] = pairs.sum(axis=0) + pairs.sum(axis=1)
+    if even < values.size:
+        counts[values[-1]] += 1
+    return counts.astype(np.int64, copy=False)
+
+
+def _thinned(column: Array, *, first: int, every: int) -> Array:
+    """Every so many rows of a column, from the first one on."""
+    if not column.null_count and (column.type in NUMPY_NAMES or is_tensor(column.type)):
+        return to_arrow(to_numpy(column)[first::every])
+    return column.take(to_arrow(np.arange(first, len(column), every)))
+
+
+def _values(column: Array) -> Array:
+    """All single values of a column, one after another, without nulls."""
+    while is_tensor(column.type) or is_list(column.type):
+        lists: Any = stored(column)
+        # `flatten` copies where the lists have one size, and is needed only to drop what lies below a null.
+        is_whole = pa.types.is_fixed_size_list(lists.type) and not lists.null_count
+        size = lists.type.list_size if is_whole else 0
+        column = lists.values.slice(lists.offset * size, len(lists) * size) if is_whole else lists.flatten()
+    return column.drop_null() if column.null_count else column
+
+
+def _numpy(values: Array) -> npt.NDArray[Any]:
+    return values.to_numpy(zero_copy_only=not pa.types.is_boolean(values.type))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return any(is_kind(kind) for is_kind in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))

@@ -1,0 +1,170 @@
+"""The commit step of a script's data set: every output is there and whole; then reports, manifest and `_SUCCESS`.
+
+Apart from `committing.py`, where the converter's own reports say what was made. Here nobody has said anything, so every file is read.
+"""
+
+import hashlib
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from dataprep_api.dataset import run_id
+from dataprep_api.dataset.messages import CommitResult
+from dataprep_api.dataset.report import Manifest, ManifestFile, ManifestSplit, ShardReport, digest_of_files
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.core.errors import BrokenRecord, InputChanged, Missing, NotWhole
+from dataprep_converter.dataset import script_files
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.formats.decoder import Decoder, ReadsBlocks
+from dataprep_converter.formats.registry import decoder, encoder_class
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.sampling.plan import Plan
+from dataprep_converter.steps import committing
+from dataprep_converter.steps.scripting import inputs_sha256, script_of
+from dataprep_converter.stores import Entry
+
+logger = logging.getLogger(__name__)
+
+SPLIT: Final = "all"
+"""The one split: a script doesn't say how its files are divided."""
+
+_FILES_AT_ONCE: Final = 4
+_TOLD_BYTES: Final = 1500
+
+
+@dataclass(frozen=True)
+class _Read:
+    """One output, read."""
+
+    records: int
+    """0 of a file that isn't read as records."""
+    sha256: str
+    fault: str | None
+
+
+def collect(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
+    """Finishes the data set. Idempotent. Raises Missing naming all outputs that are absent, empty or broken, and NotWhole naming files of nobody."""
+    folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
+    folder.check_owner()
+    if inputs_sha256(spec, access) != plan.head.inputs_sha256:
+        raise InputChanged(
+            f"{script_of(spec).input} or the code is not what was planned; the script may have read either. Run the job again."
+        )
+    unswept = folder.sweep()
+    listed = dict(folder.visible())
+    expected = script_files.matching(script_of(spec).outputs, listed)
+    paths = sorted({path for found in expected.values() for path in found})
+    bare = _manifest(spec, plan, [])
+    found = _read_all(paths, folder, access, bare)
+    faults = [f"{pattern} is missing" for pattern, there in expected.items() if not there]
+    faults += [f"{path}{'' if each.fault.startswith(':') else ' '}{each.fault}" for path, each in found.items() if each.fault is not None]
+    if faults:
+        raise Missing(f"The script has ended, but of its outputs in {folder.uri} {_told(faults)}.", uri=folder.uri)
+    foreign = [path for path in sorted(listed) if path not in found]
+    if foreign:
+        raise NotWhole(
+            f"{folder.uri} holds what script.outputs doesn't name: {_told(foreign)}. Name it there, or give it a name that begins with _ or a dot.",
+            uri=folder.uri,
+        )
+    reports = [_report(number, path, found[path], listed[path], plan) for number, path in enumerate(paths)]
+    for report in reports:
+        folder.put_report(report)
+    folder.check_owner()
+    for path in list(folder.side_files()):
+        folder.delete(path)
+    manifest = _manifest(spec, plan, reports)
+    success = folder.put_manifest(manifest)
+    folder.put_success(success)
+    return committing.result_of(manifest, success, folder, reports=reports, warnings=unswept)
+
+
+def _read_all(paths: Sequence[str], folder: OutputFolder, access: Access, manifest: Manifest) -> dict[str, _Read]:
+    with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="collect") as threads:
+        return dict(zip(paths, threads.map(lambda path: _read(path, folder, access, manifest), paths), strict=True))
+
+
+def _read(path: str, folder: OutputFolder, access: Access, manifest: Manifest) -> _Read:
+    uri = folder.at(path)
+    digest = hashlib.sha256()
+    records = size = 0
+
+    def pieces(stream: Iterator[bytes]) -> Iterator[bytes]:
+        nonlocal size
+        for piece in stream:
+            digest.update(piece)
+            size += len(piece)
+            yield piece
+
+    has_records = script_files.is_read(path, manifest)
+    with access.store(uri).open(uri) as source:
+        content = pieces(source.stream())
+        try:
+            records = _count(decoder(manifest), content) if has_records else 0
+        except BrokenRecord as exc:
+            return _Read(0, "", f": {exc}")
+        for _ in content:
+            pass  # what the format leaves unread belongs to the digest too
+    fault = "is empty" if size == 0 else "has no records" if has_records and records == 0 else None
+    return _Read(records, digest.hexdigest(), fault)
+
+
+def _count(format_: Decoder, pieces: Iterator[bytes]) -> int:
+    if isinstance(format_, ReadsBlocks):
+        return sum(len(block) for block in format_.blocks(pieces))
+    return sum(1 for _ in format_.read(pieces))
+
+
+def _report(number: int, path: str, found: _Read, entry: Entry, plan: Plan) -> ShardReport:
+    return ShardReport(
+        run_id=plan.head.run_id,
+        plan_sha256=plan.sha256,
+        number=number,
+        split=SPLIT,
+        file=path,
+        records_in=found.records,
+        records_out=found.records,
+        size=entry.size,
+        raw_size=entry.size,
+        sha256=found.sha256,
+        # How the program compressed, if it did, is its own matter.
+        raw_sha256=found.sha256,
+        pin=entry.pin,
+    )
+
+
+def _manifest(spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport]) -> Manifest:
+    files = [ManifestFile.of(report) for report in reports]
+    records, size = sum(file.records for file in files), sum(file.size for file in files)
+    digest = digest_of_files((file.sha256, file.file) for file in files)
+    return Manifest(
+        run_id=plan.head.run_id,
+        encoding_version=plan.head.encoding_version,
+        parts=plan.head.parts,
+        inputs_sha256=plan.head.inputs_sha256,
+        content=run_id.content(spec),
+        format=spec.output.format,
+        compression=encoder_class(spec.output.format).compressor(spec.output).name,
+        features=[],
+        records_in=records,
+        records_out=records,
+        bad=0,
+        filtered=0,
+        size=size,
+        splits=[ManifestSplit(name=SPLIT, records=records, size=size, shards=len(files))],
+        files=files,
+        digest=digest,
+        raw_digest=digest,
+        tools=committing.tools(),
+    )
+
+
+def _told(items: Sequence[str]) -> str:
+    """All of them, or as many as a termination message holds."""
+    shown: list[str] = []
+    for item in items:
+        if sum(map(len, shown)) + len(item) > _TOLD_BYTES:
+            return f"{', '.join(shown)} and {len(items) - len(shown)} more"
+        shown.append(item)
+    return ", ".join(shown)

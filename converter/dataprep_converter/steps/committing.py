@@ -1,0 +1,303 @@
+"""The commit step: every planned shard has a report, the store agrees, the numbers add up; then manifest and `_SUCCESS`."""
+
+import hashlib
+import platform
+import zlib
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api import names
+from dataprep_api.dataset import run_id
+from dataprep_api.dataset.messages import BadRecord, CommitResult
+from dataprep_api.dataset.plan import shards
+from dataprep_api.dataset.report import Manifest, ManifestFile, ManifestSplit, MetadataFile, ShardReport, Success, digest_of_files
+from dataprep_api.resources.status import MAX_OUTPUTS, OutputFile, RecordProgress, SplitStatus
+from dataprep_api.spec import BadRecords, DataPrepJobSpec
+from dataprep_api.stages import READ_WAIT, REFUSALS, SHARD_BOUNDS, SIDES
+from dataprep_converter import __version__
+from dataprep_converter.core.errors import BadData, Missing, NotWhole
+from dataprep_converter.dataset import sidecars
+from dataprep_converter.dataset.listing import difference, remove_what_is_stale, sizes, some
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.sidecars import Finished, sagemaker
+from dataprep_converter.formats.registry import encoder_class
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline.pipeline import Pipeline
+from dataprep_converter.records import lossy
+from dataprep_converter.records.feature import describe
+from dataprep_converter.records.too_many import too_many
+from dataprep_converter.sampling.plan import Plan
+from dataprep_converter.statistics import comparing, statistics
+from dataprep_converter.statistics.class_counts import as_texts
+from dataprep_converter.statistics.statistics import SplitStatistics
+from dataprep_converter.steps import table_output
+from dataprep_converter.stores import scheme_of
+from dataprep_converter.stores.hdfs import hadoop
+
+_STAGES: Final = (*(stage for side in SIDES for stage in side), READ_WAIT)
+MAX_WARNINGS = 10
+
+
+def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest | None = None) -> CommitResult:
+    """Finishes the data set. Idempotent: run again it finds its own result. Raises NotWhole naming what is missing or differs.
+
+    `again` is the manifest that a repair must come back to; what then differs is named as well.
+    """
+    folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
+    folder.check_owner()
+    reports = _complete(plan, folder.reports(plan.head.shards))
+    _judge_bad_records(spec.on_bad_record, reports)
+    unswept = remove_what_is_stale(folder, keep=set(sizes(reports)) | names.split_files(plan.head.extension, sizes(reports)))
+    _check_listing(reports, folder, ours=names.split_files(plan.head.extension, sizes(reports)))
+
+    pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
+    found = statistics.merged(reports)
+    manifest = _manifest(spec, plan, reports, pipeline, found)
+    folder.check_owner()
+    manifest = _with_metadata(
+        Finished(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=pipeline.features, statistics=found),
+        folder,
+        before=again.metadata if again is not None else [],
+    )
+    if again is not None:
+        manifest = _as_before(manifest, again)
+    success = folder.put_manifest(manifest)
+    if again is None:
+        table_output.commit(spec, folder, reports, access)
+    # Before the mark: a run that finds a finished data set has nothing to tidy up.
+    folder.remove_made()
+    folder.put_success(success)
+    return result_of(manifest, success, folder, reports=reports, warnings=[*unswept, *comparing.warnings(manifest, found)])
+
+
+def result_of(
+    manifest: Manifest, success: Success, folder: OutputFolder, *, reports: Sequence[ShardReport] = (), warnings: Sequence[str] = ()
+) -> CommitResult:
+    """The finished data set in a few words, for the operator and the command line."""
+    shown = manifest.files if len(manifest.files) <= MAX_OUTPUTS else []
+    replicas = _replicas(folder) if shown else {}
+    outputs = [
+        OutputFile(
+            uri=folder.at(file.file),
+            split=file.split,
+            bytes=file.size,
+            records=file.records,
+            sha256=file.sha256,
+            replication=replicas.get(file.file),
+        )
+        for file in shown
+    ]
+    return CommitResult(
+        run_id=manifest.run_id,
+        manifest_uri=folder.at(success.manifest),
+        manifest_sha256=success.sha256,
+        digest=manifest.digest,
+        quarantine_uri=folder.at(names.quarantine_folder(manifest.run_id)) if manifest.quarantine else None,
+        files=len(manifest.files),
+        records=RecordProgress(
+            total=manifest.records_in,
+            in_=manifest.records_in,
+            out=manifest.records_out,
+            bad=manifest.bad,
+            filtered=manifest.filtered,
+            added=manifest.added,
+        ),
+        bytes_in=sum(report.bytes_in for report in reports),
+        bytes_out=manifest.size,
+        splits=[
+            SplitStatus(name=split.name, records=split.records, shards=split.shards, bytes=split.size) for split in manifest.splits[:16]
+        ],
+        outputs=outputs,
+        bad=manifest.bad_examples[:20],
+        seconds={stage: round(sum(report.seconds.get(stage, 0.0) for report in reports), 3) for stage in _STAGES} if reports else {},
+        bad_reasons={reason: count for reason in REFUSALS if (count := sum(report.bad_reasons.get(reason, 0) for report in reports))},
+        channels=sagemaker.channels(folder.uri, manifest),
+        shard_seconds=round(sum(report.took_seconds for report in reports), 3),
+        shards_within=_within([report.took_seconds for report in reports if report.took_seconds]),
+        warnings=[warning[:512] for warning in [*lossy.warnings(manifest.lossy), *warnings][:MAX_WARNINGS]],
+    )
+
+
+def _replicas(folder: OutputFolder) -> dict[str, int]:
+    """Replication by path, on a store that has such a thing."""
+    if scheme_of(folder.uri) not in hadoop.SCHEMES:
+        return {}
+    found = {path: entry.details.replication for path, entry in folder.visible() if entry.details is not None}
+    return {path: replication for path, replication in found.items() if replication is not None}
+
+
+def _within(seconds: Sequence[float]) -> list[int]:
+    """How many shards took at most as long as each bound, but longer than the one before; the last number has no bound."""
+    counts = [0] * (len(SHARD_BOUNDS) + 1)
+    for each in seconds:
+        counts[bisect_left(SHARD_BOUNDS, each)] += 1
+    return counts if seconds else []
+
+
+def _complete(plan: Plan, found: Sequence[ShardReport | None]) -> list[ShardReport]:
+    """The reports, one for each planned shard. Raises NotWhole naming the missing ones and those whose numbers don't add up."""
+    missing = [
+        shard.file for shard, report in zip(shards(plan.head), found, strict=True) if report is None or report.plan_sha256 != plan.sha256
+    ]
+    if missing:
+        raise Missing(f"{len(missing)} of {plan.head.shards} shards have no report: {some(missing)}.")
+    reports = [report for report in found if report is not None]
+    for shard, report in zip(shards(plan.head), reports, strict=True):
+        if report.records_in != shard.records:
+            raise NotWhole(f"{report.file}: the plan has {shard.records} records, {report.records_in} were read.")
+        if report.records_in + report.added != report.records_out + report.bad + report.filtered:
+            raise NotWhole(
+                f"{report.file}: {report.records_in} records in + {report.added} added are not {report.records_out} out + {report.bad} bad + {report.filtered} filtered."
+            )
+    return reports
+
+
+def _judge_bad_records(policy: BadRecords, reports: Sequence[ShardReport]) -> None:
+    bad = sum(report.bad for report in reports)
+    total = sum(report.records_in for report in reports)
+    if bad == 0:
+        return
+    first = next(report.bad_examples[0] for report in reports if report.bad_examples)
+    fault = too_many(policy, bad=bad, total=total)
+    if fault is not None:
+        raise BadData(f"{fault}; the first: {first.uri}, record {first.row}: {first.reason}", uri=first.uri)
+
+
+def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder, *, ours: set[str]) -> None:
+    """Every shard is there as it was written, and nothing else is but what this step writes itself."""
+    listed = {path: entry for path, entry in folder.visible() if path not in ours}
+    absent = [report.file for report in reports if report.file not in listed]
+    if absent:
+        raise Missing(f"{folder.uri}: {len(absent)} files are missing: {some(absent)}.")
+    fault = difference(sizes(reports), listed)
+    if fault is not None:
+        raise NotWhole(f"{folder.uri}: {fault}.")
+    changed = [report.file for report in reports if listed[report.file].pin != report.pin]
+    indexes = folder.indexes()
+    expected = [report.index for report in reports if report.index is not None]
+    changed += [index.file for index in expected if index.file not in indexes or indexes[index.file].pin != index.pin]
+    if changed:
+        raise NotWhole(f"{folder.uri}: {len(changed)} files were changed after they were written: {some(changed)}.")
+
+
+def _manifest(
+    spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport], pipeline: Pipeline, found: Mapping[str, SplitStatistics]
+) -> Manifest:
+    return Manifest(
+        run_id=plan.head.run_id,
+        encoding_version=plan.head.encoding_version,
+        parts=plan.head.parts,
+        inputs_sha256=plan.head.inputs_sha256,
+        content=run_id.content(spec),
+        format=spec.output.format,
+        compression=encoder_class(spec.output.format).compressor(spec.output).name,
+        features=describe(pipeline.features),
+        labels=pipeline.class_names(),
+        records_in=sum(report.records_in for report in reports),
+        records_out=sum(report.records_out for report in reports),
+        bad=sum(report.bad for report in reports),
+        filtered=sum(report.filtered for report in reports),
+        added=sum(report.added for report in reports),
+        size=sum(report.size for report in reports),
+        splits=[_split(name, [r for r in reports if r.split == name], found.get(name)) for name in plan.head.split_names],
+        files=[ManifestFile.of(report) for report in reports],
+        digest=digest_of_files((report.sha256, report.file) for report in reports),
+        raw_digest=digest_of_files((report.raw_sha256, report.file) for report in reports),
+        bad_examples=_examples(reports),
+        lossy=lossy.merged(each for report in reports for each in report.lossy),
+        quarantine=[report.quarantine for report in reports if report.quarantine is not None],
+        tools=tools(),
+    )
+
+
+def _with_metadata(finished: Finished, folder: OutputFolder, *, before: Sequence[MetadataFile]) -> Manifest:
+    """The manifest with the files around the data set, which are written; what earlier runs left beside the data is removed.
+
+    `before` are those that must be there again. Those that are whole stay, since another release may have made them otherwise.
+    """
+    indexes = [report.index for report in finished.reports if report.index is not None]
+    written = [MetadataFile(file=index.file, size=index.size, sha256=index.sha256) for index in indexes]
+    files = list(sidecars.files(finished))
+    if before:
+        return _with_metadata_again(finished, dict(files), folder, before=before)
+    placed = list(sidecars.placed(folder.uri, finished.manifest))
+    folder.put_metadata([*files, *placed], hdfs=finished.spec.output.hdfs)
+    written += [MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()) for path, content in files]
+    kept = {file.file for file in written} | {path for path, _ in placed}
+    for path in [path for path in folder.side_files() if path not in kept]:
+        folder.delete(path)
+    return finished.manifest.model_copy(update={"metadata": written})
+
+
+def _with_metadata_again(
+    finished: Finished, made: Mapping[str, bytes], folder: OutputFolder, *, before: Sequence[MetadataFile]
+) -> Manifest:
+    """The manifest with the files that it had. Raises NotWhole naming one that is damaged and that this release makes otherwise."""
+    again: list[tuple[str, bytes]] = []
+    for file in before:
+        content = made.get(file.file)
+        if content is not None and hashlib.sha256(content).hexdigest() == file.sha256:
+            again.append((file.file, content))
+        elif hashlib.sha256(folder.read(file.file) or b"").hexdigest() != file.sha256:
+            raise NotWhole(
+                f"{folder.at(file.file)} is damaged, and this release of dataprep makes it otherwise than the one that made the data set. "
+                "Repair it with that release, or run the job again with output.overwrite: Always."
+            )
+    whole = finished.manifest.model_copy(update={"metadata": list(before)})
+    again += sidecars.placed(folder.uri, whole)
+    folder.put_metadata(again, hdfs=finished.spec.output.hdfs)
+    kept = {file.file for file in before} | {path for path, _ in again}
+    for path in [path for path in folder.side_files() if path not in kept]:
+        folder.delete(path)
+    return whole
+
+
+def _as_before(manifest: Manifest, again: Manifest) -> Manifest:
+    """`again`, when nothing but the versions of the tools is different now. Raises NotWhole naming what is."""
+    for now, before in zip(manifest.files, again.files, strict=False):
+        if now != before:
+            packed = (
+                f", in which zlib {again.tools.get('zlib')} packed it and now {manifest.tools['zlib']}"
+                if now.raw_sha256 == before.raw_sha256
+                else ""
+            )
+            raise NotWhole(
+                f"{now.file} was made again with other bytes than before: SHA-256 {now.sha256} instead of {before.sha256}{packed}."
+            )
+    # Shards of an earlier release, which stay, tell nothing of lossy values.
+    passing = {"tools"} if again.lossy else {"tools", "lossy"}
+    fields = [name for name in Manifest.model_fields if name not in passing and getattr(manifest, name) != getattr(again, name)]
+    if fields:
+        raise NotWhole(f"What was made again is not the data set that was there: the manifests differ in {', '.join(fields)}.")
+    return again
+
+
+def tools() -> dict[str, str]:
+    """Versions of what may change compressed or parsed bytes."""
+    return {
+        "dataprep": __version__,
+        "numpy": np.__version__,
+        "pyarrow": pa.__version__,
+        "python": platform.python_version(),
+        "zlib": zlib.ZLIB_RUNTIME_VERSION,
+    }
+
+
+def _split(name: str, reports: Sequence[ShardReport], found: SplitStatistics | None) -> ManifestSplit:
+    classes = found.classes if found is not None else {}
+    counted = {feature: as_texts(of.counts) for feature, of in sorted(classes.items())}
+    return ManifestSplit(
+        name=name,
+        records=sum(report.records_out for report in reports),
+        size=sum(report.size for report in reports),
+        shards=len(reports),
+        label_counts={feature: counts for feature, counts in counted.items() if counts},
+    )
+
+
+def _examples(reports: Sequence[ShardReport]) -> list[BadRecord]:
+    return [example for report in reports for example in report.bad_examples][:100]

@@ -1,0 +1,217 @@
+"""Copying: a finished data set to another place, byte for byte: `format: copy`, and `dataprep copy`.
+
+The copy is the same run of the same data set: its plan, reports and manifest are those of the original, only the stores' words for its objects (pins) are
+its own. So a copy is verified, repaired, extended and reused as the original is. Its plan is there first, by which the folder is known as an unfinished
+run; `_SUCCESS` comes last. What is there is not copied again.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event
+from typing import Final
+
+from dataprep_api import names
+from dataprep_api.dataset.messages import CommitResult
+from dataprep_api.dataset.plan import Shard
+from dataprep_api.dataset.report import Manifest, ShardReport, Success
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.core.errors import BadSpec, InputChanged, NotWhole
+from dataprep_converter.dataset import accounts, sidecars
+from dataprep_converter.dataset.listing import finished, listing_fault, remove_what_is_stale, visible_sizes
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline.task_progress import TaskProgress
+from dataprep_converter.runtime.retrying import Patience, retrying
+from dataprep_converter.sampling.plan import Plan
+from dataprep_converter.steps import committing
+from dataprep_converter.stores import Entry
+from dataprep_converter.stores.publishing import copied, digest_of
+
+logger = logging.getLogger(__name__)
+
+FORMAT: Final = "copy"
+
+_FILES_AT_ONCE: Final = 8
+_PATIENCE = Patience(attempts=3, total_seconds=300, first_delay_seconds=1)
+"""A file is copied again from its beginning when a store fails."""
+
+
+class _StoppedError(Exception):
+    """Nobody waits for this file any more."""
+
+
+@dataclass(frozen=True)
+class Original:
+    """The data set that is copied."""
+
+    folder: OutputFolder
+    success: Success
+    manifest: Manifest
+    plan: Plan
+
+
+def original(spec: DataPrepJobSpec, access: Access) -> Original:
+    """Raises NotFound when it isn't finished, BadSpec for another digest, and NotWhole when files are missing."""
+    uri, expected = _source(spec)
+    manifest = finished(uri, access)
+    if expected not in (None, manifest.digest):
+        raise BadSpec(f"{uri} has the digest {manifest.digest}, source.dataset.digest is {expected}.")
+    folder = OutputFolder(uri, access, manifest.run_id)
+    success, plan = folder.success(), folder.plan()
+    fault = listing_fault(manifest, folder) if success is not None and plan is not None else "its plan is missing"
+    if fault is not None or success is None or plan is None:
+        raise NotWhole(f"{uri}: {fault}. See dataprep verify.", uri=uri)
+    return Original(folder, success, manifest, plan)
+
+
+def put_plan(spec: DataPrepJobSpec, found: Original, folder: OutputFolder, access: Access) -> None:
+    """Stores the original's plan, its head last."""
+    copier = _Copier(spec, found.folder, folder, access, Event())
+    head = found.plan.head
+    for path, sha256 in (
+        (names.units_file(folder.run_id), head.units_sha256),
+        (names.codes_file(folder.run_id), head.codes_sha256),
+        (names.plan_file(folder.run_id), found.plan.sha256),
+    ):
+        if sha256 is not None:
+            copier.copy(path, sha256)
+
+
+def work(
+    spec: DataPrepJobSpec, *, plan: Plan, shards: Sequence[Shard], access: Access, attempt: str, watch: Callable[[TaskProgress], None]
+) -> TaskProgress:
+    """Copies what is missing of these files, several at a time."""
+    progress = TaskProgress()
+    with _files(spec, plan, access, [shard.number for shard in shards], attempt=attempt) as done:
+        for report, is_new in done:
+            progress.finish(report, is_new=is_new)
+            watch(progress)
+    return progress
+
+
+def finish(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
+    """Copies what no task has copied (a script's files, and all that stands beside the data), and marks the copy as finished. Idempotent."""
+    manifest, success = _unchanged(spec, plan, access)
+    folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
+    folder.check_owner()
+    with _files(spec, plan, access, range(len(manifest.files)), attempt="commit") as done:
+        reports = [report for report, _ in done]
+    remove_what_is_stale(folder, keep=set(visible_sizes(manifest)))
+    copier = _Copier(spec, OutputFolder(_source(spec)[0], access, plan.head.run_id), folder, access, Event())
+    of_shards = {report.index.file for report in reports if report.index is not None}
+    for file in manifest.metadata:
+        if file.file not in of_shards:
+            copier.copy(file.file, file.sha256)
+    placed = list(sidecars.placed(folder.uri, manifest))
+    folder.put_metadata(placed, hdfs=None)
+    kept = {file.file for file in manifest.metadata} | {path for path, _ in placed}
+    for path in [path for path in folder.side_files() if path not in kept]:
+        folder.delete(path)
+    fault = listing_fault(manifest, folder)
+    if fault is not None:
+        raise NotWhole(f"{folder.uri}: {fault}.", uri=folder.uri)
+    copier.copy(success.manifest, success.sha256)
+    folder.put_success(success)
+    return committing.result_of(manifest, success, folder, reports=reports)
+
+
+@contextmanager
+def _files(
+    spec: DataPrepJobSpec, plan: Plan, access: Access, numbers: Sequence[int], *, attempt: str
+) -> Iterator[Iterator[tuple[ShardReport, bool]]]:
+    """(report, whether it was copied now) of the files of these numbers, in order. What is under way ends when the caller does."""
+    manifest, _ = _unchanged(spec, plan, access)
+    source, target = (OutputFolder(uri, access, plan.head.run_id) for uri in (_source(spec)[0], spec.output.uri))
+    stop = Event()
+    copier = _Copier(spec, source, target, access, stop)
+    threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="copy")
+    try:
+        yield threads.map(lambda number: copier.file(number, manifest, plan, attempt=attempt), numbers)
+    finally:
+        stop.set()
+        threads.shutdown(cancel_futures=True)
+
+
+@dataclass(frozen=True)
+class _Copier:
+    """From one folder to another."""
+
+    spec: DataPrepJobSpec
+    source: OutputFolder
+    target: OutputFolder
+    access: Access
+    stop: Event
+
+    def file(self, number: int, manifest: Manifest, plan: Plan, *, attempt: str) -> tuple[ShardReport, bool]:
+        """One shard, what belongs to it, and its report. Raises NotWhole when the original isn't what its manifest says."""
+        there = self.target.report(number)
+        if there is not None and self.target.is_done(there, plan):
+            return there, False
+        file = manifest.files[number]
+        report = self.source.report(number)
+        if report is None or accounts.differences(report, file, number=number, run_id=manifest.run_id):
+            raise NotWhole(
+                f"{self.source.at(names.report_file(manifest.run_id, number))}, the report of {file.file}, is missing or was changed. See dataprep verify."
+            )
+        index = report.index
+        if index is not None:
+            index = index.model_copy(update={"pin": self.copy(index.file, index.sha256).pin})
+        if report.quarantine is not None and report.quarantine_sha256 is not None:
+            self.copy(report.quarantine, report.quarantine_sha256)
+        for companion in file.companions:
+            self.copy(companion.file, companion.sha256)
+        entry = self.copy(file.file, file.sha256, size=file.size)
+        report = report.model_copy(update={"pin": entry.pin, "index": index, "attempt": attempt})
+        self.target.put_report(report)
+        logger.info("copied %s: %d bytes", file.file, file.size)
+        return report, True
+
+    def copy(self, path: str, sha256: str, *, size: int | None = None) -> Entry:
+        """One file, if it isn't there with this digest (and size, if that is known). Raises NotWhole when the original has another."""
+        source, uri = self.source.at(path), self.target.at(path)
+        store = self.access.store(uri)
+        there = store.stat(uri)
+        if there is not None and size in (None, there.size) and digest_of(store, uri) == sha256:
+            return there
+
+        def once() -> Entry:
+            return copied(
+                self.access.store(source),
+                source,
+                store,
+                uri,
+                sha256=sha256,
+                hdfs=None if names.is_hidden(path) else self.spec.output.hdfs,
+                on_piece=self._go_on,
+                before_publishing=self.target.check_owner,
+            )
+
+        return retrying(once, what=f"copy of {source}", patience=_PATIENCE)
+
+    def _go_on(self) -> None:
+        if self.stop.is_set():
+            raise _StoppedError
+
+
+def _unchanged(spec: DataPrepJobSpec, plan: Plan, access: Access) -> tuple[Manifest, Success]:
+    """The original, which is still the one that was planned. Raises InputChanged."""
+    uri, _ = _source(spec)
+    manifest = finished(uri, access)
+    success = OutputFolder(uri, access, manifest.run_id).success()
+    if success is None or manifest.run_id != plan.head.run_id:
+        raise InputChanged(
+            f"{uri} is another data set now (run {manifest.run_id}) than when the copy was planned (run {plan.head.run_id}). Copy it again.",
+            uri=uri,
+        )
+    return manifest, success
+
+
+def _source(spec: DataPrepJobSpec) -> tuple[str, str | None]:
+    """URI of the original, and the digest that it must have."""
+    written = spec.data.dataset
+    if written is None:
+        raise BadSpec("output.format: copy needs source.dataset.")
+    return written.uri.rstrip("/"), written.digest

@@ -1,0 +1,175 @@
+"""Extending: what a data set is before new inputs are added to it, and what the run that adds them takes over from it.
+
+An extension is a run like any other, and its plan is the plan of the whole data set: it begins with the plan before it. So workers, commit, verify
+and repair know nothing of it. What it need not make again it takes over here: the reports of the shards that are there.
+
+    plan ─▶ reports taken over ─▶ OWNER ─▶ _SUCCESS removed ─▶ new shards ─▶ metadata, manifest, _SUCCESS
+
+Until OWNER names the new run, `_SUCCESS` says what is extended. After that the new run's plan says it, wherever the run stopped.
+"""
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dataprep_api import names
+from dataprep_api.dataset import run_id
+from dataprep_api.dataset.report import Success
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.core.errors import BadSpec, NotWhole
+from dataprep_converter.dataset.listing import is_untouched
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.planning import planning
+from dataprep_converter.planning.growth import Base
+from dataprep_converter.sampling.plan import Plan, Tables, check_versions
+from dataprep_converter.sampling.units import Units
+from dataprep_converter.stores.publishing import copied
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 16
+_URIS: Final = ("uri", "uris")
+
+
+@dataclass(frozen=True)
+class Extended:
+    """The data set that an extension begins with."""
+
+    base: Base
+    reports: OutputFolder
+    """Of the run that has the reports of its shards."""
+
+
+def find(spec: DataPrepJobSpec, access: Access) -> Extended | None:
+    """The data set at the output, or None when there is none yet. Raises BadSpec naming what the spec says otherwise than before, NotWhole when files are missing."""
+    folder = OutputFolder(spec.output.uri, access, "")
+    success = folder.success()
+    if success is None:
+        return _unfinished(spec, folder)
+    folder.run_id = success.run_id
+    manifest = folder.manifest(success)
+    plan = folder.plan()
+    if plan is None:
+        raise NotWhole(f"{folder.uri}: {names.plan_file(success.run_id)} is missing. See dataprep repair.", uri=folder.uri)
+    base = Base(head=plan.head, content=_frozen(manifest.content), units=plan.units, codes=plan.codes)
+    _check_same(spec, base.content, success.run_id)
+    check_versions(plan.head, spec, folder.uri)
+    return Extended(base, folder)
+
+
+def plan(spec: DataPrepJobSpec, access: Access, extended: Extended) -> tuple[Plan, Tables]:
+    """The plan of the extended data set; where no input is new, the one that it has."""
+    made, tables = planning.make(spec, access, extended.base)
+    if len(made.units) > len(extended.base.units):
+        return made, tables
+    folder = OutputFolder(spec.output.uri, access, extended.base.head.run_id)
+    before = folder.plan()
+    if before is None:
+        raise NotWhole(
+            f"An extension of {folder.uri} was all but finished, and its new inputs are gone. Put them back, or set output.overwrite: Always.",
+            uri=folder.uri,
+        )
+    return before, tables
+
+
+def check_whole(extended: Extended, success: Success | None) -> None:
+    """Raises NotWhole when the shards of a finished data set are not those that its runs wrote."""
+    folder = extended.reports
+    if success is not None and not is_untouched(folder.manifest(success), folder):
+        raise NotWhole(
+            f"{folder.uri} is not as it was written, so it isn't extended. See dataprep verify and dataprep repair, or set output.overwrite: Always.",
+            uri=folder.uri,
+        )
+
+
+def take_over(made: Plan, tables: Tables, extended: Extended, folder: OutputFolder, access: Access) -> None:
+    """Stores the plan and the reports of the shards that are there, under the new run's name. Nothing that anybody sees changes."""
+    if folder.run_id in (extended.base.head.run_id, extended.reports.run_id):
+        return  # nothing is new, or an extension goes on that did not end
+    if folder.plan() is None:
+        folder.put_plan(made, tables)
+    store = access.store(folder.uri)
+
+    def take(number: int) -> None:
+        report = extended.reports.report(number)
+        if report is None:
+            return  # the work step makes the shard again
+        if report.quarantine is not None and report.quarantine_sha256 is not None:
+            path = names.quarantine_file(folder.run_id, report.split, _number_in(report.quarantine))
+            copied(
+                store,
+                folder.at(report.quarantine),
+                store,
+                folder.at(path),
+                sha256=report.quarantine_sha256,
+                on_piece=lambda: None,
+                before_publishing=lambda: None,
+            )
+            report = report.model_copy(update={"quarantine": path})
+        folder.put_report(report.model_copy(update={"run_id": folder.run_id, "plan_sha256": made.sha256}))
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="reports") as threads:
+        list(threads.map(take, range(made.head.earlier_shards)))
+    logger.info("run %s extends run %s and its %d shards", folder.run_id, extended.base.head.run_id, made.head.earlier_shards)
+
+
+def _unfinished(spec: DataPrepJobSpec, folder: OutputFolder) -> Extended | None:
+    """The base of an extension that did not end: the beginning of its plan."""
+    owner = folder.owner()
+    if owner is None:
+        return None
+    folder.run_id = owner.run_id
+    found = folder.plan()
+    if found is None or not found.head.extends:
+        return None
+    before = found.head.extends[-1]
+    _check_same(spec, run_id.as_stored(before.content), owner.run_id)
+    check_versions(found.head, spec, folder.uri)
+    head = found.head.model_copy(
+        update={
+            "run_id": before.run_id,
+            "inputs_sha256": before.inputs_sha256,
+            "splits": found.head.splits[: before.splits],
+            "extends": found.head.extends[:-1],
+        }
+    )
+    units = Units(found.units.table.slice(0, before.units))
+    return Extended(Base(head=head, content=run_id.as_stored(before.content), units=units, codes=found.codes), folder)
+
+
+def _check_same(spec: DataPrepJobSpec, before: Mapping[str, Any], run: str) -> None:
+    """Raises BadSpec naming the fields in which a spec isn't the one of the data set."""
+    now = _frozen(run_id.content(spec))
+    differing = [field for field in sorted({*now, *before} - {"output"}) if now.get(field) != before.get(field)]
+    old, new = before["output"], now["output"]
+    differing += [f"output.{field}" for field in sorted({*old, *new}) if old.get(field) != new.get(field)]
+    if not differing:
+        return
+    told = f"{', '.join(differing)} {'differs' if len(differing) == 1 else 'differ'}"
+    if differing == ["output.fileName"] and "fileName" not in old:
+        told = "the names of its files say how many there are. Begin a data set with overwrite: Extend to extend it later"
+    if differing == ["output.fileName"] and "fileName" in old and "fileName" not in new:
+        told += f" (it was {old['fileName']!r}: say so in the job)"
+    raise BadSpec(
+        f"The job is not the one that made the data set (run {run}), so it can't extend it: {told}. Or set output.overwrite: Always, which makes it anew."
+    )
+
+
+def _frozen(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What may not change: all but the source's URIs, since inputs are known by their paths below these."""
+
+    def without(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: without(each) for key, each in value.items() if key not in _URIS}
+        return value
+
+    # An older release's may hold what is concealed now.
+    return {key: without(value) if key == "source" else deepcopy(value) for key, value in run_id.as_stored(content).items()}
+
+
+def _number_in(quarantine: str) -> int:
+    return int(quarantine.rpartition("-")[2].partition(".")[0])

@@ -1,0 +1,16 @@
+"""Finishing: which commit step a job has."""
+
+from dataprep_api.dataset.messages import CommitResult
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.sampling.plan import Plan
+from dataprep_converter.steps import collecting, committing, copying
+
+
+def finish(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
+    """Finishes the data set: made by workers, by a script, or copied."""
+    if spec.script is not None:
+        return collecting.collect(spec, plan=plan, access=access)
+    if spec.output.format == copying.FORMAT:
+        return copying.finish(spec, plan=plan, access=access)
+    return committing.commit(spec, plan=plan, access=access)

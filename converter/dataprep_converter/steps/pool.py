@@ -1,0 +1,229 @@
+"""A pool of processes over the tasks of a plan: what Kubernetes does on a cluster, on one machine.
+
+This process is one of the workers, so that the first shard doesn't wait for others to start (`forking.py`). Each takes a task when it has
+finished one. A task whose process was killed is tried again, and not here; a task that failed stops the others at their next batch. Small jobs
+are done in this process alone; on HDFS it does nothing itself, for that client was seen to hang, and there a watchdog kills the process that hangs.
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event
+
+from dataprep_api.dataset.plan import shards, task
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.core.errors import ConvertError
+from dataprep_converter.core.redacting import guard
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline.task_progress import TaskProgress
+from dataprep_converter.runtime import forking
+from dataprep_converter.runtime.watchdog import Watchdog
+from dataprep_converter.sampling.plan import Plan
+from dataprep_converter.steps import copying, working
+from dataprep_converter.stores import StoreSettings, scheme_of
+
+logger = logging.getLogger(__name__)
+
+INLINE_BYTES = 64 * 2**20
+"""Smaller inputs are converted in this process: starting others takes longer than the work."""
+_MOST_RESTARTS = 3
+
+Watch = Callable[[int, TaskProgress], None]
+"""Called with a task's index and its counts so far."""
+
+
+class StoppedError(ConvertError):
+    """Another task failed, or the user interrupted: this one ends without publishing anything."""
+
+
+def convert(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
+    """Runs every task, `workers` at a time. Raises the first task's error after the others have stopped."""
+    tasks = plan.head.tasks
+    may_hang = scheme_of(job.spec.output.uri) == "hdfs"
+    if not may_hang and (workers <= 1 or tasks <= 1 or plan.head.bytes_in < INLINE_BYTES):
+        working.work(
+            job.spec, plan=plan, shards=list(shards(plan.head)), access=access, attempt="local", watch=lambda progress: watch(0, progress)
+        )
+        return
+    done: set[int] = set()
+    restarts = 0
+    while len(done) < tasks:
+        left = [index for index in range(tasks) if index not in done]
+        try:
+            _run_pool(job, plan, access, left, workers=workers, works_here=not (may_hang or restarts), watch=watch, done=done)
+        except BrokenProcessPool:
+            restarts += 1
+            if restarts > _MOST_RESTARTS:
+                raise ConvertError(f"Worker processes were killed {restarts} times; was there enough memory?") from None
+            logger.warning("a worker process was killed; its task is tried again (%d of %d)", restarts, _MOST_RESTARTS)
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What each process needs; all of it picklable."""
+
+    job: DataPrepJob
+    run_id: str
+    plan_sha256: str
+    settings: tuple[StoreSettings, ...]
+    environment: Mapping[str, str]
+    """Of the process that starts the others; what they are forked from has an earlier one."""
+
+
+@dataclass
+class _Process:
+    """The state of one worker process: of this one, or made by the initialiser of another."""
+
+    job: DataPrepJob
+    plan: Plan
+    access: Access
+    tell: Watch
+    stop: Event
+
+    def work(self, index: int) -> None:
+        """Does a task. Raises StoppedError when another one has failed."""
+
+        def watch(progress: TaskProgress) -> None:
+            if self.stop.is_set():
+                raise StoppedError("stopped")
+            self.tell(index, progress.now())
+
+        working.work(
+            self.job.spec, plan=self.plan, shards=task(self.plan.head, index), access=self.access, attempt=f"local-{index}", watch=watch
+        )
+
+
+_process: _Process | None = None
+
+
+def _run_pool(
+    job: DataPrepJob,
+    plan: Plan,
+    access: Access,
+    indexes: list[int],
+    *,
+    workers: int,
+    works_here: bool,
+    watch: Watch,
+    done: set[int],
+) -> None:
+    forking.get_ready()
+    context = forking.context()
+    reports: Queue[tuple[int, TaskProgress] | None] = context.Queue()
+    one_at_a_time = threading.Lock()
+
+    def tell(index: int, progress: TaskProgress) -> None:
+        with one_at_a_time:
+            watch(index, progress)
+
+    # This process doesn't report through the queue: a signal's exception in there would leave it half-way.
+    here = _Process(job=job, plan=plan, access=access, tell=tell, stop=context.Event())
+    listener = threading.Thread(target=_listen, args=(reports, tell), name="progress", daemon=True)
+    listener.start()
+    setting = _Setting(job=job, run_id=plan.head.run_id, plan_sha256=plan.sha256, settings=access.settings, environment=dict(os.environ))
+    others = max(1, min(workers, len(indexes)) - works_here)
+    executor = ProcessPoolExecutor(others, mp_context=context, initializer=_start, initargs=(setting, reports, here.stop))
+    tasks = _Tasks(deque(indexes), done, here.stop)
+    # A process that is only starting would answer with a traceback. It inherits that the signals wait, from what it is forked from or from
+    # the thread that starts it; here they come right after.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, forking.SIGNALS)
+    try:
+        with ThreadPoolExecutor(others, thread_name_prefix="tasks") as threads:
+            try:
+                for _ in range(others):
+                    threads.submit(tasks.do, lambda index: executor.submit(_work, index).result())
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                if works_here:
+                    tasks.do(here.work)
+                threads.shutdown()
+            except BaseException:
+                tasks.stop()
+                raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        executor.shutdown(wait=True, cancel_futures=True)
+        reports.put(None)
+        listener.join(timeout=5)
+    if tasks.errors:
+        raise tasks.errors[0]
+
+
+@dataclass
+class _Tasks:
+    """The tasks that nobody has begun, for the threads that do or await one each at a time."""
+
+    left: deque[int]
+    done: set[int]
+    stopped: Event
+    errors: list[Exception] = field(default_factory=list)
+    """In the order in which they came: the first is the one that the others have stopped for."""
+
+    def do(self, work: Callable[[int], None]) -> None:
+        """One after another, until none is left or one has failed. A process that was killed stops nobody in the middle of a task."""
+        try:
+            for index in iter(self._next, None):
+                work(index)
+                self.done.add(index)
+        except BrokenProcessPool as exc:
+            self.errors.append(exc)
+            self.left.clear()
+        except Exception as exc:  # raised by `_run_pool`, when all have ended
+            self.errors.append(exc)
+            self.stop()
+
+    def _next(self) -> int | None:
+        try:
+            return self.left.popleft()
+        except IndexError:
+            return None
+
+    def stop(self) -> None:
+        """No task is begun any more, and those that have begun end at their next batch."""
+        self.left.clear()
+        self.stopped.set()
+
+
+def _listen(reports: "Queue[tuple[int, TaskProgress] | None]", watch: Watch) -> None:
+    while (report := reports.get()) is not None:
+        watch(*report)
+
+
+def _start(setting: _Setting, reports: "Queue[tuple[int, TaskProgress] | None]", stop: Event) -> None:
+    """Once in each process. The parent alone answers signals."""
+    global _process  # a pool's initialiser has no other place
+    guard()
+    for number in forking.SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, forking.SIGNALS)
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+    os.environ.clear()
+    os.environ.update(setting.environment)
+    if scheme_of(setting.job.spec.output.uri) == "hdfs":
+        Watchdog().__enter__()  # ends with this process
+    access = Access(setting.settings)
+    folder = OutputFolder(setting.job.spec.output.uri, access, setting.run_id)
+    plan = working.load_plan(folder, setting.plan_sha256, runs_code=setting.job.spec.output.format != copying.FORMAT)
+    _process = _Process(job=setting.job, plan=plan, access=access, tell=lambda *report: reports.put(report), stop=stop)
+
+
+def _end_with_parent() -> None:
+    """Who is killed can't tell others to end, nor can it reach those whose common parent was."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work(index: int) -> None:
+    if _process is None:
+        raise RuntimeError("the process was not initialised")
+    _process.work(index)

@@ -1,0 +1,100 @@
+"""Preflight: before any worker starts, is every source there, and may the job do to the destination all that it will do?
+
+What is missing is named: the host, the user and path, or the right. It takes at most 30 s, and leaves nothing but the folder.
+"""
+
+import contextvars
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dataprep_api import names
+from dataprep_converter.core.errors import BadSpec, NotFound, StoreError, Unreachable
+from dataprep_converter.inputs import maxcompute
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.runtime.retrying import impatiently
+from dataprep_converter.stores import Warns, scheme_of
+from dataprep_converter.stores.registry import STORES
+
+LIMIT_SECONDS: Final = 30.0
+_PROBE: Final = ".preflight-"
+_FORGOTTEN_SECONDS: Final = 3600.0
+_RETRY_SECONDS = 12.0
+"""After this no store is asked again, so that the last answer still comes within the limit."""
+
+
+def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, limit_seconds: float = LIMIT_SECONDS) -> list[str]:
+    """Returns when all is well, with warnings. Raises what the stores raise, and Unreachable when one doesn't answer in time."""
+    began = time.monotonic()
+    warnings: list[str] = []
+    for uri in (*source_uris, output_uri):
+        _refuse_one_slash(uri)
+    with impatiently(seconds=min(_RETRY_SECONDS, limit_seconds)):
+        for uri in source_uris:
+            _in_time(lambda uri=uri: check_source(access, uri), uri=uri, seconds=began + limit_seconds - time.monotonic())  # type: ignore[misc] # mypy can't infer a lambda with a default
+        _in_time(lambda: check_output(access, output_uri), uri=output_uri, seconds=began + limit_seconds - time.monotonic())
+        store = access.store(output_uri)
+        if isinstance(store, Warns):
+            _in_time(lambda: warnings.extend(store.warnings(output_uri)), uri=output_uri, seconds=began + limit_seconds - time.monotonic())
+    return warnings
+
+
+def _refuse_one_slash(uri: str) -> None:
+    """Raises BadSpec for `s3:/bucket/x`, which would be a folder of this machine that is called `s3:`."""
+    scheme, found, rest = uri.partition(":/")
+    if found and scheme in STORES and not rest.startswith("/"):
+        raise BadSpec(
+            f"{uri} has one slash behind {scheme}: and would be a path; write {scheme}://{'/' if scheme == 'file' else ''}{rest}.", uri=uri
+        )
+
+
+def check_source(access: Access, uri: str) -> None:
+    """Raises NotFound when `uri` is neither a file nor a folder with a file in it, nor a table."""
+    if scheme_of(uri) == maxcompute.SCHEME:
+        maxcompute.check(uri, access)
+        return
+    store = access.store(uri)
+    if store.stat(uri) is None and next(iter(store.list(uri)), None) is None:
+        raise NotFound(f"The source {uri} names nothing: no such file, and no file below it.", uri=uri)
+
+
+def check_output(access: Access, uri: str) -> None:
+    """Writes, reads, lists and deletes a small file below `uri`; and what a preflight left that was killed an hour ago or more."""
+    store = access.store(uri)
+    folder = names.join(uri, names.SIDE)
+    probe = names.join(folder, f"{_PROBE}{secrets.token_hex(8)}")
+    content = probe.encode()
+    store.put(probe, content, replace=False)
+    try:
+        if store.get(probe) != content:
+            raise StoreError(f"{probe} reads back other bytes than were written.", uri=probe)
+        listed = list(store.list(folder, recursive=False))
+        if all(entry.uri != probe for entry in listed):
+            raise StoreError(f"{probe} was written and is not in the listing of its folder.", uri=probe)
+    finally:
+        store.delete(probe)
+    for entry in listed:
+        if entry.uri.startswith(names.join(folder, _PROBE)) and entry.details and entry.details.modified < time.time() - _FORGOTTEN_SECONDS:
+            store.delete(entry.uri)
+
+
+def _in_time(check: Callable[[], None], *, uri: str, seconds: float) -> None:
+    """Runs a check and stops waiting for it after so long: a native client may block for minutes in a single call."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            check()
+        except BaseException as exc:
+            raised.append(exc)
+
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=lambda: context.run(run), name="preflight", daemon=True)
+    thread.start()
+    thread.join(max(0.0, seconds))
+    if thread.is_alive():
+        raise Unreachable(f"{uri}: the store has not answered within {LIMIT_SECONDS:.0f} s.", uri=uri)
+    if raised:
+        raise raised[0]

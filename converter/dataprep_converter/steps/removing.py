@@ -1,0 +1,178 @@
+"""Removing a data set: exactly the files that one job's runs have written, for `spec.deletionPolicy: Delete`.
+
+Apart from the commit step's tidying, which removes what an *earlier* run left. Whose files they are is asked twice: the folder must belong to
+one of the given runs, and each visible file must be the one that a report or the manifest of such a run tells of. Run again after a crash it
+goes on: what says which files there are goes after them, and OWNER last of all.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, TypeVar
+
+from pydantic import ValidationError
+
+from dataprep_api import names
+from dataprep_api.dataset.messages import RemoveResult
+from dataprep_api.dataset.plan import PlanHead, shards
+from dataprep_api.dataset.report import Manifest, ShardReport
+from dataprep_api.dataset.stored import Stored
+from dataprep_converter.core.errors import BadSpec, NotWhole
+from dataprep_converter.dataset import sidecars
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.stores import Entry
+from dataprep_converter.stores.publishing import digest_of
+
+_PARALLEL: Final = 16
+_AT_ONCE: Final = 512
+"""Files between two looks at OWNER."""
+_SHOWN: Final = 5
+S = TypeVar("S", bound=Stored)
+
+_RUN_ID: Final = re.compile(r"[0-9a-f]{16}")
+_OF_A_RUN: Final = re.compile(
+    r"plan\.json|units\.parquet|splits\.parquet|upload\.json|manifest\.json|made/.+|reports/\d{8,}\.json|quarantine/.+\.jsonl"
+)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A visible file as a run wrote it."""
+
+    size: int
+    sha256: str
+    pin: str | None = None
+
+
+def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
+    """Removes what these runs of one job wrote to the output `uri`. Idempotent.
+
+    When another run has taken the folder since, nothing is removed. Files of the runs' names that hold something else now are kept, and named.
+    Raises BadSpec for a run id of the wrong form, NotWhole when OWNER can't be read, and what the store says.
+    """
+    for run in runs:
+        if not _RUN_ID.fullmatch(run):
+            raise BadSpec(f"A run id has 16 hex digits, got {run!r}.")
+    folder = OutputFolder(uri, access, runs[0])
+    owner = _owner(folder)
+    if owner is None:
+        return RemoveResult()
+    if owner not in runs:
+        return RemoveResult(owner=owner)
+    folder.run_id = owner
+
+    # All is read before anything is removed: what a newer release wrote is refused.
+    listed = dict(folder.everything())
+    found = [_Run(folder, run, listed) for run in runs]
+    written: defaultdict[str, list[_Written]] = defaultdict(list)
+    for each in found:
+        for path, files in each.visible():
+            written[path] += files
+    there = [path for path in written if path in listed]
+    of_others = _pins_of_others(folder, runs, listed) if any(not written[path] for path in there) else set()
+    folder.remove_success()
+    ours = {path for path in there if listed[path].pin not in of_others and _is_ours(listed[path], written[path], access)}
+    kept = sorted(set(there) - ours)
+    removed = _delete(folder, ours, listed)
+    removed += _delete(folder, [path for run in found for path in run.beside() if path in listed], listed)
+    # Without its plan a second attempt knows a file by its report or not at all.
+    removed += _delete(folder, [path for run in found for path in run.own if path.endswith("/plan.json")], listed)
+    removed += _delete(folder, [path for run in found for path in run.own if not path.endswith("/plan.json")], listed)
+    folder.sweep()
+    folder.check_owner()
+    folder.delete(names.OWNER)
+    return RemoveResult(files=len(removed), bytes=sum(removed), kept=len(kept), kept_files=[path[:256] for path in kept[:_SHOWN]])
+
+
+class _Run:
+    """What one run left in the folder."""
+
+    def __init__(self, folder: OutputFolder, run: str, listed: Mapping[str, Entry]) -> None:
+        self._id = run
+        self._uri = folder.uri
+        self.own = [path for path in listed if _belongs(path, names.run_folder(run))]
+        """Files of the run's own folder."""
+        self._head = _parsed(PlanHead, names.plan_file(run), folder)
+        self._manifest = _parsed(Manifest, names.manifest_file(run), folder)
+        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="reports") as readers:
+            found = readers.map(lambda path: _parsed(ShardReport, path, folder), [path for path in self.own if "/reports/" in path])
+            self._reports = [report for report in found if report is not None and report.is_intact()]
+
+    def visible(self) -> Iterator[tuple[str, list[_Written]]]:
+        """(path, what was written there) of every file that readers see. Nothing is known of a file whose report isn't there yet."""
+        for report in self._reports:
+            yield report.file, [_Written(report.size, report.sha256, report.pin)]
+            yield from ((each.file, [_Written(each.size, each.sha256)]) for each in report.companions)
+        for file in self._manifest.files if self._manifest is not None else ():
+            yield file.file, [_Written(file.size, file.sha256)]
+            yield from ((each.file, [_Written(each.size, each.sha256)]) for each in file.companions)
+        for each in self._manifest.metadata if self._manifest is not None else ():
+            if not names.is_hidden(each.file):
+                yield each.file, [_Written(each.size, each.sha256)]
+        if self._head is not None:
+            planned = {shard.file for shard in shards(self._head)}
+            yield from ((file, []) for file in sorted(planned | names.split_files(self._head.extension, planned)))
+
+    def beside(self) -> Iterator[str]:
+        """Files around the data set: indexes and metadata."""
+        yield from (report.index.file for report in self._reports if report.index is not None)
+        if self._manifest is not None:
+            yield from (each.file for each in self._manifest.metadata if names.is_hidden(each.file))
+            yield from (path for path, _ in sidecars.placed(self._uri, self._manifest))
+
+    def pins(self) -> set[str]:
+        """Pins of the shards that have a report."""
+        return {report.pin for report in self._reports}
+
+
+def _parsed(model: type[S], path: str, folder: OutputFolder) -> S | None:
+    """What a file says, or None when it isn't there or damaged. Raises NewerFormat."""
+    written = folder.read(path)
+    try:
+        return folder.parsed(model, path, written) if written is not None else None
+    except ValidationError:
+        return None
+
+
+def _pins_of_others(folder: OutputFolder, runs: Sequence[str], listed: Mapping[str, Entry]) -> set[str]:
+    """Shards of runs that are not of this job: what this one was about to replace."""
+    return {pin for run in folder.runs() if run not in runs for pin in _Run(folder, run, listed).pins()}
+
+
+def _belongs(path: str, folder: str) -> bool:
+    return path.startswith(f"{folder}/") and _OF_A_RUN.fullmatch(path.removeprefix(f"{folder}/")) is not None
+
+
+def _owner(folder: OutputFolder) -> str | None:
+    """The run that the folder belongs to. Raises NotWhole when nobody can tell."""
+    try:
+        owner = folder.owner()
+    except NotWhole as exc:
+        raise NotWhole(f"{str(exc).rstrip('.')}; nothing was removed.", uri=exc.uri) from None
+    success = folder.success()
+    if success is not None and (owner is None or success.run_id != owner.run_id):
+        return success.run_id
+    return owner.run_id if owner is not None else None
+
+
+def _is_ours(entry: Entry, written: Sequence[_Written], access: Access) -> bool:
+    """Whether a file still is what a run wrote. One without a report was being written when the run ended: the folder's owner says whose it is."""
+    if not written or any(entry.pin == each.pin for each in written):
+        return True
+    alike = {each.sha256 for each in written if each.size == entry.size}
+    return bool(alike) and digest_of(access.store(entry.uri), entry.uri) in alike
+
+
+def _delete(folder: OutputFolder, paths: Iterable[str], listed: Mapping[str, Entry]) -> list[int]:
+    """Deletes files of the folder, as long as it is ours. Returns their sizes."""
+    left, sizes = iter(dict.fromkeys(paths)), list[int]()
+    with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="remove") as hands:
+        while piece := list(islice(left, _AT_ONCE)):
+            folder.check_owner()
+            list(hands.map(folder.delete, piece))
+            sizes += [listed[path].size for path in piece]
+    return sizes

@@ -1,0 +1,118 @@
+"""Jobs whose data set a program of the user's own makes (`spec.script`): their plan, and the program run on this machine.
+
+In a cluster the operator runs the program, in the user's image. What it made is checked by `collecting.py`.
+"""
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from dataprep_api import canonical
+from dataprep_api.dataset import run_id
+from dataprep_api.dataset.plan import PlanHead
+from dataprep_api.resources.params import expanded
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_api.spec.script import Script
+from dataprep_converter.core.errors import BadSpec, ScriptFailed
+from dataprep_converter.dataset.script_files import READER
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.runtime import plugins
+from dataprep_converter.sampling.plan import Plan, Tables
+from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units_file import UnitsFile
+
+_STANDARD_ERROR: Final = 2
+
+
+def script_of(spec: DataPrepJobSpec) -> Script:
+    """The script of a job that has one."""
+    if spec.script is None:
+        raise BadSpec("The job has no script.")
+    return spec.script
+
+
+def plan(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
+    """A plan of one task and no shards: what there will be, only the program knows."""
+    script = script_of(spec)
+    code_sha256 = plugins.digest() if spec.code is not None else None
+    inputs = inputs_sha256(spec, access)
+    units = UnitsFile.of(Units.of([]))
+    head = PlanHead(
+        run_id=run_id.run_id(spec, inputs_sha256=inputs),
+        encoding_version=run_id.ENCODING_VERSION,
+        parts=run_id.versions(spec),
+        spec_sha256=canonical.sha256(run_id.content(spec)),
+        inputs_sha256=inputs,
+        units_sha256=units.sha256,
+        reader=READER,
+        reader_state={"outputs": list(script.outputs)},
+        samples=0,
+        bytes_in=0,
+        code_sha256=code_sha256,
+        splits=[],
+        extension="",
+        tasks=1,
+    )
+    return Plan(head=head, sha256=hashlib.sha256(head.to_bytes()).hexdigest(), units=Units.of([])), Tables(units=units)
+
+
+def inputs_sha256(spec: DataPrepJobSpec, access: Access) -> str:
+    """Digest of all that the program is given beside its words: its code, its input's files, its variables, and its image where the words don't name it."""
+    script = script_of(spec)
+    given = {
+        "code": plugins.digest() if spec.code is not None else None,
+        "env": [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in spec.workers.env or []],
+        "image": spec.workers.image if script.image is None and script.framework is None else None,
+    }
+    digest = hashlib.sha256(canonical.dumps(given))
+    if script.input is not None:
+        store = access.store(script.input)
+        entry = store.stat(script.input)
+        for found in [entry] if entry is not None else sorted(store.list(script.input), key=lambda each: each.uri):
+            path = found.uri.removeprefix(script.input)
+            digest.update(canonical.dumps([path, found.size, found.pin]))
+    return digest.hexdigest()
+
+
+def execute(spec: DataPrepJobSpec, *, plan: Plan) -> None:
+    """Runs the program here, as a pod would: its words, its folder, its variables. What it prints goes to standard error.
+
+    Raises BadSpec when it can't be started, ScriptFailed when it ends with another code than 0.
+    """
+    script = script_of(spec)
+    code = os.environ.get(plugins.CODE_VARIABLE) if spec.code is not None else None
+    own = {
+        "DATAPREP_INPUT": _absolute(script.input) if script.input is not None else "",
+        "DATAPREP_OUTPUT": _absolute(spec.output.uri),
+        "DATAPREP_RUN_ID": plan.head.run_id,
+        plugins.CODE_VARIABLE: code or "",
+    }
+    given = {each.name: each.value or "" for each in spec.workers.env or [] if each.value_from is None}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DATAPREP_")}
+    environment = kept | given | {name: value for name, value in own.items() if value}
+    words = _words(script.model_copy(update={"input": own["DATAPREP_INPUT"]}), own["DATAPREP_OUTPUT"], environment)
+    folder = script.working_directory or code
+    try:
+        done = subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=_STANDARD_ERROR, check=False)  # noqa: S603 - it is the user's own
+    except OSError as exc:
+        raise BadSpec(f"script.command can't be started: {exc.strerror}: {exc.filename}.") from exc
+    if done.returncode:
+        how = f"was killed by signal {-done.returncode}" if done.returncode < 0 else f"ended with exit code {done.returncode}"
+        raise ScriptFailed(f"The script {how}; what it said stands above.")
+
+
+def _words(script: Script, output_uri: str, environment: Mapping[str, str]) -> list[str]:
+    try:
+        return [expanded(word, environment) for word in script.arguments(output_uri)]
+    except KeyError as exc:
+        raise BadSpec(
+            f"script.command: the variable {exc.args[0]} of workers.env comes from the cluster; set it in this command's environment."
+        ) from None
+
+
+def _absolute(uri: str) -> str:
+    """The program may start in another folder than this one."""
+    return uri if "://" in uri else str(Path(uri).absolute())

@@ -1,0 +1,12 @@
+"""What worker processes have when they begin: imported once, by the process that they are forked from (`forking.py`)."""
+
+from dataprep_converter.runtime import without_pandas
+
+without_pandas.hide()
+
+from dataprep_converter.core import kernel  # noqa: E402 - after pandas is hidden
+from dataprep_converter.runtime import heap  # noqa: E402 - after pandas is hidden
+from dataprep_converter.steps import pool  # noqa: E402, F401 - after pandas is hidden
+
+kernel.is_there()
+heap.settle()

@@ -1,0 +1,165 @@
+"""The work step: the shards of one task, less those that are done. One is written to its end and published while the next is read."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from dataprep_api.dataset.plan import Shard
+from dataprep_api.dataset.report import ShardReport
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline import shard
+from dataprep_converter.pipeline.pipeline import Pipeline
+from dataprep_converter.pipeline.shard import Counts
+from dataprep_converter.pipeline.task_progress import TaskProgress
+from dataprep_converter.readers import Foresees
+from dataprep_converter.runtime import heap, plugins
+from dataprep_converter.runtime.retrying import Patience, retrying
+from dataprep_converter.sampling.plan import Plan, check_versions
+from dataprep_converter.sampling.selection import Samples
+from dataprep_converter.steps import copying, table_output
+from dataprep_converter.transforms.hash import digests_of_keys
+
+logger = logging.getLogger(__name__)
+
+_SHARD_PATIENCE = Patience(attempts=3, total_seconds=300, first_delay_seconds=1)
+"""A shard is made again from its beginning, under a new temporary name, when its store fails."""
+
+
+def load_plan(folder: OutputFolder, plan_sha256: str, *, runs_code: bool = True) -> Plan:
+    """The stored plan. Raises OutputLost when another run has the folder, BadSpec when the plan is not the expected one.
+
+    Without `runs_code` the code by which it is to be carried out isn't looked at.
+    """
+    plan = folder.plan()
+    if plan is None:
+        folder.check_owner()
+        raise NotFound(f"{folder.uri} has no plan of run {folder.run_id}; was it deleted? Plan again.", uri=folder.uri)
+    if plan.sha256 != plan_sha256:
+        raise BadSpec(f"The plan of run {folder.run_id} has SHA-256 {plan.sha256}, this worker was started for {plan_sha256}.")
+    if runs_code and plan.head.code_sha256 is not None and plan.head.code_sha256 != plugins.digest():
+        raise InputChanged("The files of spec.code have changed since the job was planned; make a new job for the new code.")
+    return plan
+
+
+def check_keys(plan: Plan) -> None:
+    """Raises InputChanged when a key that records are hashed with is not the one of the plan: one data set has one key."""
+    for variable, digest in digests_of_keys(plan.head.keys).items():
+        if plan.head.keys[variable] != digest:
+            raise InputChanged(
+                f"The environment variable {variable}, the key of the transform hash, has changed since the job was planned; make a new job for the new key."
+            )
+
+
+def work(
+    spec: DataPrepJobSpec,
+    *,
+    plan: Plan,
+    shards: Sequence[Shard],
+    access: Access,
+    attempt: str,
+    watch: Callable[[TaskProgress], None],
+) -> TaskProgress:
+    """Makes what is missing of these shards, or copies it. Each is tried again when its store fails; what is done stays done."""
+    if spec.output.format == copying.FORMAT:
+        return copying.work(spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=watch)
+    check_versions(plan.head, spec, spec.output.uri)
+    heap.settle()
+    check_keys(plan)
+    folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
+    pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
+    rows = table_output.opened(spec, folder, access)
+    progress = TaskProgress()
+    with ThreadPoolExecutor(1, thread_name_prefix="publish") as publishing:
+        maker = _Maker(plan, pipeline, folder, access, attempt, publishing, progress, watch)
+        for report, is_new in maker.reports(shards):
+            if is_new:
+                logger.info("shard %s: %d records, %d bytes", report.file, report.records_out, report.size)
+            if rows is not None:
+                rows.send(report, is_new=is_new)
+            progress.finish(report, is_new=is_new)
+            watch(progress)
+    return progress
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """What all shards of a task are made with."""
+
+    plan: Plan
+    pipeline: Pipeline
+    folder: OutputFolder
+    access: Access
+    attempt: str
+    publishing: Executor
+    progress: TaskProgress
+    watch: Callable[[TaskProgress], None]
+
+    def reports(self, shards: Sequence[Shard]) -> Iterator[tuple[ShardReport, bool]]:
+        """Each shard's report, in order, and whether it was made now. While one is written to its end and published, the next is read."""
+        begun: deque[tuple[Sequence[Shard], Future[ShardReport]]] = deque()
+        for position, one in enumerate(shards):
+            coming = shards[position:]
+            report = self._done(one)
+            if report is None:
+                begun.append((coming, self._begun(coming)))
+            # What has failed already is told before another is read.
+            yield from self._ends(begun, left=int(report is None and not begun[-1][1].done()))
+            if report is not None:
+                yield report, False
+        yield from self._ends(begun, left=0)
+
+    def _ends(self, begun: "deque[tuple[Sequence[Shard], Future[ShardReport]]]", *, left: int) -> Iterator[tuple[ShardReport, bool]]:
+        """Those of the attempts that are to end, all but so many."""
+        while len(begun) > left:
+            yield self._ended(*begun.popleft()), True
+
+    def _done(self, one: Shard) -> ShardReport | None:
+        """The report of a shard that needn't be made."""
+        report = self.folder.report(one.number)
+        return report if report is not None and self.folder.is_done(report, self.plan) else None
+
+    def _begun(self, coming: Sequence[Shard]) -> "Future[ShardReport]":
+        """An attempt at the first of these shards: it has been read, or has failed. The others come later, which a reader may want to know."""
+        one, plan, folder, most = coming[0], self.plan, self.folder, self.pipeline.most_records
+
+        def foreseen() -> Iterator[Iterator[Samples]]:
+            # The reader keeps this. It must not lead back to the pipeline: what the reader has kept would only go with the next garbage collection.
+            return (
+                shard.samples(each, plan=plan, most_records=most) for each in coming if each is one or folder.report(each.number) is None
+            )
+
+        def seen(counts: Counts) -> None:
+            self.progress.watch(one.number, counts)
+            self.watch(self.progress)
+
+        try:
+            if isinstance(self.pipeline.reader, Foresees):
+                self.pipeline.reader.foresee(foreseen)
+            end = shard.begin(one, plan=plan, pipeline=self.pipeline, folder=folder, access=self.access, attempt=self.attempt, watch=seen)
+        except Exception as exc:  # raised by `_ended`, after what came before
+            failed: Future[ShardReport] = Future()
+            failed.set_exception(exc)
+            return failed
+        return self.publishing.submit(end)
+
+    def _ended(self, coming: Sequence[Shard], begun: "Future[ShardReport]") -> ShardReport:
+        """The report of that attempt, or of another one when its store failed."""
+        one = coming[0]
+        attempts = iter([begun])
+
+        def once() -> ShardReport:
+            attempt = next(attempts, None)
+            if attempt is None:
+                # What failed may have failed because another worker has done it, and the commit has swept ours away.
+                report = self._done(one)
+                if report is not None:
+                    return report
+                attempt = self._begun(coming)
+            return attempt.result()
+
+        return retrying(once, what=f"shard {one.file}", patience=_SHARD_PATIENCE)

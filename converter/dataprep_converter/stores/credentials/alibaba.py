@@ -1,0 +1,106 @@
+"""Credentials of Alibaba Cloud's roles, for OSS and MaxCompute: RRSA of a service account, the RAM role of a node, profiles.
+
+By Alibaba Cloud's own providers, one by one: their chain takes the next when one fails, so that a service account whose role is set up
+wrongly would work with the rights of its node, or fail with the words of another. It also reads its variables when it is imported.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dataprep_converter.core.errors import BadCredentials, Unreachable
+
+logger = logging.getLogger(__name__)
+
+_NEARLY_SECONDS: Final = 60
+_KEY: Final = "ALIBABA_CLOUD_ACCESS_KEY_ID"
+_SECRET: Final = "ALIBABA_CLOUD_ACCESS_KEY_SECRET"  # noqa: S105 - names of variables
+_TOKEN: Final = "ALIBABA_CLOUD_SECURITY_TOKEN"  # noqa: S105 - see above
+_ROLE: Final = "ALIBABA_CLOUD_ROLE_ARN"
+_PROVIDER: Final = "ALIBABA_CLOUD_OIDC_PROVIDER_ARN"
+_TOKEN_FILE: Final = "ALIBABA_CLOUD_OIDC_TOKEN_FILE"  # noqa: S105 - see above
+_SESSION: Final = "ALIBABA_CLOUD_ROLE_SESSION_NAME"
+
+
+class AlibabaCredentials:
+    """The current credentials of this process, fetched anew a quarter of an hour before they expire. Used by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Any: the library has no types.
+        self._providers: list[tuple[str, Any]] | None = None
+        self._held: Any = None
+
+    def get_credential(self) -> Any:
+        """An object with `get_access_key_id()`, `get_access_key_secret()` and `get_security_token()`, which is what pyodps asks of a provider.
+
+        Raises BadCredentials, naming the role, or saying where it looked; Unreachable when nobody answered for the role.
+        """
+        from Tea.exceptions import RetryError  # type: ignore[import-untyped] # of the library's own, which ships no types; not at the top as below
+
+        with self._lock:
+            if self._providers is None:
+                self._providers = _providers(os.environ)
+            said = []
+            for what, provider in self._providers:
+                try:
+                    self._held = provider.get_credentials()
+                except Exception as exc:  # their own, requests', and whatever a wrong file raises
+                    if self._held is not None and (self._held.get_expiration() or 0) > time.time() + _NEARLY_SECONDS:
+                        logger.warning("the credentials of %s could not be fetched anew yet: %s", what, _line(exc))
+                        return self._held
+                    if isinstance(exc, RetryError) and len(self._providers) == 1:
+                        raise Unreachable(f"cannot connect for the credentials of {what}: {_line(exc)}.") from exc
+                    said.append(f"{what}: {_line(exc)}")
+                else:
+                    # The first that answers is the one, also when it fails later.
+                    self._providers = [(what, provider)]
+                    return self._held
+        raise BadCredentials(
+            f"No credentials of Alibaba Cloud: {'; '.join(said)}. Give the store a Secret (accessKeyId, accessKeySecret), or the pods "
+            "(workers.serviceAccountName) a service account with a RAM role (RRSA), or the nodes a RAM role."
+        )
+
+
+def _providers(environment: Mapping[str, str]) -> list[tuple[str, Any]]:
+    """What may have credentials, with what to call it, in order. An environment that has a key, or a service account's role, has no other."""
+    # Not at the top: an environment with a key needs none of it.
+    from alibabacloud_credentials import provider as known  # type: ignore[import-untyped] # ships no types
+
+    # They log what they then raise, with a traceback, by handlers of their own; and at DEBUG=sdk every header, tokens too.
+    for name in ("credentials", "alibabacloud-tea"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    if environment.get(_KEY) and environment.get(_SECRET):
+        given = {"access_key_id": environment[_KEY], "access_key_secret": environment[_SECRET]}
+        if environment.get(_TOKEN):
+            return [("the environment", known.StaticSTSCredentialsProvider(**given, security_token=environment[_TOKEN]))]
+        return [("the environment", known.StaticAKCredentialsProvider(**given))]
+    if environment.get(_ROLE) and environment.get(_TOKEN_FILE) and environment.get(_PROVIDER):
+        role = known.OIDCRoleArnCredentialsProvider(
+            role_arn=environment[_ROLE],
+            oidc_provider_arn=environment[_PROVIDER],
+            oidc_token_file_path=environment[_TOKEN_FILE],
+            role_session_name=environment.get(_SESSION) or "dataprep",
+            sts_region_id=environment.get("ALIBABA_CLOUD_STS_REGION"),
+            enable_vpc=environment.get("ALIBABA_CLOUD_VPC_ENDPOINT_ENABLED", "").lower() == "true",
+        )
+        return [(f"the role {environment[_ROLE]} of the service account (AssumeRoleWithOIDC)", role)]
+    found: list[tuple[str, Any]] = [
+        ("a profile of aliyun's command line", known.CLIProfileCredentialsProvider()),
+        ("a credentials file", known.ProfileCredentialsProvider()),
+    ]
+    if environment.get("ALIBABA_CLOUD_CREDENTIALS_URI"):
+        found.append(("ALIBABA_CLOUD_CREDENTIALS_URI", known.URLCredentialsProvider(uri=environment["ALIBABA_CLOUD_CREDENTIALS_URI"])))
+    if environment.get("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "").lower() != "true":
+        role_name = environment.get("ALIBABA_CLOUD_ECS_METADATA")
+        # Its updates in the background are a thread of a scheduler's for each store.
+        of_node = known.EcsRamRoleCredentialsProvider(role_name=role_name, async_update_enabled=False)
+        found.append((f"the RAM role {role_name} of the node" if role_name else "the RAM role of the node", of_node))
+    return found
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300].rstrip(".")

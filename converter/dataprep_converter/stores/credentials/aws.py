@@ -1,0 +1,156 @@
+"""Credentials for S3: from the job's Secret, the environment, a shared file, or a role, in the order of AWS's own tools.
+
+Apart from `s3.py` because two clients sign with them: obstore, and our own multipart requests.
+"""
+
+import configparser
+import json
+import os
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from dataprep_converter.core.errors import BadCredentials, Unreachable
+from dataprep_converter.stores.credentials.token_services import EARLY, Renewed, ask
+
+_INSTANCE = "http://169.254.169.254"
+_CONTAINER = "http://169.254.170.2"
+
+
+@dataclass(frozen=True)
+class AwsCredentials:
+    """One set of keys."""
+
+    access_key: str
+    secret_key: str
+    token: str | None = None
+    expires: datetime | None = None
+
+
+class CredentialChain:
+    """The current credentials of one store, fetched anew before they expire. Used by several threads."""
+
+    def __init__(self, given: Mapping[str, str], *, region: str) -> None:
+        self._given = given
+        self._region = region
+        self._held = Renewed(self._fetch, of="S3")
+
+    def current(self) -> AwsCredentials:
+        """Raises BadCredentials, saying where it looked."""
+        return self._held.current()
+
+    def for_obstore(self) -> dict[str, Any]:
+        """The same in the form that obstore asks for (a TypedDict of its own)."""
+        held = self.current()
+        return {
+            "access_key_id": held.access_key,
+            "secret_access_key": held.secret_key,
+            "token": held.token,
+            # Asked again for every request once they are nearly over.
+            "expires_at": held.expires and held.expires - EARLY,
+        }
+
+    def _fetch(self) -> AwsCredentials:
+        if self._given:
+            return AwsCredentials(self._given["accessKeyId"], self._given["accessKeySecret"], self._given.get("securityToken"))
+        environment = os.environ
+        if "AWS_ACCESS_KEY_ID" in environment and "AWS_SECRET_ACCESS_KEY" in environment:
+            return AwsCredentials(
+                environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"], environment.get("AWS_SESSION_TOKEN") or None
+            )
+        if "AWS_WEB_IDENTITY_TOKEN_FILE" in environment and "AWS_ROLE_ARN" in environment:
+            return _of_web_identity(Path(environment["AWS_WEB_IDENTITY_TOKEN_FILE"]), environment["AWS_ROLE_ARN"], region=self._region)
+        if shared := _of_shared_file():
+            return shared
+        if "AWS_CONTAINER_CREDENTIALS_FULL_URI" in environment or "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI" in environment:
+            return _of_container()
+        if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true" and (found := _of_instance()):
+            return found
+        raise BadCredentials(
+            "No credentials for S3: give the store a Secret (accessKeyId, accessKeySecret), set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+            "or run with a role (web identity, container or instance)."
+        )
+
+
+def domain_of(region: str) -> str:
+    """What the names of AWS's services end in."""
+    return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+
+
+def _of_shared_file() -> AwsCredentials | None:
+    file = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
+    profile = os.environ.get("AWS_PROFILE", "default")
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read(file)
+    except configparser.Error as exc:
+        raise BadCredentials(f"{file} is not a credentials file: {exc}.") from exc
+    if not parser.has_option(profile, "aws_access_key_id"):
+        return None
+    section = parser[profile]
+    return AwsCredentials(section["aws_access_key_id"], section.get("aws_secret_access_key", ""), section.get("aws_session_token"))
+
+
+def _of_web_identity(token_file: Path, role: str, *, region: str) -> AwsCredentials:
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.{domain_of(region)}"
+    query = urllib.parse.urlencode(
+        {
+            "Action": "AssumeRoleWithWebIdentity",
+            "Version": "2011-06-15",
+            "RoleArn": role,
+            "RoleSessionName": os.environ.get("AWS_ROLE_SESSION_NAME", "dataprep"),
+            "WebIdentityToken": token_file.read_text(),
+        }
+    )
+    hint = "The role's trust policy must name the cluster's OIDC provider and the pods' service account (workers.serviceAccountName)."
+    answer = ask(f"{endpoint}/", what=f"role {role} of the service account", hint=hint, body=query.encode())
+    found = ET.fromstring(answer).find(".//{*}Credentials")  # noqa: S314 - AWS's own answer, over TLS
+    if found is None:
+        raise BadCredentials(f"STS gave no credentials for role {role}.")
+    return AwsCredentials(
+        found.findtext("{*}AccessKeyId") or "",
+        found.findtext("{*}SecretAccessKey") or "",
+        found.findtext("{*}SessionToken"),
+        _time(found.findtext("{*}Expiration")),
+    )
+
+
+def _of_container() -> AwsCredentials:
+    relative = os.environ.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+    url = f"{_CONTAINER}{relative}" if relative else os.environ["AWS_CONTAINER_CREDENTIALS_FULL_URI"]
+    token = os.environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN")
+    if token_file := os.environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
+        token = Path(token_file).read_text()
+    hint = "With EKS Pod Identity: the pods' service account (workers.serviceAccountName) needs an association with a role."
+    return _of_json(ask(url, what="the container's role", hint=hint, headers={"Authorization": token} if token else {}))
+
+
+def _of_instance() -> AwsCredentials | None:
+    endpoint = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", _INSTANCE).rstrip("/")
+    roles = f"{endpoint}/latest/meta-data/iam/security-credentials/"
+    try:
+        token = ask(
+            f"{endpoint}/latest/api/token",
+            what="the instance",
+            headers={"X-aws-ec2-metadata-token-ttl-seconds": "21600"},
+            method="PUT",
+            timeout_seconds=1.0,
+        )
+        headers = {"X-aws-ec2-metadata-token": token.decode()}
+        role = ask(roles, what="the instance's role", headers=headers).decode().split("\n")[0]
+    except (Unreachable, BadCredentials):
+        return None  # not on an instance, or one without a role
+    return _of_json(ask(f"{roles}{role}", what=f"role {role} of the instance", headers=headers))
+
+
+def _of_json(answer: bytes) -> AwsCredentials:
+    found = json.loads(answer)
+    return AwsCredentials(found["AccessKeyId"], found["SecretAccessKey"], found.get("Token"), _time(found.get("Expiration")))
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

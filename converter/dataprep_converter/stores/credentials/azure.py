@@ -1,0 +1,121 @@
+"""Credentials for Azure: an account's key, a shared access signature, or a token of Entra ID, from the job's Secret, the environment or the node."""
+
+import base64
+import binascii
+import json
+import os
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from dataprep_converter.core.errors import BadCredentials, Unreachable
+from dataprep_converter.stores.credentials.token_services import EARLY, Renewed, ask
+
+_SCOPE: Final = "https://storage.azure.com"
+_AUTHORITY: Final = "https://login.microsoftonline.com"
+_INSTANCE: Final = "http://169.254.169.254"
+
+
+@dataclass(frozen=True)
+class AzureCredentials:
+    """Exactly one of the first three is given."""
+
+    key: bytes | None = None
+    signature: str | None = None
+    """A shared access signature, the query of a URL."""
+    token: str | None = None
+    expires: datetime | None = None
+
+
+class CredentialChain:
+    """The current credentials of one account."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+        self._held = Renewed(self._fetch, of="Azure")
+
+    def current(self) -> AzureCredentials:
+        """Raises BadCredentials, saying where it looked."""
+        return self._held.current()
+
+    def for_obstore(self) -> dict[str, Any]:
+        """The same in the form that obstore asks for (TypedDicts of its own)."""
+        held = self.current()
+        expires = held.expires and held.expires - EARLY
+        if held.key is not None:
+            return {"access_key": base64.b64encode(held.key).decode(), "expires_at": expires}
+        if held.signature is not None:
+            return {"sas_token": held.signature, "expires_at": expires}
+        return {"token": held.token, "expires_at": expires}
+
+    def _fetch(self) -> AzureCredentials:
+        if self._given:
+            return _of_secret(self._given)
+        environment = os.environ
+        if key := environment.get("AZURE_STORAGE_ACCOUNT_KEY") or environment.get("AZURE_STORAGE_KEY"):
+            return AzureCredentials(key=_key(key))
+        if signature := environment.get("AZURE_STORAGE_SAS_TOKEN"):
+            return AzureCredentials(signature=signature.lstrip("?"))
+        tenant, client = environment.get("AZURE_TENANT_ID"), environment.get("AZURE_CLIENT_ID")
+        if tenant and client and (secret := environment.get("AZURE_CLIENT_SECRET")):
+            return _of_application(tenant, client, {"client_secret": secret})
+        if tenant and client and (file := environment.get("AZURE_FEDERATED_TOKEN_FILE")):
+            kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+            return _of_application(
+                tenant, client, {"client_assertion_type": kind, "client_assertion": Path(file).read_text(encoding="ascii").strip()}
+            )
+        if found := _of_instance(client):
+            return found
+        raise BadCredentials(
+            "No credentials for Azure: give the store a Secret (accountKey, sasToken, or tenantId, clientId and clientSecret), set "
+            "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or run with a workload identity or a managed identity."
+        )
+
+
+def _of_secret(given: Mapping[str, str]) -> AzureCredentials:
+    if "accountKey" in given:
+        return AzureCredentials(key=_key(given["accountKey"]))
+    if "sasToken" in given:
+        return AzureCredentials(signature=given["sasToken"].lstrip("?"))
+    return _of_application(given["tenantId"], given["clientId"], {"client_secret": given["clientSecret"]})
+
+
+def _key(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as exc:
+        raise BadCredentials("The account key for Azure is not Base64.") from exc
+
+
+def _of_application(tenant: str, client: str, proof: Mapping[str, str]) -> AzureCredentials:
+    authority = os.environ.get("AZURE_AUTHORITY_HOST", _AUTHORITY).rstrip("/")
+    form = {"grant_type": "client_credentials", "client_id": client, "scope": f"{_SCOPE}/.default", **proof}
+    answer = ask(
+        f"{authority}/{urllib.parse.quote(tenant)}/oauth2/v2.0/token",
+        what=f"application {client} of tenant {tenant}",
+        body=urllib.parse.urlencode(form).encode(),
+    )
+    return _of_json(answer)
+
+
+def _of_instance(client: str | None) -> AzureCredentials | None:
+    host = os.environ.get("AZURE_POD_IDENTITY_AUTHORITY_HOST", _INSTANCE).rstrip("/")
+    query = {"api-version": "2018-02-01", "resource": f"{_SCOPE}/"} | ({"client_id": client} if client else {})
+    try:
+        answer = ask(
+            f"{host}/metadata/identity/oauth2/token?{urllib.parse.urlencode(query)}",
+            what="the managed identity",
+            headers={"Metadata": "true"},
+            timeout_seconds=1.0,
+        )
+    except (Unreachable, BadCredentials):
+        return None  # not in Azure, or without an identity
+    return _of_json(answer)
+
+
+def _of_json(answer: bytes) -> AzureCredentials:
+    found = json.loads(answer)
+    return AzureCredentials(token=found["access_token"], expires=datetime.now(UTC) + timedelta(seconds=int(found["expires_in"])))

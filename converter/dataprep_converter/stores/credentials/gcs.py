@@ -1,0 +1,79 @@
+"""Credentials for Cloud Storage: tokens by google-auth, from the job's Secret or from where Google's own tools look (ADC)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import google.auth
+import requests
+from google.auth import exceptions
+from google.auth.transport.requests import Request
+from google.oauth2 import service_account
+
+from dataprep_converter.core.errors import BadCredentials, Unreachable
+from dataprep_converter.stores.credentials.token_services import EARLY, Renewed
+
+_SCOPES: Final = ("https://www.googleapis.com/auth/devstorage.read_write",)
+
+
+@dataclass(frozen=True)
+class GcsCredentials:
+    """A bearer token."""
+
+    token: str
+    expires: datetime | None
+
+
+class CredentialChain:
+    """The current token of one store."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+        self._held = Renewed(self._fetch, of="Cloud Storage")
+
+    def current(self) -> GcsCredentials:
+        """Raises BadCredentials and Unreachable, in Google's words."""
+        return self._held.current()
+
+    def for_obstore(self) -> dict[str, Any]:
+        """The same in the form that obstore asks for (a TypedDict of its own)."""
+        held = self.current()
+        return {"token": held.token, "expires_at": held.expires and held.expires - EARLY}
+
+    def _fetch(self) -> GcsCredentials:
+        with requests.Session() as session:
+            request = Request(session)
+            try:
+                found = self._source(request)
+                found.refresh(request)
+            except exceptions.TransportError as exc:
+                raise Unreachable(f"Cloud Storage: no token for {self._whose}, its service can't be reached: {exc}.") from exc
+            except (exceptions.GoogleAuthError, ValueError) as exc:
+                if self._given or not isinstance(exc, exceptions.DefaultCredentialsError):
+                    raise BadCredentials(f"No token for {self._whose}: {_line(exc)}.") from exc
+                raise BadCredentials(
+                    "No credentials for Cloud Storage: give the store a Secret (serviceAccountKey), set GOOGLE_APPLICATION_CREDENTIALS, "
+                    f"or run with a workload identity or a service account of the node: {_line(exc)}."
+                ) from exc
+        expires = None if found.expiry is None else found.expiry.replace(tzinfo=UTC)
+        return GcsCredentials(found.token, expires)
+
+    @property
+    def _whose(self) -> str:
+        return "the Secret's service account" if self._given else "the environment's service account"
+
+    # Any: google-auth's own classes have no types at these places.
+    def _source(self, request: Request) -> Any:
+        if not self._given:
+            return google.auth.default(scopes=_SCOPES, request=request)[0]
+        try:
+            key = json.loads(self._given["serviceAccountKey"])
+        except json.JSONDecodeError as exc:
+            raise BadCredentials(f"The Secret's serviceAccountKey is not the JSON that Google gives: {exc}.") from exc
+        return service_account.Credentials.from_service_account_info(key, scopes=_SCOPES)  # type: ignore[no-untyped-call] # untyped there
+
+
+def _line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".")

@@ -1,0 +1,1 @@
+"""HDFS: native and WebHDFS."""

@@ -1,0 +1,33 @@
+"""The Hadoop configuration, `core-site.xml` and `hdfs-site.xml`: read without a client, for whoever asks only what a name stands for."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from dataprep_converter.core.errors import BadSpec
+
+
+def configuration(folder: str | None) -> Mapping[str, str]:
+    """Names and values of the files in a folder, else in that of the environment; the same folder that hdfs-native reads by itself."""
+    home = os.environ.get("HADOOP_HOME")
+    folder = folder or os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
+    values: dict[str, str] = {}
+    for name in ("core-site.xml", "hdfs-site.xml"):
+        file = Path(folder or "", name)
+        if not folder or not file.is_file():
+            continue
+        try:
+            root = ET.parse(file).getroot()  # noqa: S314 - the user's own configuration
+        except ET.ParseError as exc:
+            raise BadSpec(f"{name} of the Hadoop configuration is not XML: {exc}.") from exc
+        for each in root.iter("property"):
+            values[(each.findtext("name") or "").strip()] = (each.findtext("value") or "").strip()
+    return values
+
+
+def name_nodes(authority: str, known: Mapping[str, str]) -> list[str]:
+    """Host and port of each NameNode of a name service; none for any other authority."""
+    names = known.get(f"dfs.ha.namenodes.{authority}", "")
+    keys = [f"dfs.namenode.rpc-address.{authority}.{name.strip()}" for name in names.split(",") if name.strip()]
+    return [known[key] for key in keys if key in known]

@@ -1,0 +1,455 @@
+"""HDFS by `hdfs-native` (Rust, no JVM). Every trap of that client that was seen is handled here.
+
+- It writes what it has when a `with` block ends by an exception: so temporary name `.dataprep-tmp-…` beside the target, then rename.
+- After failed writes, `write()` of the same client was seen to hang for ever: so a new client for each upload, failed writers are kept
+  (dropping one may block too), and every call stands inside `watchdog.blocking()`.
+- One call to a dead NameNode takes minutes by its defaults: so failover keys, and a look at the port before a client is made.
+- Its reads beyond the end panic, and a memoryview is written five times slower than bytes.
+- The user of simple authentication is `HADOOP_USER_NAME` of the process, read at every connection: so one process is one user.
+"""
+
+# Store, Upload and Input in __init__.py document the public methods.
+# ruff: noqa: D102
+
+import contextlib
+import ctypes
+import heapq
+import logging
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Self
+
+import hdfs_native
+
+from dataprep_api.quantity import to_bytes
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.core.errors import AlreadyExists, BadSpec, InputChanged, NotFound, StoreError, Unreachable
+from dataprep_converter.runtime.retrying import ON_THE_WAY_OUT, retrying
+from dataprep_converter.stores import Details, Entry, StoreSettings
+from dataprep_converter.stores.files import swept, temporary_name
+from dataprep_converter.stores.hdfs import hadoop, hadoop_configuration, hdfs_kerberos
+from dataprep_converter.stores.hdfs.hdfs_border import USER_VARIABLE, border, look
+from dataprep_converter.stores.streaming import going_on
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_PORT: Final = 8020
+
+_WRITE_BYTES = 4 << 20
+_READ_BYTES = 4 << 20
+_STREAM_BYTES = 1 << 20
+_CLIENT_KEYS = {
+    "dfs.client.failover.max.attempts": "2",
+    "dfs.client.failover.sleep.base.millis": "200",
+    "dfs.client.failover.sleep.max.millis": "1000",
+}
+_NAME_NODE_KEYS = ("dfs.ha.namenodes.", "dfs.namenode.rpc-address.")
+
+_parked: list[object] = []
+"""Writers that failed, and their clients. Dropping or closing one can block for 15 to 31 s, or spoil the client."""
+
+_users: dict[str, str] = {}
+"""The user that this process acts as on HDFS, once a store has set it."""
+
+
+class HdfsStore:
+    """One HDFS: a NameNode, or a name service of the Hadoop configuration."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.settings = settings
+        self._configuration = hadoop_configuration.configuration(settings.hadoop_conf)
+        self._clients: dict[str, hdfs_native.Client] = {}
+        if settings.keytab is not None and settings.user is not None:
+            raise BadSpec(
+                f"{settings.uri_prefix}: user {settings.user} is for simple authentication; with a keytab the principal is the user."
+            )
+        if settings.keytab is not None or self._configuration.get(hdfs_kerberos.AUTHENTICATION, "").lower() == "kerberos":
+            hdfs_kerberos.prepare(settings.hadoop_conf)
+        if settings.user is not None:
+            _act_as(settings.user)
+
+    def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
+        authority, folder = _split(uri)
+        prefix = uri.rstrip("/") + "/"
+        base = folder.rstrip("/") + "/"
+        client = self._client(authority)
+        waiting = [_Listing(self, client, authority, folder)]
+        while waiting:
+            found = waiting[-1].next()
+            if found is None:
+                waiting.pop()
+            elif found.is_folder:
+                if recursive:
+                    waiting.append(_Listing(self, client, authority, found.path))
+            elif found.path.startswith(base):
+                yield Entry(
+                    uri=prefix + found.path[len(base) :],
+                    size=found.size,
+                    pin=hadoop.pin(found.size, found.modified),
+                    details=found.details,
+                )
+
+    def stat(self, uri: str) -> Entry | None:
+        authority, path = _split(uri)
+        status = self._status(authority, path)
+        return None if status is None or status.isdir else _entry(uri, status)
+
+    def open(self, uri: str) -> "HdfsInput":
+        authority, path = _split(uri)
+
+        def attempt() -> hdfs_native.FileReader:
+            with border(self.addresses(authority), path):
+                return self._client(authority).read(path)
+
+        return HdfsInput(uri, retrying(attempt, what=f"opening {uri}"), self.addresses(authority))
+
+    def get(self, uri: str) -> bytes:
+        with self.open(uri) as source:
+            return source.read_at(0, source.size)
+
+    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> "HdfsUpload":  # noqa: ARG002 - HDFS needs no hint
+        return HdfsUpload(self, uri, hdfs or HdfsOptions())
+
+    def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:
+        return hadoop.put(self, uri, data, replace=replace, hdfs=hdfs)
+
+    def delete(self, uri: str) -> None:
+        authority, path = _split(uri)
+
+        def attempt() -> None:
+            with contextlib.suppress(NotFound), border(self.addresses(authority), path):
+                self._client(authority).delete(path, False)
+
+        retrying(attempt, what=f"deleting {uri}")
+
+    def sweep(self, uri: str) -> int:
+        return swept(self.list(uri), self.delete)
+
+    def addresses(self, authority: str) -> Sequence[str]:
+        """Host and port of each NameNode behind the authority of a URI; its default is `fs.defaultFS`."""
+        host, _, port = self._resolved(authority).rpartition(":")
+        if host:
+            return [f"{host}:{port}"]
+        return hadoop_configuration.name_nodes(authority, self._configuration)
+
+    def new_client(self, authority: str) -> hdfs_native.Client:
+        """A client of its own for one upload. Raises Unreachable, naming hosts and ports, when no NameNode listens."""
+        addresses = self.addresses(authority)
+        if addresses:
+            look(addresses)
+        with border(addresses, f"hdfs://{authority}"):
+            return hdfs_native.Client(
+                f"hdfs://{self._resolved(authority)}",
+                self._overrides(),
+                self.settings.hadoop_conf,
+                kerberos_principal=self.settings.principal,
+                kerberos_keytab=self.settings.keytab,
+            )
+
+    def _overrides(self) -> dict[str, str]:
+        """What hdfs-native is told beside the configuration that it reads: our fail-over keys where the configuration has none."""
+        # And the NameNodes without blanks: Hadoop allows `nn1, nn2`, hdfs-native then knows nn1 only.
+        unblanked = {key: re.sub(r"\s", "", value) for key, value in self._configuration.items() if key.startswith(_NAME_NODE_KEYS)}
+        ours = {key: self._configuration.get(key, value) for key, value in _CLIENT_KEYS.items()}
+        if self.settings.keytab is not None:
+            ours[hdfs_kerberos.AUTHENTICATION] = "kerberos"
+        return {**ours, **unblanked}
+
+    def _client(self, authority: str) -> hdfs_native.Client:
+        """The client for everything but uploads."""
+        if authority not in self._clients:
+            self._clients[authority] = self.new_client(authority)
+        return self._clients[authority]
+
+    def _status(self, authority: str, path: str) -> hdfs_native.FileStatus | None:
+        def attempt() -> hdfs_native.FileStatus | None:
+            try:
+                with border(self.addresses(authority), path):
+                    return self._client(authority).get_file_info(path)
+            except NotFound:
+                return None
+
+        return retrying(attempt, what=f"looking at {path}")
+
+    def _resolved(self, authority: str) -> str:
+        """`host:port`, or the bare name of a name service."""
+        if not authority:
+            default = self._configuration.get("fs.defaultFS", "")
+            if not default.startswith("hdfs://"):
+                raise BadSpec(
+                    "hdfs:///path names no NameNode and the Hadoop configuration has no fs.defaultFS: write hdfs://host:port/path."
+                )
+            authority = _split(default)[0]
+        if f"dfs.ha.namenodes.{authority}" in self._configuration or ":" in authority.rpartition("]")[2]:
+            return authority
+        # What Hadoop's own client does; hdfs-native takes a name without port for a name service and finds no NameNode.
+        return f"{authority}:{DEFAULT_PORT}"
+
+
+class HdfsUpload:
+    """A temporary file beside the target, written by a client of its own."""
+
+    blocks = True
+
+    def __init__(self, store: HdfsStore, uri: str, options: HdfsOptions) -> None:
+        self.uri = uri
+        authority, self._path = _split(uri)
+        self._addresses = store.addresses(authority)
+        folder, _, name = self._path.rpartition("/")
+        self._temporary = f"{folder}/{temporary_name(name)}"
+        self._size = 0
+        self._ended = False
+        self._client = store.new_client(authority)
+        self._writer: hdfs_native.FileWriter | None = None
+        write_options = hdfs_native.WriteOptions(
+            block_size=None if options.block_size is None else to_bytes(options.block_size),
+            replication=options.replication,
+            permission=None if options.permission is None else int(options.permission, 8),
+            overwrite=False,
+            create_parent=True,
+        )
+        try:
+            with border(self._addresses, self._path):
+                self._writer = self._client.create(self._temporary, write_options)
+        except Unreachable:
+            # It may be there all the same, and only the answer was lost.
+            self.abort()
+            raise
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._writer is None:
+            raise ValueError(f"{self.uri}: the upload has ended.")
+        try:
+            for piece in _as_bytes(data):
+                with self._at_the_temporary_file():
+                    self._writer.write(piece)
+                self._size += len(piece)
+        except BaseException:
+            self._park()
+            raise
+
+    def commit(self, *, replace: bool) -> Entry:
+        if self._writer is None:
+            raise ValueError(f"{self.uri}: the upload has ended.")
+        try:
+            with self._at_the_temporary_file():
+                self._writer.close()
+        except BaseException:
+            self._park()
+            raise
+        self._writer = None
+        with self._at_the_temporary_file():
+            written = self._client.get_file_info(self._temporary)
+        hadoop.check_length(self.uri, written.length, self._size)
+        try:
+            with border(self._addresses, self._path):
+                self._client.rename(self._temporary, self._path, replace)
+        except AlreadyExists as exc:
+            raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
+        except NotFound as exc:
+            # The first answer was lost and the client asked again: then the file is at its place. A rename keeps length and time.
+            if not self._is_at_its_place(written):
+                raise hadoop.gone(self.uri) from exc
+        self._ended = True
+        return _entry(self.uri, written)
+
+    def abort(self) -> None:
+        if self._ended:
+            return
+        if self._writer is not None:
+            # Without a close the NameNode keeps the lease; deleting the file ends it.
+            self._park()
+
+        def attempt() -> None:
+            with contextlib.suppress(NotFound), border(self._addresses, self._path):
+                self._client.delete(self._temporary, False)
+
+        # More than once: after a commit nobody would sweep it.
+        with contextlib.suppress(StoreError):
+            retrying(attempt, what=f"deleting {self._temporary}", patience=ON_THE_WAY_OUT)
+        self._ended = True
+
+    @contextlib.contextmanager
+    def _at_the_temporary_file(self) -> Iterator[None]:
+        try:
+            with border(self._addresses, self._path):
+                yield
+        except NotFound as exc:
+            raise hadoop.gone(self.uri) from exc
+
+    def _park(self) -> None:
+        for each in (self._writer, self._client):
+            _parked.append(each)
+            # Not even at the end of the process: there, dropping one would block its exit.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+        self._writer = None
+
+    def _is_at_its_place(self, written: hdfs_native.FileStatus) -> bool:
+        with contextlib.suppress(NotFound), border(self._addresses, self._path):
+            found = self._client.get_file_info(self._path)
+            return (found.length, found.modification_time) == (written.length, written.modification_time)
+        return False
+
+
+class HdfsInput:
+    """Positioned reads of one file."""
+
+    def __init__(self, uri: str, reader: hdfs_native.FileReader, addresses: Sequence[str]) -> None:
+        self.uri = uri
+        self._path = _split(uri)[1]
+        self._reader = reader
+        self._addresses = addresses
+        self._size = len(reader)
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def pin(self) -> None:
+        """What is opened doesn't tell its modification time."""
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        wanted = max(0, min(length, self._size - offset))
+        if wanted == 0:
+            return b""
+
+        def attempt() -> bytes:
+            with border(self._addresses, self._path):
+                return self._reader.read_range(offset, wanted)
+
+        piece = retrying(attempt, what=f"reading {self.uri}")
+        if len(piece) != wanted:
+            raise InputChanged(
+                f"{self.uri} became shorter while it was read: got {len(piece)} of {wanted} bytes at {offset}.", uri=self.uri
+            )
+        return piece
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        end = self._size if length is None else min(self._size, offset + length)
+        gathered: list[bytes] = []
+        for piece in going_on(self._pieces, self.read_at, offset=offset, end=end, step=_READ_BYTES, what=self.uri):
+            gathered.append(piece)
+            if sum(map(len, gathered)) >= _STREAM_BYTES:
+                yield b"".join(gathered)
+                gathered.clear()
+        if gathered:
+            yield b"".join(gathered)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
+        with border(self._addresses, self._path):
+            pieces = self._reader.read_range_stream(offset, end - offset)
+        while True:
+            with border(self._addresses, self._path):
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class _Child:
+    """A file or folder, ordered as its whole path is among all paths: a folder as `name/`."""
+
+    key: bytes
+    path: str
+    is_folder: bool
+    size: int
+    modified: int
+    details: Details = field(compare=False)
+
+
+class _Listing:
+    """The children of one folder in our order, which is none of the NameNode's.
+
+    Wanted is the unsigned order of whole paths: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes, and knows nothing of
+    what is below: ü, a, a-1, a.b. After an ASCII name neither order has a smaller one to come, so all others wait for the
+    next ASCII name, or for the end.
+    """
+
+    def __init__(self, store: HdfsStore, client: hdfs_native.Client, authority: str, folder: str) -> None:
+        self._addresses = store.addresses(authority)
+        self._folder = folder
+        self._statuses: Iterator[hdfs_native.FileStatus] = iter(())
+        self._following: hdfs_native.FileStatus | None = None
+        self._waiting: list[_Child] = []
+        self._last = b""
+
+        def attempt() -> tuple[Iterator[hdfs_native.FileStatus], hdfs_native.FileStatus | None]:
+            with border(self._addresses, folder):
+                statuses = client.list_status(folder)
+                return statuses, next(statuses, None)
+
+        # Absent, or gone since its parent was listed.
+        with contextlib.suppress(NotFound):
+            self._statuses, self._following = retrying(attempt, what=f"listing {folder}")
+
+    def next(self) -> _Child | None:
+        """The next file or folder, None at the end."""
+        while self._following is not None:
+            status = self._following
+            name = status.path.rpartition("/")[2].encode()
+            if name.isascii() and self._waiting and self._waiting[0].key < name:
+                break
+            with border(self._addresses, self._folder):
+                self._following = next(self._statuses, None)
+            child = _Child(name + b"/" * status.isdir, status.path, status.isdir, status.length, status.modification_time, _details(status))
+            if status.isdir or not name.isascii():
+                heapq.heappush(self._waiting, child)
+                continue
+            if name < self._last:
+                raise StoreError(f"The NameNode lists {self._folder} out of order: {status.path} comes too late.")
+            self._last = name
+            return child
+        return heapq.heappop(self._waiting) if self._waiting else None
+
+
+def _act_as(user: str) -> None:
+    """Makes this process the user on HDFS. hdfs-native has no other way, so two stores can't have two users in one process."""
+    before = _users.get("user")
+    if before is not None and before != user:
+        raise BadSpec(f"One job can be one HDFS user only; stores ask for {before} and {user}.")
+    _users["user"] = user
+    if os.environ.get(USER_VARIABLE) != user:
+        os.environ[USER_VARIABLE] = user
+
+
+def _split(uri: str) -> tuple[str, str]:
+    """Authority and path. Nothing is decoded: HDFS paths may hold %, ? and #."""
+    authority, _, path = uri.partition("://")[2].partition("/")
+    return authority, "/" + path.strip("/")
+
+
+def _entry(uri: str, status: hdfs_native.FileStatus) -> Entry:
+    return Entry(uri=uri, size=status.length, pin=hadoop.pin(status.length, status.modification_time), details=_details(status))
+
+
+def _details(status: hdfs_native.FileStatus) -> Details:
+    return Details(
+        modified=status.modification_time / 1000,
+        mode=status.permission,
+        replication=status.replication,
+        owner=status.owner,
+        group=status.group,
+    )
+
+
+def _as_bytes(data: bytes | bytearray | memoryview) -> Iterator[bytes]:
+    if isinstance(data, bytes) and len(data) <= _WRITE_BYTES:
+        yield data
+        return
+    view = memoryview(data).cast("B")
+    for start in range(0, len(view), _WRITE_BYTES):
+        yield bytes(view[start : start + _WRITE_BYTES])

@@ -1,0 +1,86 @@
+"""Around every call of hdfs-native: watched from outside, and its errors, which are texts of Java and Rust, become ours. `hdfs` is the store."""
+
+import contextlib
+import os
+import re
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NoReturn
+
+from dataprep_converter.core.errors import AlreadyExists, BadSpec, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
+from dataprep_converter.runtime import watchdog
+from dataprep_converter.stores.hdfs import hadoop, hdfs_kerberos
+
+USER_VARIABLE: Final = "HADOOP_USER_NAME"
+CONNECT_SECONDS: Final = 5.0
+
+
+def look(addresses: Sequence[str]) -> None:
+    """Raises Unreachable unless one of the NameNodes accepts a connection."""
+    faults = []
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+        except OSError as exc:
+            faults.append(f"cannot connect to {address}: {exc.strerror or exc}")
+        else:
+            return
+    raise Unreachable(f"HDFS: {'; '.join(faults)}.")
+
+
+@contextlib.contextmanager
+def border(addresses: Sequence[str], path: str) -> Iterator[None]:
+    """Around every call of the client: watched from outside, and its errors become ours."""
+    try:
+        with watchdog.blocking():
+            yield
+    except (OSError, RuntimeError, NotImplementedError) as exc:
+        _translate(exc, addresses, path)
+    except BaseException as exc:
+        # A panic in Rust; its class can't be imported and is no Exception.
+        if type(exc).__name__ == "PanicException":
+            raise Unreachable(f"{', '.join(addresses) or 'HDFS'}: hdfs-native failed at {path}: {exc}.", uri=path) from exc
+        raise
+
+
+def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoReturn:
+    text = str(error)
+    line = _first_line(text)
+    hosts = ", ".join(addresses) or "HDFS"
+    if "(is not a directory)" in text:
+        # What the NameNode answers, as a refusal, when a part of the path above is a file.
+        raise NotFound(f"{path} does not exist on {hosts}: {line}.", uri=path) from error
+    if (refused := hadoop.denied(text, path)) is not None:
+        raise refused from error
+    if "AccessControlException" in text or "AuthorizationException" in text:
+        raise NotPermitted(
+            f"AccessDenied: user={os.environ.get(USER_VARIABLE, 'of this process')} path={path}: {line}.", uri=path
+        ) from error
+    if "QuotaExceededException" in text or "ClusterStorageCapacityExceeded" in text:
+        raise StoreFull(f"No quota left for {path}: {line}.", uri=path) from error
+    if refusal := hdfs_kerberos.refusal(text, hosts):
+        raise refusal from error
+    if isinstance(error, FileNotFoundError):
+        raise NotFound(f"{path} does not exist on {hosts}.", uri=path) from error
+    if isinstance(error, FileExistsError):
+        raise AlreadyExists(f"{path} exists already.", uri=path) from error
+    if isinstance(error, IsADirectoryError) or "must both be directories" in text:
+        raise NotPermitted(f"{path}: a folder is where a file should be, or a file where a folder should be: {line}.", uri=path) from error
+    if "NotImplemented" in type(error).__name__:
+        raise StoreError(f"hdfs-native can't do this at {path}: {line}.", uri=path) from error
+    if any(name in text for name in ("block size", "InvalidPath", "InvalidArgument", "requested replication", "IllegalArgumentException")):
+        raise BadSpec(f"HDFS refuses {path}: {line}.", uri=path) from error
+    if isinstance(error, OSError) and any(word in text for word in ("refused", "lookup", "unreachable", "timed out", "No route")):
+        raise Unreachable(f"HDFS: cannot connect to {hosts} (NameNode or one of its DataNodes): {line}.", uri=path) from error
+    if "RPC listener disconnected" in text:
+        line += f" (a NameNode that restarts does so, and one with Kerberos when the client has no {hdfs_kerberos.AUTHENTICATION}=kerberos)"
+    # Safe mode, standby, too few DataNodes, a pipeline that broke: the world must fix it, and another attempt may find it fixed.
+    raise Unreachable(f"HDFS at {hosts} failed at {path}: {line}.", uri=path) from error
+
+
+def _first_line(text: str) -> str:
+    """The message without Java's stack."""
+    line = re.split(r"\\n|\n", text)[0].strip().rstrip(".")
+    found: Any = re.match(r'\w*RPCError\("[\w.$]*?(\w+)", "(.*)', line)
+    return f"{found[1]}: {found[2]}" if found else line

@@ -1,0 +1,63 @@
+"""Kerberos for HDFS: where its configuration is, and what its refusals mean.
+
+hdfs-native calls the system's GSSAPI, which takes principal and keytab by call and everything else from `KRB5_CONFIG` of the process.
+"""
+
+import ctypes
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from dataprep_converter.core.errors import BadCredentials, BadSpec, StoreError, Unreachable
+
+AUTHENTICATION: Final = "hadoop.security.authentication"
+CONFIGURATION_FILE: Final = "krb5.conf"
+CONFIGURATION_VARIABLE: Final = "KRB5_CONFIG"
+LIBRARY: Final = "libgssapi_krb5.so.2"
+
+_NEEDED = "Kerberos needs a Secret with the keys keytab and principal, or a ticket (KRB5CCNAME)"
+_GSSAPI = re.compile(r'GSSAPIError\(GssMajorCodes \{[^}]*\}, \d+, "(?P<said>.*)"\)', re.DOTALL)
+_ADVICE: Final = (
+    (("cache found", "No key table", "keytab", "No Kerberos credentials"), _NEEDED + "; the keytab must have a key of that principal"),
+    (
+        ("Decrypt integrity", "Preauthentication failed", "Password incorrect"),
+        "the keytab is older than the principal's key: export it again",
+    ),
+    (("not found in Kerberos database",), "the KDC knows no such principal"),
+    (
+        ("default realm", "Cannot find KDC"),
+        "give a krb5.conf that names the realm and its KDC as a key of the ConfigMap with core-site.xml",
+    ),
+    (("expired",), "make a new ticket, or give a keytab, which needs no renewal"),
+    (("skew",), "the clocks of the node and the KDC differ"),
+)
+
+
+def prepare(hadoop_conf: str | None) -> None:
+    """Makes the process ready to log in; `hadoop_conf` may have a krb5.conf. Raises BadSpec when the system has no Kerberos."""
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError as exc:
+        raise BadSpec(f"HDFS with Kerberos needs {LIBRARY} in the image (Debian: libgssapi-krb5-2): {exc}.") from exc
+    file = Path(hadoop_conf or "", CONFIGURATION_FILE)
+    if hadoop_conf is None or not file.is_file():
+        return
+    # A list: what the first file says of a realm counts, so several stores may each bring a realm of their own.
+    known = [each for each in os.environ.get(CONFIGURATION_VARIABLE, "").split(":") if each]
+    if str(file) not in known:
+        os.environ[CONFIGURATION_VARIABLE] = ":".join([*known, str(file)])
+
+
+def refusal(text: str, hosts: str) -> StoreError | None:
+    """What an error of hdfs-native says of the login, None when it is about something else."""
+    if found := _GSSAPI.search(text):
+        general, _, special = found["said"].replace('\\"', '"').partition(": ")
+        said = special or general
+        if "Cannot contact any KDC" in said:
+            return Unreachable(f"HDFS at {hosts}: no login by Kerberos: {said}.")
+        advice = next((advice for words, advice in _ADVICE if any(word in said for word in words)), _NEEDED)
+        return BadCredentials(f"HDFS at {hosts} refused the login: {said}; {advice}.")
+    if any(word in text for word in ("GSSAPI", "SASL", "Sasl", "InvalidToken")):
+        return BadCredentials(f"HDFS at {hosts} refused the login: {text.splitlines()[0][:300].rstrip('.')}; {_NEEDED}.")
+    return None

@@ -1,0 +1,436 @@
+"""HDFS over HTTP, `webhdfs://namenode:9870/path`: where only the web ports can be reached. `hdfs://` is faster and knows fail-over.
+
+The NameNode answers what is about names and sends a client to a DataNode for bytes. A file is written under a temporary name by one streaming PUT and
+then renamed; `renameoptions` is always given, because without it a rename onto a folder moves the file into it, and onto a file does nothing.
+"""
+
+# Store, Upload and Input in __init__.py document the public methods.
+# ruff: noqa: D102
+
+import contextlib
+import getpass
+import http.client
+import json
+import os
+import urllib.parse
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from dataprep_api.quantity import to_bytes
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.core.errors import (
+    AlreadyExists,
+    BadCredentials,
+    BadSpec,
+    ConvertError,
+    InputChanged,
+    NotFound,
+    NotPermitted,
+    StoreError,
+    StoreFull,
+    Unreachable,
+)
+from dataprep_converter.runtime.retrying import retrying
+from dataprep_converter.stores import Details, Entry, StoreSettings
+from dataprep_converter.stores.files import swept, temporary_name
+from dataprep_converter.stores.hdfs import hadoop
+from dataprep_converter.stores.ranged import RangedInput
+from dataprep_converter.stores.store_requests import connected
+
+CONNECT_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 60.0
+PORTS: Final = {"webhdfs": 9870, "swebhdfs": 9871}
+"""Of Hadoop 3; Hadoop 2 has 50070 and 50470."""
+
+_ROOT = "/webhdfs/v1"
+_PIECE = 4 << 20
+_FULL = ("QuotaExceededException", "ClusterStorageCapacityExceededException")
+_NOT_THERE = ("FileNotFoundException", "ParentNotDirectoryException")
+_BAD_LOGIN = ("InvalidToken", "AuthenticationException", "SecurityException")
+_REFUSED = b'{"RemoteException"'
+_IMPOSSIBLE = ("IllegalArgumentException", "InvalidPathException", "HadoopIllegalArgumentException")
+
+
+class WebHdfsStore:
+    """NameNodes, or gateways before them, by their web addresses."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.settings = settings
+        token = settings.credentials.get("delegationToken")
+        self._user = settings.user or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        self._identity = {"delegation": token} if token else {"user.name": self._user}
+
+    def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
+        return self._below(self.place(uri), uri.rstrip("/"), recursive=recursive)
+
+    def stat(self, uri: str) -> Entry | None:
+        place = self.place(uri)
+        try:
+            found = place.ask("GET", "GETFILESTATUS")["FileStatus"]
+        except NotFound:
+            return None
+        return None if found["type"] != "FILE" else _entry(uri, found)
+
+    def open(self, uri: str) -> "WebHdfsInput":
+        found = self.stat(uri)
+        if found is None:
+            raise NotFound(f"{uri} does not exist.", uri=uri)
+        return WebHdfsInput(self.place(uri), found)
+
+    def get(self, uri: str) -> bytes:
+        place = self.place(uri)
+
+        def attempt() -> bytes:
+            # By one request, so that it is one version, whoever replaces the file meanwhile.
+            with place.border(), contextlib.closing(place.begin("GET", "OPEN", {})) as connection, connection.getresponse() as answer:
+                body = answer.read()
+                if answer.status != http.client.OK:
+                    raise place.refusal(answer.status, body)
+                return body
+
+        return retrying(attempt, what=f"reading {uri}")
+
+    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> "WebHdfsUpload":  # noqa: ARG002 - HDFS needs no hint
+        return WebHdfsUpload(self.place(uri), uri, hdfs or HdfsOptions())
+
+    def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:
+        return hadoop.put(self, uri, data, replace=replace, hdfs=hdfs)
+
+    def delete(self, uri: str) -> None:
+        with contextlib.suppress(NotFound):
+            self.place(uri).ask("DELETE", "DELETE", recursive="false")
+
+    def sweep(self, uri: str) -> int:
+        return swept(self.list(uri), self.delete)
+
+    def place(self, uri: str) -> "Place":
+        """Where a file is. Raises BadSpec when the URI names no host."""
+        scheme, _, rest = uri.partition("://")
+        authority, _, path = rest.partition("/")
+        if not authority:
+            raise BadSpec(f"{uri} names no NameNode: write {scheme}://host:{PORTS[scheme]}/path.", uri=uri)
+        host, colon, port = authority.rpartition(":")
+        if not colon or authority.endswith("]"):
+            host, port = authority, str(PORTS[scheme])
+        return Place(scheme == "swebhdfs", host.strip("[]"), int(port), f"/{path}", self._identity, self._user)
+
+    def _below(self, place: "Place", uri: str, *, recursive: bool) -> Iterator[Entry]:
+        try:
+            found = place.ask("GET", "LISTSTATUS")["FileStatuses"]["FileStatus"]
+        except NotFound:
+            return
+        # A file lists itself, without a name.
+        named = {each["pathSuffix"] + ("" if each["type"] == "FILE" else "/"): each for each in found if each["pathSuffix"]}
+        for name in sorted(named, key=str.encode):
+            if not name.endswith("/"):
+                yield _entry(f"{uri}/{name}", named[name])
+            elif recursive:
+                yield from self._below(place.at(f"{place.path.rstrip('/')}/{name[:-1]}"), f"{uri}/{name[:-1]}", recursive=True)
+
+
+class Place:
+    """A path behind one web address, and requests about it."""
+
+    def __init__(self, is_https: bool, host: str, port: int, path: str, identity: Mapping[str, str], user: str) -> None:
+        self._is_https = is_https
+        self._host = host
+        self._port = port
+        self.path = path
+        self._identity = identity
+        self._user = user
+
+    @property
+    def peer(self) -> str:
+        """Host and port, for messages."""
+        return f"{self._host}:{self._port}"
+
+    def at(self, path: str) -> "Place":
+        """Another path there."""
+        return Place(self._is_https, self._host, self._port, path, self._identity, self._user)
+
+    # Any: the JSON of the answer.
+    def ask(self, method: str, operation: str, **parameters: str) -> Any:
+        """What the NameNode answers, after retries; None when it is nothing."""
+        return retrying(lambda: self.ask_once(method, operation, **parameters), what=f"{operation} of {self.path}")
+
+    # Any: as above.
+    def ask_once(self, method: str, operation: str, **parameters: str) -> Any:
+        """The same without retries."""
+        with self.border(), contextlib.closing(_connected(self._is_https, self._host, self._port)) as connection:
+            connection.request(method, self._target(operation, parameters), headers={"Content-Length": "0"} if method == "PUT" else {})
+            with connection.getresponse() as answer:
+                body = answer.read()
+                if answer.status // 100 != 2:
+                    raise self.refusal(answer.status, body)
+        try:
+            return json.loads(body) if body or method == "GET" else None
+        except ValueError as exc:
+            # NameNodes don't say how long an answer is, so one that was cut looks like one that has ended.
+            raise self._cut(body) from exc
+
+    def begin(self, method: str, operation: str, headers: Mapping[str, str], **parameters: str) -> http.client.HTTPConnection:
+        """A connection to the DataNode that the NameNode names, on which the request's head was sent. To be used within `border`."""
+        with contextlib.closing(_connected(self._is_https, self._host, self._port)) as connection:
+            connection.request(method, self._target(operation, parameters), headers={"Content-Length": "0"} if method == "PUT" else {})
+            with connection.getresponse() as answer:
+                body = answer.read()
+                if answer.status != http.client.TEMPORARY_REDIRECT:
+                    raise self.refusal(answer.status, body)
+                named = urllib.parse.urlsplit(answer.headers["Location"])
+        is_https = named.scheme == "https"
+        made = _connected(is_https, named.hostname or "", named.port or (443 if is_https else 80))
+        try:
+            # The path in our own encoding: NameNodes leave letters beyond ASCII as they are.
+            made.putrequest(method, f"{self._encoded}?{named.query}", skip_accept_encoding=True)
+            for name, value in headers.items():
+                made.putheader(name, value)
+            made.endheaders()
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    @contextlib.contextmanager
+    def border(self) -> Iterator[None]:
+        """Around what talks to a server: its errors become ours."""
+        try:
+            yield
+        except (OSError, http.client.HTTPException) as exc:
+            what = f"cannot connect to {self.peer} or one of its DataNodes, or the connection broke"
+            raise Unreachable(f"WebHDFS: {what} at {self.path}: {exc}.", uri=self.path) from exc
+
+    def refusal(self, status: int, body: bytes) -> ConvertError:
+        """What an answer means that is no success."""
+        path = self.path
+        try:
+            said = json.loads(body)["RemoteException"]
+            name, message = said["exception"], (said.get("message") or "").partition("\n")[0].rstrip(".")
+        except (ValueError, KeyError, TypeError):
+            if body.startswith(_REFUSED):
+                return self._cut(body)
+            name, message = "", body[:200].decode(errors="replace").partition("\n")[0]
+        line = " ".join(filter(None, (str(status), name, message)))
+        if name in _NOT_THERE or "is not a directory" in message:
+            return NotFound(f"{path} does not exist on {self.peer}: {line}.", uri=path)
+        if (refused := hadoop.denied(message, path)) is not None:
+            return refused
+        if name == "FileAlreadyExistsException":
+            return AlreadyExists(f"{path} exists already.", uri=path)
+        if name.endswith(_FULL):
+            return StoreFull(f"No quota left for {path}: {line}.", uri=path)
+        if status == http.client.UNAUTHORIZED or name in _BAD_LOGIN:
+            return BadCredentials(f"WebHDFS at {self.peer} refused the login of {self._user}: {line}.", uri=path)
+        if name in ("AccessControlException", "AuthorizationException"):
+            return NotPermitted(f"AccessDenied: user={self._user} path={path}: {line}.", uri=path)
+        if "is a directory" in message or "must both be directories" in message or "is not a file" in message:
+            return NotPermitted(f"{path}: a folder is where a file should be, or a file where a folder should be: {line}.", uri=path)
+        if name in _IMPOSSIBLE or "block size" in message or "replication" in message.partition("minReplication")[0]:
+            return BadSpec(f"HDFS refuses {path}: {line}.", uri=path)
+        if not name and status == http.client.NOT_FOUND:
+            return StoreError(f"{self.peer} is no WebHDFS: {line}.", uri=path)
+        # Safe mode, standby, too few DataNodes: the world must fix it, and another attempt may find it fixed.
+        return Unreachable(f"WebHDFS at {self.peer} failed at {path}: {line}.", uri=path)
+
+    def _cut(self, body: bytes) -> Unreachable:
+        said = body[:200].decode(errors="replace").partition("\n")[0]
+        return Unreachable(f"WebHDFS: the answer of {self.peer} about {self.path} is not whole, or no WebHDFS's: {said!r}.", uri=self.path)
+
+    @property
+    def _encoded(self) -> str:
+        return urllib.parse.quote(f"{_ROOT}{self.path}", safe="/-_.~")
+
+    def _target(self, operation: str, parameters: Mapping[str, str]) -> str:
+        query = {"op": operation, **self._identity, **parameters}
+        return f"{self._encoded}?{urllib.parse.urlencode(query, quote_via=urllib.parse.quote)}"
+
+
+def _connected(is_https: bool, host: str, port: int) -> http.client.HTTPConnection:
+    return connected("https" if is_https else "http", host, port, connecting=CONNECT_SECONDS, answering=ANSWER_SECONDS)
+
+
+class WebHdfsUpload:
+    """A temporary file beside the target, written by one PUT to one DataNode."""
+
+    blocks = False
+
+    def __init__(self, place: Place, uri: str, options: HdfsOptions) -> None:
+        self.uri = uri
+        self._place = place
+        folder, _, name = place.path.rpartition("/")
+        self._temporary = place.at(f"{folder}/{temporary_name(name)}")
+        self._size = 0
+        self._ended = False
+        asked = {
+            "permission": options.permission,
+            "replication": None if options.replication is None else str(options.replication),
+            "blocksize": None if options.block_size is None else str(to_bytes(options.block_size)),
+        }
+        headers = {"Content-Type": "application/octet-stream", "Transfer-Encoding": "chunked"}
+        parameters = {"overwrite": "false", "createparent": "true", **{name: value for name, value in asked.items() if value is not None}}
+        with place.border():
+            self._connection: http.client.HTTPConnection | None = self._temporary.begin("PUT", "CREATE", headers, **parameters)
+        # Of an upload that nobody ends: the DataNode shouldn't wait for more of it.
+        weakref.finalize(self, self._connection.close)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._connection is None:
+            raise ValueError(f"{self.uri}: the upload has ended.")
+        view = memoryview(data).cast("B")
+        with self._at_the_datanode() as connection:
+            for start in range(0, len(view), _PIECE):
+                piece = view[start : start + _PIECE]
+                connection.send(b"%x\r\n" % len(piece))
+                connection.send(piece)
+                connection.send(b"\r\n")
+                self._size += len(piece)
+
+    def commit(self, *, replace: bool) -> Entry:
+        if self._ended:
+            raise ValueError(f"{self.uri}: the upload has ended.")
+        self._finish()
+        written = self._written()
+        try:
+            self._place_at_target(replace=replace)
+        except AlreadyExists as exc:
+            raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
+        except NotFound as exc:
+            # An attempt without an answer may have renamed it. A rename keeps length and time.
+            found = self._place_status()
+            if found is None or (found["length"], found["modificationTime"]) != (written["length"], written["modificationTime"]):
+                raise hadoop.gone(self.uri) from exc
+        self._ended = True
+        return _entry(self.uri, written)
+
+    def abort(self) -> None:
+        if self._ended:
+            return
+        # The DataNode makes the file when it comes to it: only when it has answered is there surely something to delete.
+        with contextlib.suppress(StoreError):
+            self._finish()
+        with contextlib.suppress(StoreError):
+            self._temporary.ask("DELETE", "DELETE", recursive="false")
+        self._ended = True
+
+    def _finish(self) -> None:
+        if self._connection is None:
+            return
+        with self._at_the_datanode() as connection:
+            connection.send(b"0\r\n\r\n")
+            self._take_answer(connection)
+        connection.close()
+        self._connection = None
+
+    def _take_answer(self, connection: http.client.HTTPConnection) -> None:
+        with connection.getresponse() as answer:
+            body = answer.read()
+            if answer.status != http.client.CREATED:
+                raise self._temporary.refusal(answer.status, body)
+
+    @contextlib.contextmanager
+    def _at_the_datanode(self) -> Iterator[http.client.HTTPConnection]:
+        connection = self._connection
+        if connection is None:
+            raise Unreachable(f"The upload of {self.uri} broke before.", uri=self.uri)
+        try:
+            with self._place.border():
+                try:
+                    yield connection
+                except (BrokenPipeError, ConnectionResetError):
+                    # A server that refuses what it has not read yet answers and closes.
+                    self._take_answer(connection)
+                    raise
+        except NotFound as exc:
+            self._connection = None
+            connection.close()
+            raise hadoop.gone(self.uri) from exc
+        except BaseException:
+            self._connection = None
+            connection.close()
+            raise
+
+    # Any: the JSON of a status.
+    def _written(self) -> Any:
+        try:
+            written = self._temporary.ask("GET", "GETFILESTATUS")["FileStatus"]
+        except NotFound as exc:
+            raise hadoop.gone(self.uri) from exc
+        hadoop.check_length(self.uri, written["length"], self._size)
+        return written
+
+    def _place_at_target(self, *, replace: bool) -> None:
+        options = "OVERWRITE" if replace else "NONE"
+        self._temporary.ask("PUT", "RENAME", destination=self._place.path, renameoptions=options)
+
+    # Any: as above.
+    def _place_status(self) -> Any | None:
+        with contextlib.suppress(NotFound):
+            return self._place.ask("GET", "GETFILESTATUS")["FileStatus"]
+        return None
+
+
+class WebHdfsInput(RangedInput):
+    """Ranges of one file."""
+
+    step = _PIECE
+
+    def __init__(self, place: Place, entry: Entry) -> None:
+        super().__init__(entry)
+        self._place = place
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        end = offset + max(0, min(length, self.size - offset))
+        return retrying(lambda: b"".join(self._pieces(offset, end)), what=f"reading {self.uri}")
+
+    def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
+        """The bytes from `offset` to `end`, all of them, or Unreachable."""
+        if offset >= end:
+            return
+        place = self._place
+        try:
+            with place.border():
+                connection = place.begin("GET", "OPEN", {}, offset=str(offset), length=str(end - offset))
+        except StoreError:
+            # Perhaps the range begins beyond the end of what is there now.
+            self._check()
+            raise
+        with contextlib.closing(connection):
+            with place.border():
+                answer = connection.getresponse()
+            with answer:
+                if answer.status != http.client.OK:
+                    with place.border():
+                        refused = place.refusal(answer.status, answer.read())
+                    self._check()
+                    raise refused
+                while offset < end:
+                    with place.border():
+                        piece = answer.read(min(_PIECE, end - offset))
+                    if not piece:
+                        break
+                    offset += len(piece)
+                    yield piece
+        self._check()
+        if offset < end:
+            raise Unreachable(f"WebHDFS at {place.peer} ended {self.uri} at {offset}, {end} was due.", uri=self.uri)
+
+    def _check(self) -> None:
+        """Every range is opened by its name, and its answer doesn't tell which version it is of."""
+        try:
+            found = self._place.ask("GET", "GETFILESTATUS")["FileStatus"]
+        except NotFound as exc:
+            raise InputChanged(f"{self.uri} was deleted while it was read.", uri=self.uri) from exc
+        if _entry(self.uri, found) != self._entry:
+            raise InputChanged(f"{self.uri} was replaced since it was listed.", uri=self.uri)
+
+
+# Any: a FileStatus of the NameNode's.
+def _entry(uri: str, status: Mapping[str, Any]) -> Entry:
+    details = Details(
+        modified=status["modificationTime"] / 1000,
+        mode=int(status["permission"], 8),
+        replication=status["replication"],
+        owner=status["owner"],
+        group=status["group"],
+    )
+    return Entry(uri=uri, size=status["length"], pin=hadoop.pin(status["length"], status["modificationTime"]), details=details)

@@ -1,0 +1,356 @@
+"""Azure Blob Storage and Data Lake Storage, `abfs://container@account.dfs.core.windows.net/path`, by the Blob service's REST interface.
+
+An upload is blocks of one blob, made the blob by one conditional list of them. Blocks that are in no list belong to the blob's name and to no
+upload: any commit under the name drops them, and after a week the service does. So there is nothing to abort and nothing to sweep.
+"""
+
+# Bucket and Transfer in objects.py document the public methods.
+# ruff: noqa: D102
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import urllib.parse
+import uuid
+from collections.abc import Iterator, Mapping
+from email.utils import formatdate, parsedate_to_datetime
+from typing import Final
+from xml.etree import ElementTree as ET
+
+from obstore.store import AzureStore as Client
+
+from dataprep_converter.core.errors import (
+    AlreadyExists,
+    BadCredentials,
+    BadSpec,
+    ConvertError,
+    InputChanged,
+    NotFound,
+    NotPermitted,
+    StoreError,
+    StoreFull,
+    Unreachable,
+)
+from dataprep_converter.stores import Details, Entry, StoreSettings
+from dataprep_converter.stores.credentials.azure import CredentialChain
+from dataprep_converter.stores.objects.objects import Bucket, ObjectStore, client_options, retry_config, unquoted
+from dataprep_converter.stores.store_requests import Address, Answer, Requests, encoded
+
+_VERSION: Final = "2023-11-03"
+_EXISTS = ("BlobAlreadyExists", "ConditionNotMet")
+_BAD_CREDENTIALS = {
+    "AuthenticationFailed",
+    "InvalidAuthenticationInfo",
+    "NoAuthenticationInformation",
+    "KeyBasedAuthenticationNotPermitted",
+}
+_UNAUTHENTICATED = "Server failed to authenticate the request"
+
+RIGHT_OF: Final[Mapping[str, str]] = {
+    "write": "blobs/write (SAS: c and w)",
+    "read": "blobs/read (SAS: r)",
+    "list": "blobs/read (SAS: l)",
+    "delete": "blobs/delete (SAS: d)",
+}
+
+
+class AzureStore(ObjectStore):
+    """Containers of the accounts that the URIs name."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        super().__init__(settings)
+        environment = os.environ
+        self._endpoint = settings.endpoint or environment.get("AZURE_STORAGE_ENDPOINT")
+        self._account = environment.get("AZURE_STORAGE_ACCOUNT_NAME") or environment.get("AZURE_STORAGE_ACCOUNT")
+        self._credentials = CredentialChain(settings.credentials)
+        self._containers: dict[str, Container] = {}
+
+    def place(self, uri: str) -> "tuple[Container, str]":
+        authority, _, key = uri.partition("://")[2].partition("/")
+        if authority not in self._containers:
+            self._containers[authority] = self._container(uri, authority)
+        return self._containers[authority], key
+
+    def _container(self, uri: str, authority: str) -> "Container":
+        name, _, host = authority.rpartition("@") if "@" in authority else (authority, "", "")
+        account = host.partition(".")[0] or self._account
+        if not name or not account:
+            raise BadSpec(
+                f"{uri} names no {'account' if name else 'container'}: write abfs://container@account.dfs.core.windows.net/path, or "
+                "abfs://container/path with AZURE_STORAGE_ACCOUNT_NAME in the environment.",
+                uri=uri,
+            )
+        # The blobs of an account are behind a name of their own, also when it is a data lake.
+        endpoint = self._endpoint or f"https://{host.replace('.dfs.', '.blob.') if '.' in host else f'{account}.blob.core.windows.net'}"
+        scheme = uri.partition("://")[0]
+        return Container.at(f"{scheme}://{authority}/", name, account=account, endpoint=endpoint, credentials=self._credentials)
+
+
+class Container(Bucket):
+    """A container of one account."""
+
+    requests: "AzureRequests"
+
+    @classmethod
+    def at(cls, root: str, name: str, *, account: str, endpoint: str, credentials: CredentialChain) -> "Container":
+        """The container behind an endpoint."""
+        parts = urllib.parse.urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+        path = parts.path.rstrip("/")
+        address = Address(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, path=f"{path}/{name}")
+        client = Client(
+            name,
+            config={"account_name": account, "endpoint": f"{parts.scheme}://{address.netloc}{path}"},
+            client_options=client_options(parts.scheme),
+            retry_config=retry_config(),
+            credential_provider=credentials.for_obstore,  # type: ignore[arg-type] # its TypedDicts are known to type checkers only
+        )
+        return cls(root, name, requests=AzureRequests(address, account=account, credentials=credentials), client=client)
+
+    def listed(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
+        if recursive and not self._may_be_hierarchical():
+            found = self._pages(prefix, {})
+            before = ""
+            for each in found:
+                name = _name(each)
+                if name.encode() <= before.encode():
+                    raise StoreError(f"Azure at {self.peer} lists {uri} out of order: {name} after {before}.", uri=uri)
+                before = name
+                yield from _entries(uri, prefix, name, each)
+            return
+        # A data lake lists by folders: `a/b` before `a-1`. So each folder is listed by itself, and put into the order of whole paths.
+        inside = {_name(each): each for each in self._pages(prefix, {"delimiter": "/"})}
+        for name in sorted(inside, key=str.encode):
+            if inside[name].tag != "BlobPrefix":
+                yield from _entries(uri, prefix, name, inside[name])
+            elif recursive:
+                yield from self.listed(f"{uri}/{name[len(prefix) : -1]}", name, recursive=True)
+
+    def _pages(self, prefix: str, query: dict[str, str]) -> Iterator[ET.Element]:
+        query = {"restype": "container", "comp": "list", "prefix": prefix, **query}
+        while True:
+            answer = self.requests.send("GET", "", query=query)
+            if not answer.ok:
+                raise self.refusal(answer, prefix, doing="list")
+            page = answer.xml()
+            yield from page.find("Blobs") or ()
+            marker = page.findtext("NextMarker")
+            if not marker:
+                return
+            query["marker"] = marker
+
+    def _may_be_hierarchical(self) -> bool:
+        """Whether it is a data lake with folders, or doesn't say."""
+        if self.requests.hierarchical is None:
+            answer = self.requests.send("GET", "", query={"restype": "account", "comp": "properties"})
+            self.requests.hierarchical = answer.headers.get("x-ms-is-hns-enabled", "").lower() != "false"
+        return self.requests.hierarchical
+
+    def look(self, uri: str, key: str) -> tuple[Entry, str] | None:
+        if not key or key.endswith("/"):
+            return None
+        answer = self.requests.send("HEAD", key)
+        if answer.ok:
+            if answer.headers.get("x-ms-meta-hdi_isfolder") == "true":
+                return None
+            tag = unquoted(answer.headers.get("etag"))
+            return Entry(uri=uri, size=int(answer.headers.get("content-length", 0)), pin=tag), _digest(answer)
+        if _is_absent(answer):
+            return None
+        # The answer to HEAD has no body, so ask again in a way that tells why. What ailed it may be over.
+        why = self.requests.send("GET", key, headers={"range": "bytes=0-0"})
+        if _is_absent(why):
+            return None
+        raise self.refusal(answer if why.ok else why, key, doing="read")
+
+    def get(self, key: str) -> tuple[bytes, str]:
+        # obstore doesn't tell the MD5 that the service keeps. Who calls tries again.
+        answer = self.requests.send("GET", key, attempts=1)
+        if not answer.ok:
+            raise self.refusal(answer, key, doing="read")
+        return answer.body, _digest(answer)
+
+    def put(self, uri: str, key: str, data: bytes, *, replace: bool) -> Entry:
+        headers = {"x-ms-blob-type": "BlockBlob", "content-type": "application/octet-stream", **_exclusively(replace=replace)}
+        answer = self.requests.send("PUT", key, headers=headers, body=data)
+        if answer.ok:
+            return Entry(uri=uri, size=len(data), pin=unquoted(answer.headers.get("etag")))
+        if answer.code in _EXISTS:
+            # An attempt without an answer may have been ours.
+            found = self.look(uri, key) if answer.in_doubt else None
+            if found is not None and found[0].size == len(data) and found[1] == hashlib.md5(data, usedforsecurity=False).hexdigest():
+                return found[0]
+            raise AlreadyExists(f"{uri} exists already.", uri=uri)
+        raise self.refusal(answer, key, doing="write")
+
+    def delete(self, key: str) -> None:
+        answer = self.requests.send("DELETE", key, headers={"x-ms-delete-snapshots": "include"})
+        if not answer.ok and answer.code not in ("BlobNotFound", "PathNotFound"):
+            raise self.refusal(answer, key, doing="delete")
+
+    def sweep(self, uri: str, prefix: str) -> int:  # noqa: ARG002 - see the head of this file
+        return 0
+
+    def transfer(self, uri: str, key: str) -> "Blocks":
+        return Blocks(self, uri, key)
+
+    def error(self, status: int, code: str, message: str, key: str, *, doing: str) -> ConvertError:
+        uri = f"{self.root}{key}"
+        said = " ".join(filter(None, (str(status), code, message))).rstrip(".")
+        if code == "ContainerNotFound":
+            return NotFound(f"The container {self.name} does not exist at {self.peer}.", uri=uri)
+        if code in _BAD_CREDENTIALS or message.startswith(_UNAUTHENTICATED):
+            return BadCredentials(f"Azure at {self.peer} refused the credentials: {said}.", uri=uri)
+        if code in ("InvalidResourceName", "OutOfRangeInput"):
+            return BadSpec(f"{uri}: no name for a container or a blob: {said}.", uri=uri)
+        if status == 507:
+            return StoreFull(f"No space or quota left for {uri}: {said}.", uri=uri)
+        if status in (401, 403):
+            return NotPermitted(f"missing {RIGHT_OF[doing]} on {uri}: {said}.", uri=uri)
+        if status == 404:
+            return NotFound(f"{uri} does not exist.", uri=uri)
+        if code == "ConditionNotMet":
+            return InputChanged(f"{uri} was replaced since it was listed.", uri=uri)
+        if status // 100 == 5 or status in (408, 429):
+            return Unreachable(f"Azure at {self.peer} failed at {uri}: {said}.", uri=uri)
+        return StoreError(f"Azure at {self.peer} refused {uri}: {said}.", uri=uri)
+
+
+class Blocks:
+    """Blocks of one blob."""
+
+    def __init__(self, container: Container, uri: str, key: str) -> None:
+        self._uri = uri
+        self._container = container
+        self._key = key
+        # The identifiers of all blocks of a blob must have one length.
+        self._name = uuid.uuid4().hex
+
+    def begin(self) -> None:
+        """A block needs nothing before it."""
+
+    def send(self, number: int, data: memoryview) -> str:
+        block = base64.b64encode(f"{self._name}-{number:05d}".encode()).decode()
+        answer = self._container.requests.send("PUT", self._key, query={"comp": "block", "blockid": block}, body=data)
+        if not answer.ok:
+            raise self._container.refusal(answer, self._key, doing="write")
+        return block
+
+    def complete(self, tags: list[str], *, size: int, replace: bool) -> Entry:
+        root = ET.Element("BlockList")
+        for block in tags:
+            ET.SubElement(root, "Latest").text = block
+        headers = {
+            "content-type": "application/xml",
+            "x-ms-blob-content-type": "application/octet-stream",
+            **_exclusively(replace=replace),
+        }
+        answer = self._container.requests.send(
+            "PUT", self._key, query={"comp": "blocklist"}, headers=headers, body=ET.tostring(root, encoding="utf-8", xml_declaration=True)
+        )
+        if answer.ok:
+            return Entry(uri=self._uri, size=size, pin=unquoted(answer.headers.get("etag")))
+        if answer.code in _EXISTS or answer.code == "InvalidBlockList":
+            found = self._container.look(self._uri, self._key)
+            # An attempt without an answer may have been ours.
+            if found is not None and answer.in_doubt and self._committed() == tags:
+                return found[0]
+            if found is not None and not replace:
+                raise AlreadyExists(f"{self._uri} exists already.", uri=self._uri)
+            raise Unreachable(f"Blocks of {self._uri} are gone: something else was written under this name meanwhile.", uri=self._uri)
+        raise self._container.refusal(answer, self._key, doing="write")
+
+    def _committed(self) -> list[str]:
+        """The blocks that the blob is made of."""
+        answer = self._container.requests.send("GET", self._key, query={"comp": "blocklist", "blocklisttype": "committed"})
+        if not answer.ok:
+            raise self._container.refusal(answer, self._key, doing="read")
+        return [each.text or "" for each in answer.xml().iterfind("CommittedBlocks/Block/Name")]
+
+    def drop(self) -> None:
+        """Nothing can drop them; see the head of this file."""
+
+
+class AzureRequests(Requests):
+    """Requests to one container, by an account's key, a signature in the query, or a token."""
+
+    def __init__(self, address: Address, *, account: str, credentials: CredentialChain) -> None:
+        super().__init__(address, service="Azure")
+        self.hierarchical: bool | None = None
+        """Whether the account has real folders, or doesn't say; None as long as it wasn't asked."""
+        self._account = account
+        self._credentials = credentials
+
+    def path(self, key: str) -> str:
+        return f"{self.address.path}/{key}" if key else self.address.path
+
+    def question(self, query: Mapping[str, str]) -> str:
+        return "&".join(filter(None, (encoded(query), self._credentials.current().signature)))
+
+    def signed(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | memoryview
+    ) -> dict[str, str]:
+        held = self._credentials.current()
+        all_headers = {
+            **headers,
+            "x-ms-version": _VERSION,
+            "x-ms-date": formatdate(usegmt=True),
+        }
+        if method == "PUT":
+            all_headers["content-length"] = str(len(body))
+        if body:
+            all_headers["content-md5"] = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+        if held.token is not None:
+            all_headers["authorization"] = f"Bearer {held.token}"
+        if held.key is not None:
+            standard = ["content-encoding", "content-language", "content-length", "content-md5", "content-type", "date"]
+            standard += ["if-modified-since", "if-match", "if-none-match", "if-unmodified-since", "range"]
+            values = [all_headers.get(name, "") for name in standard]
+            values[2] = "" if not body else values[2]
+            own = [f"{name}:{all_headers[name]}" for name in sorted(all_headers) if name.startswith("x-ms-")]
+            resource = f"/{self._account}{path}"
+            asked = [f"{name}:{query[name]}" for name in sorted(query)]
+            text = "\n".join([method, *values, *own, resource, *asked])
+            signature = base64.b64encode(hmac.digest(held.key, text.encode(), "sha256")).decode()
+            all_headers["authorization"] = f"SharedKey {self._account}:{signature}"
+        return all_headers
+
+
+def _exclusively(*, replace: bool) -> dict[str, str]:
+    return {} if replace else {"if-none-match": "*"}
+
+
+def _name(listed: ET.Element) -> str:
+    found = listed.find("Name")
+    if found is None:
+        return ""
+    text = found.text or ""
+    # What XML can't hold comes encoded.
+    return urllib.parse.unquote(text) if found.get("Encoded") == "true" else text
+
+
+def _entries(uri: str, prefix: str, name: str, blob: ET.Element) -> Iterator[Entry]:
+    """One entry, or none when it is a folder."""
+    if name.endswith("/") or blob.findtext("Properties/ResourceType") == "directory":
+        return
+    modified = blob.findtext("Properties/Last-Modified")
+    yield Entry(
+        uri=f"{uri}/{name[len(prefix) :]}",
+        size=int(blob.findtext("Properties/Content-Length") or 0),
+        pin=unquoted(blob.findtext("Properties/Etag")),
+        details=Details(modified=parsedate_to_datetime(modified).timestamp()) if modified else None,
+    )
+
+
+def _is_absent(answer: Answer) -> bool:
+    """Whether the container is there and the blob isn't."""
+    return answer.code in ("BlobNotFound", "ResourceNotFound", "PathNotFound") or (answer.status == 404 and not answer.code)
+
+
+def _digest(answer: Answer) -> str:
+    """The MD5 that the service keeps of a blob, in hexadecimal; empty when it keeps none."""
+    try:
+        return base64.b64decode(answer.headers.get("content-md5", ""), validate=True).hex()
+    except binascii.Error:
+        return ""

@@ -1,0 +1,182 @@
+"""Google Cloud Storage, `gs://bucket/path`, by its XML API: S3's protocol with tokens, other conditions, and another end of an upload.
+
+A multipart upload takes no condition there. So its parts become a hidden object beside the target, which is copied to its name, within the store,
+on the condition that nothing has that name; then the hidden one is deleted.
+"""
+
+# Bucket and Transfer in objects.py document the public methods.
+# ruff: noqa: D102
+
+import base64
+import contextlib
+import hashlib
+import os
+import re
+import urllib.parse
+from collections.abc import Mapping
+from typing import Final
+
+from obstore.store import GCSStore as Client
+
+from dataprep_converter.core.errors import AlreadyExists, BadCredentials, ConvertError, NotPermitted, StoreError, Unreachable
+from dataprep_converter.stores import Entry, StoreSettings
+from dataprep_converter.stores.credentials.gcs import CredentialChain
+from dataprep_converter.stores.files import swept, temporary_name
+from dataprep_converter.stores.objects.objects import ObjectStore, client_options, retry_config, unquoted
+from dataprep_converter.stores.objects.s3 import Multipart, XmlBucket, bucket_and_key, with_scheme
+from dataprep_converter.stores.store_requests import Address, Requests
+
+_ENDPOINT: Final = "https://storage.googleapis.com"
+_RIGHT = re.compile(r"does not have (storage\.\w+\.\w+) access")
+_CHECKSUM = re.compile(r"crc32c=([\w+/=]+)")
+
+
+class GcsStore(ObjectStore):
+    """Buckets of Cloud Storage."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        super().__init__(settings)
+        self._endpoint = with_scheme(settings.endpoint or os.environ.get("STORAGE_EMULATOR_HOST") or _ENDPOINT)
+        self._credentials = CredentialChain(settings.credentials)
+        self._buckets: dict[str, GcsBucket] = {}
+
+    def place(self, uri: str) -> "tuple[GcsBucket, str]":
+        name, key = bucket_and_key(uri)
+        if name not in self._buckets:
+            self._buckets[name] = GcsBucket.at(self._endpoint, name, credentials=self._credentials)
+        return self._buckets[name], key
+
+
+class GcsBucket(XmlBucket):
+    """A bucket of Cloud Storage."""
+
+    exclusively: dict[str, str] = {"x-goog-if-generation-match": "0"}
+    rights: Mapping[str, str] = {
+        "write": "storage.objects.create",
+        "read": "storage.objects.get",
+        "list": "storage.objects.list",
+        "delete": "storage.objects.delete",
+        "sweep": "storage.multipartUploads.list",
+    }
+
+    @classmethod
+    def at(cls, endpoint: str, name: str, *, credentials: CredentialChain) -> "GcsBucket":
+        """The bucket behind an endpoint."""
+        parts = urllib.parse.urlsplit(endpoint)
+        path = parts.path.rstrip("/")
+        address = Address(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, path=f"{path}/{name}")
+        client = Client(
+            name,
+            config={"base_url": f"{parts.scheme}://{address.netloc}{path}"},
+            client_options=client_options(parts.scheme),
+            retry_config=retry_config(),
+            credential_provider=credentials.for_obstore,  # type: ignore[arg-type] # its TypedDict is known to type checkers only
+        )
+        return cls(f"gs://{name}/", name, requests=GcsRequests(address, credentials=credentials), client=client)
+
+    def sweep(self, uri: str, prefix: str) -> int:
+        removed = super().sweep(uri, prefix)
+        hidden = self.listed(uri.rstrip("/"), prefix, recursive=True)
+        return removed + swept(hidden, lambda found: self.delete(found.removeprefix(self.root)))
+
+    def transfer(self, uri: str, key: str) -> "HiddenMultipart":
+        return HiddenMultipart(self, uri, key)
+
+    def error(self, status: int, code: str, message: str, key: str, *, doing: str) -> ConvertError:
+        if status == 401:
+            said = " ".join(filter(None, (str(status), code, message))).rstrip(".")
+            return BadCredentials(f"Cloud Storage at {self.peer} refused the credentials: {said}.", uri=f"{self.root}{key}")
+        if status == 403 and (named := _RIGHT.search(message)) is not None:
+            return NotPermitted(f"missing {named[1]} on {self.root}{key}: 403 {code} {message.rstrip('.')}.", uri=f"{self.root}{key}")
+        return super().error(status, code, message, key, doing=doing)
+
+    def checksum(self, key: str) -> str | None:
+        """The CRC-32C that the store keeps of every object; None when it doesn't tell, or there is no such object."""
+        found = _CHECKSUM.search(self.requests.send("HEAD", key).headers.get("x-goog-hash", ""))
+        return None if found is None else found[1]
+
+
+class HiddenMultipart(Multipart):
+    """A multipart upload of a hidden object, and its copy."""
+
+    def __init__(self, bucket: GcsBucket, uri: str, key: str) -> None:
+        folder, slash, name = key.rpartition("/")
+        super().__init__(bucket, uri, f"{folder}{slash}{temporary_name(name)}")
+        self._gcs = bucket
+        self._target = key
+        self._is_whole = False
+
+    def complete(self, tags: list[str], *, size: int, replace: bool) -> Entry:
+        if not self._is_whole:
+            self._make_whole(tags, size=size)
+        source = urllib.parse.quote(f"/{self._gcs.name}/{self._key}", safe="/-_.~")
+        headers = {"x-goog-copy-source": source} | ({} if replace else self._gcs.exclusively)
+        answer = self._gcs.decided("PUT", self._target, headers=headers)
+        if answer.ok:
+            tag = answer.xml().findtext("{*}ETag")
+        elif answer.status == 412:
+            # An attempt without an answer may have been ours.
+            found = self._gcs.look(self._uri, self._target) if answer.in_doubt else None
+            if found is None or found[0].size != size or not self._is_same():
+                raise AlreadyExists(f"{self._uri} exists already.", uri=self._uri)
+            tag = found[0].pin
+        elif answer.code == "NoSuchKey":
+            raise self._gone()
+        else:
+            raise self._gcs.refusal(answer, self._target, doing="write")
+        self._delete()
+        return Entry(uri=self._uri, size=size, pin=unquoted(tag))
+
+    def _is_same(self) -> bool:
+        """Whether the object at the target has our bytes, as far as the store tells."""
+        ours = self._gcs.checksum(self._key)
+        return ours is not None and ours == self._gcs.checksum(self._target)
+
+    def drop(self) -> None:
+        if self._is_whole:
+            self._delete()
+        else:
+            super().drop()
+
+    def _make_whole(self, tags: list[str], *, size: int) -> None:
+        answer = self.asked_to_complete(tags, headers={})
+        if not answer.ok and answer.code not in ("NoSuchUpload", "InvalidPart"):
+            raise self._gcs.refusal(answer, self._key, doing="write")
+        if not answer.ok:
+            # An attempt without an answer may have completed it; nobody else has this name.
+            found = self._gcs.look(self._uri, self._key)
+            if found is None or found[0].size != size:
+                raise self._gone()
+        self._is_whole = True
+
+    def _delete(self) -> None:
+        # What stays is swept.
+        with contextlib.suppress(StoreError):
+            self._gcs.delete(self._key)
+
+    def _gone(self) -> Unreachable:
+        # A commit sweeps what attempts have left, and took this one for dead. A new attempt uploads anew.
+        return Unreachable(f"The upload of {self._uri} is gone: something else has removed it.", uri=self._uri)
+
+
+class GcsRequests(Requests):
+    """Requests to one bucket, with a token."""
+
+    def __init__(self, address: Address, *, credentials: CredentialChain) -> None:
+        super().__init__(address, service="Cloud Storage")
+        self._credentials = credentials
+
+    def signed(
+        self,
+        method: str,
+        path: str,  # noqa: ARG002 - a token signs nothing
+        query: Mapping[str, str],  # noqa: ARG002 - as above
+        headers: Mapping[str, str],
+        body: bytes | memoryview,
+    ) -> dict[str, str]:
+        all_headers = {**headers, "authorization": f"Bearer {self._credentials.current().token}"}
+        if body:
+            all_headers["content-md5"] = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+        elif method in ("PUT", "POST"):
+            all_headers["content-length"] = "0"
+        return all_headers

@@ -1,0 +1,318 @@
+"""Object stores: what S3, Cloud Storage and Azure have in common. obstore reads; requests of our own write, list and delete.
+
+Each has a file that says how one bucket is addressed, signed for, listed and written (`Bucket`, `Transfer`). Nothing is visible before an upload
+is completed, and completion takes a condition, so that of several writers one wins.
+"""
+
+# Store, Upload and Input in __init__.py document the public methods.
+# ruff: noqa: D102
+
+import contextlib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, Protocol
+
+import obstore
+from obstore.exceptions import BaseError, InvalidPathError, PreconditionError, UnauthenticatedError
+
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.core.errors import BadCredentials, ConvertError, InputChanged, NotFound, StoreError, Unreachable
+from dataprep_converter.runtime.retrying import retrying
+from dataprep_converter.stores import Entry, StoreSettings
+from dataprep_converter.stores.digests import checked
+from dataprep_converter.stores.objects.parts import IN_FLIGHT, Parts, part_bytes_for
+from dataprep_converter.stores.ranged import RangedInput
+from dataprep_converter.stores.store_requests import ANSWER_SECONDS, CONNECT_SECONDS, Answer, Requests
+
+if TYPE_CHECKING:
+    from obstore import GetResult  # known to type checkers only
+    from obstore.store import ClientConfig, RetryConfig
+    from obstore.store import ObjectStore as Client
+
+_STREAM_BYTES: Final = 4 << 20
+
+
+class Transfer(Protocol):
+    """One upload of several parts on its way."""
+
+    def begin(self) -> None:
+        """Called once, before the first part."""
+        ...
+
+    def send(self, number: int, data: memoryview) -> str:
+        """Sends the part of this number, from 1, in any thread; returns what completing needs of it."""
+        ...
+
+    def complete(self, tags: list[str], *, size: int, replace: bool) -> Entry:
+        """Makes the object of all parts visible. Raises AlreadyExists as `Upload.commit`."""
+        ...
+
+    def drop(self) -> None:
+        """Forgets the parts that were sent. Never raises."""
+        ...
+
+
+class Bucket(ABC):
+    """One bucket or container: its requests, and its client for reading."""
+
+    def __init__(self, root: str, name: str, *, requests: Requests, client: "Client") -> None:
+        self.root = root
+        """What stands before the key in a URI: `s3://bucket/`."""
+        self.name = name
+        self.requests = requests
+        self.client = client
+        self.peer = requests.address.peer
+
+    @abstractmethod
+    def listed(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
+        """Objects whose keys begin with the prefix, which is empty or ends with a slash, in the order of UTF-8; their URIs begin with `uri`."""
+
+    @abstractmethod
+    def look(self, uri: str, key: str) -> tuple[Entry, str] | None:
+        """The object and its MD5 in hexadecimal, or what may be that; see `digests`."""
+
+    @abstractmethod
+    def put(self, uri: str, key: str, data: bytes, *, replace: bool) -> Entry:
+        """One request, with a condition unless `replace`."""
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Removes one object; an absent one is fine."""
+
+    @abstractmethod
+    def sweep(self, uri: str, prefix: str) -> int:
+        """As `Store.sweep`; the prefix is the folder's."""
+
+    def warnings(self) -> Sequence[str]:
+        """As `Warns.warnings`."""
+        return []
+
+    @abstractmethod
+    def transfer(self, uri: str, key: str) -> Transfer:
+        """A new upload of parts."""
+
+    @abstractmethod
+    def error(self, status: int, code: str, message: str, key: str, *, doing: str) -> ConvertError:
+        """What the store's refusal means. `doing` is one of write, read, list, delete and sweep."""
+
+    def get(self, key: str) -> tuple[bytes, str]:
+        """The whole of an object and its MD5, as `look`."""
+        found = obstore.get(self.client, key)
+        return bytes(found.bytes()), unquoted(found.meta["e_tag"])
+
+    def refusal(self, answer: Answer, key: str, *, doing: str) -> ConvertError:
+        """The error that an answer means."""
+        return self.error(answer.status, answer.code, answer.message, key, doing=doing)
+
+    @contextlib.contextmanager
+    def border(self, key: str, *, doing: str) -> Iterator[None]:
+        """Around every call of obstore: its errors become ours."""
+        uri = f"{self.root}{key}"
+        try:
+            yield
+        except PreconditionError as exc:
+            raise InputChanged(f"{uri} was replaced since it was listed.", uri=uri) from exc
+        except UnauthenticatedError as exc:
+            if (refused := _STATUS.search(str(exc))) is not None:
+                raise self._error_of(refused, str(exc), key, doing=doing) from exc
+            # It wraps what the credentials' own chain says.
+            raise BadCredentials(_line(str(exc)).rpartition("BadCredentials: ")[2]) from exc
+        except (BaseError, OSError, ValueError) as exc:
+            text = str(exc)
+            if (refused := _STATUS.search(text)) is not None:
+                raise self._error_of(refused, text, key, doing=doing) from exc
+            if isinstance(exc, FileNotFoundError):
+                raise NotFound(f"{uri} does not exist.", uri=uri) from exc
+            if isinstance(exc, InvalidPathError | ValueError):
+                raise StoreError(f"{uri}: no name that this client can open: {_line(text)}.") from exc
+            raise Unreachable(f"{self.requests.service}: cannot connect to {self.peer}: {_line(text)}.") from exc
+
+    def _error_of(self, status: re.Match[str], text: str, key: str, *, doing: str) -> ConvertError:
+        code, message = _CODE.search(text), _MESSAGE.search(text)
+        number = int(status[1] or status[2])
+        return self.error(number, code[1] if code else "", message[1].strip() if message else "", key, doing=doing)
+
+
+class ObjectStore(ABC):
+    """Buckets, addressed by URI."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.settings = settings
+        self._threads: ThreadPoolExecutor | None = None
+
+    @abstractmethod
+    def place(self, uri: str) -> tuple[Bucket, str]:
+        """The bucket and the key. Raises BadSpec when the URI names no bucket."""
+
+    def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
+        bucket, key = self.place(uri)
+        yield from bucket.listed(uri.rstrip("/"), as_folder(key), recursive=recursive)
+
+    def stat(self, uri: str) -> Entry | None:
+        bucket, key = self.place(uri)
+        found = bucket.look(uri, key)
+        return None if found is None else found[0]
+
+    def open(self, uri: str) -> "ObjectInput":
+        bucket, key = self.place(uri)
+        found = bucket.look(uri, key)
+        if found is None:
+            raise NotFound(f"{uri} does not exist.", uri=uri)
+        return ObjectInput(bucket, key, *found)
+
+    def get(self, uri: str) -> bytes:
+        bucket, key = self.place(uri)
+
+        def attempt() -> bytes:
+            with bucket.border(key, doing="read"):
+                return checked(lambda: bucket.get(key), uri=uri)
+
+        return retrying(attempt, what=f"reading {uri}")
+
+    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> "ObjectUpload":  # noqa: ARG002 - not HDFS
+        bucket, key = self.place(uri)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="part")
+        return ObjectUpload(uri, bucket, key, self._threads, size_hint=size_hint)
+
+    def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - see create
+        bucket, key = self.place(uri)
+        return bucket.put(uri, key, data, replace=replace)
+
+    def delete(self, uri: str) -> None:
+        bucket, key = self.place(uri)
+        bucket.delete(key)
+
+    def sweep(self, uri: str) -> int:
+        bucket, key = self.place(uri)
+        return bucket.sweep(uri, as_folder(key))
+
+    def warnings(self, uri: str) -> Sequence[str]:
+        return self.place(uri)[0].warnings()
+
+
+class ObjectUpload:
+    """An upload of parts, begun with the second part; an object of one part is one conditional PUT at commit."""
+
+    blocks = False
+
+    def __init__(self, uri: str, bucket: Bucket, key: str, threads: ThreadPoolExecutor, *, size_hint: int | None) -> None:
+        self.uri = uri
+        self._bucket = bucket
+        self._key = key
+        self._transfer = bucket.transfer(uri, key)
+        self._ended = False
+        self._parts = Parts(begin=self._transfer.begin, send=self._transfer.send, threads=threads, part_bytes=part_bytes_for(size_hint))
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._ended:
+            raise ValueError(f"{self.uri}: the upload has ended.")
+        self._parts.write(data)
+
+    def commit(self, *, replace: bool) -> Entry:
+        if self._ended:
+            raise ValueError(f"{self.uri}: the upload has ended.")
+        if self._parts.begun:
+            entry = self._transfer.complete(self._parts.finish(), size=self._parts.size, replace=replace)
+        else:
+            entry = self._bucket.put(self.uri, self._key, bytes(self._parts.rest), replace=replace)
+        self._ended = True
+        return entry
+
+    def abort(self) -> None:
+        if self._ended:
+            return
+        self._parts.cancel()
+        if self._parts.begun:
+            self._transfer.drop()
+        self._ended = True
+
+
+class ObjectInput(RangedInput):
+    """Ranges of one object, of the version that was opened."""
+
+    step = _STREAM_BYTES
+
+    def __init__(self, bucket: Bucket, key: str, entry: Entry, digest: str) -> None:
+        super().__init__(entry, digest=digest)
+        self._bucket = bucket
+        self._key = key
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        wanted = max(0, min(length, self.size - offset))
+        if wanted == 0:
+            return b""
+
+        def attempt() -> bytes:
+            def read() -> tuple[bytes, str]:
+                return bytes(self._range(offset, offset + wanted).bytes()), self._digest
+
+            with self._bucket.border(self._key, doing="read"):
+                return checked(read, uri=self.uri) if wanted == self.size else read()[0]
+
+        piece = retrying(attempt, what=f"reading {self.uri}")
+        if len(piece) != wanted:
+            raise InputChanged(
+                f"{self.uri} became shorter while it was read: got {len(piece)} of {wanted} bytes at {offset}.", uri=self.uri
+            )
+        return piece
+
+    def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
+        bucket = self._bucket
+        with bucket.border(self._key, doing="read"):
+            pieces = iter(self._range(offset, end).stream(min_chunk_size=_STREAM_BYTES))
+        while True:
+            with bucket.border(self._key, doing="read"):
+                piece = next(pieces, None)
+            if piece is None:
+                break
+            offset += len(piece)
+            yield bytes(piece)
+        if offset < end:
+            raise Unreachable(f"{bucket.requests.service} at {bucket.peer} ended {self.uri} at {offset}, {end} was due.", uri=self.uri)
+
+    def _range(self, offset: int, end: int) -> "GetResult":
+        return obstore.get(self._bucket.client, self._key, options={"range": (offset, end), "if_match": f'"{self._entry.pin}"'})
+
+
+def client_options(scheme: str) -> "ClientConfig":
+    """How obstore's clients wait."""
+    return {
+        "allow_http": scheme == "http",
+        "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
+        "read_timeout": timedelta(seconds=ANSWER_SECONDS),
+        # For the whole of a body, which may be large and its reader slow.
+        "timeout": timedelta(hours=12),
+    }
+
+
+def retry_config() -> "RetryConfig":
+    """How obstore's clients try again: hardly, for `retrying` does."""
+    return {
+        "max_retries": 1,
+        "retry_timeout": timedelta(seconds=8),
+        "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=2), "base": 2},
+    }
+
+
+def as_folder(key: str) -> str:
+    """The prefix of the keys below a folder; of a whole bucket the empty string."""
+    return f"{key.rstrip('/')}/" if key.rstrip("/") else ""
+
+
+def unquoted(tag: str | None) -> str:
+    """An ETag as a pin."""
+    return (tag or "").strip('"')
+
+
+_STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
+_CODE = re.compile(r"<Code>([^<]*)</Code>")
+_MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+
+
+def _line(text: str) -> str:
+    """obstore's message without its debugging tail."""
+    return text.partition("\n")[0].strip().rstrip(".")

@@ -1,0 +1,163 @@
+"""Calls of OSS's SDK: what is asked for again, whether a completion without an answer was ours, and every error as one of ours. `oss` is the store."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import alibabacloud_oss_v2 as oss  # type: ignore[import-untyped] # the SDK ships no types
+import requests
+from alibabacloud_oss_v2 import exceptions as sdk
+
+from dataprep_converter.core.errors import (
+    AlreadyExists,
+    BadCredentials,
+    BadSpec,
+    ConvertError,
+    InputChanged,
+    NotFound,
+    NotPermitted,
+    StoreError,
+    StoreFull,
+    Unreachable,
+)
+from dataprep_converter.runtime.retrying import ON_THE_WAY_OUT, Patience, retrying
+from dataprep_converter.stores import Entry
+
+RIGHT_OF: Final = {
+    "write": "oss:PutObject",
+    "read": "oss:GetObject",
+    "list": "oss:ListObjects",
+    "delete": "oss:DeleteObjects (in RAM's words oss:DeleteObject)",
+    "sweep": "oss:ListMultipartUploads",
+    "abort": "oss:AbortMultipartUpload",
+    "look": "oss:GetBucketVersioning",
+}
+
+_BAD_CREDENTIALS = {
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "SecurityTokenExpired",
+    "InvalidSecurityToken",
+    "InvalidAccessKeySecret",
+    "RequestTimeTooSkewed",
+}
+_DAMAGED = {"InvalidDigest", "BadDigest", "IncompleteBody", "RequestTimeout", "InvalidPart", "InvalidPartOrder", "MalformedXML"}
+"""The body was changed, or cut, on its way; or a sweep came while parts were under way. A new attempt sends it anew."""
+_FULL = {"QuotaExceeded", "StorageQuotaExceeded", "EntityTooLarge"}
+_RETRIED_ONCE_DONE = Patience(attempts=4, total_seconds=40)
+
+
+class OssClient:
+    """The SDK's client with its errors made ours."""
+
+    def __init__(self, client: Any, *, peer: str) -> None:  # the SDK has no types
+        self._client = client
+        self.peer = peer
+
+    # The SDK's requests and results have no types.
+    def call(self, operation: str, request: Any, *, place: tuple[str, str], doing: str, **options: int) -> Any:
+        """The operation's result."""
+        with self.border(place, doing=doing):
+            return getattr(self._client, operation)(request, **options)
+
+    def persistently(self, operation: str, request: Any, *, place: tuple[str, str], doing: str) -> Any:
+        """The result of what may be repeated; beyond the SDK's own attempts, which don't see every fault of the network."""
+        return retrying(lambda: self.call(operation, request, place=place, doing=doing), what=f"{operation} of oss://{place[0]}/{place[1]}")
+
+    def end(self, operation: str, request: Any, *, place: tuple[str, str], is_ours: Callable[[], Entry | None]) -> Any:
+        """The result of what makes an object visible, or the object itself, when an attempt without an answer had made it visible.
+
+        The SDK's own retries would turn that into a refusal.
+        """
+        in_doubt = False
+
+        def attempt() -> Any:  # see above
+            nonlocal in_doubt
+            try:
+                return self.call(operation, request, place=place, doing="write", retry_max_attempts=1)
+            except Unreachable:
+                in_doubt = True
+                raise
+            except (AlreadyExists, NotFound):
+                found = is_ours() if in_doubt else None
+                if found is None:
+                    raise
+                return found
+
+        return retrying(attempt, what=f"{operation} of oss://{place[0]}/{place[1]}", patience=_RETRIED_ONCE_DONE)
+
+    def abort(self, bucket: str, key: str, upload_id: str) -> None:
+        """Drops an upload; one that is gone is fine."""
+        request = oss.AbortMultipartUploadRequest(bucket=bucket, key=key, upload_id=upload_id)
+
+        def attempt() -> None:
+            with contextlib.suppress(NotFound):
+                self.call("abort_multipart_upload", request, place=(bucket, key), doing="abort")
+
+        retrying(attempt, what=f"aborting the upload of oss://{bucket}/{key}", patience=ON_THE_WAY_OUT)
+
+    @contextlib.contextmanager
+    def border(self, place: tuple[str, str], *, doing: str) -> Iterator[None]:
+        """Around every call of the SDK."""
+        try:
+            yield
+        except (sdk.BaseError, requests.RequestException, OSError) as exc:
+            raise self._error(exc, place, doing=doing) from exc
+
+    def _error(self, error: Exception, place: tuple[str, str], *, doing: str) -> ConvertError:
+        uri = f"oss://{place[0]}/{place[1]}"
+        while isinstance(error, sdk.OperationError):
+            error = error.unwrap()
+        if isinstance(error, sdk.CredentialsFetchError) and isinstance(said := error.kwargs["error"], BadCredentials | Unreachable):
+            return type(said)(f"{uri}: {said}", uri=uri)
+        if isinstance(error, sdk.CredentialsBaseError):
+            return BadCredentials(
+                f"No credentials for {uri}: give the store a Secret (accessKeyId, accessKeySecret), set OSS_ACCESS_KEY_ID and "
+                f"OSS_ACCESS_KEY_SECRET, or run with a RAM role: {error}.",
+                uri=uri,
+            )
+        if isinstance(error, sdk.ServiceError):
+            return self._service_error(error, place[0], uri, doing=doing)
+        if isinstance(error, sdk.DeserializationError):
+            # Whatever stands between may answer in its own words: a gateway's 502 has no Date, which the SDK insists on.
+            return Unreachable(f"OSS at {self.peer} answered at {uri} what is no answer of OSS's: {_line(error)}.", uri=uri)
+        if isinstance(error, sdk.RequestError | sdk.ResponseError | requests.RequestException | OSError):
+            return Unreachable(f"OSS: cannot connect to {self.peer}, or the connection broke at {uri}: {_line(error)}.", uri=uri)
+        return BadSpec(f"OSS can't take {uri}: {_line(error)}.", uri=uri)
+
+    def _service_error(self, error: Any, bucket: str, uri: str, *, doing: str) -> ConvertError:
+        status, code = error.status_code, error.code or ""
+        said = " ".join(filter(None, (str(status), code, error.message or ""))).rstrip(".")
+        if code in ("FileAlreadyExists", "ObjectAlreadyExists") or (status == 409 and "exist" in code.lower()):
+            return AlreadyExists(f"{uri} exists already.", uri=uri)
+        if code == "NoSuchBucket":
+            return NotFound(f"The bucket {bucket} does not exist at {self.peer}.", uri=f"oss://{bucket}")
+        if code in _BAD_CREDENTIALS:
+            return BadCredentials(f"OSS at {self.peer} refused the credentials: {said}.", uri=uri)
+        if code in _FULL:
+            return StoreFull(f"No space or quota left for {uri}: {said}.", uri=uri)
+        if "specified endpoint" in said or code == "InvalidArgument":
+            return BadSpec(f"OSS at {self.peer} can't take {uri}, look at the store's endpoint and region: {said}.", uri=uri)
+        if status in (401, 403):
+            return NotPermitted(f"missing {RIGHT_OF[doing]} on {uri}: {said}.", uri=uri)
+        if code == "NoSuchUpload":
+            return NotFound(f"The upload of {uri} is gone: something else has aborted or completed it.", uri=uri)
+        if status == 404:
+            return NotFound(f"{uri} does not exist.", uri=uri)
+        if status == 412:
+            return InputChanged(f"{uri} was replaced since it was listed.", uri=uri)
+        if status // 100 == 5 or status in (408, 409, 429) or code in _DAMAGED:
+            return Unreachable(f"OSS at {self.peer} failed at {uri}: {said}.", uri=uri)
+        return StoreError(f"OSS at {self.peer} refused {uri}: {said}.", uri=uri)
+
+
+def place_of(uri: str) -> tuple[str, str]:
+    """Bucket and key. Raises BadSpec for a URI without a bucket."""
+    bucket, _, key = uri.partition("://")[2].partition("/")
+    if not bucket:
+        raise BadSpec(f"{uri} names no bucket: write oss://bucket/key.", uri=uri)
+    return bucket, key
+
+
+def _line(error: Exception) -> str:
+    return str(error).partition("\n")[0].strip().rstrip(".")[:300]

@@ -1,0 +1,366 @@
+"""S3 and what speaks like it; the XML API of Cloud Storage is built on it (`gcs.py`)."""
+
+# Bucket and Transfer in objects.py document the public methods.
+# ruff: noqa: D102
+
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import time
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final
+from xml.etree import ElementTree as ET
+
+from obstore.store import S3Store as Client
+
+from dataprep_converter.core.errors import (
+    AlreadyExists,
+    BadCredentials,
+    BadSpec,
+    ConvertError,
+    InputChanged,
+    NotFound,
+    NotPermitted,
+    StoreError,
+    StoreFull,
+    Unreachable,
+)
+from dataprep_converter.stores import Details, Entry, StoreSettings
+from dataprep_converter.stores.credentials.aws import CredentialChain, domain_of
+from dataprep_converter.stores.objects.objects import Bucket, ObjectStore, client_options, retry_config, unquoted
+from dataprep_converter.stores.objects.parts import unfinished
+from dataprep_converter.stores.objects.s3_requests import S3Requests
+from dataprep_converter.stores.store_requests import Address, Answer
+
+logger = logging.getLogger(__name__)
+
+_CONFLICTS = 20
+_BAD_CREDENTIALS = {
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "InvalidToken",
+    "ExpiredToken",
+    "InvalidSecurity",
+    "RequestTimeTooSkewed",
+}
+_FULL = {"QuotaExceeded", "EntityTooLarge", "XMinioStorageFull", "InsufficientCapacity"}
+
+RIGHT_OF: Final[Mapping[str, str]] = {
+    "write": "s3:PutObject",
+    "read": "s3:GetObject",
+    "list": "s3:ListBucket",
+    "delete": "s3:DeleteObject",
+    "sweep": "s3:ListBucketMultipartUploads",
+    "abort": "s3:AbortMultipartUpload",
+}
+
+
+class S3Store(ObjectStore):
+    """Buckets behind one endpoint."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        super().__init__(settings)
+        environment = os.environ
+        self._region = settings.region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
+        given = settings.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+        # A host that has no bucket names in its DNS is the rule for endpoints of one's own; Amazon's take both.
+        self._path_style = settings.path_style or (given is not None and _is_bare_host(given))
+        self._endpoint = with_scheme(given or f"https://s3.{self._region}.{domain_of(self._region)}")
+        self._credentials = CredentialChain(settings.credentials, region=self._region)
+        self._buckets: dict[str, S3Bucket] = {}
+
+    def place(self, uri: str) -> "tuple[S3Bucket, str]":
+        name, key = bucket_and_key(uri)
+        if name not in self._buckets:
+            self._buckets[name] = S3Bucket.at(
+                self._endpoint, name, region=self._region, path_style=self._path_style, credentials=self._credentials
+            )
+            self._buckets[name].making = _encryption(self.settings)
+        return self._buckets[name], key
+
+
+class XmlBucket(Bucket):
+    """A bucket as S3's protocol has it, whoever serves it."""
+
+    exclusively: dict[str, str] = {"if-none-match": "*"}
+    """Headers of a request that must not replace an object."""
+    making: Mapping[str, str] = MappingProxyType({})
+    """Headers of a request that makes an object."""
+    rights: Mapping[str, str] = RIGHT_OF
+
+    def listed(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
+        # Without encoding-type=url: servers differ in what they encode, a plus sign above all.
+        query = {"list-type": "2", "prefix": prefix}
+        if not recursive:
+            query["delimiter"] = "/"
+        before = ""
+        while True:
+            answer = self.requests.send("GET", "", query=query)
+            if not answer.ok:
+                raise self.refusal(answer, prefix, doing="list")
+            page = answer.xml()
+            for each in page.iterfind("{*}Contents"):
+                name = each.findtext("{*}Key") or ""
+                if name.encode() <= before.encode():
+                    raise StoreError(f"{self.requests.service} at {self.peer} lists {uri} out of order: {name} after {before}.", uri=uri)
+                before = name
+                # Folder markers of consoles are no files.
+                if not name.endswith("/"):
+                    yield Entry(
+                        uri=f"{uri}/{name[len(prefix) :]}",
+                        size=int(each.findtext("{*}Size") or 0),
+                        pin=unquoted(each.findtext("{*}ETag")),
+                        details=_details(each.findtext("{*}LastModified")),
+                    )
+            token = page.findtext("{*}NextContinuationToken")
+            if page.findtext("{*}IsTruncated") != "true" or not token:
+                return
+            query["continuation-token"] = token
+
+    def look(self, uri: str, key: str) -> tuple[Entry, str] | None:
+        if not key or key.endswith("/"):
+            return None
+        answer = self.requests.send("HEAD", key)
+        if answer.ok:
+            size = answer.headers.get("content-length", "0")
+        else:
+            # The answer to HEAD has no body, so ask again in a way that tells why.
+            answer = self.requests.send("GET", key, headers={"range": "bytes=0-0"})
+            if answer.code in ("NoSuchKey", "NoSuchVersion") or (answer.status == 404 and not answer.code):
+                return None
+            if not answer.ok:
+                raise self.refusal(answer, key, doing="read")
+            size = answer.headers.get("content-range", "/0").rpartition("/")[2]
+        tag = unquoted(answer.headers.get("etag"))
+        return Entry(uri=uri, size=int(size), pin=tag), tag
+
+    def put(self, uri: str, key: str, data: bytes, *, replace: bool) -> Entry:
+        # As a request of our own, because obstore doesn't tell whether an attempt is in doubt.
+        answer = self.decided("PUT", key, headers={**self.making, **({} if replace else self.exclusively)}, body=data)
+        if answer.ok:
+            return Entry(uri=uri, size=len(data), pin=unquoted(answer.headers.get("etag")))
+        if answer.status == 412:
+            # An attempt without an answer may have been ours.
+            found = self.look(uri, key) if answer.in_doubt else None
+            if found is not None and found[0].size == len(data) and found[1] == hashlib.md5(data, usedforsecurity=False).hexdigest():
+                return found[0]
+            raise AlreadyExists(f"{uri} exists already.", uri=uri)
+        raise self.refusal(answer, key, doing="write")
+
+    def decided(
+        self, method: str, key: str, *, query: Mapping[str, str] | None = None, headers: Mapping[str, str], body: bytes = b""
+    ) -> Answer:
+        """The answer to a conditional write; while another one is just being decided, S3 says to try again."""
+        for _ in range(_CONFLICTS):
+            answer = self.requests.send(method, key, query=query, headers=headers, body=body)
+            if answer.status != 409:
+                break
+            time.sleep(0.1)
+        return answer
+
+    def delete(self, key: str) -> None:
+        answer = self.requests.send("DELETE", key)
+        if not answer.ok and answer.code != "NoSuchKey":
+            raise self.refusal(answer, key, doing="delete")
+
+    def sweep(self, uri: str, prefix: str) -> int:
+        query = {"uploads": "", "prefix": prefix}
+        removed = 0
+        staying: list[str] = []
+        while True:
+            answer = self.requests.send("GET", "", query=query)
+            if not answer.ok:
+                raise self.refusal(answer, prefix, doing="sweep")
+            page = answer.xml()
+            for each in page.iterfind("{*}Upload"):
+                name, upload = each.findtext("{*}Key") or "", each.findtext("{*}UploadId") or ""
+                aborted = self.requests.send("DELETE", name, query={"uploadId": upload})
+                removed += aborted.ok
+                if aborted.status == 403:
+                    staying.append(name)
+            if page.findtext("{*}IsTruncated") != "true":
+                break
+            query["key-marker"] = page.findtext("{*}NextKeyMarker") or ""
+            query["upload-id-marker"] = page.findtext("{*}NextUploadIdMarker") or ""
+        if staying:
+            raise NotPermitted(unfinished(self.rights["abort"], uri, staying), uri=uri)
+        return removed
+
+    def warnings(self) -> Sequence[str]:
+        answer = self.requests.send("GET", "", query={"versioning": ""})
+        status = answer.xml().findtext("{*}Status") if answer.ok else None
+        if not status:
+            return []
+        return [
+            (
+                f"The bucket {self.name} has versioning {status}: what jobs replace or remove is kept, and paid for, as older versions. "
+                "Give it a lifecycle rule for them, or use a bucket without."
+            )
+        ]
+
+    def transfer(self, uri: str, key: str) -> "Multipart":
+        return Multipart(self, uri, key)
+
+    def error(self, status: int, code: str, message: str, key: str, *, doing: str) -> ConvertError:
+        uri = f"{self.root}{key}"
+        service = self.requests.service
+        said = " ".join(filter(None, (str(status), code, message))).rstrip(".")
+        if code == "NoSuchBucket":
+            return NotFound(f"The bucket {self.name} does not exist at {self.peer}.", uri=uri)
+        if code in _BAD_CREDENTIALS:
+            return BadCredentials(f"{service} at {self.peer} refused the credentials: {said}.", uri=uri)
+        if code in ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException") or status == 301:
+            return BadSpec(f"{uri} is in another region, set the store's region or endpoint: {said}.", uri=uri)
+        if code in _FULL or status == 507:
+            return StoreFull(f"No space or quota left for {uri}: {said}.", uri=uri)
+        if status in (401, 403):
+            hint = f" (or {self.rights['list']}, without which an absent object is refused too)" if doing == "read" else ""
+            return NotPermitted(f"missing {self.rights[doing]} on {uri}{hint}: {said}.", uri=uri)
+        if status == 404:
+            return NotFound(f"{uri} does not exist.", uri=uri)
+        if status == 412:
+            return InputChanged(f"{uri} was replaced since it was listed.", uri=uri)
+        if status // 100 == 5 or status in (408, 409, 429):
+            return Unreachable(f"{service} at {self.peer} failed at {uri}: {said}.", uri=uri)
+        return StoreError(f"{service} at {self.peer} refused {uri}: {said}.", uri=uri)
+
+
+class S3Bucket(XmlBucket):
+    """A bucket of S3."""
+
+    @classmethod
+    def at(cls, endpoint: str, name: str, *, region: str, path_style: bool, credentials: CredentialChain) -> "S3Bucket":
+        """The bucket behind an endpoint."""
+        parts = urllib.parse.urlsplit(endpoint)
+        path = parts.path.rstrip("/")
+        host = parts.hostname or ""
+        if not path_style and "." in name:
+            path_style = True  # no certificate fits such a host name
+        address = Address(
+            scheme=parts.scheme,
+            host=host if path_style else f"{name}.{host}",
+            port=parts.port,
+            path=f"{path}/{name}" if path_style else path,
+        )
+        client = Client(
+            name,
+            config={
+                "endpoint": f"{parts.scheme}://{address.netloc}{path}",
+                "region": region,
+                "virtual_hosted_style_request": not path_style,
+            },
+            client_options=client_options(parts.scheme),
+            retry_config=retry_config(),
+            credential_provider=credentials.for_obstore,  # type: ignore[arg-type] # its TypedDict is known to type checkers only
+        )
+        return cls(f"s3://{name}/", name, requests=S3Requests(address, region=region, credentials=credentials), client=client)
+
+
+class Multipart:
+    """A multipart upload."""
+
+    def __init__(self, bucket: XmlBucket, uri: str, key: str) -> None:
+        self._uri = uri
+        self._bucket = bucket
+        self._key = key
+        self._upload_id = ""
+
+    def begin(self) -> None:
+        answer = self._bucket.requests.send("POST", self._key, query={"uploads": ""}, headers=self._bucket.making)
+        if not answer.ok:
+            raise self._bucket.refusal(answer, self._key, doing="write")
+        self._upload_id = answer.xml().findtext("{*}UploadId") or ""
+
+    def send(self, number: int, data: memoryview) -> str:
+        answer = self._bucket.requests.send("PUT", self._key, query={"partNumber": str(number), "uploadId": self._upload_id}, body=data)
+        if answer.code == "NoSuchUpload":
+            # A commit sweeps what attempts have left, and took this one for dead. A new attempt uploads anew.
+            raise Unreachable(f"The upload of {self._uri} is gone: something else has aborted or completed it.", uri=self._uri)
+        if not answer.ok:
+            raise self._bucket.refusal(answer, self._key, doing="write")
+        return answer.headers.get("etag", "")
+
+    def complete(self, tags: list[str], *, size: int, replace: bool) -> Entry:
+        uri = self._uri
+        answer = self.asked_to_complete(tags, headers={} if replace else self._bucket.exclusively)
+        if answer.ok:
+            return Entry(uri=uri, size=size, pin=unquoted(answer.xml().findtext("{*}ETag")))
+        # An attempt without an answer may have completed it; then the upload is gone, or in its own way.
+        if answer.code == "NoSuchUpload" or (answer.in_doubt and answer.status == 412):
+            found = self._bucket.look(uri, self._key)
+            if found is not None and found[0].size == size and found[0].pin == _pin_of_parts(tags):
+                return found[0]
+            if found is not None and not replace:
+                raise AlreadyExists(f"{uri} exists already.", uri=uri)
+            raise Unreachable(f"The upload of {uri} is gone: it was aborted, or its end is in doubt.", uri=uri)
+        if answer.status == 412:
+            raise AlreadyExists(f"{uri} exists already.", uri=uri)
+        if answer.code == "InvalidPart":
+            # A sweep came while parts were under way. A new attempt uploads anew.
+            raise Unreachable(f"A part of the upload of {uri} is gone: something else has aborted it.", uri=uri)
+        raise self._bucket.refusal(answer, self._key, doing="write")
+
+    def asked_to_complete(self, tags: list[str], *, headers: dict[str, str]) -> Answer:
+        """The answer to the request that makes one object of the parts."""
+        root = ET.Element("CompleteMultipartUpload")
+        for number, tag in enumerate(tags, start=1):
+            part = ET.SubElement(root, "Part")
+            ET.SubElement(part, "PartNumber").text = str(number)
+            ET.SubElement(part, "ETag").text = tag
+        return self._bucket.decided(
+            "POST",
+            self._key,
+            query={"uploadId": self._upload_id},
+            headers={"content-type": "application/xml"} | headers,
+            body=ET.tostring(root),
+        )
+
+    def drop(self) -> None:
+        # A part that was under way may land after an abort; S3 says to abort until nothing is left, the sweep does.
+        with contextlib.suppress(StoreError):
+            answer = self._bucket.requests.send("DELETE", self._key, query={"uploadId": self._upload_id})
+            if answer.status == 403:
+                logger.warning("the unfinished upload of %s stays: missing %s", self._uri, self._bucket.rights["abort"])
+
+
+def bucket_and_key(uri: str) -> tuple[str, str]:
+    """Raises BadSpec when the URI names no bucket."""
+    scheme, _, rest = uri.partition("://")
+    name, _, key = rest.partition("/")
+    if not name:
+        raise BadSpec(f"{uri} names no bucket: write {scheme}://bucket/key.", uri=uri)
+    return name, key
+
+
+def with_scheme(endpoint: str) -> str:
+    """An endpoint that may lack https://."""
+    return endpoint if "://" in endpoint else f"https://{endpoint}"
+
+
+def _encryption(settings: StoreSettings) -> dict[str, str]:
+    if settings.server_side_encryption is None:
+        return {}
+    name = "x-amz-server-side-encryption"
+    if settings.server_side_encryption == "AES256":
+        return {name: "AES256"}
+    return {name: "aws:kms"} | ({f"{name}-aws-kms-key-id": settings.kms_key_id} if settings.kms_key_id else {})
+
+
+def _is_bare_host(endpoint: str) -> bool:
+    """An address without a name of its own, or a name without dots: no bucket can stand before it."""
+    host = urllib.parse.urlsplit(with_scheme(endpoint)).hostname or ""
+    return "." not in host or ":" in host or host.replace(".", "").isdigit()
+
+
+def _details(modified: str | None) -> Details | None:
+    return Details(modified=datetime.fromisoformat(modified).timestamp()) if modified else None
+
+
+def _pin_of_parts(tags: list[str]) -> str:
+    digests = b"".join(bytes.fromhex(unquoted(tag)) for tag in tags if re.fullmatch(r'"?[0-9a-f]{32}"?', tag))
+    return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(tags)}"

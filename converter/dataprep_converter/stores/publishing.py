@@ -1,0 +1,79 @@
+"""Publishing: a file gets its final name once, however many attempts make it."""
+
+import hashlib
+from collections.abc import Callable, Iterable
+
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.core.errors import AlreadyExists, NotWhole
+from dataprep_converter.stores import Entry, Store, Upload
+
+
+def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -> Entry:
+    """Gives the upload its final name.
+
+    An object that is there already is success when it has our bytes: another attempt finished first, or the answer to our own
+    commit was lost. It isn't replaced, because then its pin would no longer be the one in the other attempt's report. Any other object
+    is an older run's, and is replaced.
+    """
+    existing = store.stat(uri)
+    if existing is None:
+        try:
+            return upload.commit(replace=False)
+        except AlreadyExists:
+            existing = store.stat(uri)
+    if existing is not None and existing.size == size and digest_of(store, uri) == sha256:
+        upload.abort()
+        return existing
+    return upload.commit(replace=True)
+
+
+def written(store: Store, uri: str, pieces: Iterable[bytes], *, hdfs: HdfsOptions | None = None) -> None:
+    """Writes the pieces as one file, which replaces what is there. Nothing is visible before it is whole."""
+    upload = store.create(uri, hdfs=hdfs)
+    try:
+        for piece in pieces:
+            upload.write(piece)
+        upload.commit(replace=True)
+    except BaseException:
+        upload.abort()
+        raise
+
+
+def copied(
+    source: Store,
+    source_uri: str,
+    target: Store,
+    uri: str,
+    *,
+    sha256: str,
+    hdfs: HdfsOptions | None = None,
+    on_piece: Callable[[], None],
+    before_publishing: Callable[[], None],
+) -> Entry:
+    """Copies a file and returns it as it is there now. Nothing is visible before it is whole. Raises NotWhole when it has another digest than expected."""
+    digest = hashlib.sha256()
+    size = 0
+    with source.open(source_uri) as opened:
+        upload = target.create(uri, size_hint=opened.size, hdfs=hdfs)
+        try:
+            for piece in opened.stream():
+                on_piece()
+                digest.update(piece)
+                upload.write(piece)
+                size += len(piece)
+            if digest.hexdigest() != sha256:
+                raise NotWhole(f"{source_uri} has SHA-256 {digest.hexdigest()} instead of {sha256}. See dataprep verify.", uri=source_uri)
+            before_publishing()
+            return publish(upload, target, uri, size=size, sha256=sha256)
+        except BaseException:
+            upload.abort()
+            raise
+
+
+def digest_of(store: Store, uri: str) -> str:
+    """SHA-256 of an object, read back."""
+    digest = hashlib.sha256()
+    with store.open(uri) as source:
+        for piece in source.stream():
+            digest.update(piece)
+    return digest.hexdigest()

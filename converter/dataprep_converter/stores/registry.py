@@ -1,0 +1,70 @@
+"""The store of each scheme."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Final
+
+from dataprep_api.suggest import nearest
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.stores import Store
+
+STORES: Final[Mapping[str, str]] = {
+    "": "dataprep_converter.stores.files:FileStore",
+    "file": "dataprep_converter.stores.files:FileStore",
+    "hdfs": "dataprep_converter.stores.hdfs.hdfs:HdfsStore",
+    "webhdfs": "dataprep_converter.stores.hdfs.webhdfs:WebHdfsStore",
+    "swebhdfs": "dataprep_converter.stores.hdfs.webhdfs:WebHdfsStore",
+    "s3": "dataprep_converter.stores.objects.s3:S3Store",
+    "oss": "dataprep_converter.stores.objects.oss:OssStore",
+    "gs": "dataprep_converter.stores.objects.gcs:GcsStore",
+    "abfs": "dataprep_converter.stores.objects.azure:AzureStore",
+    "abfss": "dataprep_converter.stores.objects.azure:AzureStore",
+    "http": "dataprep_converter.stores.http:HttpStore",
+    "https": "dataprep_converter.stores.http:HttpStore",
+}
+"""Scheme → class. Adding a store is one line here and one file."""
+
+
+EXTRAS: Final[Mapping[str, str]] = {"abfs": "azure", "abfss": "azure", "gs": "gcs"}
+"""Scheme → what to install for it, where that has another name."""
+
+
+FSSPEC: Final = (
+    "ftp",
+    "sftp",
+    "ssh",
+    "smb",
+    "webdav",
+    "hf",
+    "git",
+    "github",
+    "gist",
+    "dropbox",
+    "box",
+    "gdrive",
+    "dbfs",
+    "lakefs",
+    "oci",
+    "ocilake",
+    "tos",
+    "root",
+)
+"""Schemes without a store of ours that fsspec reads. Left out are those of fsspec's that are other names of our stores, or lie on top of other systems."""
+
+
+def store_class(scheme: str) -> type[Store]:
+    """The class for a scheme. Raises BadSpec naming the known ones and, when its client is not installed, the extra to install."""
+    if scheme in FSSPEC:
+        # Here, because fsspec takes long to import and most commands need none.
+        from dataprep_converter.stores.fsspec_store import FsspecStore
+
+        return FsspecStore
+    if scheme not in STORES:
+        known = ", ".join(f"{name}://" for name in STORES if name)
+        raise BadSpec(f"No store for {scheme}://{nearest(scheme, STORES)} (known: {known}, or a path)")
+    module, _, name = STORES[scheme].partition(":")
+    try:
+        found: type[Store] = getattr(import_module(module), name)
+    except ModuleNotFoundError as exc:
+        raise BadSpec(f"{scheme}:// needs the client {exc.name}: pip install 'dataprep-operator[{EXTRAS.get(scheme, scheme)}]'.") from exc
+    return found

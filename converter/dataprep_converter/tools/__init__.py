@@ -1,0 +1,1 @@
+"""Looking at data sets: verify, repair, inspect, infer, the HTML report."""

@@ -1,0 +1,243 @@
+"""Inspecting: what a finished data set holds, for people (`dataprep inspect`, `dataprep ls`)."""
+
+import itertools
+import json
+import math
+import stat
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import numpy as np
+from pydantic import ValidationError
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from dataprep_api import names
+from dataprep_api.dataset.plan import PlanHead
+from dataprep_api.dataset.report import Manifest, Success
+from dataprep_api.shown import one_line, shown
+from dataprep_converter.core.errors import NewerFormat, NotFound
+from dataprep_converter.core.redacting import raw
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.script_files import is_read
+from dataprep_converter.dataset.sidecars.statistics import stored as stored_statistics
+from dataprep_converter.formats.registry import decoder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.stores import Entry
+from dataprep_converter.tools import html_pictures, html_report, statistics_table
+
+_BAR = 30
+_SHADES = " .:-=+*#%@"
+_SHOWN_VALUES = 8
+_SHOWN_TEXT = 60
+_PLAIN_WIDTH = 1000
+
+
+def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextIO) -> None:
+    """Prints files, class histogram, statistics and the first records. Raises NotFound when there is no finished data set."""
+    folder, success = _finished(uri, access)
+    manifest = folder.manifest(success)
+    statistics = stored_statistics(manifest, folder)
+    samples = first_records(manifest, folder, access, count=records)
+    if as_json:
+        whole = {
+            "manifest": json.loads(manifest.to_bytes()),
+            "ignored": _ignored(folder, manifest),
+            "statistics": statistics,
+            "records": [_jsonable(sample) for sample in samples],
+        }
+        stream.write(json.dumps(whole, indent=2) + "\n")
+        return
+    # Values are shown as they are: `[/a]` and `:x:` mean something to rich. A file or pipe takes lines of any width.
+    console = _Console(file=raw(stream), highlight=False, markup=False, emoji=False, width=None if stream.isatty() else _PLAIN_WIDTH)
+    console.print(_files(manifest))
+    ignored = _ignored(folder, manifest)
+    if ignored:
+        console.print(f"{ignored:,} files among the inputs were ignored", soft_wrap=True)
+    if manifest.bad:
+        where = f"; all of them are kept in {folder.at(names.quarantine_folder(manifest.run_id))}" if manifest.quarantine else ""
+        console.print(f"{manifest.bad:,} bad records were left out{where}", soft_wrap=True)
+    for label, classes in _label_names(manifest).items():
+        console.print(_histogram(manifest, label, classes))
+    if statistics is not None:
+        statistics_table.show(console, statistics)
+    for sample in samples:
+        _print_record(console, manifest, sample)
+
+
+class _Console(Console):
+    """Its colours reach the terminal, and of texts only what is `shown`."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """The segments, each shown."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(shown(segment.text), segment.style)
+
+
+def html(uri: str, access: Access, *, records: int) -> str:
+    """The report as a page of its own. Raises NotFound when there is no finished data set."""
+    folder, success = _finished(uri, access)
+    manifest = folder.manifest(success)
+    return html_report.report(
+        folder.uri,
+        manifest=manifest,
+        ignored=_ignored(folder, manifest),
+        success=success,
+        statistics=stored_statistics(manifest, folder),
+        records=first_records(manifest, folder, access, count=records),
+        sheet=html_pictures.sheet(manifest, folder, access),
+    )
+
+
+def _finished(uri: str, access: Access) -> tuple[OutputFolder, Success]:
+    folder = OutputFolder(uri, access, run_id="")
+    success = folder.success()
+    if success is None:
+        raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set.", uri=uri)
+    return folder, success
+
+
+def _ignored(folder: OutputFolder, manifest: Manifest) -> int:
+    """How many files among the inputs the run has not read; 0 where its plan can't tell."""
+    path = names.plan_file(manifest.run_id)
+    try:
+        return folder.parsed(PlanHead, path, folder.read(path) or b"").ignored
+    except (ValidationError, NewerFormat):
+        return 0
+
+
+def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, count: int) -> list[dict[str, list[Any]]]:
+    """The first records of the first file that has any, as lists by feature."""
+    for file in [each for each in manifest.files if is_read(each.file, manifest)] if count else ():
+        uri = folder.at(file.file)
+        with access.store(uri).open(uri) as source:
+            format_ = decoder(manifest)
+            found = [format_.parse(record) for _, record in itertools.islice(format_.read(source.stream()), count)]
+        if found:
+            return found
+    return []
+
+
+def listing(uri: str, access: Access, *, stream: TextIO) -> None:
+    """Every visible file below a folder, or one file, in the columns of `hdfs dfs -ls`. What the store doesn't know is a dash."""
+    found = [entry for _, entry in sorted(OutputFolder(uri, access, run_id="").visible(), key=lambda each: each[0])]
+    if found:
+        stream.write(f"Found {len(found)} items\n")
+    elif (file := access.store(uri).stat(uri)) is not None:
+        found = [file]
+    else:
+        raise NotFound(f"{uri} holds no visible files.", uri=uri)
+    stream.writelines(f"{one_line(line)}\n" for line in _columns(found))
+
+
+def _columns(entries: Sequence[Entry]) -> Iterator[str]:
+    # Hadoop's widths: as wide as the widest value, at least 3 for the replication and 10 for the size.
+    owner_width = max(len(_owner(entry)) for entry in entries)
+    group_width = max(len(_group(entry)) for entry in entries)
+    size_width = max(10, *(len(str(entry.size)) for entry in entries))
+    for entry in entries:
+        details = entry.details
+        mode = "-" if details is None or details.mode is None else stat.filemode(stat.S_IFREG | details.mode)
+        replication = "-" if details is None or details.replication is None else details.replication
+        modified = "-          -" if details is None else f"{datetime.fromtimestamp(details.modified, UTC).astimezone():%Y-%m-%d %H:%M}"
+        yield (
+            f"{mode:<10} {replication:>3} {_owner(entry):<{owner_width}} {_group(entry):<{group_width}}"
+            f" {entry.size:>{size_width}} {modified:<16} {entry.uri}"
+        )
+
+
+def _owner(entry: Entry) -> str:
+    return (entry.details and entry.details.owner) or "-"
+
+
+def _group(entry: Entry) -> str:
+    return (entry.details and entry.details.group) or "-"
+
+
+def _files(manifest: Manifest) -> Table:
+    table = Table(
+        title=f"{manifest.records_out:,} records, {manifest.size:,} bytes, {manifest.format}, run {manifest.run_id}", title_justify="left"
+    )
+    for column in ("file", "split"):
+        table.add_column(column)
+    for column in ("records", "bytes"):
+        table.add_column(column, justify="right")
+    table.add_column("sha256")
+    for file in manifest.files[:40]:
+        table.add_row(one_line(file.file), file.split, f"{file.records:,}", f"{file.size:,}", file.sha256[:16] + "…")
+    if len(manifest.files) > 40:
+        table.add_row(f"… and {len(manifest.files) - 40} more", "", "", "", "")
+    return table
+
+
+def _label_names(manifest: Manifest) -> dict[str, list[str]]:
+    counted = {label for split in manifest.splits for label in split.label_counts}
+    return {label: manifest.labels.get(label, []) for label in sorted(counted)}
+
+
+def _histogram(manifest: Manifest, label: str, names: list[str]) -> Table:
+    splits = [split for split in manifest.splits if label in split.label_counts]
+    classes = sorted({name for split in splits for name in split.label_counts[label]}, key=int)
+    totals = {name: sum(split.label_counts[label].get(name, 0) for split in splits) for name in classes}
+    most = max(totals.values(), default=1)
+    table = Table(title=one_line(label), title_justify="left")
+    table.add_column("class")
+    for split in splits:
+        table.add_column(split.name, justify="right")
+    table.add_column("all")
+    for name in classes[:50]:
+        named = f"{name} {one_line(names[int(name)])}" if 0 <= int(name) < len(names) else name
+        bar = "█" * math.ceil(_BAR * totals[name] / most)
+        table.add_row(named, *(f"{split.label_counts[label].get(name, 0):,}" for split in splits), bar)
+    if len(classes) > 50:
+        table.add_row(f"… and {len(classes) - 50} more", *("" for _ in splits), "")
+    return table
+
+
+def _print_record(console: Console, manifest: Manifest, sample: dict[str, list[Any]]) -> None:
+    raws = {f["name"]: f for f in manifest.features if f["raw"] and not f.get("sequence")}
+    for name, values in sorted(sample.items()):
+        if name in raws:
+            console.print(Text.assemble((one_line(name), "bold"), f": {raws[name]['dtype']}{raws[name]['shape']}"))
+            console.print(picture(values[0], raws[name]["dtype"], raws[name]["shape"]), soft_wrap=True)
+        else:
+            values_shown = ", ".join(_short(value) for value in values[:_SHOWN_VALUES])
+            what = "steps" if any(isinstance(value, list) for value in values) else "values"
+            more = f", … ({len(values)} {what})" if len(values) > _SHOWN_VALUES else ""
+            console.print(Text.assemble((one_line(name), "bold"), one_line(f": {values_shown}{more}")))
+
+
+def picture(content: bytes, dtype: str, shape: list[int]) -> str:
+    """A tensor of two dimensions (or three with one channel) in ten shades of characters, two to a pixel; empty for any other."""
+    if dtype != "uint8" or len([size for size in shape if size != 1]) != 2 or max(shape) > 64:
+        return ""
+    pixels = np.frombuffer(content, dtype=np.uint8).reshape([size for size in shape if size != 1])
+    return "\n".join("".join(_SHADES[int(value) * len(_SHADES) // 256] * 2 for value in row).rstrip() for row in pixels)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        more = ", …" if len(value) > _SHOWN_VALUES else ""
+        return f"[{', '.join(_short(each) for each in value[:_SHOWN_VALUES])}{more}]"
+    if isinstance(value, bytes):
+        text = repr(value[:_SHOWN_TEXT])
+        return f"{text}… ({len(value)} bytes)" if len(value) > _SHOWN_TEXT else text
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _jsonable(sample: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Values that JSON has: bytes as text of one character a byte (Latin-1), and NaN and the infinities by protobuf's names."""
+    return {name: [_json_value(value) for value in values] for name, values in sorted(sample.items())}
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_json_value(each) for each in value]
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value

@@ -1,0 +1,348 @@
+"""Repairing: the shards of a finished data set that are broken or missing, made again from the plan stored beside them.
+
+A shard is kept when its bytes are those of its report, and of the manifest if that can be believed; what isn't kept loses its report, and then
+the job goes on as any unfinished one does. Nothing is touched before it is known that the inputs are still the ones that were planned.
+`_SUCCESS` is away while the data set is not whole, and at the end the manifest must be the one that was there.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from dataprep_api import API_VERSION, KIND, names
+from dataprep_api.dataset import run_id
+from dataprep_api.dataset.plan import Owner, Shard, shards
+from dataprep_api.dataset.report import Manifest, ShardReport, Success
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_api.shown import lacks_something
+from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotWhole, OutputExists
+from dataprep_converter.dataset import accounts
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.opening import open_pinned
+from dataprep_converter.pipeline.shard import selection_of
+from dataprep_converter.planning import planning
+from dataprep_converter.sampling.plan import Plan, Tables, check_versions
+from dataprep_converter.steps import committing, pool, working
+from dataprep_converter.stores import Entry, scheme_of
+from dataprep_converter.stores.publishing import digest_of
+from dataprep_converter.stores.registry import STORES
+from dataprep_converter.tools.verifying import metadata_faults
+
+logger = logging.getLogger(__name__)
+
+_SELECTED = 65_536
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What a repair did."""
+
+    manifest_sha256: str
+    remade: list[str]
+    """Shards that were made again."""
+    others: list[str]
+    """What else was wrong, in words."""
+
+
+def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers: int = 1) -> Repaired:
+    """Makes a data set whole again. Idempotent; interrupted, it goes on where it stopped.
+
+    `job` is the one that made the data set: needed where the manifest is damaged too, for code of its own and for options of HDFS.
+    Raises NotFound when there was no data set, BadSpec when the job is another or is needed, InputChanged naming inputs that are no
+    longer those of the plan, OutputExists for files of somebody else, and NotWhole when other bytes came out.
+    """
+    found = _Found(uri, access)
+    repaired = found.job(job)
+    if repaired.spec.script is not None:
+        raise BadSpec(f"The data set of {uri} was made by a script; run the job again with output.overwrite: Always.")
+    # What signs its addresses is known from now on.
+    access.unsigned(repaired.spec.data)
+    others = found.other_faults()
+    plan = found.plan() or found.planned_again(repaired)
+    head = plan.head
+    if run_id.run_id(repaired.spec, inputs_sha256=head.inputs_sha256, parts=head.parts) != found.folder.run_id:
+        raise BadSpec(f"The job is not the one that made run {found.folder.run_id}.")
+    check_versions(head, repaired.spec, uri)
+    if plan.head.code_sha256 is not None and repaired.spec.code is None:
+        raise BadSpec("The job used code of its own (spec.code), which isn't kept beside the data set; give the job's file: --job.")
+    kept = list(found.reports(plan))
+    broken = [shard for shard, report in zip(shards(plan.head), kept, strict=True) if report is None]
+    copies = found.foreign(plan, [report for report in kept if report is not None])
+    if not broken and not copies and not others:
+        return Repaired(found.manifest_sha256(), remade=[], others=[])
+    _check_inputs(broken, plan, access)
+    if broken:
+        working.check_keys(plan)
+
+    folder = found.folder
+    folder.remove_success()
+    found.claim()
+    for path in copies:
+        folder.delete(path)
+        others.append(f"{path} was a copy of a shard, and is removed")
+    for shard in broken:
+        folder.delete(names.report_file(folder.run_id, shard.number))
+    if broken and _needs_made_files(plan, folder):
+        found.make_files_again(repaired)
+    pool.convert(repaired, plan=plan, access=access, workers=workers, watch=lambda *_: None)
+    result = committing.commit(repaired.spec, plan=plan, access=access, again=found.manifest)
+    return Repaired(result.manifest_sha256, remade=[shard.file for shard in broken], others=others)
+
+
+class _Found:
+    """What is left of a data set."""
+
+    def __init__(self, uri: str, access: Access) -> None:
+        self._access = access
+        self.uri = uri
+        self.folder = OutputFolder(uri, access, "")
+        self.success = self._success()
+        self.folder.run_id = self._run_id()
+        self._damaged: Manifest | None = None
+        self.manifest: Manifest | None = self._manifest()
+        """None when it can't be believed."""
+
+    def job(self, given: DataPrepJob | None) -> DataPrepJob:
+        """The job that made the data set, with this folder as its output. Raises BadSpec when it isn't the one given or can't be told."""
+        written = self.manifest or self._damaged
+        if written is not None and written.encoding_version != run_id.ENCODING_VERSION:
+            raise BadSpec(
+                f"{self.uri} was made by a dataprep whose records have other bytes (encoding {written.encoding_version}, this one has "
+                f"{run_id.ENCODING_VERSION}); repair it with dataprep {written.tools.get('dataprep', 'of that time')}."
+            )
+        known = written.content if written is not None and accounts.content_is_of(self.folder.run_id, written) else None
+        if given is not None:
+            _check_same(run_id.content(given.spec), known, self.folder.run_id)
+            return given.model_copy(update={"spec": _at(given.spec, self.uri)})
+        if known is None:
+            raise BadSpec(
+                f"The manifest of {self.uri} is damaged, so it doesn't say how the data set was made; give the job's file: --job."
+            )
+        if lacks_something(known):
+            raise BadSpec(
+                f"The job of {self.uri} had credentials in its texts, which aren't kept beside the data set; give the job's file: --job."
+            )
+        if run_id.as_stored(known) != known:
+            raise BadSpec(
+                f"{self.uri} was made by a release that kept credentials of its job in the manifest, and this one makes no such run. Set "
+                "output.overwrite: Always, which makes it anew without them."
+            )
+        written_job: dict[str, Any] = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": "repair"},
+            "spec": known | {"output": known["output"] | {"uri": self.uri}},
+        }
+        return DataPrepJob.parse(written_job)
+
+    def plan(self) -> Plan | None:
+        """The stored plan, or None when it is not the one of the reports."""
+        try:
+            plan = self.folder.plan()
+        except (BadSpec, NotFound, NotWhole, ValueError, OSError):
+            return None
+        if plan is None or plan.head.run_id != self.folder.run_id:
+            return None
+        reports = [report for report in self.folder.reports(plan.head.shards) if report is not None]
+        return plan if not reports or any(report.plan_sha256 == plan.sha256 for report in reports) else None
+
+    def planned_again(self, job: DataPrepJob) -> Plan:
+        """A new plan, stored. Raises InputChanged when it is not for the same inputs."""
+        plan, tables = self._made_again(job)
+        if plan.head.run_id != self.folder.run_id:
+            raise InputChanged(
+                f"The plan of {self.uri} is damaged, and the inputs ({', '.join(job.spec.data.inputs())}) are not those of run {self.folder.run_id} any more."
+            )
+        if tables.made is not None:
+            self.folder.put_made(tables.made)
+        self.folder.put_plan(plan, tables)
+        return plan
+
+    def _made_again(self, job: DataPrepJob) -> tuple[Plan, Tables]:
+        """A new plan by the rules of the old one. Nothing tells them when the manifest is gone too: then those of this release, and else the first ones."""
+        written = self.manifest or self._damaged
+        if written is not None:
+            fault = run_id.fault_of_versions(written.parts, job.spec)
+            if fault is not None:
+                raise BadSpec(f"{self.uri} (run {self.folder.run_id}) {fault}.")
+            return planning.make(job.spec, self._access, parts=written.parts)
+        plan, tables = planning.make(job.spec, self._access)
+        if plan.head.run_id != self.folder.run_id and plan.head.parts and run_id.fault_of_versions({}, job.spec) is None:
+            return planning.make(job.spec, self._access, parts={})
+        return plan, tables
+
+    def make_files_again(self, job: DataPrepJob) -> None:
+        """What the reader made while planning, which the commit step removed. Raises InputChanged when it would be other files."""
+        plan, tables = self._made_again(job)
+        if plan.head.run_id != self.folder.run_id or tables.made is None:
+            raise InputChanged(f"The inputs ({', '.join(job.spec.data.inputs())}) are not those of run {self.folder.run_id} any more.")
+        self.folder.put_made(tables.made)
+
+    def reports(self, plan: Plan) -> Iterator[ShardReport | None]:
+        """The report of each shard, when the report and everything it tells of is as it was written; else None."""
+        listed = dict(self.folder.visible())
+        indexes = self.folder.indexes()
+        for shard, report in zip(shards(plan.head), self.folder.reports(plan.head.shards), strict=True):
+            if report is None or report.plan_sha256 != plan.sha256 or report.file != shard.file or not self._is_whole(report, listed):
+                yield None
+                continue
+            pinned = report.model_copy(update={"pin": listed[report.file].pin})
+            if report.index is not None:
+                pinned = pinned.model_copy(update={"index": report.index.model_copy(update={"pin": indexes[report.index.file].pin})})
+            if pinned != report:
+                # A copy of the data set: the same bytes, other times.
+                self.folder.put_report(pinned)
+            yield pinned
+
+    def foreign(self, plan: Plan, reports: Sequence[ShardReport]) -> list[str]:
+        """Visible files that don't belong here but are copies of shards. Raises OutputExists for any other."""
+        known = {shard.file for shard in shards(plan.head)} | {each.file for report in reports for each in report.companions}
+        known |= names.split_files(plan.head.extension, known)
+        files = self.manifest.files if self.manifest is not None else []
+        known |= {each.file for file in files for each in file.companions}
+        digests = {report.sha256 for report in reports} | {file.sha256 for file in files}
+        foreign = [path for path, _ in self.folder.visible() if path not in known]
+        for path in foreign:
+            if digest_of(self._access.store(self.uri), self.folder.at(path)) not in digests:
+                raise OutputExists(f"{self.uri} holds {path}, which is not of this data set; move it away.", uri=self.folder.at(path))
+        return foreign
+
+    def other_faults(self) -> list[str]:
+        """What is wrong beside the shards, in words."""
+        if self.success is None:
+            return ["_SUCCESS is missing or was changed"]
+        if self.manifest is None:
+            return [f"{names.manifest_file(self.folder.run_id)} is missing or was changed"]
+        found = [*metadata_faults(self.manifest, self.folder), *accounts.faults(self.manifest, self.success, self.folder, self._access)]
+        return [fault.text for fault in found]
+
+    def manifest_sha256(self) -> str:
+        """Of the manifest that is there."""
+        return self.success.sha256 if self.success is not None else ""
+
+    def claim(self) -> None:
+        """Takes the folder again, if OWNER was damaged. Raises OutputLost when another run has it."""
+        try:
+            owner = self.folder.owner()
+        except NotWhole:
+            owner = None
+        if owner is None:
+            self.folder.claim()
+        self.folder.check_owner()
+
+    def _success(self) -> Success | None:
+        try:
+            return self.folder.success()
+        except NotWhole:
+            return None
+
+    def _run_id(self) -> str:
+        """The run whose data set this is: of those that are named, the one that has files here. Raises NotFound."""
+        named = [self.success.run_id] if self.success is not None else []
+        owner = self.folder.read(names.OWNER)
+        try:
+            named += [self.folder.parsed(Owner, names.OWNER, owner).run_id] if owner is not None else []
+        except ValidationError:
+            logger.warning("%s is damaged", self.folder.at(names.OWNER))
+        runs = self.folder.runs()
+        for each in [*named, *runs]:
+            if each in runs:
+                return each
+        raise NotFound(f"{self.uri} holds nothing of a run of dataprep: there is no data set to repair.", uri=self.uri)
+
+    def _manifest(self) -> Manifest | None:
+        """The manifest, if it is the one that `_SUCCESS` names, or without that one that doesn't contradict itself."""
+        path = names.manifest_file(self.folder.run_id)
+        written = self.folder.read(path)
+        try:
+            found = self.folder.parsed(Manifest, path, written or b"")
+        except ValidationError:
+            return None
+        self._damaged = found
+        is_named = self.success is not None and hashlib.sha256(written or b"").hexdigest() == self.success.sha256
+        if found.run_id != self.folder.run_id or next(accounts.manifest_faults(found, self.folder), None) is not None:
+            return None
+        return found if is_named or self.success is None or self.success.run_id != self.folder.run_id else None
+
+    def _is_whole(self, report: ShardReport, listed: dict[str, Entry]) -> bool:
+        """Whether a shard and what belongs to it have the bytes that the report tells."""
+        if self.manifest is not None and (
+            report.number >= len(self.manifest.files)
+            or accounts.differences(report, self.manifest.files[report.number], number=report.number, run_id=self.folder.run_id)
+        ):
+            return False
+        entry = listed.get(report.file)
+        if (
+            entry is None
+            or entry.size != report.size
+            or digest_of(self._access.store(self.uri), self.folder.at(report.file)) != report.sha256
+        ):
+            return False
+        small = [(each.file, each.sha256) for each in report.companions]
+        small += [(report.index.file, report.index.sha256)] if report.index is not None else []
+        if any(hashlib.sha256(self.folder.read(file) or b"").hexdigest() != sha256 for file, sha256 in small):
+            return False
+        return next(accounts.quarantine_faults(report, self.folder), None) is None
+
+
+def _at(spec: Any, uri: str) -> Any:
+    """The spec with another output URI."""
+    return spec.model_copy(update={"output": spec.output.model_copy(update={"uri": uri})})
+
+
+def _check_same(given: dict[str, Any], known: dict[str, Any] | None, run: str) -> None:
+    """Raises BadSpec naming the fields in which a job isn't the one of the run."""
+    if known is None:
+        return
+    differing = sorted(field for field in {*given, *known} if _plain(given.get(field)) != _plain(known.get(field)))
+    if differing:
+        raise BadSpec(f"The job is not the one that made run {run}: {', '.join(differing)} differ.")
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def _needs_made_files(plan: Plan, folder: OutputFolder) -> bool:
+    made = folder.at(names.made_folder(folder.run_id))
+    return any(str(uri).startswith(made) for uri in plan.units.table["uri"].unique().to_pylist())
+
+
+def _check_inputs(broken: Iterable[Shard], plan: Plan, access: Access) -> None:
+    """Raises InputChanged naming what of the inputs of these shards is no longer what was planned."""
+    checked: set[str] = set()
+    changed: list[str] = []
+    for shard in broken:
+        for index in _units_of(shard, plan):
+            unit = plan.units.unit(index)
+            if unit.uri in checked or scheme_of(unit.uri) not in STORES or f"/{names.made_folder(plan.head.run_id)}/" in unit.uri:
+                continue  # databases and made files are looked at when they are read
+            checked.add(unit.uri)
+            try:
+                open_pinned(access.store(unit.uri), unit.uri, unit.pin).close()
+            except InputChanged:
+                changed.append(unit.uri)
+    if changed:
+        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+        raise InputChanged(
+            f"{len(changed)} inputs of the broken shards have changed or are gone since they were planned: {', '.join(changed[:_SHOWN])}{more}. "
+            "Nothing was touched. Put them back, or run the job again as a new one.",
+            uri=changed[0],
+        )
+
+
+def _units_of(shard: Shard, plan: Plan) -> list[int]:
+    selection = selection_of(shard, plan)
+    found: set[int] = set()
+    for samples in selection.chunks(shard.first, shard.records, size=_SELECTED):
+        index, _ = plan.units.locate(samples)
+        found.update(np.unique(index).tolist())
+    return sorted(found)

@@ -1,0 +1,75 @@
+"""Statistics of a data set as a table of a terminal."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from dataprep_api.shown import one_line
+from dataprep_converter.tools.html_charts import short
+
+_ROWS: Final = 60
+_TEXT: Final = 32
+
+
+def show(console: Console, statistics: Mapping[str, Any]) -> None:
+    """Prints one row for each feature and split, and what is to be warned of."""
+    splits = statistics["splits"]
+    rows = [
+        (name, split, splits[split]["features"][name])
+        for name in _features(splits)
+        for split in splits
+        if name in splits[split]["features"]
+    ]
+    if rows:
+        console.print(_table(rows))
+    for warning in statistics["warnings"]:
+        console.print(f"warning: {warning}", soft_wrap=True)
+
+
+def _features(splits: Mapping[str, Any]) -> list[str]:
+    return sorted({name for split in splits.values() for name in split["features"]})
+
+
+def _table(rows: list[tuple[str, str, Mapping[str, Any]]]) -> Table:
+    table = Table(title="statistics", title_justify="left")
+    for column in ("feature", "of", "split"):
+        table.add_column(column)
+    for column in ("count", "missing", "min", "median", "mean", "deviation", "max"):
+        table.add_column(column, justify="right")
+    table.add_column("most frequent")
+    for name, split, found in rows[:_ROWS]:
+        of, numbers = _numbers(found)
+        shown = [
+            numbers.get("min"),
+            numbers.get("quantiles", {}).get("0.5"),
+            numbers.get("mean"),
+            numbers.get("deviation"),
+            numbers.get("max"),
+        ]
+        table.add_row(one_line(name), of, split, f"{found['count']:,}", f"{found['missing']:,}", *map(short, shown), _frequent(found))
+    if len(rows) > _ROWS:
+        table.add_row(f"… and {len(rows) - _ROWS} more", *[""] * 10)
+    return table
+
+
+def _numbers(found: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """What the columns are about: the values, or the lengths of byte strings."""
+    if "histogram" in found:
+        return "values", found
+    return ("bytes", found["lengths"]) if "lengths" in found else ("", {})
+
+
+def _frequent(found: Mapping[str, Any]) -> str:
+    """The first three, when one of them is frequent at all."""
+    top = found.get("top", [])[:3]
+    if not top or top[0]["count"] < 2:
+        return ""
+    each = found["sampledEvery"]
+    shown = (f"{one_line(_cut(str(value['value'])))} ({value['count'] * each / max(1, found['values']):.0%})" for value in top)
+    return ", ".join(shown)
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= _TEXT else value[: _TEXT - 1] + "…"

@@ -1,0 +1,218 @@
+"""Verifying: everything of a finished data set read again and held against its manifest.
+
+Of each shard every byte is read once: the framing and CRCs that the format has, the number of records, size and SHA-256. The digest proves
+that the bytes are those that the encoder wrote; so of the records inside only some, spread evenly over the file, are parsed and held
+against the features, unless all are asked for. A TFRecord file cut between two records reads without an error, and a flipped bit in a RecordIO
+file breaks no frame: that is why counts and digests stand beside the framing.
+"""
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from threading import Event
+from typing import Any, Final
+
+import numpy as np
+
+from dataprep_api import names
+from dataprep_api.dataset.report import Manifest, ManifestFile
+from dataprep_converter.core.errors import BrokenRecord, NotFound, NotWhole
+from dataprep_converter.dataset import accounts
+from dataprep_converter.dataset.accounts import Fault
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.script_files import is_read
+from dataprep_converter.formats import values
+from dataprep_converter.formats.decoder import Decoder, ReadsBlocks
+from dataprep_converter.formats.registry import by_feature, decoder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.stores import Entry
+
+PARSED_RECORDS: Final = 64
+"""Of each file, the first and the last among them."""
+
+_FILES_AT_ONCE = 4
+
+
+def verify(uri: str, access: Access, *, expect: str | None = None, every_record: bool = False) -> Manifest:
+    """The manifest of the data set, when every byte agrees with it.
+
+    Raises NotWhole naming file and offset of the first fault, and NotFound when there is no finished data set.
+    `expect` is the manifest's SHA-256 or its digest over the files; with `every_record` all records are parsed.
+    """
+    examined = Examined(uri, access, expect=expect)
+    with closing(examined.faults(every_record=every_record)) as found:
+        first = next(found, None)
+    if first is not None:
+        raise NotWhole(f"{uri}: {first.text}.")
+    return examined.manifest
+
+
+class Examined:
+    """A finished data set and its faults. Raises as `verify` does when there is no manifest to hold it against."""
+
+    def __init__(self, uri: str, access: Access, *, expect: str | None = None) -> None:
+        self.folder = OutputFolder(uri, access, run_id="")
+        self._access = access
+        success = self.folder.success()
+        if success is None:
+            raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set.", uri=uri)
+        self._success = success
+        self.manifest = self.folder.manifest(success)
+        if expect is not None and expect.lower() not in (success.sha256, self.manifest.digest):
+            raise NotWhole(
+                f"{uri} is not the expected data set: manifest {success.sha256}, digest {self.manifest.digest}, expected {expect}."
+            )
+
+    def faults(self, *, every_record: bool = False) -> Generator[Fault]:
+        """Everything that is not as it was written, at most one fault of each file; shards in the manifest's order."""
+        self.folder.run_id = self.manifest.run_id
+        listed = dict(self.folder.visible())
+        yield from _listing_faults(self.manifest, listed)
+        yield from shard_faults(self.manifest, self.folder, self._access, listed=listed, every_record=every_record)
+        yield from metadata_faults(self.manifest, self.folder)
+        yield from accounts.faults(self.manifest, self._success, self.folder, self._access)
+
+
+def shard_faults(
+    manifest: Manifest, folder: OutputFolder, access: Access, *, listed: dict[str, Entry], every_record: bool = False
+) -> Iterator[Fault]:
+    """What is wrong with the shards that are there, and with their companions."""
+    stop = Event()
+    check = _Check(manifest, folder, access, every_record, stop)
+    threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="verify")
+    try:
+        there = [number for number, file in enumerate(manifest.files) if file.file in listed]
+        for found in threads.map(lambda number: check.fault(number, listed[manifest.files[number].file]), there):
+            if found is not None:
+                yield found
+    finally:
+        # The first fault, and Ctrl-C, don't wait for the files behind it.
+        stop.set()
+        threads.shutdown(cancel_futures=True)
+
+
+def metadata_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]:
+    """What is wrong with the files around the data."""
+    for file in manifest.metadata:
+        found = folder.read(file.file)
+        if found is None:
+            yield Fault(file.file, f"{file.file} is missing")
+        elif (sha256 := hashlib.sha256(found).hexdigest()) != file.sha256:
+            yield Fault(file.file, f"{file.file} has SHA-256 {sha256} instead of {file.sha256}")
+
+
+def _listing_faults(manifest: Manifest, listed: dict[str, Entry]) -> Iterator[Fault]:
+    expected: dict[str, None] = {}
+    for file in manifest.files:
+        expected |= dict.fromkeys([file.file, *(companion.file for companion in file.companions)])
+    for path in expected:
+        if path not in listed:
+            yield Fault(path, f"{path} is missing")
+    visible_metadata = {file.file for file in manifest.metadata if not names.is_hidden(file.file)}
+    for path in listed:
+        if path not in expected and path not in visible_metadata:
+            yield Fault(path, f"{path} is not of this data set")
+
+
+class _StoppedError(Exception):
+    """Nobody waits for this file any more."""
+
+
+@dataclass(frozen=True)
+class _Check:
+    """How shards are checked."""
+
+    manifest: Manifest
+    folder: OutputFolder
+    access: Access
+    every_record: bool
+    stop: Event
+
+    def fault(self, number: int, entry: Entry) -> Fault | None:
+        """The first fault of one file: a broken record with its offset, else a wrong count, schema or digest. None when it is whole."""
+        file = self.manifest.files[number]
+        found = self._read(file)
+        if entry.size != file.size:
+            size = f"{file.file} has {entry.size} bytes instead of {file.size}"
+            return Fault(file.file, f"{size}; {found}" if found else size)
+        if found is not None:
+            return Fault(file.file, found)
+        for companion in file.companions:
+            content = self.folder.read(companion.file) or b""
+            sha256 = hashlib.sha256(content).hexdigest()
+            if sha256 != companion.sha256:
+                return Fault(companion.file, f"{companion.file} has SHA-256 {sha256} instead of {companion.sha256}")
+        return None
+
+    def _read(self, file: ManifestFile) -> str | None:
+        uri = self.folder.at(file.file)
+        digest = hashlib.sha256()
+        format_ = decoder(self.manifest)
+        wanted: Sequence[int] = range(file.records) if self.every_record else _spread(file.records)
+        count = 0
+        schema: str | None = None
+        try:
+            with self.access.store(uri).open(uri) as source, ThreadPoolExecutor(1, thread_name_prefix="digest") as hasher:
+                pieces = _hashed(source.stream(), digest, hasher, self.stop)
+                for offset, record in _records(format_, pieces, wanted) if is_read(file.file, self.manifest) else ():
+                    # A script's records may hold anything: nobody has said what.
+                    if record is not None and schema is None and self.manifest.features:
+                        schema = _schema_fault(format_, self.manifest, offset, record)
+                    count += 1 if record is not None else offset
+                for _ in pieces:
+                    pass  # whatever the format leaves unread belongs to the digest too
+        except BrokenRecord as exc:
+            return f"{file.file}: {exc}"
+        except NotFound:
+            return f"{file.file} is gone"
+        if count != file.records:
+            return f"{file.file} has {count} records instead of {file.records}"
+        if digest.hexdigest() != file.sha256:
+            return f"{file.file} has SHA-256 {digest.hexdigest()} instead of {file.sha256}"
+        return f"{file.file}: {schema}" if schema else None
+
+
+def _spread(records: int) -> list[int]:
+    """Numbers of some records from the first to the last."""
+    return [int(number) for number in np.linspace(0, records - 1, min(records, PARSED_RECORDS), dtype=np.int64)]
+
+
+def _records(format_: Decoder, pieces: Iterable[bytes], wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
+    """(offset, record) of each wanted record, and (number of them, None) for others between."""
+    if not isinstance(format_, ReadsBlocks):
+        among = wanted if isinstance(wanted, range) else set(wanted)
+        for number, (offset, record) in enumerate(format_.read(pieces)):
+            yield (offset, record) if number in among else (1, None)
+        return
+    first = 0
+    for block in format_.blocks(pieces):
+        here = wanted[bisect_left(wanted, first) : bisect_left(wanted, first + len(block))]
+        for number in here:
+            yield block.offset_of(number - first), block.record(number - first)
+        yield len(block) - len(here), None
+        first += len(block)
+
+
+def _schema_fault(format_: Decoder, manifest: Manifest, offset: int, record: Any) -> str | None:
+    try:
+        wrong = values.fault(manifest.features, by_feature(format_, record, manifest.features))
+    except NotWhole as exc:
+        wrong = str(exc).rstrip(".")
+    return f"in the record at offset {offset} {wrong}" if wrong else None
+
+
+def _hashed(pieces: Iterator[bytes], digest: "hashlib._Hash", hasher: ThreadPoolExecutor, stop: Event) -> Iterator[bytes]:
+    """The pieces, whose digest is taken on another thread, one piece behind."""
+    behind: Future[None] | None = None
+    for piece in pieces:
+        if stop.is_set():
+            raise _StoppedError
+        if behind is not None:
+            behind.result()
+        behind = hasher.submit(digest.update, piece)
+        yield piece
+    if behind is not None:
+        behind.result()

@@ -1,0 +1,1 @@
+"""The API server: requests, their limit, Events, Kueue."""

@@ -1,0 +1,267 @@
+"""The only place that talks to the API server: requests, their limit, and its errors in our words.
+
+`Cluster` is what the rest of the operator asks for; tests put a fake in its place. Objects are the API's own JSON (hence Any):
+what is passed on must keep every field.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, Self
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
+
+from dataprep_api import API_VERSION, CRON_KIND, CRON_PLURAL, GROUP, KIND, PLURAL, PROFILE_KIND, PROFILE_PLURAL, VERSION
+from dataprep_operator import metrics
+from dataprep_operator.cluster.clock import Clock
+from dataprep_operator.cluster.ratelimit import TokenBucket
+from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, NotServed, Refused, Unavailable
+
+logger = logging.getLogger(__name__)
+
+Body = dict[str, Any]
+FIELD_MANAGER: Final = "dataprep-operator"
+TIMEOUT_SECONDS: Final = 30
+PAGE: Final = 500
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A kind of object and where the API server keeps it."""
+
+    prefix: str
+    plural: str
+    kind: str = ""
+    """Of our own kinds, whose status is written."""
+
+    def path(self, namespace: str, name: str = "", *, subresource: str = "") -> str:
+        """The path of an object, of all objects of a namespace, or of all that there are."""
+        if not namespace:
+            return f"/{self.prefix}/{self.plural}"
+        parts = [self.prefix, "namespaces", quote(namespace, safe=""), self.plural, quote(name, safe=""), subresource]
+        return "/" + "/".join(part for part in parts if part)
+
+
+DATAPREPJOBS: Final = Resource(f"apis/{GROUP}/{VERSION}", PLURAL, KIND)
+DATAPREPCRONJOBS: Final = Resource(f"apis/{GROUP}/{VERSION}", CRON_PLURAL, CRON_KIND)
+DATAPREPPROFILES: Final = Resource(f"apis/{GROUP}/{VERSION}", PROFILE_PLURAL, PROFILE_KIND)
+JOBS: Final = Resource("apis/batch/v1", "jobs")
+PODS: Final = Resource("api/v1", "pods")
+CONFIG_MAPS: Final = Resource("api/v1", "configmaps")
+EVENTS: Final = Resource("api/v1", "events")
+NAMESPACES: Final = Resource("api/v1", "")
+"""A namespace itself: it is its own namespace and has no name within."""
+LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases")
+TOKEN_REVIEWS: Final = Resource("apis/authentication.k8s.io/v1", "tokenreviews")
+ACCESS_REVIEWS: Final = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews")
+_FOR_ALL: Final = tuple(f"/{each.prefix}/" for each in (LEASES, TOKEN_REVIEWS, ACCESS_REVIEWS))
+"""A standby writes these too. Reviews change nothing."""
+
+
+class Cluster(Protocol):
+    """What the operator asks of the API server. Every method raises a ClusterError when it can't be done."""
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Body:
+        """The object as it is now."""
+        ...
+
+    async def list(self, resource: Resource, namespace: str, *, labels: str = "", fields: str = "") -> Sequence[Body]:
+        """The objects of a namespace that the selectors choose."""
+        ...
+
+    async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
+        """Make the object. Raises AlreadyExists."""
+        ...
+
+    async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
+        """Put the object in place of the version that it names. Raises Conflict."""
+        ...
+
+    async def patch(self, resource: Resource, namespace: str, name: str, body: Body, *, subresource: str = "") -> Body:
+        """Change some fields: a strategic merge patch for what Kubernetes ships, a merge patch otherwise."""
+        ...
+
+    async def apply_status(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str, status: Body) -> Body:
+        """Write the whole status of an object of ours, if nobody has changed the object since. Raises Conflict."""
+        ...
+
+    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str | None = None) -> None:
+        """Remove the object with that uid and, in the background, what it owns. One that is gone is no error.
+
+        With a version only that one is removed; raises Conflict when the object has changed since.
+        """
+        ...
+
+    async def document(self, path: str) -> Body:
+        """A JSON document of the API server's own, such as its signing keys."""
+        ...
+
+
+class KubernetesCluster:
+    """The real one."""
+
+    def __init__(self, client: ApiClient, *, qps: float, burst: int) -> None:
+        self._client = client
+        self._bucket = TokenBucket(rate=qps, burst=burst)
+        self.clock = Clock()
+        self.may_write: Callable[[], bool] = lambda: True
+        """Whether this replica is sure to lead. Asked before every write but those of the Lease itself."""
+
+    @classmethod
+    async def connect(cls, *, qps: float, burst: int) -> Self:
+        """The cluster of `KUBECONFIG`, else the one that this pod runs in."""
+        configuration = Configuration()
+        if os.environ.get("KUBECONFIG"):
+            await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client is half typed
+        else:
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the same
+        return cls.of(configuration, qps=qps, burst=burst)
+
+    @classmethod
+    def of(cls, configuration: Configuration, *, qps: float, burst: int) -> Self:
+        """The cluster that the configuration names."""
+        cluster = cls(ApiClient(configuration), qps=qps, burst=burst)
+        # Proxies of the environment are for the internet, not for the API server.
+        configuration.client_session_kwargs = {"trust_env": False, "request_class": _asking(lambda: cluster.may_write())}
+        return cluster
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()  # type: ignore[no-untyped-call]  # the same
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Body:
+        """Read one object."""
+        return await self._request("GET", resource.path(namespace, name))
+
+    async def list(self, resource: Resource, namespace: str, *, labels: str = "", fields: str = "") -> Sequence[Body]:
+        """Read a list, page by page."""
+        found: list[Body] = []
+        query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(PAGE), "continue": ""}
+        while True:
+            page = await self._request("GET", resource.path(namespace), query=query)
+            found += page.get("items") or []
+            query["continue"] = (page.get("metadata") or {}).get("continue") or ""
+            if not query["continue"]:
+                return found
+
+    async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
+        """POST."""
+        return await self._request("POST", resource.path(namespace), query={"fieldManager": FIELD_MANAGER}, body=body)
+
+    async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
+        """PUT, with the resourceVersion in the body as its condition."""
+        return await self._request("PUT", resource.path(namespace, name), query={"fieldManager": FIELD_MANAGER}, body=body)
+
+    async def patch(self, resource: Resource, namespace: str, name: str, body: Body, *, subresource: str = "") -> Body:
+        """PATCH."""
+        path = resource.path(namespace, name, subresource=subresource)
+        form = "application/merge-patch+json" if resource is DATAPREPJOBS else "application/strategic-merge-patch+json"
+        return await self._request("PATCH", path, query={"fieldManager": FIELD_MANAGER}, body=body, form=form)
+
+    async def apply_status(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str, status: Body) -> Body:
+        """Server-side apply on `/status`: fields that are left out go, and a repeated one changes nothing."""
+        metadata = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": resource_version}
+        body = {"apiVersion": API_VERSION, "kind": resource.kind, "metadata": metadata, "status": status}
+        path = resource.path(namespace, name, subresource="status")
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        return await self._request("PATCH", path, query=query, body=body, form="application/apply-patch+yaml")
+
+    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str | None = None) -> None:
+        """DELETE, on condition of the uid and, where it is given, of the version."""
+        conditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version is not None else {})
+        options = {"propagationPolicy": "Background", "preconditions": conditions}
+        try:
+            await self._request("DELETE", resource.path(namespace, name), body=options)
+        except NotFound:
+            return
+        except Conflict:
+            # Without a version it is the uid that differs: the name has a new owner, and the object that was meant is no more.
+            if resource_version is not None:
+                raise
+
+    async def document(self, path: str) -> Body:
+        """GET of a path that is no object."""
+        return await self._request("GET", path)
+
+    async def check_served(self) -> None:
+        """Raises NotServed when a CRD is missing. kopf would only warn, once, and watch nothing."""
+        try:
+            found = await self._request("GET", f"/{DATAPREPJOBS.prefix}")
+        except NotFound:
+            found = {}
+        served = {each["name"] for each in found.get("resources") or []}
+        missing = [f"{each.plural}.{GROUP}" for each in (DATAPREPJOBS, DATAPREPCRONJOBS, DATAPREPPROFILES) if each.plural not in served]
+        if missing:
+            raise NotServed(
+                f"Not installed: the CRD {' and the CRD '.join(missing)}. An administrator installs them once: kubectl apply --server-side -f crds/."
+            )
+
+    async def _request(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Body | None = None, form: str = "application/json"
+    ) -> Body:
+        await self._bucket.take()
+        if _is_for_leaders(method, path) and not self.may_write():
+            raise Unavailable(f"{method} {path}: not sent, for the Lease has not been renewed in time")
+        given = {key: value for key, value in (query or {}).items() if value}
+        target = f"{path}?{urlencode(given)}" if given else path
+        # The signing keys come as application/jwk-set+json and in no other form.
+        headers = {"Accept": "application/json, */*;q=0.5", "Content-Type": form}
+        asked = time.monotonic()
+        try:
+            prepared = await self._client.param_serialize(method, target, header_params=headers, body=body, auth_settings=["BearerToken"])
+            response = await self._client.call_api(*prepared, _request_timeout=TIMEOUT_SECONDS)
+            content = await response.read()  # type: ignore[no-untyped-call]  # the same
+        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            metrics.API_REQUESTS.labels(method=method, code="none").inc()
+            raise Unavailable(f"{method} {path}: {type(exc).__name__}: {exc}") from exc
+        metrics.API_REQUESTS.labels(method=method, code=str(response.status)).inc()
+        self.clock.hear(response.headers.get("Date"), took_seconds=time.monotonic() - asked)
+        if response.status >= 400:
+            raise _error(method, path, response.status, content)
+        try:
+            found = json.loads(content)
+        except ValueError as exc:
+            raise Unavailable(f"{method} {path}: HTTP {response.status} with something other than JSON; is a proxy in between?") from exc
+        return found if isinstance(found, dict) else {}
+
+
+def _is_for_leaders(method: str, path: str) -> bool:
+    return method != "GET" and not path.startswith(_FOR_ALL)
+
+
+def _asking(may_write: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
+    """Requests that ask once more when their connection is there and their first byte is due: a pause may have come before it."""
+
+    class Request(aiohttp.ClientRequest):
+        async def write_bytes(
+            self, writer: aiohttp.abc.AbstractStreamWriter, conn: "aiohttp.connector.Connection", content_length: int | None = None
+        ) -> None:
+            if _is_for_leaders(self.method, self.url.path) and not may_write():
+                conn.close()
+                return
+            await super().write_bytes(writer, conn, content_length)
+
+    return Request
+
+
+def _error(method: str, path: str, status: int, content: bytes) -> ClusterError:
+    """The API server's answer as one of our errors, with its own words."""
+    try:
+        answer = json.loads(content)
+        reason, message = answer.get("reason") or "", answer.get("message") or ""
+    except (ValueError, AttributeError):
+        reason, message = "", content[:300].decode(errors="replace")
+    text = message or f"{method} {path}: HTTP {status}"
+    if status == 404:
+        return NotFound(text)
+    if status == 409:
+        return AlreadyExists(text) if reason == "AlreadyExists" else Conflict(text)
+    if status in (400, 403, 405, 413, 415, 422):
+        return Refused(text)
+    return Unavailable(f"{method} {path}: HTTP {status}: {text}")

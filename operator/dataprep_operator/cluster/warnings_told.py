@@ -1,0 +1,41 @@
+"""Warning Events, of a namespace at a time. The API server keeps no Events in memory: it reads and decodes all of a namespace to find those about
+one object, and when pods come slowly, a thousand jobs ask at once.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from dataprep_operator.cluster.cluster import EVENTS, Body, Cluster
+from dataprep_operator.objects import foreign
+
+KEPT_SECONDS: Final = 5.0
+
+
+class Warnings:
+    """Asks at most once in `KEPT_SECONDS` for each namespace."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._asking = asyncio.Lock()
+        self._found: dict[str, tuple[datetime, Mapping[str, list[Body]]]] = {}
+
+    async def about(self, namespace: str, uid: str, *, now: datetime) -> list[Body]:
+        """Those about the object with that uid, the oldest first."""
+        async with self._asking:
+            self._found = {place: (at, found) for place, (at, found) in self._found.items() if (now - at).total_seconds() < KEPT_SECONDS}
+            if namespace not in self._found:
+                self._found[namespace] = now, await self._all(namespace)
+        return self._found[namespace][1].get(uid, [])
+
+    async def _all(self, namespace: str) -> Mapping[str, list[Body]]:
+        found: defaultdict[str, list[Body]] = defaultdict(list)
+        for event in await self._cluster.list(EVENTS, namespace, fields="type=Warning"):
+            found[foreign.text(foreign.mapping(event.get("involvedObject")).get("uid"))].append(event)
+        for events in found.values():
+            events.sort(
+                key=lambda event: foreign.text(event.get("lastTimestamp")) or foreign.text(event["metadata"].get("creationTimestamp"))
+            )
+        return dict(found)

@@ -1,0 +1,1 @@
+"""Decisions, as pure functions: the status, and what to do."""

@@ -1,0 +1,46 @@
+"""Conditions in the standard shape: what is said about a job, and since when."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+from dataprep_api.reasons import ConditionType, Reason
+from dataprep_api.resources.status import Condition
+from dataprep_api.shown import shown
+from dataprep_operator.objects import times
+
+
+def find(conditions: Sequence[Condition], kind: str) -> Condition | None:
+    """The condition of that type."""
+    return next((condition for condition in conditions if condition.type == kind), None)
+
+
+def changed(
+    conditions: Sequence[Condition],
+    kind: ConditionType,
+    status: Literal["True", "False", "Unknown"],
+    *,
+    reason: Reason,
+    message: str,
+    now: datetime,
+    generation: int,
+) -> list[Condition]:
+    """The conditions with one of them set. Its transition time moves when status or reason do.
+
+    Kubernetes itself moves it with the status only; here the reason counts too, because how long a reason has lasted
+    decides (an image that can't be pulled for 30 seconds), and a restarted operator must know.
+    """
+    before = find(conditions, kind)
+    same = before is not None and before.status == status and before.reason == reason
+    condition = Condition(
+        type=kind,
+        status=status,
+        observed_generation=generation,
+        last_transition_time=before.last_transition_time if before is not None and same else times.text(now),
+        reason=reason,
+        message=shown(message)[:2048],
+    )
+    others = [each for each in conditions if each.type != kind]
+    # What a newer operator has added, before it was rolled back, comes last.
+    order = {kind.value: number for number, kind in enumerate(ConditionType)}
+    return sorted([*others, condition], key=lambda each: order.get(each.type, len(order)))

@@ -1,0 +1,284 @@
+"""What a DataPrepCronJob does now: which job is due, which jobs go, and its status. Pure: the time is an argument.
+
+It never asks what happened. The jobs that are there say which times have been dealt with, and so does the status when they are gone; so it may
+be asked at any time and after any crash.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+from dataprep_api import API_VERSION, CRON_KIND, names
+from dataprep_api.reasons import ConditionType, Reason
+from dataprep_api.resources import cron
+from dataprep_api.resources.cron import MAX_ACTIVE, ActiveJob, DataPrepCronJobSpec, DataPrepCronJobStatus
+from dataprep_api.resources.status import TERMINAL_PHASES
+from dataprep_operator.children.children import Body
+from dataprep_operator.deciding import conditions
+from dataprep_operator.deciding.events import Note
+from dataprep_operator.deciding.schedules import Schedule
+from dataprep_operator.objects import foreign, times
+from dataprep_operator.objects.foreign import Raw
+from dataprep_operator.objects.observed import Key, controller
+
+MANY_MISSED: Final = 100
+"""So many times may be left out in silence."""
+# A deletion is followed by an event; this is for the day when it isn't.
+_REPLACING_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Made:
+    """A job that a DataPrepCronJob has made."""
+
+    name: str
+    uid: str
+    version: str
+    """The resourceVersion that was read."""
+    created: datetime
+    scheduled: datetime | None = None
+    """When it was due. None for one that a user gave to the DataPrepCronJob."""
+    phase: str | None = None
+    ended: datetime | None = None
+    deleting: bool = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether its phase is final."""
+        return self.phase in TERMINAL_PHASES
+
+
+@dataclass(frozen=True)
+class SeenCron:
+    """One DataPrepCronJob and its jobs."""
+
+    key: Key
+    uid: str
+    generation: int
+    created: datetime
+    raw: Raw
+    status: DataPrepCronJobStatus
+    spec: DataPrepCronJobSpec | None
+    """None when it can't be accepted; then `faults` says why."""
+    schedule: Schedule | None
+    faults: str = ""
+    jobs: tuple[Made, ...] = ()
+
+    @property
+    def active(self) -> list[Made]:
+        """Unfinished jobs, the oldest first. One that is being deleted may still have pods."""
+        return sorted((job for job in self.jobs if not job.finished), key=lambda job: (job.created, job.name))
+
+    @property
+    def last(self) -> datetime | None:
+        """The last time that has been dealt with: by the status, or by a job that was made before the status could be written."""
+        known = [times.parse(self.status.last_schedule_time), *(job.scheduled for job in self.jobs)]
+        return max((each for each in known if each is not None), default=None)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do, in this order: make the job that is due, write the status, remove jobs."""
+
+    status: DataPrepCronJobStatus
+    due: datetime | None = None
+    """The time for which a job is to be made now."""
+    removals: Sequence[Made] = ()
+    notes: Sequence[Note] = field(default=())
+    """What is worth telling beside the conditions."""
+    wake_after_seconds: float | None = None
+
+
+def decide(seen: SeenCron, *, now: datetime) -> Decision:
+    """What follows from what is there."""
+    status = _counted(seen)
+    if seen.spec is None or seen.schedule is None:
+        status = _condition(seen, status, ConditionType.VALIDATED, "False", Reason.INVALID_SPEC, seen.faults, now=now)
+        return Decision(status.model_copy(update={"next_schedule_time": None}))
+    status = _condition(seen, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, "The spec is valid.", now=now)
+    old = _history(seen, seen.spec)
+    if seen.spec.suspend:
+        said = "spec.suspend is true; no jobs are made."
+        status = _condition(seen, status, ConditionType.SUSPENDED, "True", Reason.SUSPENDED, said, now=now)
+        return Decision(status.model_copy(update={"next_schedule_time": None}), removals=old)
+    if conditions.find(status.conditions, ConditionType.SUSPENDED) is not None:
+        said = "spec.suspend is false again."
+        status = _condition(seen, status, ConditionType.SUSPENDED, "False", Reason.RESUMED, said, now=now)
+    following = seen.schedule.next(now)
+    status = status.model_copy(update={"next_schedule_time": times.text(following) if following else None})
+    return _scheduled(seen, seen.spec, seen.schedule, Decision(status, removals=old, wake_after_seconds=_until(following, now)), now=now)
+
+
+def _scheduled(seen: SeenCron, spec: DataPrepCronJobSpec, schedule: Schedule, calm: Decision, *, now: datetime) -> Decision:
+    """The decision about the last time that has come, if it has not been dealt with; `calm` is the one without it."""
+    begin = seen.last or seen.created
+    due = schedule.last(after=begin, until=now)
+    if due is None:
+        return calm
+    limit = spec.starting_deadline_seconds
+    deadline = due + timedelta(seconds=limit) if limit is not None else None
+    if deadline is not None and now > deadline:
+        return _held(seen, calm, Reason.MISSED_SCHEDULE, f"The job due at {times.text(due)} could not be made within {limit} s.", now=now)
+    active = seen.active
+    if active and spec.concurrency_policy == "Forbid":
+        said = f"The job due at {times.text(due)} waits for the end of {active[0].name}."
+        wakes = [each for each in (calm.wake_after_seconds, _until(deadline, now)) if each is not None]
+        held = _held(seen, calm, Reason.JOB_ACTIVE, said, now=now)
+        return Decision(held.status, removals=held.removals, wake_after_seconds=min(wakes, default=None))
+    if active and spec.concurrency_policy == "Replace":
+        said = f"{', '.join(job.name for job in active)} goes, as a job is due at {times.text(due)}."
+        held = _held(seen, calm, Reason.JOB_REPLACED, said, now=now)
+        gone = [job for job in active if not job.deleting]
+        return Decision(held.status, removals=[*held.removals, *gone], wake_after_seconds=_REPLACING_SECONDS)
+    counted_from = max(begin, now - timedelta(seconds=limit)) if limit is not None else begin
+    notes = []
+    if schedule.has_more(after=counted_from, until=now, than=MANY_MISSED):
+        said = f"More than {MANY_MISSED} times have passed since {times.text(counted_from)}; one job is made, for {times.text(due)}."
+        notes.append(Note("Warning", Reason.TOO_MANY_MISSED, f"{said} Set startingDeadlineSeconds, or look at the clocks."))
+    return Decision(calm.status, due=due, removals=calm.removals, notes=notes, wake_after_seconds=calm.wake_after_seconds)
+
+
+def made(seen: SeenCron, status: DataPrepCronJobStatus, job: Made, *, now: datetime) -> DataPrepCronJobStatus:
+    """The status once the job that was due is there."""
+    assert job.scheduled is not None  # noqa: S101 - it was made for a time
+    active = [*status.active, ActiveJob(name=job.name, uid=job.uid)]
+    others = {each.uid: each for each in active}
+    status = status.model_copy(update={"last_schedule_time": times.text(job.scheduled), "active": list(others.values())[:MAX_ACTIVE]})
+    said = f"{job.name} was made for {times.text(job.scheduled)}."
+    return _condition(seen, status, ConditionType.SCHEDULED, "True", Reason.JOB_CREATED, said, now=now)
+
+
+def not_made(seen: SeenCron, status: DataPrepCronJobStatus, reason: Reason, message: str, *, now: datetime) -> DataPrepCronJobStatus:
+    """The status when the job that was due can't be made."""
+    return _condition(seen, status, ConditionType.SCHEDULED, "False", reason, message, now=now)
+
+
+def job(seen: SeenCron, due: datetime) -> Body:
+    """The DataPrepJob for one time. Its name follows from the time, so that nobody can make it twice."""
+    body = cron.job_document(seen.raw, scheduled=due)
+    metadata = body["metadata"]
+    owner = {"apiVersion": API_VERSION, "kind": CRON_KIND, "name": seen.key.name, "uid": seen.uid, "controller": True}
+    return body | {
+        "metadata": {
+            "name": job_name(seen.key.name, due),
+            "namespace": seen.key.namespace,
+            "labels": {**metadata.get("labels", {}), **_of_the_class(seen), names.LABEL_CRON_JOB: names.label_value(seen.key.name)},
+            "annotations": {**metadata.get("annotations", {}), names.ANNOTATION_SCHEDULED: times.text(due)},
+            "ownerReferences": [owner],
+        }
+    }
+
+
+def _of_the_class(seen: SeenCron) -> dict[str, str]:
+    """Who looks after the schedule makes its jobs, and looks after them."""
+    found = foreign.mapping(seen.raw["metadata"].get("labels")).get(names.LABEL_CLASS)
+    return {names.LABEL_CLASS: found} if found else {}
+
+
+def job_name(cron_name: str, due: datetime) -> str:
+    """`<name>-<minutes since 1970>`, as Kubernetes' CronJob names its Jobs."""
+    return f"{cron_name}-{int(due.timestamp()) // 60}"
+
+
+def read_made(raw: Raw) -> Made:
+    """A job in the API server's JSON."""
+    metadata, status = raw["metadata"], foreign.mapping(raw.get("status"))
+    created = times.parse(metadata["creationTimestamp"])
+    assert created is not None  # noqa: S101 - every object of the API server has a creation time
+    return Made(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        version=metadata["resourceVersion"],
+        created=created,
+        scheduled=_scheduled_time(raw),
+        phase=foreign.text(status.get("phase")) or None,
+        ended=times.parse(status.get("completionTime")),
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def told(before: DataPrepCronJobStatus, after: DataPrepCronJobStatus) -> list[Note]:
+    """What is worth an Event: every condition that says something new, but for a spec that was accepted at once."""
+    notes = []
+    for condition in after.conditions:
+        old = conditions.find(before.conditions, condition.type)
+        if old is not None and (old.status, old.reason, old.message) == (condition.status, condition.reason, condition.message):
+            continue
+        if condition.reason == Reason.ACCEPTED and old is None:
+            continue
+        reason = Reason(condition.reason)
+        notes.append(Note("Warning" if reason in _TROUBLE else "Normal", reason, condition.message))
+    return notes
+
+
+_TROUBLE: Final = frozenset({Reason.INVALID_SPEC, Reason.MISSED_SCHEDULE, Reason.JOB_REFUSED, Reason.CONFLICTING_CHILD})
+
+
+# Any: the API's JSON.
+def as_json(status: DataPrepCronJobStatus) -> dict[str, Any]:
+    """The status as the API's JSON: no empty fields, so that server-side apply drops what is gone."""
+    written = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {key: value for key, value in written.items() if value != []}
+
+
+# --- inside -----------------------------------------------------------------------------------------------------------------
+
+
+def _counted(seen: SeenCron) -> DataPrepCronJobStatus:
+    """The status with what the jobs say."""
+    succeeded = [job.ended for job in seen.jobs if job.phase == "Succeeded" and job.ended is not None]
+    known = times.parse(seen.status.last_successful_time)
+    successful = max([*succeeded, *([known] if known else [])], default=None)
+    return seen.status.model_copy(
+        update={
+            "observed_generation": seen.generation,
+            "last_schedule_time": times.text(seen.last) if seen.last else None,
+            "last_successful_time": times.text(successful) if successful else None,
+            "active": [ActiveJob(name=job.name, uid=job.uid) for job in seen.active[:MAX_ACTIVE]],
+        }
+    )
+
+
+def _history(seen: SeenCron, spec: DataPrepCronJobSpec) -> list[Made]:
+    """Finished jobs beyond the limits, the oldest first."""
+    gone = []
+    for phase, limit in (("Succeeded", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)):
+        ended = sorted((job for job in seen.jobs if job.phase == phase), key=lambda job: (job.ended or job.created, job.name))
+        gone += [job for job in ended[: max(0, len(ended) - limit)] if not job.deleting]
+    return gone
+
+
+def _held(seen: SeenCron, calm: Decision, reason: Reason, message: str, *, now: datetime) -> Decision:
+    return Decision(
+        not_made(seen, calm.status, reason, message, now=now), removals=calm.removals, wake_after_seconds=calm.wake_after_seconds
+    )
+
+
+def _condition(
+    seen: SeenCron,
+    status: DataPrepCronJobStatus,
+    kind: ConditionType,
+    value: Literal["True", "False"],
+    reason: Reason,
+    message: str,
+    *,
+    now: datetime,
+) -> DataPrepCronJobStatus:
+    written = conditions.changed(status.conditions, kind, value, reason=reason, message=message, now=now, generation=seen.generation)
+    return status.model_copy(update={"conditions": written})
+
+
+def _until(moment: datetime | None, now: datetime) -> float | None:
+    """Seconds until just after a moment."""
+    return max(0.0, (moment - now).total_seconds()) + 0.05 if moment is not None else None
+
+
+def _scheduled_time(raw: Raw) -> datetime | None:
+    """The time in the annotation, which anybody may edit: it counts when the name, which nobody can change, says the same."""
+    metadata = raw["metadata"]
+    try:
+        due = times.parse(foreign.mapping(metadata.get("annotations")).get(names.ANNOTATION_SCHEDULED))
+    except ValueError:
+        return None
+    return due if due is not None and metadata["name"] == job_name(controller(raw).get("name", ""), due) else None

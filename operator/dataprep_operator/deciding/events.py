@@ -1,0 +1,118 @@
+"""Events: what a person sees in `kubectl describe`. One for each change, made from the statuses before and after. Pure."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from dataprep_api import API_VERSION
+from dataprep_api.reasons import ConditionType, Reason
+from dataprep_api.resources.status import DataPrepJobStatus
+from dataprep_api.shown import shown
+from dataprep_operator.deciding import conditions, memory
+from dataprep_operator.objects import times
+from dataprep_operator.objects.observed import Key
+
+COMPONENT: Final = "dataprep-operator"
+_TROUBLE: Final = frozenset(
+    {
+        Reason.IMAGE_PULL_FAILED,
+        Reason.CONFIG_MISSING,
+        Reason.POD_REFUSED,
+        Reason.NO_GPU_NODES,
+        Reason.UNSCHEDULABLE,
+        Reason.CONFLICTING_CHILD,
+        Reason.PROFILE_NOT_FOUND,
+        Reason.OPERATOR_OUTDATED,
+        Reason.NOT_QUEUED,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Note:
+    """One thing worth telling."""
+
+    type: Literal["Normal", "Warning"]
+    reason: Reason
+    message: str
+
+
+def about(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
+    """What happened between two statuses of one job."""
+    notes: list[Note] = []
+    if after.attempt > before.attempt and before.attempt > 0:
+        notes.append(_new_attempt(before, after))
+    if after.run_id and after.run_id != before.run_id and after.progress is not None:
+        total = after.progress.records.total
+        counted = f"{total} records in " if total is not None else ""
+        notes.append(
+            Note("Normal", Reason.PLANNED, f"{counted}{after.progress.shards.total} shards, {after.tasks} tasks; run {after.run_id}")
+        )
+    resumed = conditions.find(after.conditions, ConditionType.SUSPENDED)
+    if before.phase == "Suspended" and resumed is not None and resumed.status == "False":
+        notes.append(Note("Normal", Reason.RESUMED, resumed.message))
+    leaving, left = (conditions.find(status.conditions, ConditionType.OUTPUT_REMOVED) for status in (after, before))
+    if leaving is not None and (left is None or left.reason != leaving.reason):
+        notes.append(Note("Normal" if leaving.reason == Reason.REMOVING_OUTPUT else "Warning", Reason(leaving.reason), leaving.message))
+    unqueued, was = (conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) for status in (after, before))
+    is_news = unqueued is not None and unqueued.reason == Reason.NOT_QUEUED and (was is None or was.reason != unqueued.reason)
+    if unqueued is not None and is_news and after.phase != "Queued":
+        notes.append(Note("Warning", Reason.NOT_QUEUED, unqueued.message))
+    missing, lacked = (conditions.find(status.conditions, ConditionType.HANDED_OVER) for status in (after, before))
+    if missing is not None and (lacked is None or lacked.message != missing.message):
+        notes.append(Note("Warning", Reason.NOT_HANDED_OVER, missing.message))
+    if missing is None and lacked is not None and not leaving:
+        notes.append(Note("Normal", Reason.HANDED_OVER, "The ConfigMap for training is there now."))
+    evicted, known = after.evictions, before.evictions
+    if evicted is not None and evicted.count > (known.count if known is not None else 0):
+        # Without the number: the same text is the same Event, and counted.
+        notes.append(Note("Warning", Reason.EVICTED, f"The cluster took pods away: {evicted.reason}."))
+    if _told_by(after) != _told_by(before):
+        notes.append(_state(after))
+    return notes
+
+
+# Any: an Event as the API server's JSON.
+def body(note: Note, *, key: Key, uid: str, attempt: int, count: int, first: datetime, now: datetime) -> dict[str, Any]:
+    """The Event. Its name is made from what it says, so that telling it twice counts it instead of listing it twice."""
+    said = "\0".join([uid, str(attempt), note.type, note.reason, note.message])
+    digest = hashlib.sha256(said.encode()).hexdigest()[:16]
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{key.name[:230]}.{digest}", "namespace": key.namespace},
+        "involvedObject": {"apiVersion": API_VERSION, "kind": key.kind, "namespace": key.namespace, "name": key.name, "uid": uid},
+        "type": note.type,
+        "reason": str(note.reason),
+        "message": shown(note.message)[:1000],
+        "source": {"component": COMPONENT},
+        "reportingComponent": COMPONENT,
+        "reportingInstance": COMPONENT,
+        "firstTimestamp": times.text(first),
+        "lastTimestamp": times.text(now),
+        "count": count,
+    }
+
+
+def _new_attempt(before: DataPrepJobStatus, after: DataPrepJobStatus) -> Note:
+    if after.handled_retry != before.handled_retry:
+        return Note("Normal", Reason.RETRYING, f"Attempt {after.attempt} begins with the step {after.step}.")
+    given = memory.of(after)
+    if given is not None and given != memory.of(before):
+        whose = "Tasks" if after.step == "Convert" else f"The {(after.step or '').lower()} step"
+        return Note("Normal", Reason.MEMORY_RAISED, f"{whose} ran out of memory: attempt {after.attempt} has {given}.")
+    return Note("Warning", Reason.FELL_BACK_TO_CPU, "No GPU was free in time: the conversion moves to CPU nodes.")
+
+
+def _told_by(status: DataPrepJobStatus) -> tuple[str | None, str]:
+    running = conditions.find(status.conditions, ConditionType.RUNNING)
+    return status.phase, running.reason if running is not None else ""
+
+
+def _state(status: DataPrepJobStatus) -> Note:
+    running = conditions.find(status.conditions, ConditionType.RUNNING)
+    reason = Reason(running.reason) if running is not None else Reason.ACCEPTED
+    message = running.message if running is not None else ""
+    warns = status.phase == "Failed" or reason in _TROUBLE
+    return Note("Warning" if warns else "Normal", reason, message)

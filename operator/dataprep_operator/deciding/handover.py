@@ -1,0 +1,132 @@
+"""The hand-over: a ConfigMap with the job's name that says where the finished data set is and what it holds. Pure.
+
+A training Job can name it before it exists: `envFrom` waits for it, and a volume of it holds `dataset.json`. ConfigMaps aren't watched, since that takes the right to
+read all of them; so a finished job looks whether its own is there, the more seldom the longer it has been finished.
+"""
+
+import json
+import re
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from dataprep_api import names
+from dataprep_api.reasons import ConditionType, Reason
+from dataprep_api.resources.status import DataPrepJobStatus
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_operator.children.children import Body, owned_labels, owned_metadata
+from dataprep_operator.deciding import conditions
+from dataprep_operator.objects import times
+from dataprep_operator.objects.observed import Observed
+
+FIRST_LOOK_SECONDS: Final = 60.0
+LAST_LOOK_SECONDS: Final = 3600.0
+"""Later the slow scan of all finished jobs comes round as often."""
+FIRST_RETRY_SECONDS: Final = 10.0
+LONGEST_RETRY_SECONDS: Final = 600.0
+
+FILE: Final = "dataset.json"
+CHANNELS: Final = "input_data_config.json"
+_NOT_IN_A_VARIABLE: Final = re.compile(r"[^A-Z0-9]+")
+
+
+def config_map(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus) -> Body:
+    """The ConfigMap of a job that has succeeded; immutable, like the data set."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": owned_metadata(seen, seen.key.name, labels=owned_labels(seen)),
+        "immutable": True,
+        "data": _variables(spec, status) | {FILE: _json(_document(spec, status))} | _channels(status),
+    }
+
+
+def told(status: DataPrepJobStatus, fault: str | None, *, now: datetime, generation: int) -> DataPrepJobStatus:
+    """The status of a finished job with the condition that says why there is no ConfigMap; without it once there is."""
+    if fault is None:
+        kept = [each for each in status.conditions if each.type != ConditionType.HANDED_OVER]
+        return status if kept == status.conditions else status.model_copy(update={"conditions": kept})
+    message = f"No ConfigMap for training was made: {fault}"
+    written = conditions.changed(
+        status.conditions,
+        ConditionType.HANDED_OVER,
+        "False",
+        reason=Reason.NOT_HANDED_OVER,
+        message=message,
+        now=now,
+        generation=generation,
+    )
+    return status.model_copy(update={"conditions": written})
+
+
+def look_again_at(status: DataPrepJobStatus, *, now: datetime) -> datetime | None:
+    """When a finished job looks after its ConfigMap next: after as long as it has been finished, or as the ConfigMap has been refused."""
+    refused = conditions.find(status.conditions, ConditionType.HANDED_OVER)
+    since = times.parse(refused.last_transition_time if refused is not None else status.completion_time)
+    age = times.seconds_between(since, now)
+    if age is None or (refused is None and age >= LAST_LOOK_SECONDS):
+        return None
+    pause = max(FIRST_LOOK_SECONDS, age) if refused is None else min(LONGEST_RETRY_SECONDS, max(FIRST_RETRY_SECONDS, age))
+    return now + timedelta(seconds=pause)
+
+
+def _variables(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, str]:
+    output = status.output
+    found: dict[str, Any] = {
+        "DATAPREP_OUTPUT_URI": spec.output.uri,
+        "DATAPREP_FORMAT": _format(spec),
+        "DATAPREP_RUN_ID": status.run_id,
+        "DATAPREP_MANIFEST_URI": output and output.manifest_uri,
+        "DATAPREP_MANIFEST_SHA256": output and output.manifest_sha256,
+        "DATAPREP_FILES": output and output.files,
+        "DATAPREP_RECORDS": output and output.records,
+        "DATAPREP_SPLITS": ",".join(split.name for split in status.splits),
+    }
+    for split in status.splits:
+        found[f"DATAPREP_RECORDS_{_variable(split.name)}"] = split.records
+    found |= {f"DATAPREP_FOLDER_{_variable(name)}": folder for name, folder in _folders(spec, status).items()}
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def _document(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, Any]:  # Any: JSON
+    told = status.model_dump(mode="json", by_alias=True, exclude_none=True, include={"run_id", "output", "splits", "labels", "outputs"})
+    named, folders = _format(spec), _folders(spec, status)
+    return {
+        **({"format": named} if named else {}),
+        **told,
+        **({"folders": folders} if folders else {}),
+        "warnings": list(status.warnings),
+    }
+
+
+def _channels(status: DataPrepJobStatus) -> dict[str, str]:
+    """SageMaker's `InputDataConfig`, where SageMaker can use the data set."""
+    found = status.output.channels if status.output is not None else None
+    return {CHANNELS: _json(found.input_data_config())} if found is not None else {}
+
+
+def _folders(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, str]:
+    """URIs of the folders that hold the files of one split alone, by split: what a loader is given that takes every file of a folder."""
+    output, several = spec.output, len(status.splits) > 1
+    if output.format == "copy" or spec.script is not None:
+        return {}
+    folders = {
+        split.name: names.split_folder(output.template, format_=output.format, split=split.name, several_splits=several)
+        for split in status.splits
+    }
+    found = {name: names.join(output.uri, folder) for name, folder in folders.items() if folder is not None}
+    # An older release's data set that this one extended keeps the names it has.
+    strayed = {file.split for file in status.outputs if file.split in found and not file.uri.startswith(f"{found[file.split]}/")}
+    return {name: folder for name, folder in found.items() if name not in strayed}
+
+
+def _variable(name: str) -> str:
+    return _NOT_IN_A_VARIABLE.sub("_", name.upper())
+
+
+def _json(document: Any) -> str:  # Any: JSON
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _format(spec: DataPrepJobSpec) -> str | None:
+    """Of the files. Only the manifest knows it of a copy."""
+    return spec.output.format if spec.output.format != "copy" else None

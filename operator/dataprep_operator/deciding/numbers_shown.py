@@ -1,0 +1,80 @@
+"""The numbers of a job that people see: while it runs, by what its workers report; at the end, by what the commit step has counted. Pure."""
+
+from datetime import datetime
+from typing import Final
+
+from dataprep_api.dataset.messages import CommitResult
+from dataprep_api.resources.status import DataPrepJobStatus, Progress, RecordProgress, ShardProgress
+from dataprep_operator.deciding import steps
+from dataprep_operator.objects import ranges, times
+from dataprep_operator.objects.observed import Child, Live
+
+ETA_AFTER_FRACTION: Final = 0.05
+ETA_AFTER_SECONDS: Final = 5.0
+LONGEST_ETA_SECONDS: Final = 100 * 86_400
+
+
+def running(status: DataPrepJobStatus, live: Live, child: Child | None, *, now: datetime) -> Progress:
+    """While the workers are at it: what they report, never less than was shown before, and never all of it."""
+    before, tasks = status.progress or Progress(), status.tasks or 1
+    if child is None:
+        return before
+    total = before.shards.total
+    finished = steps.tasks_before(child, tasks=tasks) + ranges.count(child.completed_indexes)
+    done = min(total, max(live.shards_done, total * finished // tasks, before.shards.done))
+    given_up = min(total - done, -(-ranges.count(child.failed_indexes) * total // tasks))
+    active = min(total - done - given_up, max(live.shards_active, child.active))
+    records = RecordProgress(
+        total=before.records.total,
+        in_=max(live.records.in_, before.records.in_),
+        out=max(live.records.out, before.records.out),
+        bad=max(live.records.bad, before.records.bad),
+        filtered=max(live.records.filtered, before.records.filtered),
+        added=max(live.records.added, before.records.added),
+    )
+    fraction = max(done / total if total else 0.0, records.in_ / records.total if records.total else 0.0)
+    remaining = _remaining_seconds(now, child, records, live.records_per_second, fraction)
+    return Progress(
+        percent=max(before.percent, min(99, int(100 * fraction))),
+        summary=f"{done}/{total}",
+        shards=ShardProgress(total=total, done=done, active=max(0, active), failed=given_up),
+        records=records,
+        bytes_in=max(live.bytes_in, before.bytes_in),
+        bytes_out=max(live.bytes_out, before.bytes_out),
+        records_per_second=rounded(live.records_per_second),
+        bytes_per_second=rounded(live.bytes_per_second),
+        estimated_seconds_remaining=remaining,
+        eta=times.for_people(remaining) if remaining is not None else None,
+        updated_at=times.text(now),
+    )
+
+
+def _remaining_seconds(now: datetime, child: Child, records: RecordProgress, rate: float | None, fraction: float) -> int | None:
+    worked = times.seconds_between(child.started_at, now) or 0.0
+    if rate is None or rate <= 0 or not records.total or fraction < ETA_AFTER_FRACTION or worked < ETA_AFTER_SECONDS:
+        return None
+    # The rate of a job that stands still sinks towards zero; then nobody knows.
+    remaining = max(0, records.total - records.in_) / rate
+    return round(remaining) if remaining <= LONGEST_ETA_SECONDS else None
+
+
+def final(status: DataPrepJobStatus, result: CommitResult, *, now: datetime) -> Progress:
+    """At the end: what the commit step has counted."""
+    seconds = (status.timings.running_seconds if status.timings else None) or 0.0
+    measured = seconds >= 1 and not status.reused
+    return Progress(
+        percent=100,
+        summary=f"{result.files}/{result.files}",
+        shards=ShardProgress(total=result.files, done=result.files),
+        records=result.records.model_copy(update={"total": result.records.in_}),
+        bytes_in=result.bytes_in,
+        bytes_out=result.bytes_out,
+        records_per_second=rounded(result.records.in_ / seconds) if measured else None,
+        bytes_per_second=rounded(result.bytes_out / seconds) if measured else None,
+        updated_at=times.text(now),
+    )
+
+
+def rounded(rate: float | None) -> float | None:
+    """A rate or a time with one decimal."""
+    return None if rate is None else round(rate, 1)

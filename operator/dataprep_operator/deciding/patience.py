@@ -1,0 +1,50 @@
+"""How long a job waits for what only the user can mend, such as a missing Secret, before it fails. Pure.
+
+At once, more or less, while nothing is lost by it: a wrong name should be seen. The more work is done, the longer: a registry that refuses for minutes
+must not cost the commit of many hours.
+"""
+
+from datetime import datetime
+from typing import Final
+
+from dataprep_api.resources.status import DataPrepJobStatus, Timings
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_operator.objects import times
+from dataprep_operator.objects.pods import Blockage
+
+LEAST_SECONDS: Final = 30.0
+TEMPORARY_SECONDS: Final = 600.0
+"""What others may mend by themselves gets at least this long."""
+MOST_SECONDS: Final = 21_600.0
+_TEMPORARY: Final = (
+    "status code 429", "toomanyrequests", "too many requests", "qps exceeded", "rate limit", "500 internal", "502 bad", "503 service", "504 gateway",
+    "timeout", "timed out", "deadline exceeded", "connection refused", "connection reset", "no such host", "server misbehaving", "unexpected eof",
+    "registryunavailable", "failed calling webhook",
+)  # fmt: skip
+"""Words of registries, networks and webhooks, in lower case."""
+_NO_CAUSE: Final = "ImagePullBackOff"
+_CAUSE: Final = "ErrImagePull"
+
+
+def seconds(message: str, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, since: datetime) -> float:
+    """How long the job waits from `since` on for what `message` tells to end."""
+    if spec.blocked_deadline_seconds is not None:
+        return spec.blocked_deadline_seconds
+    text = message.lower()
+    least = TEMPORARY_SECONDS if any(words in text for words in _TEMPORARY) else LEAST_SECONDS
+    return max(least, min(MOST_SECONDS, _work_done(status, until=since)))
+
+
+def message(blockage: Blockage, status_message: str) -> str:
+    """What is known of the blockage, when `status_message` was said of the same one before: between two tries the kubelet forgets the cause."""
+    forgotten = blockage.message.startswith(_NO_CAUSE) and _CAUSE not in blockage.message
+    return status_message if forgotten and _CAUSE in status_message else blockage.message
+
+
+def _work_done(status: DataPrepJobStatus, *, until: datetime) -> float:
+    """Seconds of work that a failure would put in question."""
+    timings = status.timings or Timings()
+    done = (timings.planning_seconds or 0.0) + (timings.running_seconds or 0.0)
+    if status.step == "Convert" and status.progress is not None and status.progress.shards.done:
+        done = max(done, times.seconds_between(times.parse(status.start_time), until) or 0.0)
+    return done

@@ -1,0 +1,117 @@
+"""A deleted job with `deletionPolicy: Delete`: whether its output may go, is going, or stays. Pure.
+
+The finalizer is there from before the first pod until the output is removed, or until it is certain that it stays. Only this file lets it go.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from dataprep_api.dataset.messages import RemoveResult
+from dataprep_api.reasons import Reason
+from dataprep_operator.deciding import queueing, steps
+from dataprep_operator.deciding.events import Note
+from dataprep_operator.deciding.steps import Broken, Held, Queued
+from dataprep_operator.objects.observed import CLEANUP, Child, Observed
+
+TRY_AGAIN_SECONDS: Final = 300.0
+LOOK_AGAIN_SECONDS: Final = 30.0
+_REMOVING: Final = "A pod removes what the job wrote to {uri}."
+_LET_GO: Final = "To let the job go and keep the files: set spec.deletionPolicy to Retain."
+
+
+@dataclass(frozen=True)
+class LetGo:
+    """Nothing is to be waited for any more."""
+
+    note: Note | None
+    """Why, when it is worth an Event."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Not yet, and this is why."""
+
+    reason: Reason
+    message: str
+    again_at: datetime | None = None
+    """When a removal that failed is tried again."""
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Nobody writes any more: make the Job that removes the files of these runs."""
+
+    runs: tuple[str, ...]
+    reason: Reason
+    message: str
+    """What the API server said when it was last tried, if it refused."""
+
+
+def judge(seen: Observed) -> LetGo | Wait | Remove:
+    """What becomes of the output of a deleted job that has our finalizer."""
+    uri = seen.status.output.uri if seen.status.output is not None else (seen.raw_spec.get("output") or {}).get("uri", "the output")
+    kept = _stays(seen, uri)
+    if kept is not None:
+        return kept
+    if seen.pods_left:
+        some = ", ".join(pod.name for pod in seen.pods_left[:3])
+        return Wait(Reason.REMOVING_OUTPUT, f"Waiting for {len(seen.pods_left)} pods to end ({some}); then {uri} is removed.")
+    child = seen.child(CLEANUP, 1)
+    if child is None:
+        if seen.spec is None:
+            return Wait(Reason.INVALID_SPEC, f"{uri} can't be removed: {seen.faults or _too_new(seen)}. {_LET_GO}")
+        runs, refusal = tuple(seen.written_runs), seen.refusal
+        if refusal is not None:
+            return Remove(runs, refusal.reason, f"{uri} can't be removed: {refusal.message} {_LET_GO}")
+        return Remove(runs, Reason.REMOVING_OUTPUT, _REMOVING.format(uri=uri))
+    if child.complete:
+        return LetGo(_removed(seen, child, uri))
+    return _at_work(seen, child, uri)
+
+
+def _too_new(seen: Observed) -> str:
+    return f"this operator doesn't know {', '.join(seen.too_new)}"
+
+
+def _stays(seen: Observed, uri: str) -> LetGo | None:
+    if not seen.removes:
+        return LetGo(Note("Normal", Reason.OUTPUT_KEPT, f"deletionPolicy is Retain: {uri} stays."))
+    if seen.doomed:
+        return LetGo(
+            Note("Warning", Reason.OUTPUT_KEPT, f"The namespace is being deleted, where no pod can be made any more: {uri} stays as it is.")
+        )
+    if not seen.written_runs and not seen.pods_left:
+        reused = Note("Normal", Reason.OUTPUT_KEPT, f"{uri} was found finished, not made by this job, and stays.")
+        return LetGo(reused if seen.status.reused else None)
+    if seen.keeper is not None:
+        return LetGo(Note("Normal", Reason.OUTPUT_KEPT, f"{uri} is also the output of {seen.called(seen.keeper)} and stays."))
+    return None
+
+
+def _removed(seen: Observed, child: Child, uri: str) -> Note:
+    result = next((pod.result for pod in seen.pods_of(child) if isinstance(pod.result, RemoveResult)), None)
+    if result is None:
+        return Note("Normal", Reason.OUTPUT_REMOVED, f"{uri} is removed.")
+    if result.owner is not None:
+        return Note("Normal", Reason.OUTPUT_KEPT, f"{uri} belongs to the run {result.owner} now and stays.")
+    if result.kept:
+        stay = f"{result.kept} files stay that others have written there since: {', '.join(result.kept_files)}."
+        return Note("Warning", Reason.OUTPUT_REMOVED, f"{result.files} files of {uri} are removed; {stay}")
+    return Note("Normal", Reason.OUTPUT_REMOVED, f"{result.files} files of {uri} are removed, {result.bytes} bytes.")
+
+
+def _at_work(seen: Observed, child: Child, uri: str) -> Wait:
+    judgement = steps.judge(seen, seen.spec, step=CLEANUP, attempt=1) if seen.spec is not None else None
+    match judgement:
+        case Broken(reason=reason, message=message):
+            again = child.ended_at + timedelta(seconds=TRY_AGAIN_SECONDS) if child.ended_at is not None else None
+            return Wait(
+                reason, f"{uri} could not be removed; it is tried again every {TRY_AGAIN_SECONDS:.0f} s. {message} {_LET_GO}", again
+            )
+        case Held(blockage=blockage):
+            return Wait(blockage.reason, f"The pod that removes {uri} can't start. {blockage.message} {_LET_GO}")
+        case Queued():
+            return Wait(Reason.QUEUED, f"The pod that removes {uri} can't start. {queueing.held_back(seen, child)} {_LET_GO}")
+        case _:
+            return Wait(Reason.REMOVING_OUTPUT, _REMOVING.format(uri=uri))

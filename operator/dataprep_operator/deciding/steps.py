@@ -1,0 +1,228 @@
+"""Judges one step from its Job and pods: not there, held up, at work, through, or broken. Pure.
+
+`pods.py` reads one pod; `status.py` turns the judgement into the job's phase.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dataprep_api.dataset.messages import CommitResult, PlanResult
+from dataprep_api.reasons import Reason
+from dataprep_api.resources.status import Failure
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_operator.objects import pods, ranges
+from dataprep_operator.objects.observed import CLEANUP, Child, Observed
+from dataprep_operator.objects.pods import Blockage, Pod
+
+
+@dataclass(frozen=True)
+class Absent:
+    """The step's Job is not there (yet, or any more)."""
+
+
+@dataclass(frozen=True)
+class Queued:
+    """A queue holds the Job back."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """No pod of the step has started, and this is why."""
+
+    blockage: Blockage
+
+
+@dataclass(frozen=True)
+class Working:
+    """Pods are running, or about to."""
+
+
+@dataclass(frozen=True)
+class Through:
+    """The Job succeeded. The result is None when its pod is gone, or for the conversion, whose results are in the store."""
+
+    result: PlanResult | CommitResult | None
+    unreadable: str | None = None
+    """What the pod said instead of a result."""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The Job failed for good."""
+
+    reason: Reason
+    message: str
+
+
+Judgement = Absent | Queued | Held | Working | Through | Broken
+
+
+def judge(seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int) -> Judgement:
+    """What has become of that step."""
+    child = seen.child(step, attempt)
+    if child is None:
+        return Held(seen.refusal) if seen.refusal is not None else Absent()
+    own = seen.pods_of(child)
+    if child.complete or has_told(seen, child):
+        result = seen.result_of(child)
+        return Through(result, unreadable=None if result or step == "convert" else _unreadable(own))
+    if child.failed:
+        return _broken(child, own)
+    stopped = _stopped_too_often(child, spec, own)
+    if stopped is not None:
+        return stopped
+    if (child.queued and child.suspended) or left_to_others(seen, child):
+        return Queued()
+    blockage = _blockage(seen, spec, own, child)
+    return Held(blockage) if blockage is not None else Working()
+
+
+def left_to_others(seen: Observed, child: Child) -> bool:
+    """Whether somebody else has suspended the Job and the operator leaves it so.
+
+    A job with a queue goes into it at once. Without one the operator starts the Job again, once: somebody may have slipped. Whoever suspends it
+    after that means it, as Kueue does when it manages Jobs without a queue; to go on would be a quarrel without an end.
+    """
+    return child.suspended_by_others and (seen.queue is not None or child.resumed or child.step == CLEANUP)
+
+
+def has_told(seen: Observed, child: Child) -> bool:
+    """Whether the plan's pod has ended and told the plan. The Job controller counts ended pods only every second; there is nothing to wait for."""
+    return child.step == "plan" and not child.failed and not child.deleting and seen.result_of(child) is not None
+
+
+def unexplained(seen: Observed, child: Child) -> bool:
+    """Whether the step has ended and no pod that is known says how. The watch of the Jobs may be ahead of the pods'."""
+    if child.complete:
+        return child.step != "convert" and seen.result_of(child) is None
+    return child.failed and not _deciding(child, _told(seen.pods_of(child)))
+
+
+def failures(seen: Observed, *, step: str, attempt: int) -> list[Failure]:
+    """What went wrong in the step so far: one entry for each thing, the latest first, however many pods said it."""
+    child = seen.child(step, attempt)
+    found = [told for pod in seen.pods_of(child) if (told := pods.failure(pod))] if child else []
+    found.sort(key=lambda told: told.at or "", reverse=True)
+    grouped: dict[tuple[str, str, str | None, int | None], Failure] = {}
+    for told in found:
+        kind = (told.reason, told.message, told.shard, told.exit_code)
+        first = grouped.get(kind)
+        grouped[kind] = told if first is None else first.model_copy(update={"count": first.count + 1})
+    return list(grouped.values())
+
+
+def tasks_of(child: Child, *, tasks: int) -> list[int]:
+    """The task behind each index of a convert Job."""
+    return ranges.parse(child.tasks, below=tasks) if child.tasks else list(range(tasks))
+
+
+def completed_tasks(child: Child, *, tasks: int) -> set[int]:
+    """Tasks that a convert Job has finished."""
+    behind = tasks_of(child, tasks=tasks)
+    return {behind[index] for index in ranges.parse(child.completed_indexes, below=len(behind))}
+
+
+def failed_tasks(child: Child, *, tasks: int) -> set[int]:
+    """Tasks that a convert Job has given up."""
+    behind = tasks_of(child, tasks=tasks)
+    return {behind[index] for index in ranges.parse(child.failed_indexes, below=len(behind))}
+
+
+def unfinished_tasks(seen: Observed, *, attempt: int, plan_sha256: str, tasks: int) -> list[int]:
+    """Tasks that the convert Job before `attempt` left over, or none when that can't be told: then all of them run, and skip what is done."""
+    earlier = [child for child in seen.children if child.step == "convert" and child.attempt < attempt and child.plan_sha256 == plan_sha256]
+    if not earlier:
+        return []
+    last = max(earlier, key=lambda child: child.attempt)
+    left = set(tasks_of(last, tasks=tasks)) - completed_tasks(last, tasks=tasks)
+    return sorted(left) if len(left) < tasks else []
+
+
+def tasks_before(child: Child, *, tasks: int) -> int:
+    """Tasks that earlier attempts had finished when this convert Job was made."""
+    return tasks - child.completions if child.tasks else 0
+
+
+# --- reasons ------------------------------------------------------------------------------------------------------------
+
+# What Kubernetes says when one pod's failure, and not the number of failures, ended the Job.
+_ONE_POD_DECIDED: Final = "PodFailurePolicy"
+
+
+def _broken(child: Child, own: Sequence[Pod]) -> Broken:
+    told = _told(own)
+    told = _deciding(child, told) or told
+    if not told:
+        return Broken(Reason.BACKOFF_LIMIT_EXCEEDED, child.failure_message or f"the Job {child.name} failed ({child.failure_reason})")
+    last = told[-1][1]
+    if child.failure_reason == _ONE_POD_DECIDED:
+        return Broken(Reason(last.reason), last.message)
+    return Broken(Reason(last.reason), f"{_how_often(child, len(told))} {last.message}")
+
+
+def _stopped_too_often(child: Child, spec: DataPrepJobSpec, own: Sequence[Pod]) -> Broken | None:
+    """Whether pods ended with 143, and nobody stopped them, oftener than a failure may come.
+
+    Its Job can't count them: a suspension, of ours or a queue's, ends pods with 143 too, and a Job knows the exit code only.
+    """
+    limit = spec.backoff_limit_per_index if child.step == "convert" else spec.backoff_limit
+    stopped = [(pod, told) for pod, told in _told(own) if pod.stopped_by_nobody]
+    counts = Counter(pod.index for pod, _ in stopped)
+    index, count = max(counts.items(), key=lambda each: each[1], default=(None, 0))
+    if count <= limit:
+        return None
+    last = [told for pod, told in stopped if pod.index == index][-1]
+    which = f"The task of index {index}" if index is not None else f"The {child.step} step"
+    return Broken(Reason(last.reason), f"{which} failed {count} times; the last time: {last.message}")
+
+
+def _told(own: Sequence[Pod]) -> list[tuple[Pod, Failure]]:
+    """What went wrong in each failed pod, the latest last."""
+    return sorted(((pod, failure) for pod in own if (failure := pods.failure(pod))), key=lambda each: each[1].at or "")
+
+
+def _deciding(child: Child, told: list[tuple[Pod, Failure]]) -> list[tuple[Pod, Failure]]:
+    """Of these failures those that ended the Job: where one pod did, the Job names it."""
+    if child.failure_reason != _ONE_POD_DECIDED:
+        return told
+    return [each for each in told if f"/{each[0].name} " in child.failure_message]
+
+
+def _how_often(child: Child, times_failed: int) -> str:
+    if child.step != "convert":
+        return f"The {child.step} step failed {times_failed} times; the last time:"
+    given_up = ranges.count(child.failed_indexes)
+    shown = ranges.shortened(child.failed_indexes, limit=100)
+    return f"{given_up} of {child.completions} tasks failed for good (indexes {shown}); the last failure:"
+
+
+def _unreadable(own: Sequence[Pod]) -> str | None:
+    done = [pod for pod in own if pod.phase == "Succeeded"]
+    return None if not done else done[-1].message[:300] or "nothing"
+
+
+def _blockage(seen: Observed, spec: DataPrepJobSpec, own: Sequence[Pod], child: Child) -> Blockage | None:
+    """Why none of the step's pods has started. One pod that runs is proof that pods can."""
+    alive = [pod for pod in own if pod.deletion_due is None]
+    if any(pod.started for pod in own):
+        return None
+    for pod in alive:
+        if pod.waiting is not None:
+            return pod.waiting
+    if seen.missing is not None:
+        return seen.missing
+    if any(pod.scheduled for pod in own):
+        return None
+    stuck = [pod.unschedulable for pod in alive if pod.unschedulable is not None]
+    if not stuck:
+        return None
+    oldest = min(stuck, key=lambda each: (each.since is None, each.since))
+    return Blockage(_scheduling_reason(spec, oldest.message, step=child.step), oldest.message, since=oldest.since)
+
+
+def _scheduling_reason(spec: DataPrepJobSpec, message: str, *, step: str) -> Reason:
+    accelerator = spec.workers.accelerator
+    about_gpus = accelerator.resource_name in message or "node affinity/selector" in message or "untolerated taint" in message
+    return Reason.NO_GPU_NODES if step == "convert" and accelerator.policy == "Required" and about_gpus else Reason.UNSCHEDULABLE

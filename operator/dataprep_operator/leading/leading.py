@@ -1,0 +1,145 @@
+"""What runs as long as the operator does: kopf's watches in every replica; the workers that reconcile, and the slow scan that forgets nobody, in the leader."""
+
+import asyncio
+import functools
+import itertools
+import logging
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import kopf
+
+from dataprep_operator import metrics
+from dataprep_operator.errors import OperatorError
+from dataprep_operator.objects.observed import Key
+from dataprep_operator.serving.probes import Health
+from dataprep_operator.settings import Settings
+from dataprep_operator.watching import streams, subjects, watching
+from dataprep_operator.watching.cache import Cache
+from dataprep_operator.watching.workqueue import WorkQueue
+
+logger = logging.getLogger(__name__)
+
+_SETTLED_EVERY: Final = 12
+"""As `handover` relies on: an hour, when a scan is made every five minutes: 5,000 looks take seconds, which an idle operator hasn't got."""
+
+Look = Callable[[Key], Awaitable[float | None]]
+"""One look at one object; returns the seconds after which the next is due."""
+
+
+Concerns = Callable[[Key, float], None]
+"""Told of an object that something has happened to, and the seconds within which it must be looked at."""
+
+
+Died = Callable[[str, BaseException | None], None]
+"""Told of a task of kopf's that has ended although nobody wanted it to, and of its error."""
+
+CREDENTIALS_TASK: Final = "credentials retriever"
+"""The one of kopf's tasks that `spawn_tasks` starts and doesn't name: without it no connection is renewed."""
+
+
+async def follow(*, settings: Settings, cache: Cache, heard: streams.Streams, concerns: Concerns, stop: asyncio.Event, died: Died) -> None:
+    """Keep the cache as the cluster is, until `stop` is set. A standby does so too: it takes over without listing.
+
+    kopf's tasks live as long as the operator. When one ends before, kopf would end the others one after the other, and was seen to wait for them
+    for minutes; so it isn't asked to: `died` must end the process.
+    """
+    undo = streams.listen(heard)
+    before = asyncio.all_tasks()
+    try:
+        roots = await kopf.spawn_tasks(
+            registry=watching.registry(cache=cache, streams=heard, concerns=concerns),
+            settings=watching.operator_settings(settings),
+            # Without one kopf asks for the user's name, and an image's user 65532 has none.
+            identity=settings.identity,  # type: ignore[arg-type]  # kopf's NewType of str is not public
+            standalone=True,
+            clusterwide=not settings.namespaces,
+            namespaces=settings.namespaces,
+            stop_flag=stop,
+        )
+        # kopf takes the signals for itself.
+        stop_by_signals(stop)
+        spawned = asyncio.all_tasks() - before
+        for task in {*roots, *(each for each in spawned if each.get_name() == CREDENTIALS_TASK)}:
+            task.add_done_callback(functools.partial(_ended, stop=stop, died=died))
+        await kopf.run_tasks(roots, ignored=before)
+    finally:
+        undo()
+
+
+def stop_by_signals(stop: asyncio.Event) -> None:
+    """Let the signals that ask a process to end set `stop`."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+
+
+def _ended(task: "asyncio.Task[None]", *, stop: asyncio.Event, died: Died) -> None:
+    if not stop.is_set():
+        died(task.get_name(), None if task.cancelled() else task.exception())
+
+
+async def lead(
+    *,
+    settings: Settings,
+    cache: Cache,
+    heard: streams.Streams,
+    queue: WorkQueue[Key],
+    look: Look,
+    health: Health,
+    stop: asyncio.Event,
+) -> None:
+    """Reconcile until `stop` is set."""
+    health.leading = True
+    work = asyncio.create_task(_work(settings, cache, heard, queue, look), name="work")
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    try:
+        await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        # kopf, when it ends, cancels every task that is younger than itself.
+        if work.done() and not work.cancelled():
+            work.result()
+    finally:
+        health.leading = False
+        for task in (work, stopping):
+            task.cancel()
+        await asyncio.gather(work, stopping, return_exceptions=True)
+        queue.close()
+
+
+async def _work(settings: Settings, cache: Cache, heard: streams.Streams, queue: WorkQueue[Key], look: Look) -> None:
+    """All workers. They begin when the cache is whole: with half of it, children would seem to be missing."""
+    await heard.whole()
+    # What has ended can wait; there may be thousands of them.
+    for key in [*cache.unsettled(), *cache.keys()]:
+        queue.add(key)
+    async with asyncio.TaskGroup() as group:
+        for number in range(settings.workers):
+            group.create_task(queue.run(_timed(queue, look)), name=f"reconcile {number}")
+        group.create_task(_scan(cache, queue, every_seconds=settings.resync_seconds), name="scan")
+
+
+def _timed(queue: WorkQueue[Key], look: Look) -> Callable[[Key], Awaitable[None]]:
+    async def work(key: Key) -> None:
+        started = time.monotonic()
+        subjects.turn_to(key)
+        metrics.QUEUE_DEPTH.set(len(queue))
+        try:
+            wait = await look(key)
+        except OperatorError:
+            metrics.RECONCILE_ERRORS.inc()
+            raise
+        finally:
+            metrics.RECONCILE_DURATION.observe(time.monotonic() - started)
+        if wait is not None:
+            queue.add_after(key, wait)
+
+    return work
+
+
+async def _scan(cache: Cache, queue: WorkQueue[Key], *, every_seconds: float) -> None:
+    """Every object of ours comes round now and then, whatever events were lost; what has ended, less often."""
+    for number in itertools.count(1):
+        await asyncio.sleep(every_seconds)
+        for key in cache.unsettled() if number % _SETTLED_EVERY else cache.keys():
+            queue.add(key)

@@ -1,0 +1,138 @@
+"""One leader by a `coordination.k8s.io` Lease: 12 seconds valid, renewed every 2, given up after 9 without success.
+
+Whoever can't be sure to lead stops (the process ends): two operators would do no harm to data, but write each other's statuses.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from dataprep_operator.cluster.cluster import LEASES, Cluster
+from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, LeaseLost, NotFound
+
+logger = logging.getLogger(__name__)
+
+DURATION_SECONDS: Final = 12
+RENEW_DEADLINE_SECONDS: Final = 9.0
+RETRY_SECONDS: Final = 2.0
+_MOMENT_SECONDS: Final = 0.05
+# A request that hangs must leave time for another one.
+_TRY_SECONDS: Final = 2.5
+_AGAIN_SECONDS: Final = 0.5
+
+Body = dict[str, Any]  # the API's JSON
+
+
+class Lease:
+    """This replica's hold on the Lease."""
+
+    def __init__(self, cluster: Cluster, *, namespace: str, name: str, identity: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._clock = clock
+        # What the other holder last wrote, and when *this* clock first saw it: clocks of other machines are not compared.
+        self._record: tuple[str, str] | None = None
+        self._record_since = clock()
+        self._expires_at = clock()
+        self._renewed_at = clock()
+
+    @property
+    def sure(self) -> bool:
+        """Whether nobody else can lead yet: a replica that was paused for longer must not write before it has asked."""
+        return self._clock() - self._renewed_at <= RENEW_DEADLINE_SECONDS
+
+    async def acquire(self) -> None:
+        """Wait until this replica leads."""
+        while True:
+            try:
+                if await self.try_once():
+                    logger.info("%s leads (Lease %s/%s)", self._identity, self._namespace, self._name)
+                    return
+            except ClusterError as exc:
+                logger.warning("Lease %s/%s: %s", self._namespace, self._name, exc)
+            await asyncio.sleep(self._until_next_try())
+
+    async def hold(self) -> None:
+        """Keep leading until cancelled. Raises LeaseLost when that isn't sure any more."""
+        pause = RETRY_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            pause = RETRY_SECONDS
+            try:
+                async with asyncio.timeout(max(0.0, min(_TRY_SECONDS, self._renewed_at + RENEW_DEADLINE_SECONDS - self._clock()))):
+                    held = await self.try_once()
+            except (ClusterError, TimeoutError) as exc:
+                logger.warning("Lease %s/%s not renewed: %s", self._namespace, self._name, exc or "no answer in time")
+                held, pause = True, _AGAIN_SECONDS
+            if not held:
+                raise LeaseLost(f"another replica holds the Lease {self._namespace}/{self._name}")
+            if self._clock() - self._renewed_at >= RENEW_DEADLINE_SECONDS:
+                raise LeaseLost(f"the Lease {self._namespace}/{self._name} was not renewed for {RENEW_DEADLINE_SECONDS:.0f} s")
+
+    async def try_once(self) -> bool:
+        """Take or renew the Lease if it is free or ours. False when someone else holds it."""
+        try:
+            body = await self._cluster.get(LEASES, self._namespace, self._name)
+        except NotFound:
+            return await self._create()
+        spec = body.get("spec") or {}
+        holder = spec.get("holderIdentity") or ""
+        if holder not in ("", self._identity) and not self._expired(holder, spec):
+            return False
+        started = self._clock()
+        try:
+            await self._cluster.replace(
+                LEASES, self._namespace, self._name, body | {"spec": self._spec(spec, taken=holder != self._identity)}
+            )
+        except Conflict:
+            return False
+        self._renewed_at = started
+        return True
+
+    async def release(self) -> None:
+        """Let go on purpose, so that the next one need not wait. Best effort."""
+        try:
+            body = await self._cluster.get(LEASES, self._namespace, self._name)
+            if (body.get("spec") or {}).get("holderIdentity") == self._identity:
+                await self._cluster.replace(LEASES, self._namespace, self._name, body | {"spec": body["spec"] | {"holderIdentity": ""}})
+        except ClusterError as exc:
+            logger.warning("Lease %s/%s not released: %s", self._namespace, self._name, exc)
+
+    async def _create(self) -> bool:
+        started = self._clock()
+        metadata = {"name": self._name, "namespace": self._namespace}
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": self._spec({}, taken=True)}
+        try:
+            await self._cluster.create(LEASES, self._namespace, body)
+        except AlreadyExists:
+            return False
+        self._renewed_at = started
+        return True
+
+    def _expired(self, holder: str, spec: Body) -> bool:
+        record = (holder, str(spec.get("renewTime")))
+        if record != self._record:
+            self._record, self._record_since = record, self._clock()
+        self._expires_at = self._record_since + (spec.get("leaseDurationSeconds") or DURATION_SECONDS)
+        return self._clock() > self._expires_at
+
+    def _until_next_try(self) -> float:
+        """Seconds: the usual pause, or less when what the other holds expires before."""
+        left = self._expires_at - self._clock()
+        return min(RETRY_SECONDS, left + _MOMENT_SECONDS) if left >= 0 else RETRY_SECONDS
+
+    def _spec(self, before: Body, *, taken: bool) -> Body:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        changes = (before.get("leaseTransitions") or 0) + (1 if taken and before else 0)
+        return {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": DURATION_SECONDS,
+            "acquireTime": now if taken else before.get("acquireTime") or now,
+            "renewTime": now,
+            "leaseTransitions": changes,
+        }

@@ -1,0 +1,209 @@
+"""Which release works where: two that work on the same jobs would write over each other's statuses for ever.
+
+Each release has a marker, a Lease of a fixed name: one in each of its namespaces, or, when it works everywhere, one in its own. A marker that is not renewed is
+dead after 15 seconds. Who comes second refuses: it finds the other's marker in a namespace, or, working everywhere, anywhere at all. One for some namespaces can't see
+the marker of one that works everywhere; so that one looks for new markers every five seconds and writes its name on them, and a new one waits for that first.
+Releases of different operator classes have markers of different names, for they share no job.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from dataprep_api import GROUP
+from dataprep_operator.cluster.cluster import LEASES, Cluster
+from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, Overlap, Refused
+from dataprep_operator.objects import times
+from dataprep_operator.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+RENEW_SECONDS: Final = 5.0
+DEAD_SECONDS: Final = 15
+HEARD_SECONDS: Final = 7.0
+"""Within which a release that works everywhere has seen a new marker."""
+EVERYWHERE: Final = f"{GROUP}/works-everywhere"
+REFUSED_BY: Final = f"{GROUP}/refused-by"
+_HOW: Final = "List other namespaces in one of them, or give one a class of its own (operatorClass)."
+
+Body = dict[str, Any]  # the API's JSON
+
+
+def marker(operator_class: str | None) -> str:
+    """The name of the markers of a class."""
+    return f"dataprep-operator-scope-{operator_class}" if operator_class else "dataprep-operator-scope"
+
+
+class Scope:
+    """This release's markers. All of its replicas are one: they have the same Lease to lead by, and that is its name here."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        settings: Settings,
+        clock: Callable[[], datetime],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._sleep = sleep
+        self._name = marker(settings.operator_class)
+        self._own = settings.lease_namespace or ""
+        self._release = f"{settings.lease_namespace}/{settings.lease_name}"
+        self._everywhere = not settings.namespaces
+        self._places: Sequence[str] = settings.namespaces or (self._own,)
+        self._looks_round = self._everywhere
+        """Whether it looks for others' markers: until it is told that it may not."""
+
+    async def claim(self) -> None:
+        """Set the markers. Raises Overlap when another release works in one of the namespaces."""
+        while True:
+            try:
+                await self._claim()
+                return
+            except ClusterError as exc:
+                logger.warning("the marker %s was not set: %s", self._name, exc)
+                await self._sleep(1.0)
+
+    async def keep(self) -> None:
+        """Renew the markers until cancelled. Raises Overlap when a release that was there first says so."""
+        while True:
+            await self._sleep(RENEW_SECONDS)
+            try:
+                await self._all_claimed()
+                if self._looks_round and self._places:
+                    await self._look_round(begins=False)
+            except ClusterError as exc:
+                logger.warning("the marker %s was not renewed: %s", self._name, exc)
+
+    async def _claim(self) -> None:
+        new = await self._all_claimed()
+        if self._looks_round and self._places:
+            await self._look_round(begins=True)
+        elif new and not self._everywhere:
+            await self._sleep(HEARD_SECONDS)
+            for place in new:
+                self._refuse_if_told(place, await self._cluster.get(LEASES, place, self._name))
+
+    async def _all_claimed(self) -> list[str]:
+        """Set or renew all markers, and return the places where they are new. A namespace that is not there, or whose Leases are out of reach, is nobody's concern but its own."""
+        new = []
+        for place in self._places:
+            try:
+                if await self._claimed(place):
+                    new.append(place)
+            except NotFound:
+                continue  # it may come
+            except Refused as exc:
+                logger.warning("can't see whether another release works in the namespace %s: %s", place, exc)
+                self._places = [each for each in self._places if each != place]
+        return new
+
+    async def _claimed(self, place: str) -> bool:
+        """Set or renew the marker of one namespace. Returns whether it is new there."""
+        while True:
+            try:
+                found = await self._cluster.get(LEASES, place, self._name)
+            except NotFound:
+                try:
+                    await self._cluster.create(LEASES, place, self._body(place, {}, begins=True))
+                    return True
+                except AlreadyExists:
+                    continue
+            is_ours, is_alive = self._holder(found) == self._release, self._alive(found)
+            if is_ours and is_alive:
+                self._refuse_if_told(place, found)
+            elif is_alive:
+                await self._outlive(place, found)
+                continue
+            begins = not (is_ours and is_alive)
+            try:
+                await self._cluster.replace(LEASES, place, self._name, self._body(place, found, begins=begins))
+                return begins
+            except Conflict:
+                continue
+
+    async def _outlive(self, place: str, found: Body) -> None:
+        """Wait for the end of another release that has just gone. Raises Overlap when it goes on."""
+        renewed = self._renewed(found)
+        while self._alive(found):
+            await self._sleep(1.0)
+            try:
+                found = await self._cluster.get(LEASES, place, self._name)
+            except NotFound:
+                return
+            if self._renewed(found) != renewed and self._holder(found) != self._release and self._alive(found):
+                raise Overlap(
+                    f"The release {self._holder(found)} works in the namespace {place}: this one, {self._release}, doesn't start. {_HOW}"
+                )
+
+    async def _look_round(self, *, begins: bool) -> None:
+        """For a release that works everywhere: give way to those that were there before it, and turn away those that come later."""
+        mine = await self._cluster.get(LEASES, self._own, self._name)
+        try:
+            markers = await self._cluster.list(LEASES, "", fields=f"metadata.name={self._name}")
+        except Refused as exc:
+            logger.warning("can't see whether other releases work in other namespaces: %s", exc)
+            self._looks_round = False
+            return
+        for found in markers:
+            place = found["metadata"]["namespace"]
+            if found["metadata"]["name"] != self._name or self._holder(found) == self._release or not self._alive(found):
+                continue
+            if self._since(found) < self._since(mine):
+                if begins:
+                    await self._outlive(place, found)
+                    continue
+                raise Overlap(self._told(self._holder(found), place, found))
+            annotations = {**(found["metadata"].get("annotations") or {}), REFUSED_BY: self._release}
+            try:
+                await self._cluster.replace(
+                    LEASES, place, self._name, found | {"metadata": found["metadata"] | {"annotations": annotations}}
+                )
+            except (Conflict, NotFound):
+                continue  # it is looked at again in five seconds
+            except Refused as exc:
+                logger.warning("can't tell the release %s, which works in %s too: %s", self._holder(found), place, exc)
+                continue
+            logger.warning("The release %s wants to work in %s too, and is told to end", self._holder(found), place)
+
+    def _refuse_if_told(self, place: str, found: Body) -> None:
+        by = (found["metadata"].get("annotations") or {}).get(REFUSED_BY)
+        if by and by != self._release:
+            raise Overlap(f"The release {by} works in all namespaces, and so in {place}: this one, {self._release}, doesn't start. {_HOW}")
+
+    def _told(self, other: str, place: str, found: Body) -> str:
+        where = "all namespaces" if (found["metadata"].get("labels") or {}).get(EVERYWHERE) == "true" else f"the namespace {place}"
+        return f"The release {other} works in {where}: this one, {self._release}, doesn't start. {_HOW}"
+
+    def _holder(self, found: Body) -> str:
+        return str((found.get("spec") or {}).get("holderIdentity") or "")
+
+    def _renewed(self, found: Body) -> str:
+        return str((found.get("spec") or {}).get("renewTime") or "")
+
+    def _since(self, found: Body) -> tuple[str, str]:
+        """Since when it works, and its name for two that began at the same moment."""
+        return str((found.get("spec") or {}).get("acquireTime") or ""), self._holder(found)
+
+    def _alive(self, found: Body) -> bool:
+        age = times.seconds_between(times.parse(self._renewed(found)), self._clock())
+        return bool(self._holder(found)) and age is not None and age <= DEAD_SECONDS
+
+    def _body(self, place: str, before: Body, *, begins: bool) -> Body:
+        now = self._clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = before.get("spec") or {}
+        labels = {EVERYWHERE: str(self._everywhere).lower()}
+        metadata = {**(before.get("metadata") or {"name": self._name, "namespace": place}), "labels": labels}
+        if begins:
+            metadata["annotations"] = {}
+        held = {
+            "holderIdentity": self._release,
+            "leaseDurationSeconds": DEAD_SECONDS,
+            "acquireTime": now if begins else spec.get("acquireTime") or now,
+            "renewTime": now,
+        }
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": held}

@@ -1,0 +1,131 @@
+"""This replica's turn to lead: its Lease and its markers, on a thread with an event loop and connections of its own.
+
+Apart from what a leader does (`leading.py`), because that may keep an event loop busy: thousands of jobs, or whoever floods the server. Then the leader is slow, and stays
+the leader; the thread needs a moment every two seconds. An event loop that stands still for a minute is another matter: it may do so for ever, and another replica's
+turn has come.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from datetime import datetime
+from typing import Final, Protocol
+
+from dataprep_operator.cluster.cluster import Cluster
+from dataprep_operator.errors import LeaseLost
+from dataprep_operator.leading.lease import Lease
+from dataprep_operator.leading.scope import Scope
+from dataprep_operator.settings import Settings
+
+_STANDS_STILL_SECONDS: Final = 60.0
+_BEAT_SECONDS: Final = 1.0
+
+
+class Connection(Cluster, Protocol):
+    """The API server by connections that can be closed."""
+
+    async def close(self) -> None:
+        """Close them."""
+        ...
+
+
+class Tenure:
+    """Waits for its turn, and keeps it until it is ended. `lost` is told, on the thread, when the turn can't be kept: then the process must end at once."""
+
+    def __init__(
+        self,
+        *,
+        connect: Callable[[], Awaitable[Connection]],
+        settings: Settings,
+        clock: Callable[[], datetime],
+        lost: Callable[[BaseException], None],
+    ) -> None:
+        self._connect = connect
+        self._settings = settings
+        self._clock = clock
+        self._lost = lost
+        self._lease: Lease | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="tenure", daemon=True)
+        self._begun: Future[None] = Future()
+        self._over: Future[None] = Future()
+        self._beating: asyncio.Task[None] | None = None
+        self._beaten_at = time.monotonic()
+
+    @property
+    def sure(self) -> bool:
+        """Whether nobody else can lead yet."""
+        return self._lease is not None and self._lease.sure
+
+    async def begin(self) -> None:
+        """Wait until this replica leads. Raises Overlap when another release works in its namespaces."""
+        self._thread.start()
+        await asyncio.shield(asyncio.wrap_future(self._begun))
+        self._beating = asyncio.create_task(self._beat(), name="heartbeat")
+
+    async def end(self) -> None:
+        """Let the Lease go, so that the next one need not wait, or stop waiting for it."""
+        if self._beating is not None:
+            self._beating.cancel()
+        if self._thread.ident is None:
+            self._loop.close()
+            return
+        # Closed: it has ended by itself.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._cancel)
+        await asyncio.shield(asyncio.wrap_future(self._over))
+
+    async def _beat(self) -> None:
+        while True:
+            self._beaten_at = time.monotonic()
+            await asyncio.sleep(_BEAT_SECONDS)
+
+    # --- on the thread ------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._stay())
+        except asyncio.CancelledError:
+            pass
+        except BaseException as exc:  # whatever it is, whoever waits must know
+            if not self._begun.done():
+                self._begun.set_exception(exc)
+        finally:
+            self._over.set_result(None)
+            self._loop.close()
+
+    async def _stay(self) -> None:
+        settings = self._settings
+        cluster = await self._connect()
+        try:
+            lease = Lease(cluster, namespace=settings.lease_namespace or "", name=settings.lease_name, identity=settings.identity)
+            scope = Scope(cluster, settings=settings, clock=self._clock)
+            await scope.claim()
+            await lease.acquire()
+            self._lease = lease
+            self._beaten_at = time.monotonic()
+            self._begun.set_result(None)
+            await self._hold(lease, scope)
+        finally:
+            await cluster.close()
+
+    async def _hold(self, lease: Lease, scope: Scope) -> None:
+        try:
+            await asyncio.gather(lease.hold(), scope.keep(), self._watch())
+        except asyncio.CancelledError:
+            await lease.release()
+        except BaseException as exc:
+            self._lost(exc)
+            raise
+
+    async def _watch(self) -> None:
+        while (still := time.monotonic() - self._beaten_at) < _STANDS_STILL_SECONDS:
+            await asyncio.sleep(_BEAT_SECONDS)
+        raise LeaseLost(f"the event loop has stood still for {still:.0f} s")
+
+    def _cancel(self) -> None:
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()

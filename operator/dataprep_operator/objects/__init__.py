@@ -1,0 +1,1 @@
+"""What the objects of the cluster say, as values."""

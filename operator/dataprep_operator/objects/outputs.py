@@ -1,0 +1,101 @@
+"""Which place a job's output is. Two jobs with the same place write over each other; the same URI may name two places. Pure.
+
+Apart from `names.normalised`, which gives a URI one spelling: here the endpoint of a bucket, the mounts of the pod and the namespace count too.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from dataprep_api import names
+from dataprep_api.errors import SpecError
+from dataprep_api.resources import profile
+from dataprep_api.resources.params import fill
+
+_AMAZON: Final = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
+_ALIBABA: Final = ".aliyuncs.com"
+_CLUSTER: Final = (".svc.cluster.local", ".svc")
+_PORTS: Final = {"http": 80, "https": 443}
+_ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+"""Where the converter finds an endpoint that the store doesn't name, the first one first."""
+
+
+# Any: objects as the API server's JSON. Nothing in them is trusted to have its form.
+def place_of(raw: Mapping[str, Any], defaults: Mapping[str, Any] | None) -> str | None:
+    """The place that a job's output names, with its profile in `defaults`, or None when the spec doesn't say it properly."""
+    spec, namespace = _mapping(raw.get("spec")), str(raw["metadata"]["namespace"])
+    if defaults is not None:
+        spec = profile.merged(spec, _mapping(defaults.get("spec")), name="")
+    output, version = _mapping(spec.get("output")), _mapping(spec.get("output")).get("version")
+    uri = output.get("uri")
+    if not isinstance(uri, str):
+        return None
+    params = {str(key): str(value) for key, value in _mapping(spec.get("params")).items()}
+    try:
+        uri = str(fill(names.join(uri, version) if isinstance(version, str) else uri, params, path="spec.output.uri"))
+        text = names.normalised(uri)
+        if text.startswith("s3://"):
+            endpoint = _endpoint(uri, fill(_mappings(spec.get("stores")), params, path="spec.stores"), _mapping(spec.get("workers")))
+            return _bucket(text, endpoint, namespace=namespace)
+    except (SpecError, ValueError):
+        return None
+    return text if "://" in text else _path(text, _mapping(spec.get("workers")), namespace=namespace)
+
+
+def _endpoint(uri: str, stores: Sequence[Mapping[str, Any]], workers: Mapping[str, Any]) -> str | None:
+    matching = [each for each in stores if isinstance(each.get("uriPrefix"), str) and uri.startswith(each["uriPrefix"])]
+    store = max(matching, key=lambda each: len(each["uriPrefix"]), default={})
+    variables = {each["name"]: each.get("value") for each in _mappings(workers.get("env")) if isinstance(each.get("name"), str)}
+    found = [store.get("endpoint"), *(variables.get(name) for name in _ENDPOINT_VARIABLES)]
+    return next((each for each in found if isinstance(each, str) and each), None)
+
+
+def _bucket(text: str, endpoint: str | None, *, namespace: str) -> str:
+    """Amazon's buckets have one name in the world, and so have Alibaba's, whichever endpoint leads to them. Any other service has its own."""
+    if endpoint is None:
+        return text
+    parts = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+    host, port = (parts.hostname or "").rstrip("."), parts.port
+    if host.endswith(_AMAZON):
+        return text
+    if host.endswith(_ALIBABA):
+        return f"oss{text.removeprefix('s3')}"
+    for suffix in _CLUSTER:
+        host = host.removesuffix(suffix)
+    # A host of one word is a Service of the namespace that the pods are in.
+    host = host if "." in host or ":" in host else f"{host}.{namespace}"
+    service = host if port in (None, _PORTS.get(parts.scheme.lower())) else f"{host}:{port}"
+    return f"{text} at {service}{parts.path.rstrip('/')}"
+
+
+def _path(path: str, workers: Mapping[str, Any], *, namespace: str) -> str:
+    """A path by what is mounted there: the same claim is one place under any path, and the same path of two claims is two."""
+    own = f"{path} of {namespace}"
+    mounts = [
+        (names.normalised(each["mountPath"]), each)
+        for each in _mappings(workers.get("volumeMounts"))
+        if isinstance(each.get("mountPath"), str)
+    ]
+    covering = [(at, each) for at, each in mounts if path == at or path.startswith(f"{at.rstrip('/')}/")]
+    if not covering:
+        return own
+    at, mount = max(covering, key=lambda each: len(each[0]))
+    volume = next((each for each in _mappings(workers.get("volumes")) if each.get("name") == mount.get("name")), {})
+    sub_path = str(mount.get("subPath") or mount.get("subPathExpr") or "")
+    within = names.normalised("/".join((sub_path, path[len(at.rstrip("/")) :])).lstrip("/"))
+    for kind, outer, whose in (("persistentVolumeClaim", "claimName", f" of {namespace}"), ("nfs", "path", ""), ("hostPath", "path", "")):
+        named = _mapping(volume.get(kind))
+        if isinstance(named.get(outer), str):
+            root = f"{named.get('server') or ''}:{named[outer].rstrip('/')}" if kind != "persistentVolumeClaim" else named[outer]
+            return f"{kind} {root}/{within}{whose}"
+    # Of any other volume only its own words tell what it is.
+    return f"{json.dumps(volume, sort_keys=True)} {own}" if volume else own
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

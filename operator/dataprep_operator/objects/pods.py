@@ -1,0 +1,270 @@
+"""Reads a pod: what it says itself (its termination message) and what the scheduler and the kubelet say about it.
+
+Pure, and apart from `steps.py`: here one pod is read, there many pods are judged.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+
+from dataprep_api import names
+from dataprep_api.dataset import messages
+from dataprep_api.dataset.messages import FailureResult, Message
+from dataprep_api.errors import MessageError
+from dataprep_api.exits import Exit
+from dataprep_api.reasons import Reason
+from dataprep_api.resources.status import Failure
+from dataprep_operator.objects import foreign, times
+
+CONTAINER: Final = "dataprep"
+CODE_CONTAINER: Final = "dataprep-code"
+"""The init container that fetches code from Git."""
+INDEX_ANNOTATION: Final = "batch.kubernetes.io/job-completion-index"
+STUCK_CREATING_SECONDS: Final = 10.0
+STUCK_TERMINATING_SECONDS: Final = 60.0
+LINGERING_SECONDS: Final = 10.0
+
+_IMAGE: Final = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}
+)
+_CONFIG: Final = frozenset({"CreateContainerConfigError"})
+_REFUSED: Final = frozenset({"CreateContainerError", "RunContainerError"})
+_CREATING: Final = frozenset({"ContainerCreating", "PodInitializing"})
+_GONE_FOR_GOOD: Final = ("not found", "references non-existent")
+_STEPS: Final[Mapping[str, Any]] = {"plan": "Plan", "convert": "Convert", "commit": "Commit"}  # Any: the literals of Failure.step
+
+
+@dataclass(frozen=True)
+class Blockage:
+    """Why a pod (or a whole step) can't start."""
+
+    reason: Reason
+    message: str
+    since: datetime | None = None
+    fatal: bool = False
+    """Whether only the user can remove it: then the job fails after a short grace."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One pod of a child Job, read."""
+
+    name: str
+    namespace: str
+    uid: str
+    version: str
+    """The resourceVersion that was read."""
+    owner_uid: str
+    """The Job's that controls it."""
+    owner_name: str
+    phase: str
+    step: str
+    attempt: int = 0
+    created: datetime | None = None
+    scheduled_at: datetime | None = None
+    unschedulable: Blockage | None = None
+    waiting: Blockage | None = None
+    creating: bool = False
+    """Scheduled, and the container is still being made."""
+    deletion_due: datetime | None = None
+    """When its grace period ends, for a pod that is being deleted."""
+    disrupted_at: datetime | None = None
+    """When the cluster decided to take it away, by its condition `DisruptionTarget`."""
+    disrupted_by: str = ""
+    told: str = ""
+    """What the kubelet says of the whole pod's end: an emptyDir that is over its size, for one."""
+    index: int | None = None
+    exit_code: int | None = None
+    exit_reason: str | None = None
+    finished_at: datetime | None = None
+    message: str = ""
+    script: bool = False
+    """Whether it runs a program of the user's, who may end and say what he likes."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether no container of it runs any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether a node took it."""
+        return self.scheduled_at is not None
+
+    @property
+    def started(self) -> bool:
+        """Whether its container ran."""
+        return self.finished or (self.phase == "Running")
+
+    @property
+    def stopped_by_nobody(self) -> bool:
+        """Whether it ended as one that was told to stop, and neither the cluster nor anybody's deletion says so."""
+        return self.phase == "Failed" and self.exit_code == Exit.TERMINATED and self.disrupted_at is None and self.deletion_due is None
+
+    def stuck_creating(self, now: datetime) -> bool:
+        """Whether its container should have started by now; then the pod's Events say why it has not."""
+        waited = times.seconds_between(self.scheduled_at, now)
+        return self.creating and waited is not None and waited > STUCK_CREATING_SECONDS
+
+    def stuck_terminating(self, now: datetime) -> bool:
+        """Whether its node never confirmed the end: it is gone, or out of reach."""
+        overdue = times.seconds_between(self.deletion_due, now)
+        return not self.finished and overdue is not None and overdue >= STUCK_TERMINATING_SECONDS
+
+    def lingering(self, now: datetime) -> bool:
+        """Whether it has ended and was deleted, and a finalizer holds it: its Job waits to make another first."""
+        overdue = times.seconds_between(self.deletion_due, now)
+        return self.finished and overdue is not None and overdue >= LINGERING_SECONDS
+
+    @cached_property
+    def result(self) -> Message | None:
+        """The pod's own message, when it is one of ours."""
+        try:
+            return messages.parse(self.message) if self.message else None
+        except MessageError:
+            return None
+
+
+# Any: a Pod as the API server's JSON.
+def read(raw: Mapping[str, Any]) -> Pod:
+    """The pod in the API server's JSON."""
+    metadata, status = raw["metadata"], foreign.mapping(raw.get("status"))
+    conditions = foreign.conditions(status)
+    scheduled = conditions.get("PodScheduled", {})
+    scheduled_at = times.parse(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None
+    fetching = _container_state(status, "initContainerStatuses", CODE_CONTAINER)
+    is_fetching = "waiting" in fetching or bool(foreign.mapping(fetching.get("terminated")).get("exitCode"))
+    state = fetching if is_fetching else _container_state(status, "containerStatuses", CONTAINER)
+    terminated, waiting = foreign.mapping(state.get("terminated")), foreign.mapping(state.get("waiting"))
+    labels, annotations = foreign.mapping(metadata.get("labels")), foreign.mapping(metadata.get("annotations"))
+    phase, exit_code = foreign.text(status.get("phase")) or "Pending", terminated.get("exitCode")
+    disruption = conditions.get("DisruptionTarget", {})
+    is_disrupted = disruption.get("status") == "True"
+    owner = _job(metadata)
+    return Pod(
+        name=metadata["name"],
+        namespace=metadata["namespace"],
+        uid=metadata["uid"],
+        version=foreign.text(metadata.get("resourceVersion")),
+        owner_uid=foreign.text(owner.get("uid")),
+        owner_name=foreign.text(owner.get("name")),
+        phase=phase,
+        step=foreign.text(labels.get(names.LABEL_STEP)),
+        attempt=foreign.number(labels.get(names.LABEL_ATTEMPT)),
+        created=times.parse(metadata.get("creationTimestamp")),
+        scheduled_at=scheduled_at,
+        unschedulable=_unschedulable(scheduled),
+        waiting=_waiting(waiting),
+        creating=scheduled_at is not None and phase == "Pending" and foreign.text(waiting.get("reason", "ContainerCreating")) in _CREATING,
+        deletion_due=times.parse(metadata.get("deletionTimestamp")),
+        disrupted_at=times.parse(disruption.get("lastTransitionTime")) if is_disrupted else None,
+        disrupted_by=str(disruption.get("reason") or "") if is_disrupted else "",
+        told=str(status.get("message") or "") if status.get("reason") == "Evicted" else "",
+        index=foreign.number(annotations[INDEX_ANNOTATION]) if INDEX_ANNOTATION in annotations else None,
+        exit_code=foreign.number(exit_code) if exit_code is not None else None,
+        exit_reason=foreign.text(terminated.get("reason")) or None,
+        finished_at=times.parse(terminated.get("finishedAt")),
+        message=foreign.text(terminated.get("message")),
+        script=annotations.get(names.ANNOTATION_SCRIPT) == "true" and labels.get(names.LABEL_STEP) == "convert" and not is_fetching,
+    )
+
+
+def missing_mount(pod_events: Sequence[Mapping[str, Any]]) -> str | None:
+    """What a volume of the pod needs and nobody has, from its Events. A slow mount is none of these."""
+    for event in reversed(pod_events):
+        message = foreign.text(event.get("message"))
+        if event.get("reason") in ("FailedMount", "FailedAttachVolume") and any(phrase in message for phrase in _GONE_FOR_GOOD):
+            return message
+    return None
+
+
+def refused_pods(job_events: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why the API server takes no pod of a Job, from the Job's Events."""
+    return next((foreign.text(event.get("message")) for event in reversed(job_events) if event.get("reason") == "FailedCreate"), None)
+
+
+def may_pass(refusal: str) -> bool:
+    """Whether what the API server refuses now it may take later: a quota may have room then. All else stays refused until somebody changes something."""
+    return "exceeded quota" in refusal
+
+
+def failure(pod: Pod) -> Failure | None:
+    """Why `pod` failed, or None when it did not, or nobody is to blame (it was told to stop)."""
+    is_evicted = bool(pod.told) and pod.disrupted_at is None
+    if pod.phase != "Failed" or (pod.exit_code in (None, Exit.DONE) and not is_evicted):
+        return None
+    if pod.exit_code == Exit.TERMINATED and not (pod.stopped_by_nobody or is_evicted):
+        return None
+    result = pod.result if not pod.script else None
+    told = result if isinstance(result, FailureResult) else None
+    reason, message = _reason_and_message(pod, told)
+    return Failure(
+        reason=reason,
+        message=message[:1024],
+        step=_STEPS.get(pod.step),
+        index=told.index if told and told.index is not None else pod.index,
+        shard=told.shard if told else None,
+        input=told.input[:512] if told and told.input else None,
+        pod=pod.name[:256],
+        exit_code=pod.exit_code,
+        at=times.text(pod.finished_at) if pod.finished_at else None,
+    )
+
+
+_BY_EXIT: Final[Mapping[int, Reason]] = {
+    Exit.BAD_SPEC: Reason.INVALID_SPEC,
+    Exit.BAD_DATA: Reason.BAD_RECORDS,
+    Exit.UNREACHABLE: Reason.STORE_UNREACHABLE,
+    Exit.NOT_FOUND: Reason.NOT_PERMITTED,
+}
+
+
+def _reason_and_message(pod: Pod, told: FailureResult | None) -> tuple[Reason, str]:
+    if told is not None:
+        return told.reason, told.message
+    if pod.told and pod.disrupted_at is None:
+        return Reason.BACKOFF_LIMIT_EXCEEDED, f"The kubelet ended the pod: {pod.told}"
+    if pod.exit_reason == "OOMKilled":
+        return Reason.OUT_OF_MEMORY, "The container needed more memory than its limit (OOMKilled); raise workers.resources.limits.memory."
+    last_words = f": {pod.message.strip()[-700:]}" if pod.message.strip() else ""
+    reason = _BY_EXIT.get(pod.exit_code or 0, Reason.INTERNAL_ERROR if pod.exit_code != 137 else Reason.BACKOFF_LIMIT_EXCEEDED)
+    if pod.script:
+        reason = Reason.SCRIPT_FAILED
+    what = "script" if pod.script else "container"
+    how = "was killed (exit code 137)" if pod.exit_code == 137 else f"ended with exit code {pod.exit_code}"
+    if pod.stopped_by_nobody:
+        how += ", as if it was told to stop; neither an eviction nor a deletion was why"
+    return reason, f"The {what} {how}{last_words}"
+
+
+def _container_state(status: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:
+    for container in foreign.mappings(status.get(kind)):
+        if container.get("name") == name:
+            return foreign.mapping(container.get("state"))
+    return {}
+
+
+def _unschedulable(condition: Mapping[str, Any]) -> Blockage | None:
+    if condition.get("status") != "False" or condition.get("reason") != "Unschedulable":
+        return None
+    return Blockage(
+        reason=Reason.UNSCHEDULABLE,
+        message=foreign.text(condition.get("message")) or "no node takes the pod",
+        since=times.parse(condition.get("lastTransitionTime")),
+    )
+
+
+def _waiting(waiting: Mapping[str, Any]) -> Blockage | None:
+    reason, message = foreign.text(waiting.get("reason")), foreign.text(waiting.get("message"))
+    for known, ours in ((_IMAGE, Reason.IMAGE_PULL_FAILED), (_CONFIG, Reason.CONFIG_MISSING), (_REFUSED, Reason.POD_REFUSED)):
+        if reason in known:
+            return Blockage(reason=ours, message=f"{reason}: {message}" if message else reason, fatal=True)
+    return None
+
+
+def _job(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The ownerReference of the Job that controls a pod, or an empty mapping."""
+    controller = next((owner for owner in foreign.mappings(metadata.get("ownerReferences")) if owner.get("controller")), {})
+    return controller if controller.get("kind") == "Job" else {}

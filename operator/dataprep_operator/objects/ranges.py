@@ -1,0 +1,51 @@
+"""Sets of indexes in the form that Kubernetes and `dataprep work --tasks` write them: `0-3,7`.
+
+A text may come from anybody and name more indexes than there is room for, so runs stay runs until it is said how many indexes there can be.
+"""
+
+from collections.abc import Iterable
+
+from dataprep_operator.objects import foreign
+
+
+def runs(text: str | None) -> list[tuple[int, int]]:
+    """First and last of each run, ascending and joined. Parts that are none are passed over."""
+    read: list[tuple[int, int]] = []
+    for part in (text or "").split(","):
+        first, _, last = part.partition("-")
+        run = (foreign.number(first, -1), foreign.number(last or first, -1))
+        if 0 <= run[0] <= run[1]:
+            read.append(run)
+    found: list[tuple[int, int]] = []
+    for first_index, last_index in sorted(read):
+        if found and first_index <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last_index))
+        else:
+            found.append((first_index, last_index))
+    return found
+
+
+def count(text: str | None) -> int:
+    """How many indexes there are in `text`."""
+    return sum(last - first + 1 for first, last in runs(text))
+
+
+def parse(text: str | None, *, below: int) -> list[int]:
+    """The indexes in `text` that are less than `below`, ascending."""
+    return [index for first, last in runs(text) for index in range(first, min(last + 1, below))]
+
+
+def write(indexes: Iterable[int]) -> str:
+    """The shortest text for `indexes`: sorted, runs joined."""
+    found: list[tuple[int, int]] = []
+    for index in sorted(set(indexes)):
+        if found and found[-1][1] == index - 1:
+            found[-1] = (found[-1][0], index)
+        else:
+            found.append((index, index))
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def shortened(text: str, *, limit: int) -> str:
+    """`text` cut at a comma to at most `limit` characters, so that what is left still parses."""
+    return text if len(text) <= limit else text[: limit + 1].rpartition(",")[0]

@@ -1,0 +1,40 @@
+"""What the plan and the commit step say is untrusted input, from a pod: whether it can be true. Pure."""
+
+import re
+from typing import Final
+
+from dataprep_api.dataset.messages import CommitResult, PlanResult
+from dataprep_api.spec import DataPrepJobSpec
+
+_RUN_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def fault_of_commit(result: CommitResult, *, run_id: str | None) -> str | None:
+    """Why the totals can't be those of this run; None when they can."""
+    records = result.records
+    told = [result.manifest_sha256, *(file.sha256 for file in result.outputs), *([result.digest] if result.digest is not None else [])]
+    for digest in told:
+        if not _DIGEST.fullmatch(digest):
+            return f"The commit step reports a digest of the wrong form: {digest!r}"
+    if result.run_id != run_id:
+        return f"The commit step reports the run {result.run_id}, expected {run_id}."
+    if records.in_ + records.added != records.out + records.bad + records.filtered:
+        more = f" and {records.added} were added" if records.added else ""
+        return (
+            f"{records.in_} records went in{more}, but {records.out} out + {records.bad} bad + {records.filtered} filtered are not as many."
+        )
+    return None
+
+
+def fault_of_plan(result: PlanResult, spec: DataPrepJobSpec) -> str | None:
+    """Why the plan can't be believed; None when it can. What becomes an argument of the next step must look like it."""
+    if not _RUN_ID.fullmatch(result.run_id):
+        return f"The plan step reports a run id of the wrong form: {result.run_id!r}"
+    if not _DIGEST.fullmatch(result.plan_sha256):
+        return f"The plan step reports a plan digest of the wrong form: {result.plan_sha256!r}"
+    if spec.code is not None and spec.code.git is not None and result.code_commit is None:
+        return "The plan step doesn't report the commit of code.git."
+    if result.reused and result.commit is None:
+        return "The plan step reports a reused data set without its totals."
+    return None

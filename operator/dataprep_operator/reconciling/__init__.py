@@ -1,0 +1,1 @@
+"""One look at one object: observe, decide, write, act."""

@@ -1,0 +1,426 @@
+"""Puts together what is known about one job: the caches, the frozen spec, and the few look-ups that the watches can't answer."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from dataprep_api import API_VERSION, KIND, canonical, names
+from dataprep_api.errors import SpecError
+from dataprep_api.reasons import ConditionType, Reason
+from dataprep_api.resources import chaining, profile
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_api.resources.status import DataPrepJobStatus, FromJob
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_operator.children import children, privileges, scripts
+from dataprep_operator.cluster.cluster import CONFIG_MAPS, DATAPREPJOBS, NAMESPACES, PODS, Cluster
+from dataprep_operator.cluster.kueue import Kueue
+from dataprep_operator.cluster.warnings_told import Warnings
+from dataprep_operator.deciding import conditions, steps
+from dataprep_operator.errors import NotFound, OperatorError, Refused, SpecUnreadable
+from dataprep_operator.objects import foreign, observed, pods, times
+from dataprep_operator.objects.foreign import Raw
+from dataprep_operator.objects.observed import CLEANUP, QUEUE_DOMAIN, QUEUE_LABEL, Admission, Awaited, Child, Key, Observed
+from dataprep_operator.objects.pods import STUCK_CREATING_SECONDS, Blockage, Pod
+from dataprep_operator.serving.progress import Board
+from dataprep_operator.settings import PodDefaults
+from dataprep_operator.watching.cache import Cache, Kind
+
+# One stuck pod speaks for all: they come from one template.
+MOST_LOOK_UPS: Final = 2
+MOST_RETRY_TEXT: Final = 256
+"""Characters of `status.handledRetry`."""
+# What may change while a job runs; everything else is as it was when it began.
+_LIVE_FIELDS: Final = (
+    "suspend",
+    "activeDeadlineSeconds",
+    "stepDeadlines",
+    "blockedDeadlineSeconds",
+    "maxEvictions",
+    "ttlSecondsAfterFinished",
+    "cleanup",
+    "deletionPolicy",
+    "retry",
+)
+# To parse one takes an eighth of a millisecond, to keep one 20 KB.
+_REMEMBERED_SPECS: Final = 256
+
+
+class StatusUnreadable(OperatorError):
+    """The stored status is not of this version's form; nothing is done to a job that can't be understood."""
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    source: str
+    spec: DataPrepJobSpec | None
+    faults: str = ""
+    too_new: tuple[str, ...] = ()
+
+
+class Observer:
+    """Looks at jobs. What it remembers can be lost at any time: it is looked up again."""
+
+    def __init__(self, *, cache: Cache, cluster: Cluster, board: Board, defaults: PodDefaults, kueue: Kueue | None = None) -> None:
+        self._cache = cache
+        self._cluster = cluster
+        self._board = board
+        self._defaults = defaults
+        self._kueue = kueue
+        self._warnings = Warnings(cluster)
+        self._frozen: dict[str, str] = {}
+        """Specs as JSON: there may be thousands, and as objects they take seven times the room."""
+        self._parsed: dict[str, _Parsed] = {}
+        self._refusals: dict[str, Blockage] = {}
+        self._met: set[str] = set()
+        self._children: dict[str, dict[tuple[str, int], datetime | None]] = {}
+        """Of each job the children that were ever there, by step and attempt, and when one that is gone was first missed."""
+        self._uids: dict[Key, str] = {}
+        """Of the jobs that were looked at and are still there."""
+
+    async def look(self, key: Key, *, now: datetime, fresh: bool = False) -> Observed | None:
+        """The job and what belongs to it, or None when it is gone. With `fresh` the job itself is read past the cache."""
+        if fresh:
+            await self.refresh(key)
+        raw = self._cache.job(key)
+        self._turned(key, raw["metadata"]["uid"] if raw is not None else None)
+        if raw is None:
+            return None
+        status = _status(raw)
+        seen = await self._with_spec(_bare(key, raw, status))
+        own = self._cache.children_of(seen.key.namespace, seen.uid)
+        seen = replace(seen, missed=self._missed(seen.uid, own, now=now))
+        if seen.deleting and seen.guarded:
+            return await self._leaving(seen, own, now=now)
+        rival = await self._rival(key) if not seen.finished or seen.retry_wanted else None
+        seen = replace(
+            seen,
+            children=own,
+            pods={child.uid: self._cache.pods_of(child.namespace, child.uid) for child in own},
+            rival=rival,
+            awaited=self._awaited(seen),
+            leaving=self._cache.leaving(key) if _not_begun(seen) else None,
+            circle=self._cache.circle(key) if _not_begun(seen) else (),
+            refusal=self._refusals.get(seen.uid),
+        )
+        if any(pod.lingering(now) for own_pods in seen.pods.values() for pod in own_pods):
+            seen = replace(seen, doomed=await self._doomed(key.namespace))
+        if not seen.finished:
+            seen = await self._with_last_words(seen)
+            seen = replace(seen, missing=await self._missing(seen, now=now), admission=await self._admission(seen))
+            seen = replace(seen, live=self._board.live(seen.uid, results=seen.work_results(), attempt=status.attempt, now=now))
+        return seen
+
+    async def _leaving(self, seen: Observed, own: tuple[Child, ...], *, now: datetime) -> Observed:
+        """A deleted job that waits for the removal of its output: what matters then is who else is there. Its pods are asked for past the
+        cache, which knows none of those whose Job is gone."""
+        labels = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY},{names.LABEL_JOB_UID}={seen.uid}"
+        found = [pods.read(raw) for raw in await self._cluster.list(PODS, seen.key.namespace, labels=labels)]
+        seen = replace(
+            seen,
+            children=own,
+            pods={child.uid: tuple(pod for pod in found if pod.owner_uid == child.uid) for child in own},
+            pods_left=tuple(pod for pod in found if not pod.finished and _may_write(seen, pod)),
+            doomed=await self._doomed(seen.key.namespace),
+            refusal=self._refusals.get(seen.uid),
+        )
+        cleanup = seen.child(CLEANUP, 1)
+        missing = await self._missing_for(seen, cleanup, now=now) if cleanup is not None else None
+        return replace(seen, keeper=self._cache.keeper_of(seen.key, runs=seen.written_runs), missing=missing)
+
+    def refused(self, uid: str, refusal: Blockage | None) -> None:
+        """Remember what the API server said when a child was last created."""
+        if refusal is None:
+            self._refusals.pop(uid, None)
+        else:
+            self._refusals[uid] = refusal
+
+    # Any: a spec as the API's JSON.
+    def froze(self, uid: str, spec: Mapping[str, Any]) -> None:
+        """Remember the spec in the job's ConfigMap, which never changes."""
+        self._frozen[uid] = json.dumps(spec, separators=(",", ":"))
+
+    def met(self, uid: str) -> None:
+        """Remember that the API server itself has told of the job. A watch may be behind what the leader before this one has done."""
+        self._met.add(uid)
+
+    def has_met(self, uid: str) -> bool:
+        """Whether it has."""
+        return uid in self._met
+
+    # Any: the same.
+    def frozen(self, uid: str) -> Mapping[str, Any] | None:
+        """The spec in the job's ConfigMap, once that was made or read: then it is the job's, whatever the job says now."""
+        kept = self._frozen.get(uid)
+        return json.loads(kept) if kept is not None else None
+
+    def _turned(self, key: Key, uid: str | None) -> None:
+        """Forget the job that was at this place when it was last looked at, if it is another one now, or none."""
+        before = self._uids.pop(key, None)
+        if before is not None and before != uid:
+            self.forget(before)
+            self._met.discard(before)
+        if uid is not None:
+            self._uids[key] = uid
+
+    def forget(self, uid: str) -> None:
+        """Drop what is remembered about a job that is gone or has ended."""
+        for memory in (self._frozen, self._parsed, self._refusals, self._children):
+            memory.pop(uid, None)
+        self._board.forget(uid)
+
+    # --- the spec -------------------------------------------------------------------------------------------------------
+
+    async def _with_spec(self, seen: Observed) -> Observed:
+        in_use = not seen.finished or seen.retry_wanted or (seen.deleting and seen.guarded)
+        live = seen.raw_spec
+        frozen = await self._frozen_spec(seen, live) if seen.status.start_time and in_use else None
+        missing = None
+        spec: Mapping[str, Any]
+        if frozen is not None:
+            spec = _overlaid(frozen, live)
+        else:
+            spec, missing = self._with_profile(seen.key.namespace, live) if in_use else (live, None)
+        source = json.dumps(spec, sort_keys=True)
+        known = self._parsed.pop(seen.uid, None)
+        if known is None or known.source != source:
+            known = _parse(seen.key, spec, source=source, defaults=self._defaults)
+        self._parsed[seen.uid] = known
+        if len(self._parsed) > _REMEMBERED_SPECS:
+            self._parsed.pop(next(iter(self._parsed)))
+        return replace(
+            seen,
+            spec=known.spec,
+            faults=known.faults,
+            too_new=known.too_new,
+            raw_spec=frozen if frozen is not None else spec,
+            profile=spec.get("profile") if missing is None else None,
+            profile_missing=missing,
+        )
+
+    # Any: specs as the API's JSON.
+    def _with_profile(self, namespace: str, spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
+        """The spec with what it leaves out from its profile, and the name of the profile that it names and that isn't there."""
+        wanted = spec.get("profile")
+        found = self._cache.profile(namespace, wanted or profile.DEFAULT)
+        if found is None:
+            return spec, wanted
+        return profile.merged(spec, foreign.mapping(found.get("spec")), name=found["metadata"]["name"]), None
+
+    async def _frozen_spec(self, seen: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        if seen.uid not in self._frozen:
+            unedited = self._unedited(seen, live)
+            if unedited is not None:
+                self.froze(seen.uid, unedited)
+                return unedited
+            try:
+                stored = await self._cluster.get(CONFIG_MAPS, seen.key.namespace, children.spec_map_name(seen))
+            except NotFound:
+                return None
+            if not observed.owned_by(stored, uid=seen.uid):
+                return None
+            self.froze(seen.uid, children.kept_spec(stored))
+        return self.frozen(seen.uid)
+
+    async def spec_of_the_run(self, seen: Observed) -> DataPrepJobSpec | None:
+        """What a job that has ended was run with: its spec may have been edited since. Raises SpecUnreadable."""
+        frozen = await self._frozen_spec(seen, seen.raw_spec)
+        found = _parse(seen.key, seen.raw_spec if frozen is None else frozen, source="", defaults=self._defaults).spec
+        place = seen.status.output.uri if seen.status.output is not None else None
+        if frozen is None and found is not None and found.output.uri != place:
+            raise SpecUnreadable("the spec that it ran with is gone, and the job's has another output")
+        return found
+
+    def _unedited(self, seen: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The live spec, when the children tell that it is what the job began with: who takes over would have a ConfigMap to read for each job."""
+        told = {child.spec_sha256 for child in self._cache.children_of(seen.key.namespace, seen.uid)}
+        if len(told) != 1 or None in told:
+            return None
+        spec = chaining.resolved(self._with_profile(seen.key.namespace, live)[0], seen.status.from_job)
+        return spec if canonical.sha256(spec) in told else None
+
+    def _missed(self, uid: str, own: tuple[Child, ...], *, now: datetime) -> Mapping[tuple[str, int], datetime]:
+        there = {(child.step, child.attempt): None for child in own}
+        gone = {which: since or now for which, since in self._children.get(uid, {}).items() if which not in there}
+        if own or gone:
+            self._children[uid] = {**there, **gone}
+        return gone
+
+    def _awaited(self, seen: Observed) -> tuple[Awaited, ...]:
+        """The jobs that this one waits for. Who has begun waits no more."""
+        if seen.spec is None or not _not_begun(seen):
+            return ()
+        return tuple(_awaited_job(name, self._cache.job(Key(seen.key.namespace, name))) for name in seen.spec.awaited)
+
+    # --- look-ups -------------------------------------------------------------------------------------------------------
+
+    async def _rival(self, key: Key) -> Key | None:
+        """The job with the better claim to the output. It is asked for once more, past the cache: nobody waits for a job whose end went unseen."""
+        rival = self._cache.rival_of(key)
+        if rival is None:
+            return None
+        await self.refresh(rival)
+        return self._cache.rival_of(key)
+
+    async def refresh(self, key: Key) -> None:
+        """Let the cache know a job as the API server does now."""
+        known = self._cache.job(key)
+        try:
+            found = await self._cluster.get(DATAPREPJOBS, key.namespace, key.name)
+            self._cache.put(Kind.DATAPREPJOBS, found)
+            self.met(found["metadata"]["uid"])
+        except NotFound:
+            # What the watch has brought since then may be a successor of the same name.
+            if known is not None:
+                self._cache.drop(Kind.DATAPREPJOBS, known)
+
+    async def _with_last_words(self, seen: Observed) -> Observed:
+        """Before a step runs again because nobody read its message, or fails for a reason that only its pod knows: look once more, past the
+        cache."""
+        step = (seen.status.step or "Plan").lower()
+        child = seen.child(step, seen.status.attempt)
+        if child is None or not steps.unexplained(seen, child):
+            return seen
+        for raw in await self._cluster.list(PODS, seen.key.namespace, labels=f"{names.LABEL_JOB_UID}={seen.uid},{names.LABEL_STEP}={step}"):
+            self._cache.put(Kind.PODS, raw)
+        return replace(seen, pods={**seen.pods, child.uid: self._cache.pods_of(child.namespace, child.uid)})
+
+    async def _doomed(self, namespace: str) -> bool:
+        """Whether the namespace is being deleted. It waits for its pods first, and a Job with a back-off for each index keeps an ended pod
+        until it has made the next one, which is no longer allowed there: only without the Job can both end."""
+        try:
+            found = await self._cluster.get(NAMESPACES, namespace, "")
+        except (NotFound, Refused):  # without the right to ask, as before this right was needed
+            return False
+        return (found.get("status") or {}).get("phase") == "Terminating"
+
+    async def _missing(self, seen: Observed, *, now: datetime) -> Blockage | None:
+        """Why pods can't be made or started, where only Events tell."""
+        child = seen.child((seen.status.step or "Plan").lower(), seen.status.attempt)
+        return await self._missing_for(seen, child, now=now) if child is not None else None
+
+    async def _missing_for(self, seen: Observed, child: Child, *, now: datetime) -> Blockage | None:
+        if child.finished or child.suspended:
+            return None
+        own = seen.pods_of(child)
+        if not own:
+            return await self._refused_pods(child, now=now)
+        if any(pod.started for pod in own):
+            return None
+        for pod in [pod for pod in own if pod.stuck_creating(now)][:MOST_LOOK_UPS]:
+            message = pods.missing_mount(await self._warnings.about(pod.namespace, pod.uid, now=now))
+            if message is not None:
+                # Our own is made again, and the kubelet looks for it when it looks next.
+                return Blockage(Reason.CONFIG_MISSING, message, fatal=children.spec_map_name(seen) not in message)
+        return None
+
+    async def _admission(self, seen: Observed) -> Admission | None:
+        """What the queue says about a convert Job that it has not let go yet, or that nothing has held back."""
+        child = seen.child("convert", seen.status.attempt)
+        if self._kueue is None or seen.queue is None or child is None or child.finished or child.deleting:
+            return None
+        reserved = conditions.find(seen.status.conditions, ConditionType.QUOTA_RESERVED)
+        if not child.suspended and reserved is not None and reserved.status == "True":
+            return None
+        return await self._kueue.admission(child, queue=seen.queue)
+
+    async def _refused_pods(self, child: Child, *, now: datetime) -> Blockage | None:
+        waited = times.seconds_between(child.started_at or child.created, now)
+        if waited is None or waited < STUCK_CREATING_SECONDS:
+            return None
+        message = pods.refused_pods(await self._warnings.about(child.namespace, child.uid, now=now))
+        return None if message is None else Blockage(Reason.POD_REFUSED, message, fatal=not pods.may_pass(message))
+
+
+def _may_write(seen: Observed, pod: Pod) -> bool:
+    """Whether a pod with a deleted job's label may still write for it. Its Job may be gone, or have orphaned it: then names tell."""
+    of = pod.owner_name or pod.name
+    return of.startswith(f"{seen.child_prefix}-") and not of.startswith(children.name(seen, CLEANUP, 1))
+
+
+def _not_begun(seen: Observed) -> bool:
+    return seen.status.start_time is None and (not seen.finished or seen.retry_wanted)
+
+
+def _awaited_job(name: str, raw: Raw | None) -> Awaited:
+    if raw is None:
+        return Awaited(name, None)
+    status = foreign.mapping(raw.get("status"))
+    phase, output = foreign.text(status.get("phase")) or "Pending", foreign.mapping(status.get("output"))
+    if phase != "Succeeded":
+        return Awaited(name, phase)
+    try:
+        return Awaited(name, phase, FromJob(uri=output["uri"], digest=output.get("digest")))
+    except (KeyError, ValidationError):
+        return Awaited(name, "Succeeded, but doesn't say what it wrote")
+
+
+def _status(raw: Raw) -> DataPrepJobStatus:
+    try:
+        # A newer operator, which was rolled back since, may have written more.
+        return DataPrepJobStatus.model_validate(raw.get("status") or {}, extra="ignore")
+    except ValidationError as exc:
+        raise StatusUnreadable(f"the stored status can't be read: {exc.errors()[0]['loc']}: {exc.errors()[0]['msg']}") from exc
+
+
+def _bare(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
+    metadata = raw["metadata"]
+    labels, annotations = foreign.mapping(metadata.get("labels")), foreign.mapping(metadata.get("annotations"))
+    spec, finalizers = foreign.mapping(raw.get("spec")), metadata.get("finalizers")
+    return Observed(
+        key=key,
+        uid=metadata["uid"],
+        version=metadata["resourceVersion"],
+        generation=foreign.number(metadata.get("generation"), 1),
+        status=status,
+        spec=None,
+        raw_spec=spec,
+        deleting="deletionTimestamp" in metadata,
+        guarded=isinstance(finalizers, list) and names.FINALIZER in finalizers,
+        removes=spec.get("deletionPolicy") == "Delete",
+        retry=_wish(annotations.get(names.ANNOTATION_RETRY)),
+        queue=foreign.text(labels.get(QUEUE_LABEL)) or None,
+        queue_labels=_of_the_queue(labels) if labels.get(QUEUE_LABEL) else {},
+        queue_annotations=_of_the_queue(annotations) if labels.get(QUEUE_LABEL) else {},
+    )
+
+
+def _wish(retry: Any) -> str | None:  # Any: whatever stands in an annotation
+    """The annotation as the status has room for it: a long one by its beginning and its digest, for one value is one retry."""
+    if not isinstance(retry, str) or len(retry) <= MOST_RETRY_TEXT:
+        return retry if isinstance(retry, str) else None
+    return f"{retry[:128]} {hashlib.sha256(retry.encode()).hexdigest()}"
+
+
+def _of_the_queue(marks: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in marks.items() if key.partition("/")[0] == QUEUE_DOMAIN}
+
+
+def _overlaid(frozen: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
+    """The frozen spec with the fields that may change taken from the live one."""
+    spec = {key: value for key, value in frozen.items() if key not in _LIVE_FIELDS}
+    spec |= {key: live[key] for key in _LIVE_FIELDS if key in live}
+    parallelism = foreign.mapping(live.get("workers")).get("parallelism")
+    return spec if parallelism is None else spec | {"workers": {**foreign.mapping(spec.get("workers")), "parallelism": parallelism}}
+
+
+def _parse(key: Key, spec: Mapping[str, Any], *, source: str, defaults: PodDefaults) -> _Parsed:
+    document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": key.name}, "spec": dict(spec)}
+    try:
+        parsed = DataPrepJob.parse(document).spec
+    except SpecError as exc:
+        if all(fault.unknown for fault in exc.faults):
+            # The API server keeps no field that the CustomResourceDefinition doesn't have.
+            return _Parsed(source, None, too_new=tuple(fault.path for fault in exc.faults))
+        return _Parsed(source, None, str(exc))
+    refused = privileges.fault(parsed, allow_host_path=defaults.allow_host_path, allow_privileges=defaults.allow_privileges)
+    if refused is not None:
+        return _Parsed(source, None, refused)
+    unknown = scripts.framework_fault(parsed, defaults)
+    if unknown is not None:
+        return _Parsed(source, None, unknown)
+    return _Parsed(source, parsed)

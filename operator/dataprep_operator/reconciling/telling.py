@@ -1,0 +1,49 @@
+"""Tells Events, once each: a repeated one is counted."""
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final
+
+from dataprep_operator.cluster.cluster import EVENTS, Body, Cluster
+from dataprep_operator.deciding import events
+from dataprep_operator.deciding.events import Note
+from dataprep_operator.errors import AlreadyExists, ClusterError
+from dataprep_operator.objects import times
+from dataprep_operator.objects.observed import Key
+
+logger = logging.getLogger(__name__)
+
+# Events are counted in memory for this many texts; after that one starts at 1 again.
+_REMEMBERED_EVENTS: Final = 2048
+
+
+class Teller:
+    """Tells Events about our objects."""
+
+    def __init__(self, *, cluster: Cluster, clock: Callable[[], datetime]) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._told: dict[str, tuple[int, datetime]] = {}
+
+    async def tell(self, key: Key, *, uid: str, attempt: int, notes: Sequence[Note]) -> None:
+        """Tell each note. An Event that can't be told holds nothing up."""
+        for note in notes:
+            now = self._clock()
+            body = events.body(note, key=key, uid=uid, attempt=attempt, count=1, first=now, now=now)
+            try:
+                await self._tell(key.namespace, body, now=now)
+            except ClusterError as exc:
+                logger.warning("%s: no Event %s: %s", key, note.reason, exc)
+
+    async def _tell(self, namespace: str, body: Body, *, now: datetime) -> None:
+        name = body["metadata"]["name"]
+        count, first = self._told.get(name, (0, now))
+        if len(self._told) >= _REMEMBERED_EVENTS:
+            self._told.clear()
+        self._told[name] = (count + 1, first)
+        try:
+            await self._cluster.create(EVENTS, namespace, body)
+        except AlreadyExists:
+            again = {"count": max(2, count + 1), "lastTimestamp": times.text(now)}
+            await self._cluster.patch(EVENTS, namespace, name, again)

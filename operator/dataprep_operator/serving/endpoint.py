@@ -1,0 +1,171 @@
+"""The operator's HTTP server: workers' progress reports, probes, metrics. It changes nothing on the cluster."""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime
+from http import HTTPStatus
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import ValidationError
+
+from dataprep_api.dataset.messages import PROGRESS_LIMIT, PROGRESS_PATH, ProgressReply, ProgressReport
+from dataprep_operator import metrics
+from dataprep_operator.cluster.ratelimit import TokenBucket
+from dataprep_operator.errors import ReportRefused
+from dataprep_operator.objects import times
+from dataprep_operator.objects.observed import Key
+from dataprep_operator.serving.probes import Health
+from dataprep_operator.serving.progress import LEAST_INTERVAL_SECONDS, REPORTS_A_SECOND, Board
+from dataprep_operator.serving.reviews import Reviewer
+from dataprep_operator.serving.tokens import Bearer, Verifier
+from dataprep_operator.watching.cache import Cache
+
+logger = logging.getLogger(__name__)
+
+LONGEST_TOKEN: Final = 8192
+MOST_REPORTS_A_SECOND: Final = 3 * REPORTS_A_SECOND
+MOST_REPORTS_AT_ONCE: Final = int(6 * REPORTS_A_SECOND)
+"""Of many workers that have just begun: they are told to wait longer when there are more of them."""
+SHOWN_SECONDS: Final = 1.0
+"""All jobs are counted for the metrics, so they are not made anew for everybody who asks."""
+
+
+class Endpoint:
+    """The routes and what they need."""
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        board: Board,
+        verifier: Verifier,
+        health: Health,
+        reported: Callable[[Key], None],
+        reviewer: Reviewer | None = None,
+        clock: Callable[[], datetime] = times.now,
+    ) -> None:
+        self._cache = cache
+        self._board = board
+        self._verifier = verifier
+        self._health = health
+        self._reported = reported
+        self._reviewer = reviewer
+        self._clock = clock
+        self._pace = TokenBucket(rate=MOST_REPORTS_A_SECOND, burst=MOST_REPORTS_AT_ONCE)
+        self._shown: tuple[float, bytes] | None = None
+        """The metrics as they were last made, and when."""
+
+    def application(self) -> web.Application:
+        """The aiohttp application. A body over the limit is refused before it is read. A connection is one request (`gate.py`)."""
+        application = web.Application(client_max_size=PROGRESS_LIMIT)
+        application.on_response_prepare.append(_close_behind)
+        application.router.add_post(PROGRESS_PATH, self._progress)
+        application.router.add_get("/healthz", self._healthz)
+        application.router.add_get("/readyz", self._readyz)
+        application.router.add_get("/metrics", self._metrics)
+        return application
+
+    async def _progress(self, request: web.Request) -> web.Response:
+        try:
+            await self._take(request)
+        except ReportRefused as exc:
+            metrics.REPORTS.labels(code=str(exc.status)).inc()
+            return web.json_response({"error": str(exc)}, status=exc.status)
+        metrics.REPORTS.labels(code="200").inc()
+        reply = ProgressReply(next_report_seconds=self._board.next_report_seconds())
+        return web.Response(text=reply.model_dump_json(by_alias=True), content_type="application/json")
+
+    async def _take(self, request: web.Request) -> None:
+        if not self._health.leading:
+            raise ReportRefused(503, "not leader")
+        if (request.content_length or 0) > PROGRESS_LIMIT:
+            raise ReportRefused(413, f"a report has at most {PROGRESS_LIMIT} bytes")
+        # A signature costs more to check than to make up.
+        if not self._pace.take_now():
+            raise ReportRefused(429, "too many reports of all workers together")
+        bearer = await self._verifier.bearer(_token(request))
+        report = await _report(request)
+        key, job_uid = self._job_of(bearer, report)
+        if not self._board.may_report(job_uid=job_uid, pod_uid=bearer.pod_uid):
+            raise ReportRefused(429, f"{bearer.pod_name} reports too often; once in {LEAST_INTERVAL_SECONDS:.0f} s is enough")
+        self._board.take(report, job_uid=job_uid, pod_uid=bearer.pod_uid, now=self._clock())
+        self._reported(key)
+
+    def _job_of(self, bearer: Bearer, report: ProgressReport) -> tuple[Key, str]:
+        """The job that the pod works for. Pod and job must be what the token and the report say, by uid and by ownership."""
+        pod = self._cache.pod(bearer.namespace, bearer.pod_name)
+        if pod is None or pod.uid != bearer.pod_uid:
+            raise ReportRefused(403, "the token's pod is not a pod of this operator")
+        child = self._cache.child_of(pod)
+        if child is None or child.step != "convert":
+            raise ReportRefused(403, "the token's pod does no conversion")
+        key = Key(bearer.namespace, report.job)
+        raw = self._cache.job(key)
+        if raw is None or raw["metadata"]["uid"] != child.owner_uid:
+            raise ReportRefused(403, f"the token's pod does not work for {report.job}")
+        if report.attempt != child.attempt:
+            raise ReportRefused(403, f"the token's pod works for attempt {child.attempt}, not {report.attempt}")
+        tasks = (raw.get("status") or {}).get("tasks") or 0
+        if report.index >= tasks:
+            raise ReportRefused(400, f"there is no task {report.index} of {tasks}")
+        return key, child.owner_uid
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return _answer(self._health.fault())
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return _answer(self._health.not_ready())
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        if self._reviewer is not None:
+            try:
+                await self._reviewer.check(_token(request))
+            except ReportRefused as exc:
+                return web.Response(text=f"{exc}\n", status=exc.status)
+        now = time.monotonic()
+        if self._shown is None or now - self._shown[0] >= SHOWN_SECONDS:
+            self._shown = now, self._gathered()
+        return web.Response(body=self._shown[1], headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    def _gathered(self) -> bytes:
+        if self._health.streams is not None:
+            metrics.WATCH_AGE.set(self._health.streams.age_seconds)
+        metrics.LEADER.set(1 if self._health.leading else 0)
+        # A standby knows the jobs as well; they are counted once.
+        counted = self._cache if self._health.leading else Cache()
+        metrics.RATE.set(counted.records_per_second())
+        for phase, count in counted.phases().items():
+            metrics.JOBS.labels(phase=phase).set(count)
+        return generate_latest(metrics.REGISTRY)
+
+
+def _token(request: web.Request) -> str:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip() or len(token) > LONGEST_TOKEN:
+        raise ReportRefused(401, "a bearer token is needed")
+    return token.strip()
+
+
+async def _report(request: web.Request) -> ProgressReport:
+    try:
+        # A newer converter may tell more than this operator knows.
+        return ProgressReport.model_validate_json(await request.read(), extra="ignore")
+    except web.HTTPRequestEntityTooLarge as exc:
+        raise ReportRefused(413, f"a report has at most {PROGRESS_LIMIT} bytes") from exc
+    except ValidationError as exc:
+        raise ReportRefused(400, f"not a progress report: {exc.errors()[0]['loc']}: {exc.errors()[0]['msg']}") from exc
+
+
+async def _close_behind(_: web.Request, response: web.StreamResponse) -> None:
+    response.force_close()
+    response.headers["Connection"] = "close"
+
+
+def _answer(fault: str | None) -> web.Response:
+    if fault is None:
+        return web.Response(text="ok\n")
+    logger.warning("probe: %s", fault)
+    return web.Response(text=fault + "\n", status=HTTPStatus.SERVICE_UNAVAILABLE)

@@ -1,0 +1,125 @@
+"""Who may connect to the operator's server: decided by the address alone, before a byte is read. To look at a request costs more than to send one.
+
+A connection lasts ten seconds at most, and is one request (`endpoint.py` closes it after that). One address has only so many at a time, and so many a second. When there are
+too many in all, an address with fewer takes the place of the oldest one of the address that has most: whoever floods the server holds off the kubelet's probes no more
+than the workers' reports.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from dataprep_operator import metrics
+from dataprep_operator.cluster.ratelimit import TokenBucket
+
+MOST: Final = 512
+MOST_OF_ONE: Final = 256
+ONE_A_SECOND: Final = 300.0
+"""More than the reports of all workers together, even when all have just begun: they may come from behind one address."""
+ONE_AT_ONCE: Final = 600
+LIFE_SECONDS: Final = 10.0
+BACKLOG: Final = 1024
+_REMEMBERED: Final = 4096
+
+Make = Callable[[], asyncio.Protocol]
+
+
+class Gate:
+    """The connections that are open, by address."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._open: dict[str, dict[asyncio.Transport, None]] = {}
+        """The oldest first."""
+        self._count = 0
+        self._paces: OrderedDict[str, TokenBucket] = OrderedDict()
+
+    def guarded(self, make: Make) -> Make:
+        """What makes the protocols of those that are let in."""
+        return lambda: _Guarded(self, make)
+
+    def let_in(self, address: str, transport: asyncio.Transport) -> bool:
+        """Whether the connection may stay. Then `left` must follow."""
+        own = self._open.get(address, {})
+        if len(own) >= MOST_OF_ONE or not self._pace(address).take_now() or not self._room_for(len(own)):
+            metrics.CONNECTIONS_REFUSED.inc()
+            return False
+        self._open.setdefault(address, own)[transport] = None
+        self._count += 1
+        return True
+
+    def left(self, address: str, transport: asyncio.Transport) -> None:
+        """The connection is closed."""
+        own = self._open.get(address, {})
+        if transport in own:
+            del own[transport]
+            self._count -= 1
+        if not own:
+            self._open.pop(address, None)
+
+    def _room_for(self, others_of_its_own: int) -> bool:
+        if self._count < MOST:
+            return True
+        most = max(self._open, key=lambda address: len(self._open[address]))
+        if len(self._open[most]) <= others_of_its_own + 1:
+            return False
+        oldest = next(iter(self._open[most]))
+        oldest.abort()
+        self.left(most, oldest)
+        return True
+
+    def _pace(self, address: str) -> TokenBucket:
+        pace = self._paces.pop(address, None) or TokenBucket(rate=ONE_A_SECOND, burst=ONE_AT_ONCE, clock=self._clock)
+        self._paces[address] = pace
+        if len(self._paces) > _REMEMBERED:
+            self._paces.popitem(last=False)
+        return pace
+
+
+class _Guarded(asyncio.Protocol):
+    """A protocol that is made for who is let in, and hears all that its connection does."""
+
+    def __init__(self, gate: Gate, make: Make) -> None:
+        self._gate = gate
+        self._make = make
+        self._inner: asyncio.Protocol | None = None
+        self._address = ""
+        self._transport: asyncio.Transport | None = None
+        self._end: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a TCP server has no other
+        peer = transport.get_extra_info("peername")
+        address = str(peer[0]) if peer else ""
+        if not self._gate.let_in(address, transport):
+            transport.abort()
+            return
+        self._address, self._transport = address, transport
+        self._end = asyncio.get_running_loop().call_later(LIFE_SECONDS, transport.abort)
+        self._inner = self._make()
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._end is not None:
+            self._end.cancel()
+        if self._transport is not None:
+            self._gate.left(self._address, self._transport)
+        if self._inner is not None:
+            self._inner.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._inner is not None:
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received() if self._inner is not None else None
+
+    def pause_writing(self) -> None:
+        if self._inner is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._inner is not None:
+            self._inner.resume_writing()

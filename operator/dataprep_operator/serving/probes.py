@@ -1,0 +1,29 @@
+"""Whether this replica is alive and ready. Pure, but for the watches' clock."""
+
+from dataclasses import dataclass
+
+from dataprep_operator.watching.streams import Streams
+
+
+@dataclass
+class Health:
+    """What the probes look at. A standby watches as the leader does: it takes over with what it knows."""
+
+    age_limit_seconds: float
+    leading: bool = False
+    streams: Streams | None = None
+
+    def fault(self) -> str | None:
+        """Why this replica should be restarted, or None."""
+        if self.streams is None:
+            return None
+        age = self.streams.age_seconds
+        return f"a watch has heard nothing for {age:.0f} s" if age > self.age_limit_seconds else None
+
+    def not_ready(self) -> str | None:
+        """Why this replica is not ready, or None."""
+        if self.streams is None:
+            return "not listed yet: the watches"
+        if not self.streams.complete:
+            return f"not listed yet: {', '.join(self.streams.unlisted) or 'objects on their way to the cache'}"
+        return None

@@ -1,0 +1,124 @@
+"""Live progress: the workers' reports, added up in memory. It decides nothing; losing it loses a display."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from dataprep_api.dataset.messages import ProgressReport, WorkResult
+from dataprep_api.resources.status import RecordProgress
+from dataprep_operator.cluster.ratelimit import TokenBucket
+from dataprep_operator.objects.observed import Live
+
+# Rates follow a change within about this time.
+MEMORY_SECONDS: Final = 15.0
+LEAST_STEP_SECONDS: Final = 1.0
+# A worker that is silent for longer is not counted as active.
+SILENCE_SECONDS: Final = 60.0
+REPORTS_A_SECOND: Final = 100.0
+LEAST_INTERVAL_SECONDS: Final = 2.0
+POD_REPORTS_A_SECOND: Final = 1.0
+POD_REPORTS_AT_ONCE: Final = 10
+
+
+@dataclass
+class Meter:
+    """A rate with a short memory (an exponentially weighted mean)."""
+
+    at: datetime | None = None
+    records: int = 0
+    bytes_out: int = 0
+    records_per_second: float | None = None
+    bytes_per_second: float | None = None
+
+    def update(self, now: datetime, *, records: int, bytes_out: int) -> None:
+        """Take in the totals at `now`. Totals that fall (a worker began again) count as standing still."""
+        if self.at is None:
+            self.at, self.records, self.bytes_out = now, records, bytes_out
+            return
+        seconds = (now - self.at).total_seconds()
+        if seconds < LEAST_STEP_SECONDS:
+            return
+        self.records_per_second = _mean(self.records_per_second, max(0, records - self.records) / seconds, seconds)
+        self.bytes_per_second = _mean(self.bytes_per_second, max(0, bytes_out - self.bytes_out) / seconds, seconds)
+        self.at, self.records, self.bytes_out = now, records, bytes_out
+
+
+@dataclass
+class _Reports:
+    by_pod: dict[str, tuple[datetime, ProgressReport]] = field(default_factory=dict)
+    meter: Meter = field(default_factory=Meter)
+    paces: dict[str, TokenBucket] = field(default_factory=dict)
+
+
+class Board:
+    """The latest report of every worker pod, by job."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, _Reports] = {}
+
+    def may_report(self, *, job_uid: str, pod_uid: str) -> bool:
+        """Whether the pod has not reported more often than any worker would. Each question counts as a report."""
+        paces = self._jobs.setdefault(job_uid, _Reports()).paces
+        return paces.setdefault(pod_uid, TokenBucket(rate=POD_REPORTS_A_SECOND, burst=POD_REPORTS_AT_ONCE)).take_now()
+
+    def take(self, report: ProgressReport, *, job_uid: str, pod_uid: str, now: datetime) -> None:
+        """Remember the report, unless a later one of that pod is known."""
+        reports = self._jobs.setdefault(job_uid, _Reports())
+        known = reports.by_pod.get(pod_uid)
+        if known is None or known[1].sequence < report.sequence:
+            reports.by_pod[pod_uid] = (now, report)
+
+    def live(self, job_uid: str, *, results: Mapping[int, WorkResult], attempt: int, now: datetime) -> Live:
+        """Everything the job's workers have done: finished tasks by their results, the others by their best report."""
+        reports = self._jobs.setdefault(job_uid, _Reports()) if results else self._jobs.get(job_uid)
+        if reports is None:
+            return Live()
+        best: dict[int, ProgressReport] = {}
+        active = 0
+        for pod_uid, (heard, report) in list(reports.by_pod.items()):
+            if report.index in results:
+                del reports.by_pod[pod_uid]
+                continue
+            if report.attempt == attempt and (now - heard).total_seconds() < SILENCE_SECONDS:
+                active += report.shards_active
+            known = best.get(report.index)
+            if known is None or known.records.in_ < report.records.in_:
+                best[report.index] = report
+        everyone: list[WorkResult | ProgressReport] = [*results.values(), *best.values()]
+        records = RecordProgress(
+            in_=sum(each.records.in_ for each in everyone),
+            out=sum(each.records.out for each in everyone),
+            bad=sum(each.records.bad for each in everyone),
+            filtered=sum(each.records.filtered for each in everyone),
+            added=sum(each.records.added for each in everyone),
+        )
+        bytes_out = sum(each.bytes_out for each in everyone)
+        reports.meter.update(now, records=records.in_, bytes_out=bytes_out)
+        done = sum(result.shards_done + result.shards_skipped for result in results.values())
+        return Live(
+            shards_done=done + sum(report.shards_done for report in best.values()),
+            shards_active=active,
+            records=records,
+            bytes_in=sum(report.bytes_in for report in best.values()),
+            bytes_out=bytes_out,
+            records_per_second=reports.meter.records_per_second,
+            bytes_per_second=reports.meter.bytes_per_second,
+        )
+
+    def forget(self, job_uid: str) -> None:
+        """Drop what is known about a job that has ended."""
+        self._jobs.pop(job_uid, None)
+
+    def next_report_seconds(self) -> float:
+        """How long a worker should wait: the more of them, the longer, so that reports stay cheap."""
+        reporters = sum(len(reports.by_pod) for reports in self._jobs.values())
+        return min(300.0, max(LEAST_INTERVAL_SECONDS, reporters / REPORTS_A_SECOND))
+
+
+def _mean(before: float | None, value: float, seconds: float) -> float:
+    if before is None:
+        return value
+    weight = 1 - math.exp(-seconds / MEMORY_SECONDS)
+    return before + weight * (value - before)

@@ -1,0 +1,75 @@
+"""Who may read the metrics, when the installation asks for that: the API server says whose token it is (TokenReview), and whether that one may get `/metrics`
+(SubjectAccessReview). As kube-rbac-proxy does it, and controller-runtime.
+
+Apart from `tokens.py`, which knows the workers' tokens by their signatures: any account may read metrics, and only the API server knows what it may.
+"""
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from dataprep_operator.cluster.cluster import ACCESS_REVIEWS, TOKEN_REVIEWS, Cluster
+from dataprep_operator.cluster.ratelimit import TokenBucket
+from dataprep_operator.errors import ClusterError, ReportRefused
+from dataprep_operator.objects import foreign
+
+PATH: Final = "/metrics"
+KEPT_SECONDS: Final = 60.0
+"""For so long an answer holds: who is given the right, or loses it, waits as long."""
+REVIEWS_A_SECOND: Final = 2.0
+REVIEWS_AT_ONCE: Final = 20
+_REMEMBERED: Final = 256
+
+
+class Reviewer:
+    """Asks once in a while for each token, and of all of them so often that nobody can keep the API server busy."""
+
+    def __init__(self, cluster: Cluster, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._pace = TokenBucket(rate=REVIEWS_A_SECOND, burst=REVIEWS_AT_ONCE, clock=clock)
+        self._known: OrderedDict[bytes, tuple[float, ReportRefused | None]] = OrderedDict()
+        """By the token's digest: when it was asked for, and what is said against it."""
+
+    async def check(self, token: str) -> None:
+        """Raises ReportRefused with 401, 403, 429, or 503 when the API server can't be asked."""
+        digest = hashlib.sha256(token.encode()).digest()
+        asked, refusal = self._known.get(digest, (None, None))
+        if asked is None or self._clock() - asked >= KEPT_SECONDS:
+            if not self._pace.take_now():
+                raise ReportRefused(429, "too many tokens that are not known yet")
+            refusal = await self._refusal(token)
+            self._known.pop(digest, None)
+            self._known[digest] = self._clock(), refusal
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        if refusal is not None:
+            raise ReportRefused(refusal.status, str(refusal))
+
+    async def _refusal(self, token: str) -> ReportRefused | None:
+        try:
+            whose = await self._cluster.create(TOKEN_REVIEWS, "", _body("TokenReview", "authentication", {"token": token}))
+            status = foreign.mapping(whose.get("status"))
+            if status.get("authenticated") is not True:
+                return ReportRefused(401, "the token is not valid here")
+            user = foreign.mapping(status.get("user"))
+            asked = {
+                "user": foreign.text(user.get("username")),
+                "uid": foreign.text(user.get("uid")),
+                "groups": user.get("groups") or [],
+                "extra": user.get("extra") or {},
+                "nonResourceAttributes": {"path": PATH, "verb": "get"},
+            }
+            may = await self._cluster.create(ACCESS_REVIEWS, "", _body("SubjectAccessReview", "authorization", asked))
+        except ClusterError as exc:
+            raise ReportRefused(503, f"the API server can't be asked whose token it is: {exc}") from exc
+        if foreign.mapping(may.get("status")).get("allowed") is not True:
+            return ReportRefused(403, f"{asked['user']} may not get the nonResourceURL {PATH}")
+        return None
+
+
+# Any object: the API's JSON.
+def _body(kind: str, group: str, spec: dict[str, object]) -> dict[str, object]:
+    return {"apiVersion": f"{group}.k8s.io/v1", "kind": kind, "spec": spec}

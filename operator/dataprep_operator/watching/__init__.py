@@ -1,0 +1,1 @@
+"""Watches, their cache, and the queue of what to look at."""

@@ -1,0 +1,519 @@
+"""What the watches have shown: DataPrepJobs, their Jobs and their pods, ready to be looked up by job, DataPrepCronJobs and DataPrepProfiles."""
+
+import json
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, TypeVar, get_args
+
+from dataprep_api import CRON_KIND, KIND, names
+from dataprep_api.resources import profile
+from dataprep_api.resources.status import TERMINAL_PHASES, Phase
+from dataprep_operator.objects import foreign, observed, outputs, pods, times
+from dataprep_operator.objects.foreign import Raw
+from dataprep_operator.objects.observed import Child, Key
+from dataprep_operator.objects.pods import Pod
+
+K = TypeVar("K")
+_Owner = tuple[str, str]
+"""Namespace and uid: nothing belongs to an owner of another namespace, whatever its ownerReferences say."""
+V = TypeVar("V")
+
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_REMEMBERED_ENDS: Final = 10_000
+"""More than end within the time that a request may take."""
+
+
+class Kind(StrEnum):
+    """What is watched, by its plural."""
+
+    DATAPREPJOBS = "dataprepjobs"
+    DATAPREPCRONJOBS = "dataprepcronjobs"
+    DATAPREPPROFILES = "dataprepprofiles"
+    JOBS = "jobs"
+    PODS = "pods"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A DataPrepJob as text, which takes a fifth of the room that its objects take, and what is asked of all jobs at once."""
+
+    text: str
+    uid: str
+    version: int
+    phase: str | None
+    has_started: bool
+    is_deleted: bool
+    is_leaving: bool
+    """Deleted, and held by our finalizer until its output is removed."""
+    records_per_second: float
+    output: str | None
+    """The place that it writes to (`outputs.py`)."""
+    awaited: tuple[Key, ...]
+    maker: str | None
+    """The uid of the DataPrepCronJob that made it."""
+
+    @property
+    def is_unfinished(self) -> bool:
+        return self.phase not in TERMINAL_PHASES and not self.is_deleted
+
+    def raw(self) -> Raw:
+        """The object, without what `_slim` leaves out."""
+        found: Raw = json.loads(self.text)
+        return found
+
+
+class Cache:
+    """The newest known version of every object. Only one event loop may use it."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[Key, _Kept] = {}
+        self._keys_by_uid: dict[str, Key] = {}
+        self._children: dict[str, Child] = {}
+        self._children_of: defaultdict[_Owner, set[str]] = defaultdict(set)
+        self._pods: dict[str, Pod] = {}
+        self._pods_of: defaultdict[_Owner, set[str]] = defaultdict(set)
+        self._pods_by_name: dict[tuple[str, str], str] = {}
+        self._versions: dict[str, int] = {}
+        self._written: dict[str, int] = {}
+        """Versions of jobs that only a status of our own has made."""
+        self._gone: OrderedDict[str, int] = OrderedDict()
+        """Versions of what was dropped lately: an answer to a request of ours may come after the news of the object's end."""
+        self._outputs: defaultdict[str, set[Key]] = defaultdict(set)
+        self._waiting_for: defaultdict[Key, set[Key]] = defaultdict(set)
+        """By the job that is waited for. Only jobs that have not started wait."""
+        self._crons: dict[Key, Raw] = {}
+        self._profiles: dict[str, Raw] = {}
+        """By uid; there are few."""
+        self._made_by: defaultdict[_Owner, set[Key]] = defaultdict(set)
+        """Jobs by the uid of the DataPrepCronJob that made them."""
+
+    # --- filling ------------------------------------------------------------------------------------------------------
+
+    def put(self, kind: Kind, raw: Raw) -> bool:
+        """Take in an object. Returns whether there is anything new in it for whom it concerns. An older version is passed over."""
+        uid, version = raw["metadata"]["uid"], _version(raw)
+        if version and max(self._versions.get(uid, 0), self._gone.get(uid, 0)) > version:
+            return False
+        self._versions[uid] = version
+        match kind:
+            case Kind.DATAPREPJOBS:
+                self._put_job(raw)
+                return not version or self._written.get(uid) != version
+            case Kind.DATAPREPCRONJOBS:
+                self._put_cron(_slim(raw))
+            case Kind.DATAPREPPROFILES:
+                self._put_profile(_slim(raw))
+            case Kind.JOBS:
+                return self._put_child(raw)
+            case Kind.PODS:
+                return self._put_pod(raw)
+        return True
+
+    def put_written(self, raw: Raw) -> None:
+        """Take in a DataPrepJob as the answer to a status that was written: what the watch will tell of it is nothing new."""
+        self._written[raw["metadata"]["uid"]] = _version(raw)
+        self.put(Kind.DATAPREPJOBS, raw)
+
+    def drop(self, kind: Kind, raw: Raw) -> Key | None:
+        """Forget an object that is gone. Returns whom it concerned."""
+        key, uid = self.key_of(kind, raw), raw["metadata"]["uid"]
+        self._gone[uid] = max(_version(raw), self._versions.get(uid, 0), self._gone.get(uid, 0))
+        self._drop(kind, uid)
+        if len(self._gone) > _REMEMBERED_ENDS:
+            self._gone.popitem(last=False)
+        return key
+
+    def prune(self, kind: Kind, *, namespace: str | None, listed: Iterable[str], known: Iterable[str]) -> list[Key]:
+        """Forget what was `known` before a listing and is not in it: it was deleted while nobody watched. Returns whom that concerns."""
+        gone = set(known) - set(listed)
+        concerned = []
+        for uid in gone & set(self.uids(kind, namespace=namespace)):
+            key = self._key_of_uid(kind, uid)
+            raw = self._jobs[key].raw() if kind is Kind.DATAPREPJOBS and key in self._jobs else None
+            self._drop(kind, uid)
+            others = self.also_concerned(raw) if raw is not None else []
+            if key is not None:
+                concerned += [key, *others]
+        return concerned
+
+    # --- looking up -----------------------------------------------------------------------------------------------------
+
+    def job(self, key: Key) -> Raw | None:
+        """The DataPrepJob at that place."""
+        kept = self._jobs.get(key)
+        return kept.raw() if kept is not None else None
+
+    def keys(self) -> list[Key]:
+        """All DataPrepJobs and DataPrepCronJobs."""
+        return [*self._jobs, *self._crons]
+
+    def keys_in(self, namespace: str | None) -> list[Key]:
+        """Those of one namespace."""
+        return [key for key in (*self._jobs, *self._crons) if key.namespace == namespace]
+
+    def knows(self, key: Key) -> bool:
+        """Whether there is a DataPrepJob or DataPrepCronJob at that place."""
+        return key in self._jobs or key in self._crons
+
+    def unsettled(self) -> list[Key]:
+        """The same without jobs that have ended and nobody deletes: there may be thousands of them."""
+        return [*(key for key, kept in self._jobs.items() if kept.is_unfinished or kept.is_deleted), *self._crons]
+
+    def is_new(self, key: Key) -> bool:
+        """Whether it is a job that nobody has begun: the first look at it makes its plan Job, and its user waits for that."""
+        kept = self._jobs.get(key)
+        return kept is not None and not kept.phase
+
+    def is_made(self, key: Key) -> bool:
+        """Whether it is a job whose data set is made and stays: a look at it asks for its ConfigMap, and there may be thousands of them at once."""
+        kept = self._jobs.get(key)
+        return kept is not None and kept.phase == "Succeeded" and not kept.is_deleted
+
+    def cron(self, key: Key) -> Raw | None:
+        """The DataPrepCronJob at that place."""
+        return self._crons.get(key)
+
+    def profile(self, namespace: str, name: str) -> Raw | None:
+        """The DataPrepProfile of that name. Of two, one is on its way out: the newer one counts."""
+        found = [raw for raw in self._profiles.values() if (raw["metadata"]["namespace"], raw["metadata"]["name"]) == (namespace, name)]
+        return max(found, key=_version, default=None)
+
+    def not_begun(self, namespace: str) -> list[Key]:
+        """The jobs of a namespace that have not started: a profile's change concerns them."""
+        return [key for key, kept in self._jobs.items() if key.namespace == namespace and not kept.has_started]
+
+    def made_by(self, namespace: str, uid: str) -> list[Raw]:
+        """The DataPrepJobs that the DataPrepCronJob with that uid controls."""
+        return [self._jobs[key].raw() for key in sorted(self._made_by.get((namespace, uid), ()))]
+
+    def also_concerned(self, job: Raw) -> list[Key]:
+        """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it or for its output, and the DataPrepCronJob that made it."""
+        metadata, owner = job["metadata"], observed.controller(job)
+        crons = [Key(metadata["namespace"], foreign.text(owner.get("name")), CRON_KIND)] if owner.get("kind") == CRON_KIND else []
+        key, kept = Key(metadata["namespace"], metadata["name"]), self._jobs.get(Key(metadata["namespace"], metadata["name"]))
+        output = self._place_of(job)
+        others = sorted(self._outputs.get(output, set()) - {key}) if output is not None else []
+        # Only its end and a removal of the output are of any interest to them; progress is not. Of those that have ended none waits.
+        over = kept is None or not kept.is_unfinished
+        sharing = [each for each in others if self._jobs[each].is_leaving or (over and self._jobs[each].is_unfinished)]
+        return [*self.waiting_for(key), *sharing, *crons]
+
+    def phases(self) -> dict[str, int]:
+        """How many jobs are in each phase."""
+        counted: dict[str, int] = dict.fromkeys(get_args(Phase), 0)
+        for kept in self._jobs.values():
+            phase = kept.phase or "Pending"
+            counted[phase] = counted.get(phase, 0) + 1
+        return counted
+
+    def records_per_second(self) -> float:
+        """The rate of all jobs that run, by the progress in their statuses."""
+        return sum(kept.records_per_second for kept in self._jobs.values() if kept.phase == "Running")
+
+    def children_of(self, namespace: str, uid: str) -> tuple[Child, ...]:
+        """The Jobs that the DataPrepJob controls, oldest attempt first."""
+        found = [self._children[each] for each in self._children_of.get((namespace, uid), ())]
+        return tuple(sorted(found, key=lambda child: (child.attempt, child.name)))
+
+    def pods_of(self, namespace: str, job_uid: str) -> tuple[Pod, ...]:
+        """The pods that the Job controls, by name. Their labels, which anybody may set, say nothing about that."""
+        return tuple(sorted((self._pods[each] for each in self._pods_of.get((namespace, job_uid), ())), key=lambda pod: pod.name))
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod of that name."""
+        uid = self._pods_by_name.get((namespace, name))
+        return self._pods.get(uid) if uid else None
+
+    def child_of(self, pod: Pod) -> Child | None:
+        """The child Job that controls the pod."""
+        return self._child(pod.namespace, pod.owner_uid)
+
+    def uids(self, kind: Kind, *, namespace: str | None) -> list[str]:
+        """The uids of all cached objects of a kind, of one namespace or of all."""
+        match kind:
+            case Kind.DATAPREPJOBS:
+                return [uid for uid, key in self._keys_by_uid.items() if key.kind == KIND and namespace in (None, key.namespace)]
+            case Kind.DATAPREPCRONJOBS:
+                return [uid for uid, key in self._keys_by_uid.items() if key.kind == CRON_KIND and namespace in (None, key.namespace)]
+            case Kind.DATAPREPPROFILES:
+                return [uid for uid, raw in self._profiles.items() if namespace in (None, raw["metadata"]["namespace"])]
+            case Kind.JOBS:
+                return [uid for uid, child in self._children.items() if namespace in (None, child.namespace)]
+            case Kind.PODS:
+                return [uid for uid, pod in self._pods.items() if namespace in (None, pod.namespace)]
+
+    def key_of(self, kind: Kind, raw: Raw) -> Key | None:
+        """The DataPrepJob that an object is or belongs to, or the DataPrepCronJob that it is."""
+        metadata = raw["metadata"]
+        if kind is Kind.DATAPREPCRONJOBS:
+            return Key(metadata["namespace"], metadata["name"], CRON_KIND)
+        if kind is Kind.DATAPREPPROFILES:
+            return None
+        if kind is Kind.DATAPREPJOBS:
+            return Key(metadata["namespace"], metadata["name"])
+        if kind is Kind.JOBS:
+            owner = observed.controller(raw)
+            return Key(metadata["namespace"], foreign.text(owner.get("name"))) if owner.get("kind") == KIND else None
+        child = self._child(metadata["namespace"], foreign.text(observed.controller(raw).get("uid")))
+        if child is not None:
+            return Key(child.namespace, child.owner_name)
+        # Of a pod whose Job is gone only a label tells. It wakes a job of the same namespace, and no more.
+        key = self._keys_by_uid.get(foreign.text(foreign.mapping(metadata.get("labels")).get(names.LABEL_JOB_UID)))
+        return key if key is not None and key.namespace == metadata["namespace"] else None
+
+    def rival_of(self, key: Key) -> Key | None:
+        """The unfinished job with the same output that has the better claim than `key`, if there is one.
+
+        One that waits for `key` is none: it begins only after that has ended.
+        """
+        mine = self._jobs.get(key)
+        others = [(each, self._jobs[each]) for each in self._sharing(key) if self._jobs[each].is_unfinished and not self._waits(each, key)]
+        if mine is None or not others:
+            return None
+        best, rival = min((claim(kept.raw()), each) for each, kept in others)
+        return rival if best < claim(mine.raw()) else None
+
+    def leaving(self, key: Key) -> Key | None:
+        """A deleted job with the same output, which is being removed."""
+        return next((each for each in sorted(self._sharing(key)) if self._jobs[each].is_leaving), None)
+
+    def keeper_of(self, key: Key, *, runs: Iterable[str]) -> Key | None:
+        """Another job with the same output that writes there, or that found the data set of one of these runs finished."""
+        return next((each for each in sorted(self._sharing(key)) if _keeps(self._jobs[each].raw(), set(runs))), None)
+
+    def waiting_for(self, key: Key) -> list[Key]:
+        """The jobs that wait for that one, which need not exist."""
+        return sorted(self._waiting_for.get(key, ()))
+
+    def circle(self, key: Key) -> tuple[Key, ...]:
+        """Jobs of which each waits for the next, by name or for its output, from `key` back to itself; empty when there is no such circle."""
+        came_from: dict[Key, Key] = {}
+        ahead = [key]
+        while ahead:
+            here = ahead.pop()
+            for following in self._held_by(here):
+                if following == key:
+                    path = [here]
+                    while path[-1] != key:
+                        path.append(came_from[path[-1]])
+                    return (*reversed(path), key)
+                if following not in came_from:
+                    came_from[following] = here
+                    ahead.append(following)
+        return ()
+
+    # --- inside -----------------------------------------------------------------------------------------------------------
+
+    def _child(self, namespace: str, uid: str) -> Child | None:
+        child = self._children.get(uid)
+        return child if child is not None and child.namespace == namespace else None
+
+    def _sharing(self, key: Key) -> set[Key]:
+        """The other jobs with the same output."""
+        mine = self._jobs.get(key)
+        return self._outputs.get(mine.output, set()) - {key} if mine is not None and mine.output is not None else set()
+
+    def _held_by(self, key: Key) -> list[Key]:
+        kept = self._jobs.get(key)
+        if kept is None:
+            return []
+        rival = self.rival_of(key) if kept.is_unfinished else None
+        return [*kept.awaited, *([rival] if rival is not None else [])]
+
+    def _waits(self, key: Key, other: Key) -> bool:
+        """Whether `key` names `other` as one to wait for, or a job that does."""
+        seen, ahead = {key}, [key]
+        while ahead:
+            kept = self._jobs.get(ahead.pop())
+            found = set(kept.awaited) - seen if kept is not None else set()
+            if other in found:
+                return True
+            seen |= found
+            ahead += found
+        return False
+
+    def _place_of(self, job: Raw) -> str | None:
+        spec = foreign.mapping(job.get("spec"))
+        return outputs.place_of(job, self.profile(job["metadata"]["namespace"], spec.get("profile") or profile.DEFAULT))
+
+    def _put_profile(self, raw: Raw) -> None:
+        before = self._profiles.get(raw["metadata"]["uid"])
+        self._profiles[raw["metadata"]["uid"]] = raw
+        if before is None or before.get("spec") != raw.get("spec"):
+            self._place_again(raw["metadata"]["namespace"])
+
+    def _place_again(self, namespace: str) -> None:
+        """A profile says where buckets are, so the jobs of its namespace may write elsewhere now."""
+        for key, kept in [each for each in self._jobs.items() if each[0].namespace == namespace]:
+            self._index(key, replace(kept, output=self._place_of(kept.raw())))
+
+    def _put_job(self, raw: Raw) -> None:
+        key, kept = Key(raw["metadata"]["namespace"], raw["metadata"]["name"]), _kept(raw, output=self._place_of(raw))
+        before = self._jobs.get(key)
+        if before is not None and before.uid != kept.uid:
+            if before.version > kept.version:
+                return
+            self._drop(Kind.DATAPREPJOBS, before.uid)
+        self._index(key, kept)
+        self._keys_by_uid[kept.uid] = key
+
+    def _put_cron(self, raw: Raw) -> None:
+        key = Key(raw["metadata"]["namespace"], raw["metadata"]["name"], CRON_KIND)
+        before = self._crons.get(key)
+        if before is not None and before["metadata"]["uid"] != raw["metadata"]["uid"]:
+            if _version(before) > _version(raw):
+                return
+            self._drop(Kind.DATAPREPCRONJOBS, before["metadata"]["uid"])
+        self._crons[key] = raw
+        self._keys_by_uid[raw["metadata"]["uid"]] = key
+
+    def _put_child(self, raw: Raw) -> bool:
+        child = observed.read_child(raw)
+        before = self._children.get(child.uid)
+        if before is not None and before.owner_uid != child.owner_uid:
+            _discard(self._children_of, (before.namespace, before.owner_uid), child.uid)
+        self._children[child.uid] = child
+        self._children_of[child.namespace, child.owner_uid].add(child.uid)
+        return child != before
+
+    def _put_pod(self, raw: Raw) -> bool:
+        pod = pods.read(raw)
+        before = self._pods.get(pod.uid)
+        if before is not None and before.owner_uid != pod.owner_uid:
+            _discard(self._pods_of, (before.namespace, before.owner_uid), pod.uid)
+        self._pods[pod.uid] = pod
+        self._pods_of[pod.namespace, pod.owner_uid].add(pod.uid)
+        self._pods_by_name[(pod.namespace, pod.name)] = pod.uid
+        return before is None or replace(pod, version=before.version) != before
+
+    def _drop(self, kind: Kind, uid: str) -> None:
+        self._versions.pop(uid, None)
+        self._written.pop(uid, None)
+        if kind is Kind.DATAPREPJOBS:
+            key = self._keys_by_uid.pop(uid, None)
+            # The place may be taken by a successor of the same name already.
+            if key is not None and key in self._jobs and self._jobs[key].uid == uid:
+                self._index(key, None)
+        elif kind is Kind.DATAPREPCRONJOBS:
+            key = self._keys_by_uid.pop(uid, None)
+            if key is not None and self._crons.get(key, {"metadata": {"uid": ""}})["metadata"]["uid"] == uid:
+                del self._crons[key]
+        elif kind is Kind.DATAPREPPROFILES:
+            gone = self._profiles.pop(uid, None)
+            if gone is not None:
+                self._place_again(gone["metadata"]["namespace"])
+        elif kind is Kind.JOBS:
+            child = self._children.pop(uid, None)
+            if child is not None:
+                _discard(self._children_of, (child.namespace, child.owner_uid), uid)
+        else:
+            pod = self._pods.pop(uid, None)
+            if pod is not None:
+                _discard(self._pods_of, (pod.namespace, pod.owner_uid), uid)
+                if self._pods_by_name.get((pod.namespace, pod.name)) == uid:
+                    del self._pods_by_name[(pod.namespace, pod.name)]
+
+    def _key_of_uid(self, kind: Kind, uid: str) -> Key | None:
+        if kind in (Kind.DATAPREPJOBS, Kind.DATAPREPCRONJOBS, Kind.DATAPREPPROFILES):
+            return self._keys_by_uid.get(uid)
+        child = self._children.get(uid) if kind is Kind.JOBS else self.child_of(self._pods[uid])
+        return Key(child.namespace, child.owner_name) if child is not None else None
+
+    def _index(self, key: Key, kept: _Kept | None) -> None:
+        """Put a job, or none, in the place of what is known under the key, and where it is looked for."""
+        before = self._jobs.pop(key, None)
+        if before is not None:
+            for each in before.awaited:
+                _discard(self._waiting_for, each, key)
+            if before.maker is not None:
+                _discard(self._made_by, (key.namespace, before.maker), key)
+            if before.output is not None:
+                _discard(self._outputs, before.output, key)
+        if kept is not None:
+            self._jobs[key] = kept
+            for each in kept.awaited:
+                self._waiting_for[each].add(key)
+            if kept.maker is not None:
+                self._made_by[key.namespace, kept.maker].add(key)
+            if kept.output is not None:
+                self._outputs[kept.output].add(key)
+
+
+def _kept(raw: Raw, *, output: str | None) -> _Kept:
+    metadata, status, maker = raw["metadata"], foreign.mapping(raw.get("status")), observed.controller(raw)
+    rate = foreign.mapping(status.get("progress")).get("recordsPerSecond")
+    is_deleted = "deletionTimestamp" in metadata
+    return _Kept(
+        text=json.dumps(_slim(raw), separators=(",", ":")),
+        uid=metadata["uid"],
+        version=_version(raw),
+        phase=foreign.text(status.get("phase")) or None,
+        has_started=bool(status.get("startTime")),
+        is_deleted=is_deleted,
+        is_leaving=is_deleted and names.FINALIZER in _list(metadata.get("finalizers")),
+        records_per_second=float(rate) if isinstance(rate, int | float) else 0.0,
+        output=output,
+        awaited=tuple(_awaited_by(raw)),
+        maker=(foreign.text(maker.get("uid")) or None) if maker.get("kind") == CRON_KIND else None,
+    )
+
+
+Claim = tuple[bool, datetime, str]
+
+
+def claim(raw: Raw) -> Claim:
+    """What orders two jobs that want one output: who has begun goes first, then the older (a retry claims anew), then the uid."""
+    status = foreign.mapping(raw.get("status"))
+    since = times.parse(raw["metadata"].get("creationTimestamp"))
+    failed = foreign.conditions(status).get("Failed", {})
+    if failed.get("status") == "False":
+        since = times.parse(failed.get("lastTransitionTime")) or since
+    if foreign.text(status.get("phase")) in TERMINAL_PHASES:
+        # Judged at the moment of its retry: whoever is under way was first.
+        return True, times.now(), raw["metadata"]["uid"]
+    return not status.get("startTime"), since or times.now(), raw["metadata"]["uid"]
+
+
+def _awaited_by(raw: Raw) -> list[Key]:
+    """The jobs that one waits for. One that has started waits no more; one that failed before may be retried, and would wait again."""
+    spec, status = foreign.mapping(raw.get("spec")), foreign.mapping(raw.get("status"))
+    if status.get("startTime") or status.get("phase") == "Succeeded":
+        return []
+    after = spec.get("runAfter")
+    from_job = foreign.mapping(foreign.mapping(spec.get("source")).get("fromJob"))
+    named = [foreign.text(each) for each in (from_job.get("name"), *(after if isinstance(after, list) else []))]
+    return [Key(raw["metadata"]["namespace"], name) for name in dict.fromkeys(named) if name]
+
+
+def _keeps(raw: Raw, runs: set[str]) -> bool:
+    status = foreign.mapping(raw.get("status"))
+    if "deletionTimestamp" in raw["metadata"]:
+        return False
+    is_over = foreign.text(status.get("phase")) in TERMINAL_PHASES
+    return foreign.text(status.get("runId")) in runs if is_over else bool(status.get("startTime"))
+
+
+def _version(raw: Raw) -> int:
+    return foreign.number(raw["metadata"].get("resourceVersion"))
+
+
+# Any: JSON of any form.
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _discard(index: defaultdict[K, set[V]], key: K, value: V) -> None:
+    index[key].discard(value)
+    if not index[key]:
+        del index[key]
+
+
+def _slim(raw: Raw) -> Raw:
+    """The object without `managedFields`, which are half of its size, and without kubectl's copy of it. They are nobody's business here."""
+    metadata = {key: value for key, value in raw["metadata"].items() if key != "managedFields"}
+    if _LAST_APPLIED in foreign.mapping(metadata.get("annotations")):
+        metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != _LAST_APPLIED}
+    return {**raw, "metadata": metadata}

@@ -1,0 +1,344 @@
+"""`dataprep infer`: what it prints runs as it is, for every kind of source that files tell by themselves."""
+
+import datetime as dt
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+import yaml
+from PIL import Image
+from tests.converter.cli.commandline import code_of, visible
+from tests.converter.stores.site import serving
+
+from dataprep_converter.core import framing
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers import READERS
+from dataprep_converter.tools.verifying import verify
+from workbench import example_inputs, mnist
+
+_arrow: Any = pa
+_feather: Any = pyarrow.feather
+_parquet: Any = pyarrow.parquet
+TABLE = _arrow.table({"width": [0.5, 1.5, 2.5], "label": [0, 1, 0], "name": ["a", "b", "c"]})
+
+
+def pictures(folder: Path, *paths: str) -> Path:
+    for number, path in enumerate(paths):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (4, 3), (number, 0, 0)).save(folder / path)
+    return folder
+
+
+def text(path: Path, content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def idx(folder: Path) -> Path:
+    return mnist.write(folder / "digits", train=30, test=10)
+
+
+def photos(folder: Path) -> Path:
+    names = [f"{split}/{kind}/{n}.png" for split in ("train", "val") for kind in ("cat", "dog") for n in range(2)]
+    return pictures(folder / "photos", *names)
+
+
+def voc(folder: Path) -> Path:
+    root = pictures(folder / "voc", "JPEGImages/1.jpg", "JPEGImages/2.jpg")
+    box = "<object><name>cat</name><bndbox><xmin>0</xmin><ymin>0</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></object>"
+    for number in (1, 2):
+        text(root / f"Annotations/{number}.xml", f"<annotation><size><width>4</width><height>3</height></size>{box}</annotation>")
+    return root
+
+
+def csv_with_header(folder: Path) -> Path:
+    return text(folder / "flowers.csv", "length,width,species\n" + "1.5,2,setosa\n2.5,3,virginica\n" * 5)
+
+
+def jsonl(folder: Path) -> Path:
+    return text(folder / "rows.jsonl", "".join(json.dumps({"x": n, "label": n % 2, "words": "ab"}) + "\n" for n in range(9)))
+
+
+def lines(folder: Path) -> Path:
+    return text(folder / "book.txt", "Call me Ishmael.\nSome years ago, never mind how long.\n")
+
+
+def parquet(folder: Path) -> Path:
+    (folder / "table").mkdir()
+    for number in range(2):
+        _parquet.write_table(TABLE, folder / "table" / f"part-{number}.parquet")
+    return folder / "table"
+
+
+def arrow(folder: Path) -> Path:
+    _feather.write_feather(TABLE, folder / "a.feather", compression="uncompressed")
+    return folder / "a.feather"
+
+
+def example() -> bytes:
+    # Example{features{feature{key: "x" value{int64_list{value: 7}}}}}, in protobuf's wire format.
+    return bytes.fromhex("0a0c0a0a0a017812051a030a0107")
+
+
+def tfrecord(folder: Path) -> Path:
+    path = folder / "old.tfrecords"
+    path.write_bytes(framing.frame(example()) * 4)
+    return path
+
+
+def arrays(folder: Path) -> Path:
+    (folder / "arrays").mkdir()
+    np.save(folder / "arrays" / "image.npy", np.zeros((6, 2, 2), np.uint8))
+    np.save(folder / "arrays" / "label.npy", np.arange(6) % 2)
+    return folder / "arrays"
+
+
+def sequence_file(folder: Path) -> Path:
+    return example_inputs.word_counts(folder)
+
+
+def libsvm(folder: Path) -> Path:
+    return text(folder / "a.libsvm", "+1 1:0.5 3:2\n-1 2:1\n" * 3)
+
+
+def anything(folder: Path) -> Path:
+    (folder / "blobs").mkdir()
+    for number in range(3):
+        (folder / "blobs" / f"{number}.bin").write_bytes(bytes([0, 1, 2, 255]) * (number + 1))
+    return folder / "blobs"
+
+
+def data_set(folder: Path) -> Path:
+    assert code_of("infer", idx(folder), "--output", folder / "made.yaml", "--to", folder / "made") == 0
+    assert code_of("run", folder / "made.yaml", "--quiet") == 0
+    return folder / "made"
+
+
+INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
+    "idx": (idx, 40),
+    "images": (photos, 8),
+    "annotated_images": (voc, 2),
+    "csv": (csv_with_header, 10),
+    "jsonl": (jsonl, 9),
+    "text": (lines, 2),
+    "parquet": (parquet, 6),
+    "arrow": (arrow, 3),
+    "tfrecord": (tfrecord, 4),
+    "sequence_file": (sequence_file, 9),
+    "numpy": (arrays, 6),
+    "libsvm": (libsvm, 6),
+    "whole_file": (anything, 3),
+    "dataset": (data_set, 40),
+}
+"""For each source an input, and the number of its records."""
+
+ASKED_FOR = {"masks", "csv_sequences", "fixed_length", "join", "sql", "table", "plugin"}
+"""Sources that no file tells by itself: somebody must say what belongs together, how it is read, or that it is a database."""
+
+
+def inferred(source: Path | str, folder: Path, *more: str) -> tuple[str, dict[str, Any]]:
+    assert code_of("infer", source, "--output", folder / "job.yaml", "--to", folder / "out", *more) == 0
+    written = (folder / "job.yaml").read_text()
+    spec: dict[str, Any] = yaml.safe_load(written)["spec"]
+    return written, spec
+
+
+@pytest.mark.parametrize("kind", [kind for kind in INPUTS if kind in READERS])
+def test_what_is_inferred_runs_as_it_is(kind: str, tmp_path: Path) -> None:
+    make, expected = INPUTS[kind]
+    _, spec = inferred(make(tmp_path), tmp_path)
+    (member,) = spec["source"]
+    assert member.lower() == kind.replace("_", "")
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+    assert verify(str(tmp_path / "out"), Access()).records_out == expected
+
+
+def test_every_source_is_inferred_or_must_be_asked_for() -> None:
+    assert set(INPUTS) & ASKED_FOR == set()
+    assert set(READERS) <= set(INPUTS) | ASKED_FOR
+
+
+def test_the_job_is_printed_with_what_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = csv_with_header(tmp_path)
+    assert code_of("infer", source) == 0
+    assert capsys.readouterr().out == (
+        f"# {source}: 1 file for source.csv, {source.stat().st_size} bytes\n"
+        "# column length: float\n"
+        "# column width: int64\n"
+        "# column species: string\n"
+        "# label, as a guess: column species (2 values in the first records: setosa, virginica)\n"
+        "apiVersion: dataprep.io/v1alpha1\n"
+        "kind: DataPrepJob\n"
+        "metadata:\n"
+        "  name: flowers\n"
+        "spec:\n"
+        "  source:\n"
+        "    csv:\n"
+        "      uris:\n"
+        f"      - {source}\n"
+        "      header: true\n"
+        "  labels:\n"
+        "  - name: species\n"
+        "  output:\n"
+        f"    uri: {tmp_path}/flowers-dataset\n"
+    )
+
+
+def test_folders_named_like_splits_are_subsets(tmp_path: Path) -> None:
+    written, spec = inferred(photos(tmp_path), tmp_path)
+    assert spec["source"] == {"images": {"uris": [str(tmp_path / "photos")], "subsetFrom": "FirstFolder"}}
+    assert "# classes of image/class/label: 2 (cat, dog)\n" in written
+    assert "# 8 records: train 4, val 4\n" in written
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+    assert visible(tmp_path / "out") == ["train.tfrecords", "val.tfrecords"]
+
+
+def test_images_without_class_folders_have_no_label(tmp_path: Path) -> None:
+    _, spec = inferred(pictures(tmp_path / "flat", "a.png", "b.png"), tmp_path)
+    assert spec["source"]["images"]["labelFrom"] == "None"
+
+
+def test_idx_files_are_paired_and_named(tmp_path: Path) -> None:
+    root = idx(tmp_path)
+    _, spec = inferred(root, tmp_path)
+    assert spec["source"]["idx"]["subsets"] == [
+        {"name": name, "images": str(root / f"{stem}-images-idx3-ubyte.gz"), "labels": str(root / f"{stem}-labels-idx1-ubyte.gz")}
+        for name, stem in (("train", "train"), ("test", "t10k"))
+    ]
+
+
+def test_idx_files_may_be_called_anything(tmp_path: Path) -> None:
+    root = idx(tmp_path)
+    for file in root.iterdir():
+        file.rename(root / file.name.replace("t10k", "pr\u00fcfung").replace("train", "\u8bad\u7ec3"))
+    _, spec = inferred(root, tmp_path)
+    assert sorted(subset["name"] for subset in spec["source"]["idx"]["subsets"]) == ["part", "prufung"]
+
+
+def test_an_idx_file_that_is_cut_in_its_header_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = idx(tmp_path)
+    (root / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(b"\0\0\x08"))
+    assert code_of("infer", root) == 3
+    assert "t10k-labels-idx1-ubyte.gz is no whole IDX file: it holds 3 bytes, and the header alone has 8" in capsys.readouterr().err
+
+
+def test_more_idx_files_than_a_source_takes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = idx(tmp_path)
+    for number in range(16):
+        (root / f"fold{number}-images.gz").write_bytes((root / "t10k-images-idx3-ubyte.gz").read_bytes())
+    assert code_of("infer", root) == 2
+    assert "holds 18 IDX files of records, and source.idx takes at most 16: name fewer of them, by a glob" in capsys.readouterr().err
+
+
+CSVS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
+    "numbers without a header": (
+        "a.csv", "1.0,3.2,0\n1.6,2.4,1\n2,3,1\n", {},
+        {"labels": [{"name": "label", "columns": ["-1"]}], "features": [{"name": "features", "columns": ["0..-2"]}]},
+    ),
+    "a first line of another kind": ("a.csv", "4,x,y\n1.5,2,0\n1.5,2,0\n2.5,3,1\n", {"skipLines": 1}, {}),
+    "tabs": ("a.tsv", "x\ty\n1\t2\n3\t4\n", {"delimiter": "\t", "header": True}, {"labels": [{"name": "y"}]}),
+    "semicolons and decimals with commas": ("a.csv", "x;z\n1,5;2\n3,5;4\n", {"delimiter": ";", "header": True}, {}),
+    "a name that tells nothing": ("data", "x,z\n1,2\n3,4\n", {"header": True}, {}),
+    "a class in a named column": ("a.csv", "Label,z\n1,2\n0,4\n", {"header": True}, {"labels": [{"name": "Label"}]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "source", "more"), CSVS.values(), ids=CSVS.keys())
+def test_csv_files_of_many_kinds(name: str, content: str, source: dict[str, Any], more: dict[str, Any], tmp_path: Path) -> None:
+    _, spec = inferred(text(tmp_path / name, content), tmp_path)
+    assert spec["source"]["csv"] == {"uris": [str(tmp_path / name)]} | source
+    for field, value in more.items():
+        assert spec[field] == value
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+
+
+def test_gzip_files_are_looked_into(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"x,z\n1,2\n3,4\n"))
+    _, spec = inferred(tmp_path / "a.csv.gz", tmp_path)
+    assert spec["source"] == {"csv": {"uris": [str(tmp_path / "a.csv.gz")], "header": True}}
+
+
+def test_other_files_in_the_folder_are_left_out_and_named(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    for number in range(3):
+        text(folder / f"sub/{number}.csv", "x,z\n1,2\n")
+    text(folder / "make.sh", "#!/bin/sh\n")
+    text(folder / "README.md", "# About\n")
+    written, spec = inferred(folder, tmp_path)
+    assert spec["source"]["csv"]["uris"] == [f"{folder}/**/*.csv"]
+    assert "# not looked at: 1 files with sh\n" in written
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_folders_named_by_keys_are_columns(ending: str, tmp_path: Path) -> None:
+    for country in ("at", "de"):
+        name = f"country={country}/sub/year=2024/part-0.{ending}"
+        if ending == "csv":
+            text(tmp_path / "in" / name, "x,z\n1,2\n")
+        else:
+            (tmp_path / "in" / name).parent.mkdir(parents=True)
+            _parquet.write_table(TABLE, tmp_path / "in" / name)
+    written, spec = inferred(tmp_path / "in", tmp_path)
+    assert spec["source"][ending]["hivePartitions"] == "Infer"
+    assert "# column country: " in written
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+    (manifest,) = (tmp_path / "out" / "_dataprep").glob("*/manifest.json")
+    assert {"country", "year"} <= {feature["name"] for feature in json.loads(manifest.read_text())["features"]}
+
+
+@pytest.mark.parametrize("other", ["year=2024", "a=%FF", "plain"], ids=["other keys", "not UTF-8", "no keys"])
+def test_folders_that_make_no_columns_are_folders(other: str, tmp_path: Path) -> None:
+    text(tmp_path / "in/a=1/x.csv", "x,z\n1,2\n")
+    text(tmp_path / f"in/{other}/x.csv", "x,z\n1,2\n")
+    _, spec = inferred(tmp_path / "in", tmp_path)
+    assert spec["source"] == {"csv": {"uris": [str(tmp_path / "in")], "header": True}}
+
+
+def test_a_column_that_records_can_not_hold_is_left_out(tmp_path: Path) -> None:
+    table = TABLE.append_column("when", _arrow.array([dt.date(2024, 1, 1)] * 3))
+    _parquet.write_table(table, tmp_path / "a.parquet")
+    written, spec = inferred(tmp_path / "a.parquet", tmp_path)
+    if "left out, because records can't hold them: when" in written:
+        assert spec["features"] == [{"name": "width"}, {"name": "name"}]
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+
+
+def test_records_that_do_not_fit_are_told(tmp_path: Path) -> None:
+    source = text(tmp_path / "a.csv", "x,z\n" + "1,2\n" * 5 + "1,2,3\n")
+    written, _ = inferred(source, tmp_path)
+    assert "# 1 of the first 6 records don't fit, the first: line 7: expect 2 fields but have 3; see onBadRecord\n" in written
+
+
+def test_the_mark_of_another_program_is_none_of_ours(tmp_path: Path) -> None:
+    text(tmp_path / "in/part-00000.csv", "x,z\n1,2\n")
+    text(tmp_path / "in/_SUCCESS", "")
+    _, spec = inferred(tmp_path / "in", tmp_path)
+    assert spec["source"] == {"csv": {"uris": [str(tmp_path / "in")], "header": True}}
+    assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+
+
+def test_a_signed_address_of_the_web_is_a_file(tmp_path: Path) -> None:
+    signed = "/rows.csv?X-Amz-Expires=60&X-Amz-Signature=0123"
+    with serving({signed: b"x,z\n1,2\n"}) as site:
+        # A server refuses what the signature is not of.
+        site.refusals[f"{signed}/_SUCCESS"] = 403
+        _, spec = inferred(site.at(signed), tmp_path)
+        assert spec["source"] == {"csv": {"uris": [site.at(signed)], "header": True}}
+        assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
+
+
+def test_a_uri_without_anything_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of("infer", tmp_path / "absent") == 5
+    assert f"{tmp_path}/absent names no file" in capsys.readouterr().err
+    (tmp_path / "empty.csv").touch()
+    assert code_of("infer", tmp_path / "empty.csv") == 5
+    assert "holds nothing but empty files" in capsys.readouterr().err

@@ -1,0 +1,90 @@
+"""Reports of progress: what a worker posts, to whom, and when it tries again."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from dataprep_converter.cli.reporting import Reporter
+from dataprep_converter.pipeline.task_progress import TaskProgress
+
+
+class Leader(HTTPServer):
+    """Answers with these codes, one after the other, and keeps what it was sent."""
+
+    def __init__(self, codes: list[int]) -> None:
+        super().__init__(("127.0.0.1", 0), Asked)
+        self.codes = codes
+        self.reports: list[dict[str, object]] = []
+        self.tokens: list[str | None] = []
+
+
+class Asked(BaseHTTPRequestHandler):
+    server: Leader
+
+    def do_POST(self) -> None:
+        self.server.tokens.append(self.headers["Authorization"])
+        self.server.reports.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        body = b'{"nextReportSeconds": 7.5, "whatANewerOneSays": 1}'
+        self.send_response(self.server.codes.pop(0))
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def leader(codes: list[int]) -> Iterator[Leader]:
+    with Leader(codes) as server:
+        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        serving.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text("a.b.c\n")
+    return path
+
+
+def environment(server: Leader, token: Path) -> dict[str, str]:
+    return {
+        "DATAPREP_STATUS_URL": f"http://127.0.0.1:{server.server_port}",
+        "DATAPREP_STATUS_TOKEN_FILE": str(token),
+        "DATAPREP_JOB_NAME": "mnist",
+        "DATAPREP_ATTEMPT": "2",
+    }
+
+
+def test_a_report_that_fails_is_sent_again_soon_and_later_less_often(token: Path) -> None:
+    with leader([503, 503, 503, 503, 503, 200, 503]) as server:
+        reporter = Reporter(index=3, environment=environment(server, token))
+        assert [reporter._send() for _ in range(7)] == [2.0, 4.0, 8.0, 10.0, 10.0, 7.5, 2.0]
+    assert [report["sequence"] for report in server.reports] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_the_last_counts_are_sent_at_the_end(token: Path) -> None:
+    with leader([200] * 9) as server:
+        with Reporter(index=3, environment=environment(server, token)) as reporter:
+            reporter.watch(TaskProgress(shards_done=2))
+        last = server.reports[-1]
+    assert (last["job"], last["attempt"], last["index"], last["shardsDone"]) == ("mnist", 2, 3, 2)
+    assert set(server.tokens) == {"Bearer a.b.c"}
+
+
+def test_without_an_address_there_are_no_reports(token: Path) -> None:
+    with leader([]) as server:
+        with Reporter(index=0, environment={**environment(server, token), "DATAPREP_STATUS_URL": ""}) as reporter:
+            reporter.watch(TaskProgress(shards_done=1))
+        assert server.reports == []

@@ -1,0 +1,55 @@
+"""What a process loads before it works: a command that waits for libraries it has no use for is slow however little it does."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.availability import unavailable
+from tests.converter.cli.commandline import dataprep, environment, mnist_run
+
+from dataprep_converter import __version__
+
+_THEN_TELL = "\nfinally:\n    print('loaded', *sorted({name.partition('.')[0] for name in sys.modules}))"
+
+
+def loaded_by(*arguments: str | Path) -> set[str]:
+    """Names of the packages that a command has loaded at its end."""
+    words = [str(argument) for argument in arguments]
+    return loaded_in(f"import sys\nfrom dataprep_converter.cli.commands import main\ntry:\n    main({words!r}){_THEN_TELL}")
+
+
+def loaded_in(program: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300, env=environment())
+    assert "Traceback" not in done.stderr, done.stderr
+    return set(done.stdout.strip().splitlines()[-1].split()[1:])
+
+
+def test_help_loads_neither_arrow_nor_models() -> None:
+    assert loaded_by("--help").isdisjoint({"numpy", "pyarrow", "pydantic", "yaml", "rich"})
+
+
+def test_the_version_is_the_packages() -> None:
+    assert dataprep("--version").stdout == f"dataprep {__version__}\n"
+
+
+def test_a_job_runs_without_pandas_and_rich(few: Path, tmp_path: Path) -> None:
+    loaded = loaded_by("run", *mnist_run(few, tmp_path / "out"))
+    assert (tmp_path / "out/_SUCCESS").is_file()
+    assert "pyarrow" in loaded
+    assert loaded.isdisjoint({"pandas", "rich"})
+
+
+def test_arrow_knows_what_a_plugin_makes_with_pandas(tmp_path: Path) -> None:
+    if subprocess.run([sys.executable, "-c", "import pandas"], capture_output=True, check=False).returncode:
+        unavailable("pandas, which comes with the dev group")
+    (tmp_path / "made.py").write_text("import pandas\n\ndef column():\n    return pandas.Series([1.0, None])\n")
+    program = (
+        f"import os, sys\nos.environ['DATAPREP_CODE'] = {str(tmp_path)!r}\n"
+        "from dataprep_converter.runtime import without_pandas\nwithout_pandas.hide()\n"
+        "import pyarrow as pa\nfrom dataprep_converter.runtime import plugins\n"
+        "assert 'pandas' not in sys.modules\n"
+        "column = plugins.load('made:column', of='map')\n"
+        "assert pa.array(column()).null_count == 1\n"
+        "print('loaded')"
+    )
+    assert loaded_in(program) == set()

@@ -1,0 +1,164 @@
+"""What the converter's tests share: a few digits, store servers that are started once, and the MaxCompute fake."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from tests.availability import unavailable
+from tests.converter.stores import oss_clients
+
+from dataprep_converter.core import kernel
+from dataprep_converter.readers.databases import table
+from dataprep_converter.stores import StoreSettings
+from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server, ServerFailed
+from storeservers.cache import BuildFailed
+from storeservers.odps import FakeMaxCompute
+from workbench import mnist
+
+T = TypeVar("T", HdfsCluster, S3Server, FakeOss, AzureServer, FakeGcs)
+
+BUCKET = "contract-bucket"
+
+
+@pytest.fixture(scope="session")
+def servers_folder() -> Iterator[Path]:
+    # Not pytest's own: what is kept of three runs would be gigabytes.
+    with tempfile.TemporaryDirectory(prefix="dataprep-stores-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def hdfs_cluster(servers_folder: Path) -> Iterator[HdfsCluster]:
+    yield from _running(lambda: HdfsCluster(servers_folder / "hdfs"), "HDFS (needs java, mvn)")
+
+
+@pytest.fixture(scope="session")
+def s3_server(servers_folder: Path) -> Iterator[S3Server]:
+    for server in _running(lambda: S3Server(servers_folder / "s3"), "an S3 server (needs go)"):
+        server.make_bucket(BUCKET)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def oss_fake(servers_folder: Path) -> Iterator[FakeOss]:
+    for server in _running(lambda: FakeOss(servers_folder / "oss"), "the OSS fake"):
+        server.make_bucket(BUCKET)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azure_server(servers_folder: Path) -> Iterator[AzureServer]:
+    for server in _running(lambda: AzureServer(servers_folder / "azure"), "Azurite (needs node, npm)"):
+        server.make_container(BUCKET)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs_fake(servers_folder: Path) -> Iterator[FakeGcs]:
+    for server in _running(lambda: FakeGcs(servers_folder / "gcs"), "the Cloud Storage fake"):
+        server.make_bucket(BUCKET)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def running_oss(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeOss]:
+    """The OSS fake for tests of the fake itself."""
+    with FakeOss(tmp_path_factory.mktemp("oss")) as server:
+        server.make_bucket(oss_clients.BUCKET)
+        yield server
+
+
+@pytest.fixture
+def oss(running_oss: FakeOss) -> FakeOss:
+    """The same with all its controls at rest."""
+    running_oss.deny()
+    running_oss.clear_faults()
+    running_oss.clear_requests()
+    return running_oss
+
+
+@pytest.fixture
+def s3_settings(s3_server: S3Server) -> StoreSettings:
+    return StoreSettings(
+        uri_prefix="s3://",
+        endpoint=s3_server.endpoint,
+        region=s3_server.region,
+        credentials={"accessKeyId": s3_server.access_key, "accessKeySecret": s3_server.secret_key},
+    )
+
+
+@pytest.fixture
+def azure_settings(azure_server: AzureServer) -> StoreSettings:
+    return StoreSettings(uri_prefix="abfs://", endpoint=azure_server.endpoint, credentials={"accountKey": azure_server.key})
+
+
+@pytest.fixture
+def gcs_settings(gcs_fake: FakeGcs) -> Iterator[StoreSettings]:
+    yield StoreSettings(uri_prefix="gs://", endpoint=gcs_fake.endpoint, credentials={"serviceAccountKey": gcs_fake.service_account_key})
+    gcs_fake.allow()
+
+
+@pytest.fixture
+def oss_settings(oss_fake: FakeOss) -> Iterator[StoreSettings]:
+    yield StoreSettings(
+        uri_prefix="oss://",
+        endpoint=oss_fake.endpoint,
+        region=oss_fake.region,
+        path_style=True,
+        credentials={"accessKeyId": oss_fake.access_key, "accessKeySecret": oss_fake.secret_key},
+    )
+    oss_fake.deny()
+    oss_fake.clear_faults()
+
+
+def _running(make: Callable[[], T], what: str) -> Iterator[T]:
+    try:
+        server = make()
+        server.start()
+    except (ServerFailed, BuildFailed, OSError) as exc:
+        unavailable(f"{what} is missing: {exc}")
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 1,000 and 200 images of the synthetic MNIST."""
+    return mnist.write(tmp_path_factory.mktemp("few"), train=1000, test=200)
+
+
+@pytest.fixture(scope="module")
+def maxcompute_server() -> Iterator[FakeMaxCompute]:
+    with FakeMaxCompute() as server:
+        yield server
+
+
+@pytest.fixture
+def maxcompute(maxcompute_server: FakeMaxCompute, monkeypatch: pytest.MonkeyPatch) -> FakeMaxCompute:
+    """The fake with nothing wrong, known by the environment's variables."""
+    maxcompute_server.controls.denied.clear()
+    maxcompute_server.controls.log.clear()
+    monkeypatch.setenv("ODPS_ENDPOINT", maxcompute_server.endpoint)
+    monkeypatch.setenv("ODPS_ACCESS_ID", maxcompute_server.access_id)
+    monkeypatch.setenv("ODPS_ACCESS_KEY", maxcompute_server.secret)
+    return maxcompute_server
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of 50 rows."""
+    monkeypatch.setattr(table, "MOST_BLOCK_ROWS", 25)
+    monkeypatch.setattr(table, "SLICE_BLOCKS", 2)
+
+
+@pytest.fixture(scope="module", params=["kernel.c", "python"])
+def kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Everything twice: with kernel.c, as the machine has it, and without."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            patch.setattr(kernel, "_library", lambda: None)
+        yield

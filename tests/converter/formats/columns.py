@@ -1,0 +1,181 @@
+"""Columns through a format's encoder and decoder, as a job would take them, and columns of every kind to do so with."""
+
+import gzip
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+from tests.converter.formats.late import read_late
+
+from dataprep_api.dataset.report import Manifest
+from dataprep_api.spec import Feature, LabelFeature, Output
+from dataprep_converter.core.tensors import to_arrow
+from dataprep_converter.formats.registry import decoder, encoder_class
+from dataprep_converter.pipeline.features import Projector, resolve
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.records.feature import FeatureSpec, describe
+
+
+@dataclass(frozen=True)
+class Written:
+    """A shard that was made of some columns."""
+
+    output: Output
+    features: list[FeatureSpec]
+    data: bytes
+
+    @property
+    def plain(self) -> bytes:
+        """Without gzip."""
+        return gzip.decompress(self.data) if self.data.startswith(b"\x1f\x8b") else self.data
+
+    def manifest(self) -> Manifest:
+        """As much of the data set's manifest as decoders look at."""
+        compression = encoder_class(self.output.format).compressor(self.output).name
+        content = {"output": self.output.model_dump(mode="json", by_alias=True, exclude_defaults=True)}
+        empty: dict[str, Any] = {"run_id": "", "inputs_sha256": "", "digest": "", "raw_digest": "", "splits": [], "files": []}
+        counts = dict.fromkeys(("encoding_version", "records_in", "records_out", "bad", "filtered", "size"), 0)
+        known = {"format": self.output.format, "compression": compression, "content": content, "features": describe(self.features)}
+        return Manifest.model_validate(empty | counts | known)
+
+    def records(self, *, size: int = 1 << 20, data: bytes | None = None) -> list[dict[str, Any]]:
+        """The values read back, of a file that comes in pieces of a size."""
+        data = self.data if data is None else data
+        found = decoder(self.manifest())
+        pieces = (data[at : at + size] for at in range(0, len(data), size))
+        return [found.parse(record) for _, record in found.read(pieces)]
+
+
+def written(
+    format_: str,
+    columns: Mapping[str, Any],
+    *,
+    labels: Sequence[str] = (),
+    sequences: Sequence[str] = (),
+    cuts: Sequence[int] = (),
+    options: Mapping[str, Any] | None = None,
+) -> Written:
+    """A shard of the columns, which come to the encoder in batches cut at `cuts`. `options` are those of the format."""
+    output = Output.model_validate({"uri": "out", "format": format_, format_: options or {}})
+    count = len(next(iter(columns.values())))
+    records = pa.record_batch({**columns, SAMPLE: pa.array(range(count), pa.int64())})
+    features = [Feature(name=name, sequence=name in sequences) for name in columns if name not in labels]
+    targets = [LabelFeature(name=name) for name in labels]
+    projector = resolve(features, targets, schema=records.schema, default_label="", output=output)
+    encoder = encoder_class(format_)(output, projector.features)
+    compressor = encoder.compressor(output)
+    bounds = [0, *sorted(min(cut, count) for cut in cuts), count]
+    parts = (_projected(projector, records.slice(first, last - first)) for first, last in pairwise(bounds))
+    data = b"".join(bytes(compressor.compress(made)) for made in read_late(encoder, parts))
+    data += bytes(compressor.compress(encoder.close() + b"".join(encoder.rest()))) + compressor.finish()
+    return Written(output=output, features=projector.features, data=data)
+
+
+def _projected(projector: Projector, records: pa.RecordBatch) -> pa.RecordBatch:
+    batch = projector.project(Batch(records=records, bad=[], bytes_in=0))
+    assert batch.bad == []
+    return batch.records
+
+
+def tensors(*rows: Any, dtype: str = "float32") -> Any:
+    """A column of tensors."""
+    return to_arrow(np.array(rows, dtype))
+
+
+WORDS = st.text(st.characters(codec="utf-8"), max_size=6)
+NUMBERS: Mapping[str, Any] = {
+    "int8": st.integers(-(2**7), 2**7 - 1),
+    "uint32": st.integers(0, 2**32 - 1),
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "bool": st.booleans(),
+    "float16": st.floats(width=16),
+    "float32": st.floats(width=32),
+    "float64": st.floats(),
+}
+"""Values of each type of numbers, NaN and the infinities among them."""
+
+
+@st.composite
+def any_columns(draw: Any, *, ragged: bool = True, raw: bool = True, finite: bool = False) -> tuple[dict[str, Any], list[str], list[int]]:
+    """(columns, those that are sequences, cuts) of up to 12 records: scalars with nulls, tensors, text, and where asked for lists and bytes."""
+    count = draw(st.integers(0, 12))
+    numbers = {name: each.filter(np.isfinite) if finite and name.startswith("float") else each for name, each in NUMBERS.items()}
+
+    def rows(of: Any) -> Any:
+        return draw(st.lists(of, min_size=count, max_size=count))
+
+    columns: dict[str, Any] = {}
+    for name, of in numbers.items():
+        columns[name] = pa.array(_numpy(rows(st.none() | of), name), _ARROW[name])
+    columns["text"] = pa.array(rows(st.none() | WORDS), pa.string())
+    columns["matrix"] = to_arrow(np.array(rows(st.lists(numbers["float32"], min_size=6, max_size=6)), "float32").reshape(count, 2, 3))
+    columns["pixels"] = to_arrow(np.array(rows(st.lists(st.integers(0, 255), min_size=3, max_size=3)), "uint8").reshape(count, 3))
+    columns["one of two"] = pa.array(rows(st.none() | st.lists(numbers["int64"], min_size=2, max_size=2)), pa.list_(pa.int64(), 2))
+    columns["class"] = pa.array(rows(st.sampled_from(["a", "b"])), pa.string()).dictionary_encode()
+    if raw:
+        columns["bytes"] = pa.array(rows(st.none() | st.binary(max_size=7)), pa.large_binary())
+    if ragged:
+        columns["ragged"] = pa.array(rows(st.none() | st.lists(numbers["float64"], max_size=4)), pa.list_(pa.float64()))
+        columns["words"] = pa.array(rows(st.lists(WORDS, max_size=3)), pa.large_list(pa.large_string()))
+        columns["steps"] = pa.array(rows(st.lists(numbers["int64"], max_size=3)), pa.list_(pa.int64()))
+        vectors = st.lists(st.lists(numbers["float32"], min_size=2, max_size=2), max_size=3)
+        columns["vectors"] = pa.array(rows(vectors), pa.list_(pa.list_(pa.float32(), 2)))
+        columns["sentences"] = pa.array(rows(st.lists(st.lists(WORDS, max_size=2), max_size=2)), pa.list_(pa.list_(pa.string())))
+    cuts = draw(st.lists(st.integers(0, count), max_size=4))
+    return columns, [name for name in ("steps", "vectors", "sentences") if name in columns], cuts
+
+
+_ARROW: Mapping[str, Any] = {
+    "int8": pa.int8(), "uint32": pa.uint32(), "int64": pa.int64(), "bool": pa.bool_(),
+    "float16": pa.float16(), "float32": pa.float32(), "float64": pa.float64(),
+}  # fmt: skip
+
+
+def _numpy(values: list[Any], dtype: str) -> list[Any]:
+    """Arrow takes float16 only as numpy's."""
+    return [np.float16(value) if value is not None and dtype == "float16" else value for value in values]
+
+
+def plain(column: Any) -> list[Any]:
+    """A column's rows as Python values: nested lists, with the rows of tensors as lists of their shape."""
+    if isinstance(column.type, pa.FixedShapeTensorType):
+        found: list[Any] = column.to_numpy_ndarray().tolist() if len(column) else []
+        return found
+    return [float(value) if isinstance(value, np.floating) else value for value in column.to_pylist()]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal values, bits and types of numbers: NaN is NaN, -0.0 is not 0.0, 1 is not 1.0 and not true."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return repr(one) == repr(other)
+    return type(one) is type(other) and bool(one == other)
+
+
+def flat(value: Any) -> list[Any]:
+    """As decoders give the values of a feature: flat, text as bytes, a null as no values."""
+    if isinstance(value, list):
+        return [each for inner in value for each in flat(inner)]
+    return [] if value is None else [value.encode() if isinstance(value, str) else value]
+
+
+def expected(columns: Mapping[str, Any], sequences: Sequence[str]) -> list[dict[str, Any]]:
+    """What decoders should give for the records of these columns."""
+    rows = {name: plain(column) for name, column in columns.items()}
+    count = len(next(iter(rows.values())))
+    return [
+        {name: [flat(step) for step in values[row] or []] if name in sequences else flat(values[row]) for name, values in rows.items()}
+        for row in range(count)
+    ]
+
+
+def all_same(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
+    """`same` for records."""
+    return [list(each) for each in found] == [list(each) for each in wanted] and all(
+        same(one[name], other[name]) for one, other in zip(found, wanted, strict=True) for name in one
+    )

@@ -1,0 +1,150 @@
+"""What the formats must hold whole, from a source to a finished shard and back: the ends of all numbers, NaN, empty lists, bytes that are no
+text, RecordIO's magic number, records of 100 MB, and no record at all.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.converter.formats.batches import Encoded
+
+from dataprep_api.dataset.report import Manifest
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.cli.display import Display
+from dataprep_converter.core.tensors import to_arrow
+from dataprep_converter.formats.registry import DECODERS, by_feature, decoder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.steps.run import run
+from dataprep_converter.tools.verifying import verify
+
+MAGIC: Final = bytes.fromhex("0a23d7ce")
+"""Of RecordIO."""
+MAGIC_FLOAT: Final = float(np.frombuffer(MAGIC, "<f4")[0])
+BIG: Final = 100_000_000
+
+COLUMNS: Final[Mapping[str, Any]] = {
+    "small": pa.array([-(2**31), 2**31 - 1, -1, 0, 1], pa.int32()),
+    "whole": pa.array([-(2**63), 2**63 - 1, -1, 0, 2**53 + 1], pa.int64()),
+    "single": pa.array([math.nan, -0.0, math.inf, -math.inf, MAGIC_FLOAT], pa.float32()),
+    "double": pa.array([math.nan, 5e-324, -math.inf, 1.7976931348623157e308, 0.1], pa.float64()),
+    "content": pa.array([b"", b"\xff\xfe\x00\x80", MAGIC, b"abcd" + MAGIC + b"efgh", b"\xc3("], pa.binary()),
+    "text": pa.array(["", "\x00", "☃, \"quoted\"\r\n", " ", "\U0001f40d"], pa.string()),
+    "numbers": pa.array([[], [math.nan, -0.0], [MAGIC_FLOAT] * 3, [], [1.5]], pa.list_(pa.float32())),
+    "integers": pa.array([[-(2**63)], [], [2**63 - 1, -1, 0], [1], []], pa.list_(pa.int64())),
+    "path": pa.array([f"folder/{number}.bin" for number in range(5)], pa.string()),
+}  # fmt: skip
+LISTS: Final = ("numbers", "integers")
+DTYPES: Final = {"small": "int32", "whole": "int64", "single": "float32", "double": "float64"}
+ARRAYS: Final = tuple(DTYPES)
+
+HOLDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "tfrecord": ("small", "whole", "single", "content", "text", *LISTS),
+    "arrayRecord": ("small", "whole", "single", "content", "text", *LISTS),
+    "recordioProtobuf": ("small", "single", "double", "content", "text", "numbers"),
+    "sequenceFile": ("small", "whole", "single", "content", "text", *LISTS),
+    "mapFile": (*ARRAYS, "text"),
+    "parquet": (*ARRAYS, "content", "text", *LISTS),
+    "arrow": (*ARRAYS, "content", "text", *LISTS),
+    "jsonl": (*ARRAYS, "content", "text", *LISTS),
+    "csv": (*ARRAYS, "text"),
+    "npz": ARRAYS,
+    "dl4jDataset": ARRAYS,
+    "fileBatch": ("content", "path"),
+    "webdataset": (*ARRAYS, "content", "text", *LISTS),
+    "mds": (*ARRAYS, "content", "text", *LISTS),
+}
+"""The columns that each format has a place for; what it refuses has tests of its own."""
+OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {"jsonl": {"nonFinite": "Literal"}, "dl4jDataset": {"holds": "MultiDataSet"}}
+
+
+def test_every_format_takes_part() -> None:
+    assert set(HOLDS) == set(DECODERS)
+
+
+def made(source: Mapping[str, Any], folder: Path, *, format_: str, features: list[dict[str, Any]]) -> Manifest:
+    """The manifest of a finished and verified data set in `folder`."""
+    output = {"uri": str(folder), "format": format_, "shards": {"count": 1}, format_: OPTIONS.get(format_, {})}
+    spec = {"source": source, "features": features, "output": output, "allowEmpty": True}
+    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec})
+    run(job, access=Access(), workers=1, display=Display(quiet=True))
+    return verify(str(folder), Access())
+
+
+def parquet(folder: Path, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+    pq.write_table(pa.table(dict(columns)), folder / "in.parquet")
+    return {"parquet": {"uris": [str(folder / "in.parquet")]}}
+
+
+def read_back(folder: Path, manifest: Manifest) -> list[dict[str, Any]]:
+    found = decoder(manifest)
+    records = []
+    for file in manifest.files:
+        with (folder / file.file).open("rb") as content:
+            for _, record in found.read(iter(lambda: content.read(1 << 20), b"")):
+                records.append(by_feature(found, record, manifest.features))
+    return records
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes are looked at, not whether they outlive a power cut, and waiting for disks is most of the time."""
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+@pytest.mark.parametrize("format_", HOLDS)
+def test_extreme_values_come_back(format_: str, tmp_path: Path) -> None:
+    names = HOLDS[format_]
+    features = [{"name": name, **({"dtype": DTYPES[name]} if name in DTYPES else {})} for name in names]
+    manifest = made(parquet(tmp_path, {name: COLUMNS[name] for name in names}), tmp_path / "out", format_=format_, features=features)
+    found = read_back(tmp_path / "out", manifest)
+    for name in names:
+        # repr, because NaN is not equal to itself, and zero is to minus zero.
+        assert repr([record[name] for record in found]) == repr([flat(value) for value in COLUMNS[name].to_pylist()]), name
+
+
+@pytest.mark.parametrize("format_", HOLDS)
+def test_a_data_set_of_no_records_is_whole(format_: str, tmp_path: Path) -> None:
+    names = HOLDS[format_]
+    source = parquet(tmp_path, {name: COLUMNS[name].slice(0, 0) for name in names})
+    manifest = made(source, tmp_path / "out", format_=format_, features=[{"name": name} for name in names])
+    assert (manifest.records_out, read_back(tmp_path / "out", manifest)) == (0, [])
+
+
+def a_big_column(format_: str) -> tuple[str, Any]:
+    """(name, its only value) of 100 MB: bytes where the format holds them, or else text, or else numbers."""
+    if "content" in HOLDS[format_]:
+        return "content", np.random.default_rng(5).bytes(BIG - 12) + b"abcd" + MAGIC + b"efgh"
+    if "text" in HOLDS[format_]:
+        return "text", ('a line, of "text" ☃ ' * 1000 + "\n") * (BIG // 22_000)
+    return "numbers", np.arange(BIG // 8, dtype=np.float64).reshape(1, -1)
+
+
+@pytest.mark.parametrize("format_", HOLDS)
+def test_a_record_of_100_megabytes_comes_back(format_: str) -> None:
+    name, value = a_big_column(format_)
+    column = to_arrow(value) if name == "numbers" else pa.array([value], pa.large_binary() if name == "content" else pa.large_string())
+    columns = {name: column, **({"path": pa.array(["a.bin"])} if format_ == "fileBatch" else {})}
+    dtypes = {"numbers": "float64"} if name == "numbers" else {}
+    (record,) = Encoded(format_, columns, dtypes=dtypes, **OPTIONS.get(format_, {})).parsed(piece=1 << 20)
+    if name == "numbers":
+        np.testing.assert_array_equal(record[name], value[0])
+    else:
+        # RecordIO names a single feature itself.
+        assert record["values" if format_ == "recordioProtobuf" else name] == [value if name == "content" else value.encode()]
+
+
+def test_a_job_makes_a_record_of_100_megabytes(tmp_path: Path) -> None:
+    _, content = a_big_column("tfrecord")
+    (tmp_path / "in.bin").write_bytes(content)
+    source = {"wholeFile": {"uris": [str(tmp_path / "in.bin")]}}
+    manifest = made(source, tmp_path / "out", format_="tfrecord", features=[{"name": "content"}])
+    assert read_back(tmp_path / "out", manifest) == [{"content": [content]}]
+
+
+def flat(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value.encode() if isinstance(value, str) else value]

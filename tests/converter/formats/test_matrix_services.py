@@ -1,0 +1,75 @@
+"""The two sources that are no files, in any format: a MaxCompute table (of the fake), and what another job writes."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+from tests.converter.formats.test_matrix import RECORDS, a_job, csv, made
+
+from dataprep_api.resources import chaining
+from dataprep_api.resources.status import FromJob
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.formats.registry import ENCODERS
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.tools.verifying import verify
+from storeservers.odps import FakeMaxCompute, rows_of
+
+SOURCES: Final = ("table", "fromJob")
+REFUSED: Final[Mapping[str, str]] = {
+    "npz": "The feature 'name' holds bytes or text",
+    "dl4jDataset": "The feature 'name' holds bytes or text",
+    "fileBatch": "the features are features, label, name",
+}
+"""What is refused, and what the message names beside the format. All else must convert."""
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[dict[str, Any]]:
+    """Two numbers, a text and a class."""
+    rows = pa.table(
+        {
+            "a": pa.array([float(number) for number in range(RECORDS)]),
+            "b": pa.array([number / 4 for number in range(RECORDS)]),
+            "name": pa.array([f"name {number}" for number in range(RECORDS)]),
+            "label": pa.array([number % 3 for number in range(RECORDS)]),
+        }
+    )
+    with FakeMaxCompute() as fake, pytest.MonkeyPatch.context() as environment:
+        fake.make("t", {"a": "double", "b": "double", "name": "string", "label": "bigint"}, rows.schema)
+        fake.fill("t", rows_of(rows))
+        environment.setenv("ODPS_ENDPOINT", fake.endpoint)
+        environment.setenv("ODPS_ACCESS_ID", fake.access_id)
+        environment.setenv("ODPS_ACCESS_KEY", fake.secret)
+        features = [{"name": "features", "columns": ["a", "b"]}, {"name": "name"}]
+        yield {"source": {"table": {"uris": ["odps://p/tables/t"]}}, "features": features}
+
+
+@pytest.fixture(scope="module")
+def from_job(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The spec as the operator hands it to the run, once the other job is Complete."""
+    folder = tmp_path_factory.mktemp("other")
+    other = a_job(csv(folder), folder / "set", format_="parquet", parallelism=1)
+    made(other, workers=1)
+    digest = verify(other.spec.output.uri, Access()).digest
+    return chaining.resolved({"source": {"fromJob": {"name": "other"}}}, FromJob(uri=other.spec.output.uri, digest=digest))
+
+
+@pytest.mark.parametrize("format_", ENCODERS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_any_source_in_any_format(
+    source: str, format_: str, table: dict[str, Any], from_job: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    written = {"table": table, "fromJob": from_job}[source]
+    one = a_job(written, tmp_path / "one", format_=format_, parallelism=1)
+    if refusal := REFUSED.get(format_):
+        with pytest.raises(BadSpec) as caught:
+            made(one, workers=1)
+        assert format_ in str(caught.value)
+        assert refusal in str(caught.value)
+        return
+    first = made(one, workers=1)
+    assert verify(one.spec.output.uri, Access()).records_out == RECORDS
+    assert made(a_job(written, tmp_path / "two", format_=format_, parallelism=2), workers=2) == first

@@ -1,0 +1,149 @@
+"""Bad records: failed, left out or kept, and judged by count and by fraction."""
+
+import base64
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataprep_api.dataset.messages import CommitResult
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.cli.display import Display
+from dataprep_converter.core.errors import BadData
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline import shard
+from dataprep_converter.records.batch import Raw
+from dataprep_converter.statistics.statistics import ShardStatistics
+from dataprep_converter.steps.run import run
+from dataprep_converter.tools import inspecting
+from dataprep_converter.tools.verifying import verify
+
+COLUMNS = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]
+ROWS = [f"{n},{n % 3}" for n in range(60)]
+ROWS[7] = '"seven\nteen",1'
+ROWS[41] = "41,1,1"
+
+
+def a_job(folder: Path, *, policy: dict[str, Any], text: bytes | None = None, **spec: Any) -> DataPrepJob:
+    (folder / "a.csv").write_bytes("\n".join(ROWS).encode() if text is None else text)
+    written = {
+        "source": {"csv": {"uris": [str(folder / "a.csv")], "columns": COLUMNS}},
+        "onBadRecord": policy,
+        "output": {"uri": str(folder / "out"), "shards": {"count": 3}, "overwrite": "IfChanged"},
+    }
+    return DataPrepJob.parse(
+        {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": written | spec}
+    )
+
+
+def made(job: DataPrepJob) -> CommitResult:
+    return run(job, access=Access(), workers=1, display=Display(quiet=True))[1]
+
+
+def kept(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    files = sorted((folder / "out" / "_dataprep").rglob("quarantine/*"))
+    return {file.name: [json.loads(line) for line in file.read_text().splitlines()] for file in files}
+
+
+@pytest.mark.parametrize("zipped", [False, True], ids=["plain", "gzip"])
+def test_quarantine_keeps_each_bad_record_with_its_bytes_and_place(tmp_path: Path, zipped: bool) -> None:
+    text = "\n".join(ROWS).encode()
+    result = made(a_job(tmp_path, policy={"policy": "Quarantine"}, text=gzip.compress(text, mtime=0) if zipped else text))
+    assert (result.records.in_, result.records.out, result.records.bad) == (60, 58, 2)
+    uri = str(tmp_path / "a.csv")
+    assert kept(tmp_path) == {
+        "train-00000.jsonl": [
+            {
+                "uri": uri,
+                "row": 7,
+                "reason": "line 8: 'seven\\nteen' is not a Int64 (column 'x')",
+                "raw": base64.b64encode(b'"seven\nteen",1').decode(),
+            }
+        ],
+        "train-00002.jsonl": [
+            {"uri": uri, "row": 41, "reason": "line 43: expect 2 fields but have 3", "raw": base64.b64encode(b"41,1,1").decode()}
+        ],
+    }
+    assert result.quarantine_uri == str(tmp_path / "out" / "_dataprep" / result.run_id / "quarantine")
+    assert [bad.row for bad in result.bad] == [7, 41]
+
+
+def test_a_record_that_a_feature_refuses_is_kept_by_its_place(tmp_path: Path) -> None:
+    made(a_job(tmp_path, policy={"policy": "Quarantine"}, text=b"1,0\n2,9\n", labels=[{"name": "label", "numClasses": 3}]))
+    line = {"uri": str(tmp_path / "a.csv"), "row": 1, "reason": "line 2: label 9 is outside 0..2", "raw": None}
+    assert kept(tmp_path) == {"train-00001.jsonl": [line]}
+
+
+def test_bad_records_are_counted_by_what_refused_them_and_shards_by_their_time(tmp_path: Path) -> None:
+    text = b"1,0\n2,0,too many\nno number,0\n4,9\n300,1\n"
+    encode = {"oneHot": {"columns": ["label"], "numClasses": 3}}
+    features = [{"name": "x", "columns": ["x"], "dtype": "uint8"}, {"name": "label", "columns": ["label"], "dtype": "float32"}]
+    job = a_job(tmp_path, policy={"policy": "Skip"}, text=text, transforms=[encode], features=features)
+    result = made(job)
+
+    assert (result.records.in_, result.records.bad) == (5, 4)
+    assert result.bad_reasons == {"Unreadable": 2, "Transform": 1, "Feature": 1}
+    assert (sum(result.shards_within), result.shards_within[0]) == (3, 3)
+    assert 0 < result.shard_seconds < 3
+    assert sum(made(job).shards_within) == 0
+
+
+def test_a_long_record_is_cut_and_its_size_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Raw, "MOST", 4)
+    made(a_job(tmp_path, policy={"policy": "Quarantine"}, text=b"1,0\n2,9,too many\n"))
+    (lines,) = kept(tmp_path).values()
+    assert (base64.b64decode(lines[0]["raw"]), lines[0]["size"]) == (b"2,9,", 12)
+
+
+def test_the_quarantine_is_hidden_equal_again_and_gone_with_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made(a_job(tmp_path, policy={"policy": "Quarantine"}))
+    verify(str(tmp_path / "out"), Access())
+    before = kept(tmp_path)
+    (tmp_path / "out" / "train-00000-of-00003.tfrecords").unlink()
+    made(a_job(tmp_path, policy={"policy": "Quarantine"}))
+    assert kept(tmp_path) == before
+    inspecting.show(str(tmp_path / "out"), Access(), records=0, as_json=False, stream=sys.stdout)
+    shown = capsys.readouterr().out
+    assert "2 bad records were left out; all of them are kept in " in shown
+    assert "/quarantine" in shown
+    made(a_job(tmp_path, policy={"policy": "Skip"}))
+    assert kept(tmp_path) == {}
+
+
+def test_skip_keeps_nothing_but_counts_and_names(tmp_path: Path) -> None:
+    result = made(a_job(tmp_path, policy={"policy": "Skip"}))
+    assert (result.records.bad, result.quarantine_uri, kept(tmp_path)) == (2, None, {})
+    assert result.bad[0].reason.startswith("line 8: ")
+
+
+@pytest.mark.parametrize("policy", ["Skip", "Quarantine"])
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        pytest.param(
+            {"maxCount": 1}, "2 bad records are more than onBadRecord.maxCount 1; the first: .*a.csv, record 7: line 8: ", id="count"
+        ),
+        pytest.param({"maxFraction": 0.03}, "2 bad records of 60 are more than onBadRecord.maxFraction 0.03; the first: ", id="fraction"),
+    ],
+)
+def test_too_many_bad_records_fail_the_job(tmp_path: Path, policy: str, bounds: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadData, match=message):
+        made(a_job(tmp_path, policy={"policy": policy} | bounds))
+    assert not (tmp_path / "out" / "_SUCCESS").exists()
+
+
+def test_as_many_as_allowed_do_not_fail_it(tmp_path: Path) -> None:
+    assert made(a_job(tmp_path, policy={"policy": "Skip", "maxCount": 2, "maxFraction": 2 / 60})).records.bad == 2
+
+
+def test_a_shard_that_is_hopeless_by_itself_is_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard, "MOST_RECORDS", 5)
+    seen: list[int] = []
+    text = b"x,y\n" * 20 + b"1,2\n" * 40
+    monkeypatch.setattr(ShardStatistics, "add", lambda _, records: seen.append(records.num_rows))
+    with pytest.raises(BadData, match="10 bad records of 60 are more than onBadRecord.maxFraction 0.15"):
+        made(a_job(tmp_path, policy={"policy": "Skip", "maxFraction": 0.15}, text=text))
+    assert len(seen) == 1  # one of the four batches of the first shard came before

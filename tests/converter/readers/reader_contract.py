@@ -1,0 +1,188 @@
+"""What every reader promises. A reader's own test subclasses `ReaderContract` and says how its inputs are made."""
+
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+
+from dataprep_api.spec import Source
+from dataprep_converter.core.errors import InputChanged, NotFound
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers import Reader
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.sampling.units import Units
+
+Samples = npt.NDArray[np.int64]
+
+
+def plan(reader: type[Reader], source: Source) -> tuple[Units, dict[str, Any]]:
+    """The units, and the state that is complete once they have been listed."""
+    discovery = reader.discover(source, Access())
+    units = Units.of(discovery.units)
+    return units, dict(discovery.state)
+
+
+def opened(reader: type[Reader], source: Source, state: dict[str, Any]) -> Reader:
+    return reader(source, state, Access())
+
+
+def chunks(samples: Samples, size: int) -> Iterator[Samples]:
+    return (samples[start : start + size] for start in range(0, len(samples), size))
+
+
+def batches(reader: type[Reader], source: Source, *, size: int = 1000, order: Samples | None = None) -> list[Batch]:
+    """Every sample of the source, in order unless another is given."""
+    units, state = plan(reader, source)
+    samples = np.arange(units.samples, dtype=np.int64) if order is None else order
+    return list(opened(reader, source, state).read(units, chunks(samples, size)))
+
+
+def rows(found: list[Batch]) -> list[dict[str, Any]]:
+    """The good samples of the batches, as plain values, in the order read."""
+    return [row for batch in found for row in _plain(batch.records)]
+
+
+def faults(found: list[Batch]) -> dict[int, str]:
+    """Reason by bad sample."""
+    return {bad.sample: bad.reason for batch in found for bad in batch.bad}
+
+
+def _plain(records: pa.RecordBatch) -> list[dict[str, Any]]:
+    columns = {name: records.column(name) for name in records.schema.names}
+    stored = {name: column.storage if isinstance(column, pa.ExtensionArray) else column for name, column in columns.items()}
+    return pa.table(stored).to_pylist()
+
+
+class ReaderContract:
+    """Tests that hold for every reader."""
+
+    reader: ClassVar[type[Reader]]
+
+    def a_source(self, folder: Path, *, size: int = 1) -> Source:
+        """Some dozens of good samples in `folder`, `size` times as much as the smallest useful input."""
+        raise NotImplementedError
+
+    def an_empty_source(self, folder: Path) -> Source:
+        """A source that is there and holds no sample."""
+        raise NotImplementedError
+
+    def a_missing_source(self, folder: Path) -> tuple[Source, str]:
+        """A source that names something absent, and the URI at fault."""
+        raise NotImplementedError
+
+    def change(self, folder: Path) -> Path:
+        """Changes one file of `a_source`, and returns it."""
+        raise NotImplementedError
+
+    def test_the_batches_have_the_columns_of_the_schema(self, tmp_path: Path) -> None:
+        source = self.a_source(tmp_path)
+        units, state = plan(self.reader, source)
+        reader = opened(self.reader, source, state)
+        expected = reader.schema().append(pa.field(SAMPLE, pa.int64()))
+        for batch in reader.read(units, chunks(np.arange(units.samples, dtype=np.int64), 7)):
+            assert batch.records.schema.equals(expected)
+
+    def test_every_sample_is_read_once_and_in_order(self, tmp_path: Path) -> None:
+        source = self.a_source(tmp_path)
+        units, _ = plan(self.reader, source)
+        found = rows(batches(self.reader, source))
+        assert [row[SAMPLE] for row in found] == list(range(units.samples))
+        assert units.samples >= 20
+
+    @pytest.mark.parametrize("size", [1, 3, 8, 10_000])
+    def test_the_size_of_a_batch_changes_no_row(self, tmp_path: Path, size: int) -> None:
+        source = self.a_source(tmp_path)
+        found = batches(self.reader, source, size=size)
+        assert rows(found) == rows(batches(self.reader, source))
+        assert all(batch.records.num_rows <= size for batch in found)
+
+    @pytest.mark.parametrize("size", [1, 5, 10_000])
+    def test_any_order_gives_the_rows_of_the_first(self, tmp_path: Path, size: int) -> None:
+        source = self.a_source(tmp_path)
+        in_order = rows(batches(self.reader, source))
+        order = np.random.default_rng(3).permutation(len(in_order)).astype(np.int64)
+        assert rows(batches(self.reader, source, size=size, order=order)) == [in_order[sample] for sample in order]
+        backwards = order[::2][::-1]
+        assert rows(batches(self.reader, source, size=size, order=backwards)) == [in_order[sample] for sample in backwards]
+
+    def test_some_samples_give_the_rows_of_all(self, tmp_path: Path) -> None:
+        source = self.a_source(tmp_path)
+        in_order = rows(batches(self.reader, source))
+        every_third = np.arange(1, len(in_order), 3, dtype=np.int64)
+        assert rows(batches(self.reader, source, size=4, order=every_third)) == in_order[1::3]
+
+    def test_a_reader_can_be_asked_again(self, tmp_path: Path) -> None:
+        source = self.a_source(tmp_path)
+        units, state = plan(self.reader, source)
+        reader = opened(self.reader, source, state)
+        samples = np.arange(units.samples, dtype=np.int64)
+        first = rows(list(reader.read(units, chunks(samples[10:], 4))))
+        again = rows(list(reader.read(units, chunks(samples, 4))))
+        assert again[10:] == first
+
+    def test_planning_again_finds_the_same(self, tmp_path: Path) -> None:
+        source = self.a_source(tmp_path)
+        first, state = plan(self.reader, source)
+        again, other_state = plan(self.reader, source)
+        assert first.table.equals(again.table)
+        assert state == other_state
+
+    def test_the_bytes_read_are_about_those_of_the_input(self, tmp_path: Path) -> None:
+        source = self.a_source(tmp_path)
+        units, _ = plan(self.reader, source)
+        size = int(units.table["size"].to_numpy().sum())
+        assert 0.5 * size <= sum(batch.bytes_in for batch in batches(self.reader, source)) <= 2 * size + 200
+
+    def test_an_empty_source_has_no_units(self, tmp_path: Path) -> None:
+        units, _ = plan(self.reader, self.an_empty_source(tmp_path))
+        assert len(units) == units.samples == 0
+
+    def test_a_missing_input_is_named(self, tmp_path: Path) -> None:
+        source, uri = self.a_missing_source(tmp_path)
+        with pytest.raises(NotFound) as caught:
+            plan(self.reader, source)
+        assert uri in str(caught.value)
+        assert caught.value.uri == uri
+
+    def test_a_changed_input_is_named(self, tmp_path: Path) -> None:
+        source = self.a_source(tmp_path)
+        units, state = plan(self.reader, source)
+        changed = self.change(tmp_path)
+        reader = opened(self.reader, source, state)
+        with pytest.raises(InputChanged) as caught:
+            list(reader.read(units, iter([np.arange(units.samples, dtype=np.int64)])))
+        assert caught.value.uri == str(changed)
+
+    def test_an_input_that_is_gone_is_named(self, tmp_path: Path) -> None:
+        source = self.a_source(tmp_path)
+        units, state = plan(self.reader, source)
+        gone = self.change(tmp_path)
+        gone.unlink()
+        with pytest.raises(InputChanged, match="is gone"):
+            list(opened(self.reader, source, state).read(units, iter([np.arange(units.samples, dtype=np.int64)])))
+
+    def test_memory_does_not_grow_with_the_input(self, tmp_path: Path) -> None:
+        (tmp_path / "small").mkdir()
+        (tmp_path / "large").mkdir()
+        small = self._peak(self.a_source(tmp_path / "small", size=20))
+        large = self._peak(self.a_source(tmp_path / "large", size=200))
+        assert large < small + 6 * 2**20
+
+    def _peak(self, source: Source) -> int:
+        units, state = plan(self.reader, source)
+        reader = opened(self.reader, source, state)
+        arrow = pa.total_allocated_bytes()
+        most = 0
+        tracemalloc.start()
+        try:
+            for batch in reader.read(units, chunks(np.arange(units.samples, dtype=np.int64), 200)):
+                most = max(most, pa.total_allocated_bytes() - arrow)
+                del batch
+            return most + tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()

@@ -1,0 +1,284 @@
+"""Joins in memory and out of core make the same: records, their cuts, what is refused and how it is said."""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataprep_api.spec import Source
+from dataprep_converter.core.errors import BadData, BadSpec
+from dataprep_converter.core.tensors import to_arrow
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.readers.joins import in_memory, join, joining, out_of_core
+from dataprep_converter.readers.joins.join import JoinReader
+from dataprep_converter.runtime import limits
+from dataprep_converter.sampling.units import Units
+
+_arrow: Any = pa  # the stubs don't know all functions
+
+Values = Callable[[np.ndarray[Any, np.dtype[np.int64]]], Any]
+
+KEYS: dict[str, Values] = {
+    "int64": pa.array,
+    "int8": lambda numbers: pa.array(numbers.astype(np.int8)),
+    "uint64": lambda numbers: pa.array(numbers.astype(np.uint64) + np.uint64(1 << 63) - np.uint64(20)),
+    "far apart": lambda numbers: pa.array((numbers - 4) * (1 << 60)),
+    "text": lambda numbers: pa.array(
+        [("é" if number % 2 else "z") * (number % 3) + str(number) for number in numbers.tolist()], pa.string()
+    ),
+    "dictionary": lambda numbers: pa.array([str(number) for number in numbers.tolist()], pa.large_string()).dictionary_encode(),
+    "bytes": lambda numbers: pa.array([bytes([number % 256, 255]) for number in numbers.tolist()], pa.binary()),
+    "bool": lambda numbers: pa.array(numbers % 2 == 0),
+    "date": lambda numbers: pa.array(numbers.astype(np.int32), pa.date32()),
+}
+
+COLUMNS: dict[str, Values] = {
+    "float": lambda numbers: pa.array(numbers.astype(np.float32) / 3),
+    "half": lambda numbers: pa.array(numbers.astype(np.float16)),
+    "small": lambda numbers: pa.array(numbers.astype(np.int16)),
+    "flag": lambda numbers: pa.array(numbers % 3 == 0),
+    "text": lambda numbers: pa.array([f"ä{number}" * (number % 4) for number in numbers.tolist()], pa.string()),
+    "raw": lambda numbers: pa.array([bytes([255] * (number % 5)) for number in numbers.tolist()], pa.large_binary()),
+    "list": lambda numbers: pa.array([[number] * (number % 4) for number in numbers.tolist()], pa.list_(pa.int32())),
+    "texts": lambda numbers: pa.array([[str(number)] * (number % 3) for number in numbers.tolist()], pa.list_(pa.string())),
+    "flags": lambda numbers: pa.array([[True] * (number % 3) for number in numbers.tolist()], pa.list_(pa.bool_())),
+    "pair": lambda numbers: pa.FixedSizeListArray.from_arrays(pa.array(np.repeat(numbers, 2)), 2),
+    "tensor": lambda numbers: to_arrow(np.repeat(numbers, 6).astype(np.float32).reshape(-1, 2, 3)),
+    "words": lambda numbers: pa.array([str(number % 3) for number in numbers.tolist()], pa.string()).dictionary_encode(),
+    "day": lambda numbers: pa.array(numbers.astype(np.int32), pa.date32()),
+    "time": lambda numbers: pa.array(numbers * 1_000_001, pa.timestamp("us")),
+}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """All that a plan says, or what it refuses."""
+
+    refused: str = ""
+    units: Any = None
+    state: str = ""
+    files: tuple[bytes, ...] = ()
+
+
+def planned(source: Source) -> Planned:
+    try:
+        discovery = JoinReader.discover(source, Access())
+        units = Units.of(discovery.units)
+    except (BadData, BadSpec) as exc:
+        return Planned(refused=str(exc))
+    assert discovery.made is not None
+    files = tuple(file.read_bytes() for file in sorted(discovery.made.folder.iterdir()))
+    discovery.made.remove()
+    return Planned(units=units.table.drop_columns("uri").to_pylist(), state=json.dumps(dict(discovery.state)), files=files)
+
+
+class Watched:
+    """Counts how often it was asked whether rows fit into memory, and says no from a given time on."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.asked = 0
+        self.most: int | None = None
+        self.moved = 0
+        fits, move = in_memory.InMemory.fits, joining.Join._move
+
+        def asked(rows: in_memory.InMemory) -> bool:
+            self.asked += 1
+            return fits(rows) if self.most is None else self.asked <= self.most
+
+        def moved(opened: joining.Join) -> None:
+            self.moved += 1
+            move(opened)
+
+        patch.setattr(in_memory.InMemory, "fits", asked)
+        patch.setattr(joining.Join, "_move", moved)
+
+
+def each_way(source: Source, patch: pytest.MonkeyPatch) -> Iterator[Planned]:
+    """In memory, out of core, and moved there when half of the rows were read."""
+    patch.setattr(join, "_READ_RECORDS", 7)
+    watched = Watched(patch)
+    yield planned(source)
+    assert not watched.moved
+    watched.most, watched.asked = watched.asked // 2, 0
+    patch.setattr(joining, "_MOST", 0)
+    yield planned(source)
+    patch.setattr(joining, "_MOST", 8 << 30)
+    yield planned(source)
+    assert watched.moved == (watched.asked > 0)
+
+
+def a_table(folder: Path, name: str, table: pa.Table, **options: Any) -> dict[str, Any]:
+    pq.write_table(table, folder / f"{name}.parquet")
+    return {"name": name, "prefix": f"{name}_", "source": {"parquet": {"uris": [str(folder / f"{name}.parquet")]}}, **options}
+
+
+NUMBERS = st.lists(st.integers(0, 30), max_size=60)
+UNIQUE = st.lists(st.integers(0, 30), max_size=31, unique=True)
+RULES = st.sampled_from(["First", "Last", "Refuse"])
+
+
+@settings(max_examples=60)
+@given(
+    numbers=st.lists(NUMBERS | UNIQUE | st.permutations(range(31)), min_size=2, max_size=3),
+    rules=st.tuples(RULES, RULES, RULES),
+    missing=st.sampled_from(["Drop", "Refuse"]),
+    keys=st.lists(st.sampled_from(sorted(KEYS)), min_size=1, max_size=2, unique=True),
+    columns=st.lists(st.sampled_from(sorted(COLUMNS)), max_size=4, unique=True),
+    piece=st.integers(1, 9),
+    size=st.integers(1, 2000),
+)
+def test_all_ways_make_the_same_of_any_tables(
+    numbers: list[list[int]], rules: tuple[str, ...], missing: str, keys: list[str], columns: list[str], piece: int, size: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joining, "PIECE_RECORDS", piece)
+        patch.setattr(joining, "_PIECE_BYTES", size)
+        patch.setattr(join, "UNIT_RECORDS", 3 * piece)
+        patch.setattr(join, "UNIT_BYTES", 2 * size)
+        patch.setattr(in_memory, "_SPAN_BYTES", size)
+        tables = []
+        for number, values in enumerate(numbers):
+            of = np.array(values, np.int64)
+            found = {f"key {kind}": KEYS[kind](of) for kind in keys}
+            # Rows with one key differ in their columns.
+            found |= {kind: COLUMNS[kind](of + np.arange(len(of))) for kind in columns}
+            tables.append(a_table(Path(folder), f"t{number}", pa.table(found), duplicates=rules[number]))
+        source = Source.model_validate({"join": {"keys": [f"key {kind}" for kind in keys], "tables": tables, "missing": missing}})
+        kept, apart, moved = each_way(source, patch)
+        assert kept == apart
+        assert moved == apart
+
+
+def test_rows_that_cannot_be_read_are_not_taken_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = []
+    for name in ("left", "right"):
+        text = "id,x\n" + "".join(f"{'none' if n % 7 == 3 else n * 5 % 100},{n}\n" for n in range(100))
+        (tmp_path / f"{name}.csv").write_text(text)
+        columns = [{"name": "id", "type": "Int64"}, {"name": "x", "type": "Int64"}]
+        csv = {"uris": [str(tmp_path / f"{name}.csv")], "header": True, "columns": columns}
+        tables.append({"name": name, "prefix": name, "source": {"csv": csv}, "duplicates": "Last"})
+    source = Source.model_validate({"join": {"keys": ["id"], "tables": tables, "missing": "Drop"}})
+    kept, apart, moved = each_way(source, monkeypatch)
+    assert len(kept.units) > 1
+    assert kept == apart == moved
+
+
+def test_rows_move_out_of_core_when_they_need_more_than_their_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    tables = [
+        a_table(tmp_path, name, pa.table({"id": rng.permutation(3000), "x": rng.random(3000)}), keys=["id"]) for name in ("left", "right")
+    ]
+    source = Source.model_validate({"join": {"keys": ["id"], "tables": tables}})
+    expected = planned(source)
+    added: list[int] = []
+    add = out_of_core.OutOfCore.add
+
+    def watched(database: out_of_core.OutOfCore, table: int, rows: pa.RecordBatch) -> None:
+        added.append(rows.num_rows)
+        add(database, table, rows)
+
+    monkeypatch.setattr(join, "_READ_RECORDS", 500)
+    monkeypatch.setattr(out_of_core.OutOfCore, "add", watched)
+    each_row = 8 + 8 + 8 + in_memory._MATCHING_BYTES
+    for share, ways in ((6100 * each_row, 0), (6000 * each_row - 1, 12), (2200 * each_row, 12), (0, 12)):
+        added.clear()
+        monkeypatch.setattr(joining, "_MOST", share)
+        assert planned(source) == expected
+        assert len(added) == ways
+
+
+def test_a_column_too_long_for_arrow_is_not_held_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = joining.Columns(pa.schema([("id", pa.int64())]), pa.schema([("text", pa.string())]))
+    monkeypatch.setattr(in_memory, "_MOST_OF_A_COLUMN", 30_000)
+    with joining.Join([columns, columns]) as opened:
+        for table in range(2):
+            for first in range(0, 4000, 1000):
+                rows = pa.array(np.arange(first, first + 1000))
+                opened.add(table, rows, [rows], [rows.cast(pa.string())])
+        assert isinstance(opened._matching, out_of_core.OutOfCore)
+        keys = opened.match()
+        assert keys.kept() == 4000
+        assert _arrow.concat_batches(list(opened.joined())).column(1).to_pylist() == [str(number) for number in range(4000)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_kept"),
+    [
+        (pa.float16(), True),
+        (pa.timestamp("ns"), True),
+        (pa.list_(pa.list_(pa.float64())), True),
+        (pa.timestamp("us", "UTC"), False),
+        (pa.list_(pa.bool_()), False),
+        (pa.struct([("a", pa.int64())]), False),
+        (pa.decimal128(5, 2), False),
+    ],
+    ids=str,
+)
+def test_only_columns_that_come_back_as_they_were_are_held_in_memory(kind: pa.DataType, is_kept: bool) -> None:
+    one = joining.Columns(pa.schema([("id", pa.int64())]), pa.schema([("x", kind)]))
+    other = joining.Columns(pa.schema([("id", pa.int64())]), pa.schema([]))
+    assert in_memory.is_for_memory([other, one]) == is_kept
+
+
+def test_tables_of_sequences_and_keys_of_two_types_are_not_held_in_memory() -> None:
+    numbers = joining.Columns(pa.schema([("id", pa.int64())]), pa.schema([("x", pa.int64())]))
+    texts = joining.Columns(pa.schema([("id", pa.string())]), pa.schema([]))
+    sequences = joining.Columns(numbers.keys, numbers.others, order_by=[0])
+    assert in_memory.is_for_memory([numbers, numbers])
+    assert not in_memory.is_for_memory([numbers, texts])
+    assert not in_memory.is_for_memory([numbers, sequences])
+
+
+def test_a_join_without_duckdb_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = joining.Columns(pa.schema([("id", pa.int64())]), pa.schema([]))
+    monkeypatch.setattr(out_of_core, "find_spec", lambda _: None)
+    with pytest.raises(BadSpec, match=r"source\.join needs DuckDB: pip install 'dataprep-operator\[join\]'\."):
+        joining.Join([columns, columns])
+
+
+def two_csv_tables(folder: Path, left: str, right: str) -> Source:
+    tables = []
+    for name, text in (("left", left), ("right", right)):
+        (folder / f"{name}.csv").write_text(f"id,x\n{text}")
+        columns = [{"name": "id", "type": "Int64"}, {"name": "x", "type": "Int64"}]
+        csv = {"uris": [str(folder / f"{name}.csv")], "header": True, "columns": columns}
+        tables.append({"name": name, "prefix": name, "source": {"csv": csv}})
+    return Source.model_validate({"join": {"keys": ["id"], "tables": tables, "missing": "Drop"}})
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_too_many_bad_rows_are_refused_at_the_first_too_many_in_the_order_of_the_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(join, "_MOST_BAD", 3)
+    monkeypatch.setattr(join, "_READ_RECORDS", 2)
+    monkeypatch.setattr(limits, "processors", lambda: at_once)
+    source = two_csv_tables(tmp_path, "1,1\nnone,2\n3,none\n" + "4,4\n" * 50, "none,1\n" * 3 + "2,2\n" + "none,2\n" * 9)
+    expected = (
+        f"source.join: the tables have more than 3 bad rows; {tmp_path}/right.csv, record 1: line 3: 'none' is not a Int64 (column 'id')"
+    )
+    assert planned(source).refused == expected
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_of_two_broken_tables_the_first_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr(limits, "processors", lambda: at_once)
+    rows = np.arange(200_000)
+    tables = [a_table(tmp_path, name, pa.table({"id": rows, "x": rows[::-1]}), keys=["id"]) for name in ("left", "right")]
+    for name, place in (("left", 0.9), ("right", 0.1)):
+        file = tmp_path / f"{name}.parquet"
+        data = bytearray(file.read_bytes())
+        first = int(len(data) * place / 2)
+        data[first : first + 64] = bytes(64)
+        file.write_bytes(data)
+    source = Source.model_validate({"join": {"keys": ["id"], "tables": tables}})
+    assert str(tmp_path / "left.parquet") in planned(source).refused

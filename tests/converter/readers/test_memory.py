@@ -1,0 +1,99 @@
+"""Memory doesn't grow with the input: more of it within a fixed bound."""
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.scale import inputs
+
+from workbench import mnist
+
+_RUN = """
+import re, sys
+from pathlib import Path
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.cli.convert_to_records import mnist_job
+from dataprep_converter.cli.display import Display
+from dataprep_converter.steps.run import run
+job = mnist_job(source=sys.argv[1], output=sys.argv[2], validation=100, suffix=sys.argv[3])
+run(job, access=Access(), workers=1, display=Display(quiet=True))
+print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])  # ru_maxrss would count the parent's memory too
+"""
+
+
+@pytest.mark.parametrize("suffix", [pytest.param(".gz", id="gzip"), pytest.param("", id="plain")])
+def test_ten_times_the_images_need_no_more_memory(tmp_path: Path, suffix: str) -> None:
+    peaks = []
+    for count in (20_000, 200_000):
+        folder = mnist.write(tmp_path / f"in-{count}", train=count, test=100)
+        if not suffix:
+            for file in folder.glob("*.gz"):
+                with gzip.open(file) as packed, file.with_suffix("").open("wb") as plain:
+                    shutil.copyfileobj(packed, plain)
+        ran = subprocess.run(
+            [sys.executable, "-c", _RUN, folder, tmp_path / f"out-{count}", suffix], capture_output=True, text=True, check=True
+        )
+        peaks.append(int(ran.stdout) * 1024)
+    assert peaks[1] - peaks[0] <= 32 * 2**20, [f"{peak / 2**20:.0f} MiB" for peak in peaks]
+
+
+_RUN_IN_LITTLE = """
+import json, re, sys, threading, time
+from pathlib import Path
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.runtime import limits
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.cli.display import Display
+from dataprep_converter.steps.run import run
+limits.memory_bytes = lambda: 400 << 20
+def own():
+    return int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+peak = own()
+def watch():
+    global peak
+    while True:
+        peak = max(peak, own())
+        time.sleep(0.01)
+threading.Thread(target=watch, daemon=True).start()
+run(DataPrepJob.parse(json.loads(Path(sys.argv[1]).read_text())), access=Access(), workers=1, display=Display(quiet=True))
+print(peak)
+"""
+"""In a process that takes itself for one of a small pod. What is read again from files, such as a table of units, is not its own."""
+_EXACT = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
+"""What is let go is given back, so that what is seen is what is held."""
+_MIB = 1 << 20
+
+
+def _peak(folder: Path, kind: str, size: int) -> int:
+    folder.mkdir()
+    made = inputs.KINDS[kind](folder, size)
+    spec = {**made.spec, "output": {"uri": str(folder / "out"), "shards": {"targetSize": "2Mi"}}}
+    job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": kind}, "spec": spec}
+    (folder / "job.json").write_text(json.dumps(job))
+    ran = subprocess.run(
+        [sys.executable, "-c", _RUN_IN_LITTLE, folder / "job.json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **_EXACT},
+    )
+    assert ran.returncode == 0, ran.stderr
+    shutil.rmtree(folder)
+    return int(ran.stdout.split()[-1]) * 1024  # before it DuckDB's progress, which it shows where it takes a script for a session
+
+
+SIZES = {"csv": (22, 88), "csv-shuffled": (22, 88), "images": (22, 88), "jsonl": (22, 88), "parquet": (22, 88), "join": (30, 60)}
+"""MiB. A join takes what it may before it goes to the disk."""
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_more_input_needs_no_more_memory(tmp_path: Path, kind: str) -> None:
+    """Of what is more, whichever way it is held, the process has less than two thirds."""
+    small, large = (size * _MIB for size in SIZES[kind])
+    peaks = [_peak(tmp_path / str(size), kind, size) for size in (small, large)]
+    assert peaks[1] - peaks[0] <= (large - small) * 2 // 3, [f"{peak / _MIB:.0f} MiB" for peak in peaks]

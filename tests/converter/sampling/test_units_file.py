@@ -1,0 +1,101 @@
+"""Units that lie in a file instead of in memory: the same rows, the same `units.parquet`, whatever their number."""
+
+import hashlib
+import io
+import random
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dataprep_converter.core.errors import StoreFull
+from dataprep_converter.planning import planning
+from dataprep_converter.planning.splitting import subset_ranges
+from dataprep_converter.sampling import units as units_module
+from dataprep_converter.sampling.units import Files, Unit, Units
+from dataprep_converter.sampling.units_file import UnitsFile
+
+BLOCK = 1000
+_write: Any = pq.write_table  # the stubs don't know files in memory
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(units_module, "BLOCK", BLOCK)
+
+
+def files(count: int) -> Iterator[Files]:
+    """Names of which nothing can be compressed, some hundred at a time."""
+    dice = random.Random(1)  # noqa: S311 - not for secrets
+    left = count
+    while left:
+        names = [dice.randbytes(dice.randrange(4, 12)).hex() for _ in range(min(left, dice.randrange(1, 700)))]
+        left -= len(names)
+        sizes = [dice.randrange(1000) for _ in names]
+        yield Files(left % 3, names, [f"/in/{name}" for name in names], sizes, names, ["ab"[left % 2]] * len(names), [""] * len(names))
+
+
+def in_memory(units: Units) -> bytes:
+    """`units.parquet`, written at once."""
+    buffer = io.BytesIO()
+    _write(units.table.combine_chunks(), buffer, compression="zstd", row_group_size=BLOCK, write_statistics=False)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("count", [0, BLOCK, BLOCK + 77])
+@pytest.mark.parametrize("with_keys", [False, True], ids=["without keys", "with keys"])
+def test_the_file_has_the_bytes_that_it_has_in_one_piece(count: int, with_keys: bool) -> None:
+    units = Units.of(files(count))
+    if with_keys and count:
+        units.keys()
+    stored = UnitsFile.of(units)
+    assert b"".join(stored.pieces()) == in_memory(units)
+    assert stored.sha256 == hashlib.sha256(in_memory(units)).hexdigest()
+    back = UnitsFile(stored.pieces()).units()
+    assert back.table.equals(units.table)
+    assert back.samples == units.samples == count
+
+
+def test_rows_are_found_in_any_order_and_in_all_batches() -> None:
+    units = Units.of(files(2 * BLOCK + 77))
+    whole = units.table.combine_chunks()
+    index = np.array([2 * BLOCK + 76, 0, BLOCK, BLOCK - 1, BLOCK, 5])
+    expected = [{"path": whole["path"][int(row)].as_py(), "size": whole["size"][int(row)].as_py()} for row in index]
+    assert units.rows(index, ["path", "size"]) == expected
+    assert units.size == int(whole["size"].to_numpy().sum())
+
+
+def test_one_unit_of_another_kind_gives_all_of_them_numbers_of_their_own() -> None:
+    units = Units.of([*files(BLOCK), Unit(0, "rows.csv", "/in/rows.csv", 10, 400, "p", row=3), *files(2)])
+    index, within = units.locate(np.array([BLOCK - 1, BLOCK, BLOCK + 9, BLOCK + 10]))
+    assert index.tolist() == [BLOCK - 1, BLOCK, BLOCK, BLOCK + 1]
+    assert within.tolist() == [0, 0, 9, 0]
+    assert units.hash_inputs(np.array([BLOCK + 9]))[1].tolist() == [12]
+
+
+def test_a_subset_that_goes_on_in_the_next_batch_is_one_range() -> None:
+    names = [str(number) for number in range(BLOCK)]
+    some = [Files(0, names, names, [1] * BLOCK, names, [subset] * BLOCK, names) for subset in ("a", "a", "b", "a")]
+    assert subset_ranges(Units.of(some)) == {"a": [(0, 2 * BLOCK), (3 * BLOCK, 4 * BLOCK)], "b": [(2 * BLOCK, 3 * BLOCK)]}
+
+
+def test_the_digest_of_the_inputs_is_that_of_a_table_in_memory() -> None:
+    units = Units.of(files(BLOCK + 77))
+    assert planning._inputs_digest(units, None) == planning._inputs_digest(Units(units.table), None)
+
+
+def test_units_in_a_file_take_little_memory() -> None:
+    before = pa.total_allocated_bytes()
+    units = Units.of(files(20 * BLOCK))
+    assert pa.total_allocated_bytes() - before < 1 << 20 < units.table.nbytes
+
+
+def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/full", "r+b", buffering=0) as full:  # noqa: PTH123 - a device
+        monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: full)
+        with pytest.raises(StoreFull, match=r"has no room for the plan's units: No space left on device\.$"):
+            Units.of(files(BLOCK + 1))

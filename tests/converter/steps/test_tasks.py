@@ -1,0 +1,95 @@
+"""The number of a job's tasks: as many as there are workers, more where it evens slow ones out, but none that isn't worth a pod."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline.pipeline import Pipeline
+from dataprep_converter.planning import planning
+from dataprep_converter.runtime.plugins import CODE_VARIABLE
+
+ROW_BYTES = 940
+"""Of a row as a record, which has a few more than the row."""
+
+
+@pytest.fixture(autouse=True)
+def _small_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "POD_BYTES", 10 * ROW_BYTES + 100)
+    monkeypatch.setattr(planning, "TASK_BYTES", 20 * ROW_BYTES + 200)
+
+
+def tasks(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> int:
+    (folder / "rows.csv").write_text(f"{'x' * 900}\n" * rows)
+    written: dict[str, Any] = {
+        "source": {"csv": {"uris": [str(folder / "rows.csv")], "columns": [{"name": "text", "type": "String"}]}},
+        "output": {"uri": str(folder / "out"), "shards": {"count": shards}},
+        **spec,
+    }
+    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": written})
+    plan, _ = planning.make(job.spec, Access())
+    return plan.head.tasks
+
+
+@pytest.mark.parametrize(
+    ("rows", "shards", "parallelism", "expected"),
+    [
+        pytest.param(10, 10, 1, 1, id="one worker, bytes for one pod"),
+        pytest.param(10, 10, 3, 3, id="each worker has a task, however few the bytes"),
+        pytest.param(30, 30, 1, 3, id="bytes for three pods"),
+        pytest.param(60, 60, 3, 6, id="bytes for twice the workers"),
+        pytest.param(60, 60, 1, 4, id="four for a worker are enough"),
+        pytest.param(60, 60, 2, 6, id="between one and four for each worker"),
+        pytest.param(60, 4, 3, 4, id="never more than shards"),
+        pytest.param(100, 100, 1, 5, id="a task has no more than its most bytes"),
+    ],
+)
+def test_a_pod_is_worth_its_start(tmp_path: Path, rows: int, shards: int, parallelism: int, expected: int) -> None:
+    assert tasks(tmp_path, rows=rows, shards=shards, workers={"parallelism": parallelism}) == expected
+
+
+def test_a_job_without_records_has_no_task(tmp_path: Path) -> None:
+    assert tasks(tmp_path, rows=0, allowEmpty=True, workers={"parallelism": 2}) == 0
+
+
+def test_the_users_own_code_may_take_long_for_few_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "code").mkdir()
+    monkeypatch.setenv(CODE_VARIABLE, str(tmp_path / "code"))
+    assert tasks(tmp_path, rows=10, code={"configMapRef": {"name": "mine"}}, workers={"parallelism": 2}) == 8
+
+
+@pytest.mark.parametrize(("kept", "expected"), [pytest.param(0, 2, id="passes"), pytest.param(1 << 20, 6, id="kept in memory")])
+def test_tasks_that_pass_over_all_of_the_input_are_those_of_the_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int, expected: int
+) -> None:
+    monkeypatch.setattr(planning, "KEPT_BYTES", kept)
+    (tmp_path / "rows.jsonl").write_text(f'{{"text": "{"x" * 890}"}}\n' * 60)
+    source = {"jsonl": {"uris": [str(tmp_path / "rows.jsonl")]}}
+    assert tasks(tmp_path, rows=60, source=source, shuffle={"seed": 1}, workers={"parallelism": 2}) == expected
+
+
+@pytest.mark.parametrize(
+    ("output", "probed"),
+    [
+        pytest.param({"shards": {"count": 7}}, 4, id="a number"),
+        pytest.param({"shards": {"records": 10}}, 4, id="records of a shard"),
+        pytest.param({"granularity": "Minibatch", "minibatchSize": 5}, 4, id="a file for each batch"),
+        pytest.param({"shards": {"targetSize": "64Ki"}}, 64, id="size of a shard"),
+        pytest.param({}, 64, id="nothing"),
+    ],
+)
+def test_records_are_made_beforehand_where_their_size_decides_on_the_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: dict[str, Any], probed: int
+) -> None:
+    seen: list[int] = []
+    measure = Pipeline.encoded_size
+
+    def noted(self: Pipeline, units: Any, samples: Any) -> tuple[int, int]:
+        seen.append(len(samples))
+        return measure(self, units, samples)
+
+    monkeypatch.setattr(Pipeline, "encoded_size", noted)
+    tasks(tmp_path, rows=100, output={"uri": str(tmp_path / "out"), **output})
+    assert seen == [probed]

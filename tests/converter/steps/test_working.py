@@ -1,0 +1,183 @@
+"""The work step: one shard is written to its end and published while the next is read, and each stands or falls by itself."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.converter.steps.test_run import EIGHT, a_job, made, sha256s, visible
+
+from dataprep_api.dataset.plan import shards
+from dataprep_converter.core.errors import BadData, ConvertError, StoreFull, Unreachable
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline import shard
+from dataprep_converter.pipeline.task_progress import TaskProgress
+from dataprep_converter.runtime import retrying
+from dataprep_converter.runtime.prefetching import prefetched
+from dataprep_converter.steps import preparing, working
+from dataprep_converter.stores import publishing
+from dataprep_converter.tools.verifying import verify
+
+SECONDS = 30
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Fills with the files of the shards whose reading began."""
+    files: list[str] = []
+    begin = shard.begin
+
+    def noted(one: Any, **arguments: Any) -> Any:
+        files.append(one.file)
+        return begin(one, **arguments)
+
+    monkeypatch.setattr(shard, "begin", noted)
+    monkeypatch.setattr(working, "_SHARD_PATIENCE", retrying.Patience(attempts=3, first_delay_seconds=0.01))
+    return files
+
+
+def test_a_shard_is_published_while_the_next_one_is_read(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str]
+) -> None:
+    publish = publishing.publish
+    next_was_read = threading.Event()
+    begin = shard.begin
+
+    def noted(one: Any, **arguments: Any) -> Any:
+        end = begin(one, **arguments)
+        if len(begun) == 2:
+            next_was_read.set()
+        return end
+
+    def waits(*arguments: Any, **sizes: Any) -> Any:
+        assert next_was_read.wait(SECONDS), "the second shard was not read before the first was published"
+        return publish(*arguments, **sizes)
+
+    monkeypatch.setattr(shard, "begin", noted)
+    monkeypatch.setattr(shard, "publish", waits)
+    made(a_job(few, tmp_path / "out", output=EIGHT))
+    monkeypatch.undo()
+    made(a_job(few, tmp_path / "plain", output=EIGHT))
+    assert sha256s(tmp_path / "out") == sha256s(tmp_path / "plain")
+
+
+def test_the_time_that_encoding_waits_for_a_batch_is_told(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    reports: list[Any] = []
+    put_report = OutputFolder.put_report
+
+    def late(items: Any, *, depth: int) -> Any:
+        for item in prefetched(items, depth=depth):
+            clock[0] += 0.5
+            yield item
+
+    def noted(folder: Any, report: Any) -> None:
+        reports.append(report)
+        put_report(folder, report)
+
+    monkeypatch.setattr(shard, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(shard, "prefetched", late)
+    monkeypatch.setattr(OutputFolder, "put_report", noted)
+    result = made(a_job(few, tmp_path / "out", output=EIGHT))
+    assert [report.seconds["readWait"] for report in reports] == [0.5] * 24, "each shard is one batch"
+    assert (result.seconds["readWait"], result.seconds["encode"]) == (12.0, 0.0)
+
+
+@pytest.mark.parametrize("failing", [0, 3, 23], ids=["first", "fourth", "last"])
+def test_a_shard_that_could_not_be_published_is_made_again(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str], failing: int
+) -> None:
+    publish = publishing.publish
+    tried: list[str] = []
+
+    def fails_once(upload: Any, store: Any, uri: str, **sizes: Any) -> Any:
+        tried.append(uri.rpartition("/")[2])
+        if len(tried) == failing + 1:
+            raise Unreachable("the store is away")
+        return publish(upload, store, uri, **sizes)
+
+    monkeypatch.setattr(shard, "publish", fails_once)
+    result = made(a_job(few, tmp_path / "out", output=EIGHT))
+    again = tried[failing]
+    assert len(begun) == 25
+    assert sorted(set(begun)) == visible(tmp_path / "out")
+    assert (begun.count(again), tried.count(again)) == (2, 2)
+    assert (result.records.out, verify(str(tmp_path / "out"), Access()).records_out) == (1200, 1200)
+    assert not list((tmp_path / "out").glob(".dataprep-tmp-*"))
+
+
+def test_a_store_that_stays_away_ends_the_task_after_some_attempts(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str]
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise Unreachable("the store is away")
+
+    monkeypatch.setattr(shard, "publish", fails)
+    with pytest.raises(Unreachable, match="the store is away"):
+        made(a_job(few, tmp_path / "out", output=EIGHT))
+    # The second may have been read before the first was known to have failed.
+    assert begun.count(begun[0]) == 3
+    assert len(set(begun)) <= 2
+    assert visible(tmp_path / "out") == []
+    assert not list((tmp_path / "out").glob(".dataprep-tmp-*"))
+
+
+def test_what_was_read_before_a_bad_shard_is_published(
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str]
+) -> None:
+    fill = shard._fill
+
+    def fails(sink: Any, one: Any, **arguments: Any) -> None:
+        if len(begun) == 4:
+            raise BadData(f"{one.file} has a bad record", uri=one.file)
+        fill(sink, one, **arguments)
+
+    monkeypatch.setattr(shard, "_fill", fails)
+    with pytest.raises(BadData, match="has a bad record") as raised:
+        made(a_job(few, tmp_path / "out", output=EIGHT))
+    assert (len(begun), raised.value.uri) == (4, begun[3])
+    assert visible(tmp_path / "out") == sorted(begun[:3])
+
+
+def test_of_two_failures_the_earlier_shards_is_told(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str]) -> None:
+    fill = shard._fill
+
+    def full(*_: Any, **__: Any) -> None:
+        raise StoreFull("no room for the first")
+
+    def fails(sink: Any, one: Any, **arguments: Any) -> None:
+        if len(begun) == 2:
+            raise BadData("the second has a bad record")
+        fill(sink, one, **arguments)
+
+    monkeypatch.setattr(shard, "publish", full)
+    monkeypatch.setattr(shard, "_fill", fails)
+    with pytest.raises(ConvertError, match="no room for the first"):
+        made(a_job(few, tmp_path / "out", output=EIGHT))
+    assert visible(tmp_path / "out") == []
+
+
+def test_counts_never_fall(few: Path, tmp_path: Path) -> None:
+    job = a_job(few, tmp_path / "out", output=EIGHT)
+    plan = preparing.prepare(job, Access()).plan
+    seen: list[TaskProgress] = []
+
+    def work() -> TaskProgress:
+        return working.work(
+            job.spec,
+            plan=plan,
+            shards=list(shards(plan.head)),
+            access=Access(),
+            attempt="0",
+            watch=lambda progress: seen.append(progress.now()),
+        )
+
+    done = work()
+    for name in ("records_in", "records_out", "bytes_in", "bytes_out", "shards_done"):
+        counts = [getattr(progress, name) for progress in seen]
+        assert counts == sorted(counts), name
+    assert {progress.shards_active for progress in seen} == {0, 1, 2}
+    assert (done.records_out, done.shards_done, done.shards_active, done.shards_skipped) == (1200, 24, 0, 0)
+    again = work()
+    assert (again.records_out, again.shards_done, again.shards_active, again.shards_skipped) == (1200, 24, 0, 24)

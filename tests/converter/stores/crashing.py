@@ -1,0 +1,200 @@
+"""A fake at our own seam: stores that count every operation, and at one of them kill the process, stop, or wait.
+
+It wraps real stores (`Store`, `Upload`, `Input` and nothing below them), so what a crash leaves behind is what the real store has then.
+A process that isn't killed for real is dead all the same: whatever it asks of a store afterwards, in its `finally` too, is refused.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, NoReturn, Self, TypeVar
+
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.stores import Entry, Opened, Store, StoreSettings, Upload
+from dataprep_converter.stores.files import FileUpload
+
+T = TypeVar("T")
+
+When = Literal["before", "after"]
+
+
+class Killed(BaseException):
+    """This process is dead. No part of the product may catch it and go on."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A moment in the life of a process: before or after its operation of this number, from 1."""
+
+    number: int
+    when: When
+
+
+class Operations:
+    """Counts operations, and does `then` at the point. One for each life of a process."""
+
+    def __init__(self, point: Point | None = None, then: Callable[["Operations"], object] = lambda _: None) -> None:
+        self.names: list[str] = []
+        """What was done so far, in order."""
+        self.dead = False
+        self._point = point
+        self._then = then
+        self._last: int | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def reached(self) -> bool:
+        """Whether there was such an operation."""
+        return self._point is not None and len(self.names) >= self._point.number
+
+    def do(self, name: str, operation: Callable[[], T]) -> T:
+        """One operation of a store."""
+        with self._lock:
+            self._refuse_when_dead()
+            self.names.append(name)
+            number = len(self.names)
+        self._at(number, "before")
+        try:
+            return operation()
+        finally:
+            # A process dies after an operation whether it went well or not.
+            self._at(number, "after")
+
+    def die(self) -> NoReturn:
+        """From now on nothing is done any more."""
+        self.dead = True
+        raise Killed
+
+    def die_after(self, number: int) -> None:
+        """From operation `number` on nothing is done any more."""
+        self._last = number
+
+    def _at(self, number: int, when: When) -> None:
+        if number == self._last and when == "after":
+            self.die()
+        if self._point == Point(number, when):
+            self._then(self)
+        self._refuse_when_dead()
+
+    def _refuse_when_dead(self) -> None:
+        if self.dead:
+            raise Killed
+
+
+def stops(operations: Operations) -> None:
+    """The process is dead as far as any store can see."""
+    operations.die()
+
+
+def dies(_: Operations) -> None:
+    """The kernel ends this process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class CrashingAccess(Access):
+    """Access to wrapped stores."""
+
+    def __init__(self, settings: tuple[StoreSettings, ...], operations: Operations) -> None:
+        super().__init__(settings)
+        self._operations = operations
+
+    def store(self, uri: str) -> Store:
+        return CrashingStore(super().store(uri), self._operations)
+
+
+class CrashingStore:
+    """A store whose every operation is counted."""
+
+    def __init__(self, store: Store, operations: Operations) -> None:
+        self._store = store
+        self._operations = operations
+
+    def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
+        yield from self._operations.do(f"list {uri}", lambda: [*self._store.list(uri, recursive=recursive)])
+
+    def stat(self, uri: str) -> Entry | None:
+        return self._operations.do(f"stat {uri}", lambda: self._store.stat(uri))
+
+    def open(self, uri: str) -> Opened:
+        return CrashingInput(self._operations.do(f"open {uri}", lambda: self._store.open(uri)), self._operations)
+
+    def get(self, uri: str) -> bytes:
+        return self._operations.do(f"get {uri}", lambda: self._store.get(uri))
+
+    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> Upload:
+        made = self._operations.do(f"create {uri}", lambda: self._store.create(uri, size_hint=size_hint, hdfs=hdfs))
+        return (CrashingFileUpload if isinstance(made, FileUpload) else CrashingUpload)(made, self._operations, uri)
+
+    def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:
+        return self._operations.do(f"put {uri}", lambda: self._store.put(uri, data, replace=replace, hdfs=hdfs))
+
+    def delete(self, uri: str) -> None:
+        self._operations.do(f"delete {uri}", lambda: self._store.delete(uri))
+
+    def sweep(self, uri: str) -> int:
+        return self._operations.do(f"sweep {uri}", lambda: self._store.sweep(uri))
+
+
+class CrashingUpload:
+    """An upload whose every operation is counted."""
+
+    def __init__(self, upload: Upload, operations: Operations, uri: str) -> None:
+        self.blocks = upload.blocks
+        self._upload = upload
+        self._operations = operations
+        self._uri = uri
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._operations.do(f"write {self._uri}", lambda: self._upload.write(data))
+
+    def commit(self, *, replace: bool) -> Entry:
+        return self._operations.do(f"commit {self._uri}", lambda: self._upload.commit(replace=replace))
+
+    def abort(self) -> None:
+        self._operations.do(f"abort {self._uri}", self._upload.abort)
+
+
+class CrashingFileUpload(CrashingUpload):
+    """One of a file, to which others can write."""
+
+    _upload: FileUpload
+
+    def write_with(self, put: Callable[[int], int]) -> None:
+        self._operations.do(f"write {self._uri}", lambda: self._upload.write_with(put))
+
+
+class CrashingInput:
+    """An input whose every operation is counted."""
+
+    def __init__(self, opened: Opened, operations: Operations) -> None:
+        self._opened = opened
+        self._operations = operations
+
+    @property
+    def size(self) -> int:
+        return self._opened.size
+
+    @property
+    def pin(self) -> str | None:
+        return self._opened.pin
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        return self._operations.do("read", lambda: self._opened.read_at(offset, length))
+
+    def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        pieces = self._opened.stream(offset, length)
+        while (piece := self._operations.do("read on", lambda: next(pieces, None))) is not None:
+            yield piece
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

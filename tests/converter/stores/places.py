@@ -1,0 +1,164 @@
+"""Places: a folder of its own for each test on every store, and how others than the store's client see it."""
+
+import hashlib
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from dataprep_converter.stores import Store, StoreSettings
+from dataprep_converter.stores.registry import store_class
+from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server
+
+BUCKET = "contract-bucket"
+
+
+class Names(Protocol):
+    """What is in a place or in one folder of it, by other eyes than the store's; with hidden files, without folders. Relative to the root.
+
+    A test that makes a hundred data sets in one place, and looks at each, looks below that one.
+    """
+
+    def __call__(self, below: str = "") -> list[str]: ...
+
+
+class Leftovers(Protocol):
+    """Unfinished uploads in a place or in one folder of it, by other eyes."""
+
+    def __call__(self, below: str = "") -> int: ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder of its own for each test, and how others see it."""
+
+    root: str
+    settings: StoreSettings
+    names: Names
+    leftovers: Leftovers
+    sweeps: bool = True
+    """Whether what dead writers left can be seen and removed; on Azure the service does that by itself."""
+
+    def store(self) -> Store:
+        return store_class(self.root.partition("://")[0] if "://" in self.root else "")(self.settings)
+
+    def at(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+
+def a_folder() -> str:
+    return f"contract/{uuid.uuid4().hex}"
+
+
+def hidden(keys: list[str]) -> list[str]:
+    return [key for key in keys if key.rpartition("/")[2].startswith(".")]
+
+
+def some_bytes(size: int, *, seed: int = 0) -> bytes:
+    block = b"".join(hashlib.sha256(f"{seed}-{number}".encode()).digest() for number in range(4099))
+    return (block * (size // len(block) + 1))[:size]
+
+
+def hidden_ones(names: Names) -> Leftovers:
+    """Where an unfinished upload is a file with a hidden name."""
+    return lambda below="": len(hidden(names(below)))
+
+
+def beginning(folder: str, below: str) -> str:
+    """How the keys begin that are in a folder of a place in a bucket."""
+    return f"{folder}/{below}/" if below else f"{folder}/"
+
+
+def files(request: pytest.FixtureRequest) -> Place:
+    tmp_path: Path = request.getfixturevalue("tmp_path")
+    return in_folder(tmp_path / "out")
+
+
+def in_folder(root: Path) -> Place:
+    """A folder of this machine."""
+
+    def keys(below: str = "") -> list[str]:
+        return sorted(str(each.relative_to(root)) for each in (root / below).rglob("*") if each.is_file())
+
+    return Place(str(root), StoreSettings(uri_prefix=""), keys, hidden_ones(keys))
+
+
+def hdfs(request: pytest.FixtureRequest) -> Place:
+    cluster: HdfsCluster = request.getfixturevalue("hdfs_cluster")
+    folder = f"/{a_folder()}"
+
+    def keys(below: str = "") -> list[str]:
+        top = f"{folder}/{below}".rstrip("/")
+        found = cluster.files(top) if cluster.exists(top) else []
+        return sorted(each.path.removeprefix(f"{folder}/") for each in found)
+
+    return Place(f"{cluster.uri}{folder}", StoreSettings(uri_prefix="hdfs://"), keys, hidden_ones(keys))
+
+
+def webhdfs(request: pytest.FixtureRequest) -> Place:
+    cluster: HdfsCluster = request.getfixturevalue("hdfs_cluster")
+    place = hdfs(request)
+    return replace(place, root=place.root.replace(cluster.uri, f"webhdfs://{cluster.http_address}"), settings=StoreSettings("webhdfs://"))
+
+
+def s3(request: pytest.FixtureRequest) -> Place:
+    server: S3Server = request.getfixturevalue("s3_server")
+    folder = a_folder()
+    return Place(
+        f"s3://{BUCKET}/{folder}",
+        request.getfixturevalue("s3_settings"),
+        lambda below="": [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, beginning(folder, below))],
+        lambda below="": sum(each.key.startswith(beginning(folder, below)) for each in server.uploads(BUCKET)),
+    )
+
+
+def oss(request: pytest.FixtureRequest) -> Place:
+    server: FakeOss = request.getfixturevalue("oss_fake")
+    folder = a_folder()
+    return Place(
+        f"oss://{BUCKET}/{folder}",
+        request.getfixturevalue("oss_settings"),
+        lambda below="": [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, beginning(folder, below))],
+        lambda below="": sum(each.key.startswith(beginning(folder, below)) for each in server.uploads(BUCKET)),
+    )
+
+
+def azure(request: pytest.FixtureRequest) -> Place:
+    server: AzureServer = request.getfixturevalue("azure_server")
+    folder = a_folder()
+    return Place(
+        f"abfs://{BUCKET}@{server.account}.dfs.core.windows.net/{folder}",
+        request.getfixturevalue("azure_settings"),
+        lambda below="": [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, beginning(folder, below))],
+        lambda _="": 0,
+        sweeps=False,
+    )
+
+
+def gcs(request: pytest.FixtureRequest) -> Place:
+    server: FakeGcs = request.getfixturevalue("gcs_fake")
+    folder = a_folder()
+
+    def keys(below: str = "") -> list[str]:
+        return [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, beginning(folder, below))]
+
+    return Place(
+        f"gs://{BUCKET}/{folder}",
+        request.getfixturevalue("gcs_settings"),
+        keys,
+        lambda below="": len(hidden(keys(below))) + sum(key.startswith(beginning(folder, below)) for key in server.uploads(BUCKET)),
+    )
+
+
+PLACES = [
+    pytest.param(files, id="files"),
+    pytest.param(hdfs, id="hdfs", marks=pytest.mark.store),
+    pytest.param(webhdfs, id="webhdfs", marks=pytest.mark.store),
+    pytest.param(s3, id="s3", marks=pytest.mark.store),
+    pytest.param(oss, id="oss", marks=pytest.mark.store),
+    pytest.param(gcs, id="gcs", marks=pytest.mark.store),
+    pytest.param(azure, id="azure", marks=pytest.mark.store),
+]
+"""Parameters of a fixture: functions that make a place from pytest's request."""

@@ -1,0 +1,80 @@
+"""A small web server: files by path, with or without what servers may have."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tests.converter.stores.loopback import Quiet, served
+
+
+@dataclass
+class Site:
+    """A small web server. What it can and what it serves may be changed at any time."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    tags: bool = True
+    ranges: bool = True
+    head: bool = True
+    sizes: bool = True
+    refusals: dict[str, int] = field(default_factory=dict)
+    """Path → the status that it is refused with."""
+    seen: list[str] = field(default_factory=list)
+    """`METHOD path range` of each request."""
+    port: int = 0
+
+    def at(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+
+class _Handler(Quiet):
+    site: Site
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:  # noqa: N802 - the base class's name
+        self._answer(with_body=False)
+
+    def do_GET(self) -> None:  # noqa: N802 - the base class's name
+        self._answer(with_body=True)
+
+    def _answer(self, *, with_body: bool) -> None:
+        site = self.site
+        site.seen.append(f"{self.command} {self.path} {self.headers.get('Range', '')}".strip())
+        content = site.files.get(self.path)
+        status = site.refusals.get(self.path, 200 if content is not None else 404)
+        if not with_body and not site.head:
+            status = 405
+        if self.path == "/moved":
+            self._send(302, b"", {"Location": "/rows.csv"}, with_body)
+            return
+        if status != 200 or content is None:
+            self._send(status, b"no", {}, with_body)
+            return
+        headers = {"ETag": f'"{hash(content)}"'} if site.tags else {"Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        if asked and site.ranges:
+            first, last = int(asked[1]), min(int(asked[2]), len(content) - 1)
+            headers["Content-Range"] = f"bytes {first}-{last}/{len(content)}"
+            self._send(206, content[first : last + 1], headers, with_body)
+        else:
+            self._send(200, content, headers, with_body)
+
+    def _send(self, status: int, body: bytes, headers: dict[str, str], with_body: bool) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if self.site.sizes:
+            self.send_header("Content-Length", str(len(body)))
+        else:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+
+@contextmanager
+def serving(files: dict[str, bytes]) -> Iterator[Site]:
+    """The server of these files, by path, as long as it is needed."""
+    made = Site(files)
+    with served(type("Handler", (_Handler,), {"site": made})) as made.port:
+        yield made

@@ -1,0 +1,189 @@
+"""A small job that takes every path of the protocol, its life as the pods live it, and what must be true of its output at any time."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+from tests.converter.stores.places import Place
+
+from dataprep_api.dataset.messages import CommitResult
+from dataprep_api.dataset.plan import task
+from dataprep_api.dataset.report import Manifest, Success
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.steps import finishing, preparing, working
+from dataprep_converter.stores.objects import objects, oss
+
+RECORDS: Final = 24
+_ROWS = [f"{number},{number % 3}" for number in range(RECORDS)]
+_ROWS[5] = '"not\na number",1'
+ROWS: Final = "\n".join(_ROWS)
+"""As CSV without a header."""
+_ROWS_OF_A_FILE: Final = 6
+_COLUMNS: Final = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]
+
+
+@dataclass(frozen=True)
+class SmallJob:
+    """24 rows, one of them bad, in two shards with an index each; source and output in one place."""
+
+    place: Place
+    source: dict[str, Any]
+    spec: dict[str, Any] = field(default_factory=dict)
+    output: dict[str, Any] = field(default_factory=dict)
+
+    def to(self, output: str, **spec: Any) -> DataPrepJob:
+        """The job with this folder of the place as its output."""
+        written: dict[str, Any] = {
+            "source": self.source,
+            "onBadRecord": {"policy": "Quarantine"},
+            "workers": {"parallelism": 2},
+            **self.spec,
+        }
+        made_to: dict[str, Any] = {
+            "uri": self.place.at(output),
+            "shards": {"count": 2},
+            "index": True,
+            "overwrite": "IfChanged",
+            **self.output,
+            **spec,
+        }
+        document = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "small"}}
+        return DataPrepJob.parse({**document, "spec": {**written, "output": made_to}})
+
+
+def of_rows(place: Place) -> SmallJob:
+    """The rows in one CSV file."""
+    place.store().put(place.at("in/rows.csv"), ROWS.encode())
+    return of_csv(place, place.at("in/rows.csv"))
+
+
+_LEAST_PART_BYTES: Final = {"oss": 100 << 10, "s3": 5 << 20, "gs": 5 << 20, "abfs": 5 << 20}
+"""Store → the smallest part that its server takes before the last one; Azure knows none, and shares its module with S3. The others know no parts."""
+
+
+def least_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uploads go in parts of the least size from now on."""
+    monkeypatch.setattr(oss, "part_bytes_for", lambda _: _LEAST_PART_BYTES["oss"])
+    monkeypatch.setattr(objects, "part_bytes_for", lambda _: _LEAST_PART_BYTES["s3"])
+
+
+def of_parts(place: Place) -> SmallJob:
+    """The rows with so much text beside them that each shard takes two of the `least_parts`, where the store knows parts; else `of_rows`."""
+    least = _LEAST_PART_BYTES.get(place.root.partition(":")[0])
+    if least is None:
+        return of_rows(place)
+    # 11 or 12 such rows are a shard.
+    text = "x" * (least // 10)
+    store, rows = place.store(), [f"{row},{text}" for row in _ROWS]
+    # Files that are read whole, each put in one piece: of others no store tells a checksum.
+    uris = [place.at(f"in/rows-{number}.csv") for number in range(RECORDS // _ROWS_OF_A_FILE)]
+    for number, uri in enumerate(uris):
+        store.put(uri, "\n".join(rows[number * _ROWS_OF_A_FILE :][:_ROWS_OF_A_FILE]).encode())
+    return SmallJob(place, {"csv": {"uris": uris, "columns": [*_COLUMNS, {"name": "text", "type": "String"}]}})
+
+
+def of_files(place: Place, *names: str) -> SmallJob:
+    """The rows in a folder of CSV files, as many times as it has files; so far it has these."""
+    for name in names:
+        place.store().put(place.at(f"in/{name}.csv"), ROWS.encode())
+    return of_csv(place, place.at("in"))
+
+
+def of_csv(place: Place, *uris: str) -> SmallJob:
+    """Such rows, wherever they are."""
+    return SmallJob(place, {"csv": {"uris": list(uris), "columns": _COLUMNS}})
+
+
+def of_a_join(place: Place) -> SmallJob:
+    """Two tables by key: the plan step leaves what it made for the workers."""
+    store = place.store()
+    store.put(place.at("in/left.csv"), "\n".join(["id,x", *(f"{n},{n * n}" for n in range(RECORDS))]).encode())
+    store.put(place.at("in/right.csv"), "\n".join(["id,label", *(f"{n},{n % 3}" for n in range(RECORDS))]).encode())
+    tables = [{"name": name, "source": {"csv": {"uris": [place.at(f"in/{name}.csv")], "header": True}}} for name in ("left", "right")]
+    return SmallJob(place, {"join": {"keys": ["id"], "missing": "Drop", "tables": tables}}, {"onBadRecord": {"policy": "Fail"}})
+
+
+def a_copy(source: str, output: str) -> DataPrepJob:
+    """A copy of a data set, both given by their URIs."""
+    spec = {"source": {"dataset": {"uri": source}}, "output": {"uri": output, "format": "copy"}, "workers": {"parallelism": 2}}
+    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "copy"}, "spec": spec})
+
+
+def plan(job: DataPrepJob, access: Access) -> preparing.Prepared:
+    """What the plan's pod does."""
+    return preparing.prepare(job, access)
+
+
+def work(job: DataPrepJob, access: Access, planned: preparing.Prepared) -> None:
+    """What the workers' pods do, one after the other."""
+    folder = OutputFolder(job.spec.output.uri, access, planned.result.run_id)
+    for index in range(planned.result.tasks):
+        loaded = working.load_plan(folder, planned.result.plan_sha256)
+        working.work(job.spec, plan=loaded, shards=task(loaded.head, index), access=access, attempt=str(index), watch=lambda _: None)
+
+
+def commit(job: DataPrepJob, access: Access, planned: preparing.Prepared) -> CommitResult:
+    """What the pod of the commit does."""
+    folder = OutputFolder(job.spec.output.uri, access, planned.result.run_id)
+    return finishing.finish(job.spec, plan=working.load_plan(folder, planned.result.plan_sha256), access=access)
+
+
+def live(job: DataPrepJob, access: Access) -> CommitResult:
+    """The whole life of a job."""
+    planned = plan(job, access)
+    if planned.result.commit is not None:
+        return planned.result.commit
+    work(job, access, planned)
+    return commit(job, access, planned)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A finished data set, read by a store of its own."""
+
+    names: frozenset[str]
+    """Of every file below the folder, hidden ones too."""
+    visible: dict[str, bytes]
+    manifest: bytes
+    success: bytes
+
+
+def whole(place: Place, output: str) -> Whole:
+    """What is in a finished folder. Fails when `_SUCCESS` is not there, or names another manifest."""
+    store = place.store()
+    success = store.get(place.at(f"{output}/_SUCCESS"))
+    said = Success.model_validate_json(success)
+    manifest = store.get(place.at(f"{output}/{said.manifest}"))
+    Manifest.model_validate_json(manifest)
+    return Whole(frozenset(listed(place, output)), visible(place, output), manifest, success)
+
+
+def listed(place: Place, output: str) -> list[str]:
+    """Every file below the output, by other eyes than the store's."""
+    return [name.removeprefix(f"{output}/") for name in place.names(output)]
+
+
+def visible(place: Place, output: str) -> dict[str, bytes]:
+    """The visible files and their bytes."""
+    store = place.store()
+    names = [name for name in listed(place, output) if not any(part[0] in "_." for part in name.split("/"))]
+    return {name: store.get(place.at(f"{output}/{name}")) for name in names}
+
+
+def assert_nothing_broken(place: Place, output: str, expected: Whole) -> None:
+    """At any moment of any attempt: what is visible is whole, and `_SUCCESS` is there only when all is."""
+    seen = visible(place, output)
+    assert seen.items() <= expected.visible.items()
+    if "_SUCCESS" in listed(place, output):
+        found = whole(place, output)
+        assert (found.visible, found.manifest, found.success) == (expected.visible, expected.manifest, expected.success)
+
+
+def assert_whole(place: Place, output: str, expected: Whole) -> None:
+    """After the last attempt: same bytes, same manifest, nothing doubled, no leftover."""
+    found = whole(place, output)
+    assert sorted(found.names) == sorted(expected.names)
+    assert found == expected
+    assert place.leftovers(output) == 0

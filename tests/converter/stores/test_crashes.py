@@ -1,0 +1,374 @@
+"""Crash points: a job is killed before and after every single operation that it asks of its store, and run again.
+
+All of them for the file store, by SIGKILL; a seeded sample on the other stores, and all there by `make crashes`.
+"""
+
+import os
+import random
+import shutil
+import signal
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.converter.stores import small_jobs
+from tests.converter.stores.crashing import CrashingAccess, Killed, Operations, Point, dies, stops
+from tests.converter.stores.places import PLACES, Place, in_folder
+from tests.converter.stores.small_jobs import SmallJob, Whole, assert_nothing_broken, assert_whole
+
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.core.errors import ConvertError
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.runtime.retrying import Patience
+from dataprep_converter.steps import working as converter_working
+from dataprep_converter.tools.verifying import verify
+
+ALL = "CRASHES" in os.environ
+"""All points everywhere, and not a sample: `make crashes`."""
+SAMPLE = {"hdfs": 2, "webhdfs": 2, "s3": 6, "oss": 6, "abfs": 2, "gs": 2}
+"""On HDFS closing a file takes half a second; Azurite is slow too."""
+AT_ONCE = 4
+"""Lives on such a store."""
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard whose temporary file was swept is made again at once. Small files go up in parts."""
+    monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", Patience(attempts=3, first_delay_seconds=0))
+    small_jobs.least_parts(monkeypatch)
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Place]:
+    # Every file is synced, thousands of times: in memory where that is possible.
+    memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path, prefix="dataprep-crashes-") as folder:
+        yield in_folder(Path(folder))
+
+
+@pytest.fixture(params=PLACES[1:])
+def remote(request: pytest.FixtureRequest) -> Place:
+    place: Place = request.param(request)
+    return place
+
+
+def accessed(place: Place) -> Access:
+    return Access([place.settings])
+
+
+def finished(job: SmallJob) -> Whole:
+    small_jobs.live(job.to("whole"), accessed(job.place))
+    return small_jobs.whole(job.place, "whole")
+
+
+def operations_of(job: SmallJob) -> list[str]:
+    """What a whole life asks of the store, in order."""
+    counted = Operations()
+    small_jobs.live(job.to("counted"), CrashingAccess((job.place.settings,), counted))
+    return counted.names
+
+
+def killed_for_real(job: DataPrepJob, place: Place, point: Point) -> bool:
+    """Lives in a child of this process; whether it was killed."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            small_jobs.live(job, CrashingAccess((place.settings,), Operations(point, dies)))
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert os.waitstatus_to_exitcode(status) == 0
+    return False
+
+
+def stopped(job: DataPrepJob, place: Place, point: Point) -> bool:
+    """Lives in this process; whether it came to the point, and did nothing more after it."""
+    operations = Operations(point, stops)
+    try:
+        small_jobs.live(job, CrashingAccess((place.settings,), operations))
+    except (Killed, Exception):
+        # The preflight tells of whatever ends its thread as an error of the store.
+        if not operations.dead:
+            raise
+    return operations.dead
+
+
+def points_of(job: SmallJob, *, sample: int | None = None) -> list[Point]:
+    """Before each operation of a life, which is after the one before it, and after the last; or a seeded sample, with the last ones in it."""
+    # The thread that reads ahead makes the number of operations differ by one or two.
+    count = len(operations_of(job))
+    points = [Point(number, "before") for number in range(1, count + 1)] + [Point(count, "after")]
+    if ALL or sample is None:
+        return points
+    return [*random.Random(6).sample(points[:-2], sample), *points[-2:]]  # noqa: S311 - the same points each time
+
+
+@pytest.mark.parametrize(("made", "sample"), [(small_jobs.of_rows, None), (small_jobs.of_a_join, 20)], ids=["rows", "join"])
+def test_a_kill_at_every_operation_costs_nothing_on_files(local: Place, made: Callable[[Place], SmallJob], sample: int | None) -> None:
+    job = made(local)
+    expected = finished(job)
+    points = points_of(job, sample=sample)
+
+    killed = 0
+    for point in points:
+        output = f"{point.number}-{point.when}"
+        killed += killed_for_real(job.to(output), local, point)
+        assert_nothing_broken(local, output, expected)
+        small_jobs.live(job.to(output), accessed(local))
+        assert_whole(local, output, expected)
+    assert killed >= len(points) - 2
+
+
+def test_a_kill_at_any_operation_of_an_extension_leaves_the_old_data_set_or_the_new_one(local: Place) -> None:
+    job = small_jobs.of_files(local, "a", "c")
+    small_jobs.live(job.to("old", overwrite="Extend"), accessed(local))
+    old = small_jobs.whole(local, "old")
+    small_jobs.of_files(local, "b")
+
+    def laid(output: str) -> DataPrepJob:
+        # With the times of the files, by which the data set knows that they are its own.
+        shutil.copytree(local.at("old"), local.at(output))
+        return job.to(output, overwrite="Extend")
+
+    small_jobs.live(laid("whole"), accessed(local))
+    new = small_jobs.whole(local, "whole")
+    counted = Operations()
+    small_jobs.live(laid("counted"), CrashingAccess((local.settings,), counted))
+    points = [Point(number, "before") for number in range(1, len(counted.names) + 1)] + [Point(len(counted.names), "after")]
+
+    killed = 0
+    for point in points if ALL else [*random.Random(7).sample(points[:-40], 20), *points[-40::2]]:  # noqa: S311 - the same points each time
+        output = f"{point.number}-{point.when}"
+        extension = laid(output)
+        killed += killed_for_real(extension, local, point)
+        seen = small_jobs.visible(local, output)
+        assert old.visible.items() <= seen.items() <= new.visible.items()
+        if "_SUCCESS" in small_jobs.listed(local, output):
+            found = small_jobs.whole(local, output)
+            assert (found.visible, found.manifest, found.success) in [(each.visible, each.manifest, each.success) for each in (old, new)]
+        small_jobs.live(extension, accessed(local))
+        assert_whole(local, output, new)
+    assert killed >= 38
+
+
+def test_a_kill_at_any_operation_of_a_copy_costs_nothing(local: Place) -> None:
+    expected = finished(small_jobs.of_rows(local))
+    counted = Operations()
+    small_jobs.live(small_jobs.a_copy(local.at("whole"), local.at("counted")), CrashingAccess((local.settings,), counted))
+    points = [Point(number, "before") for number in range(1, len(counted.names) + 1)] + [Point(len(counted.names), "after")]
+
+    killed = 0
+    chosen = points if ALL else [*random.Random(8).sample(points[:-20], 20), *points[-20:]]  # noqa: S311 - the same points each time
+    for point in chosen:
+        output = f"{point.number}-{point.when}"
+        copy = small_jobs.a_copy(local.at("whole"), local.at(output))
+        killed += killed_for_real(copy, local, point)
+        assert_nothing_broken(local, output, expected)
+        small_jobs.live(copy, accessed(local))
+        assert_whole(local, output, expected)
+    assert killed >= len(chosen) - 4
+
+
+@pytest.mark.store
+def test_a_copy_goes_to_another_store_and_back_and_is_resumed_on_the_way(local: Place, remote: Place) -> None:
+    expected = finished(small_jobs.of_rows(local))
+    both = (local.settings, remote.settings)
+    there = small_jobs.a_copy(local.at("whole"), remote.at("copy"))
+    for number in (12, 40):
+        operations = Operations(Point(number, "before"), stops)
+        with pytest.raises((Killed, Exception)):
+            small_jobs.live(there, CrashingAccess(both, operations))
+        assert operations.dead
+        assert_nothing_broken(remote, "copy", expected)
+    small_jobs.live(there, Access(both))
+    assert_whole(remote, "copy", expected)
+    small_jobs.live(small_jobs.a_copy(remote.at("copy"), local.at("back")), Access(both))
+    assert_whole(local, "back", expected)
+    assert verify(remote.at("copy"), Access(both)).records_out == small_jobs.RECORDS - 1
+
+
+@pytest.mark.store
+def test_a_death_at_any_operation_costs_nothing_on_other_stores(remote: Place) -> None:
+    job = small_jobs.of_parts(remote)
+    expected = finished(job)
+    points = points_of(job, sample=SAMPLE[remote.root.partition(":")[0]])
+
+    def dies_and_lives(point: Point) -> bool:
+        output = f"{point.number}-{point.when}"
+        died = stopped(job.to(output), remote, point)
+        assert_nothing_broken(remote, output, expected)
+        small_jobs.live(job.to(output), accessed(remote))
+        assert_whole(remote, output, expected)
+        return died
+
+    # They know nothing of each other, and mostly wait for the store.
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        assert sum(threads.map(dies_and_lives, points)) >= len(points) - 2
+
+
+class Sleeper:
+    """A process that falls asleep at a point of its life and wakes up when it is told to: a pod on a node that was cut off."""
+
+    def __init__(self, place: Place, point: Point, life: Callable[[Access], None]) -> None:
+        self.asleep = threading.Event()
+        self._wake = threading.Event()
+        self._raised: list[BaseException] = []
+        self._point = point
+        self._operations = Operations(point, self._sleep)
+        access = CrashingAccess((place.settings,), self._operations)
+        self._thread = threading.Thread(target=lambda: self._live(life, access), name="sleeper")
+        self._thread.start()
+        while not self.asleep.wait(timeout=0.005) and self._thread.is_alive():
+            pass
+
+    @property
+    def came_there(self) -> bool:
+        return self._operations.reached
+
+    @property
+    def names(self) -> list[str]:
+        """What it has done so far, in order."""
+        return self._operations.names
+
+    def wakes_up(self) -> list[BaseException]:
+        """What it raises then, until its end."""
+        self._wake.set()
+        self._thread.join()
+        return self._raised
+
+    def wakes_up_and_dies(self) -> None:
+        """After the operation that it was about to do."""
+        self._operations.die_after(self._point.number)
+        self._wake.set()
+        self._thread.join()
+
+    def _sleep(self, _: Operations) -> None:
+        self.asleep.set()
+        self._wake.wait()
+
+    def _live(self, life: Callable[[Access], None], access: Access) -> None:
+        try:
+            life(access)
+        except BaseException as exc:
+            self._raised.append(exc)
+
+
+Life = Callable[[DataPrepJob, Access], None]
+PlaceMaker = Callable[[pytest.FixtureRequest], Place]
+
+
+def planning(job: DataPrepJob, access: Access) -> None:
+    small_jobs.plan(job, access)
+
+
+def working(job: DataPrepJob, access: Access) -> None:
+    small_jobs.work(job, access, small_jobs.plan(job, Access(access.settings)))
+
+
+def committing(job: DataPrepJob, access: Access) -> None:
+    plain = Access(access.settings)
+    planned = small_jobs.plan(job, plain)
+    small_jobs.work(job, plain, planned)
+    small_jobs.commit(job, access, planned)
+
+
+@pytest.mark.parametrize("life", [planning, working, committing])
+def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: Life) -> None:
+    job = small_jobs.of_rows(local)
+    expected = finished(job)
+    slept = 0
+    for point in sleeps(job, life):
+        output = f"{point.number}-{point.when}"
+        zombie = Sleeper(local, point, lambda access, output=output: life(job.to(output), access))  # type: ignore[misc] # mypy can't infer a lambda with a default
+        small_jobs.live(job.to(output), accessed(local))
+        assert_nothing_broken(local, output, expected)
+        # It may fail, but only in words of ours.
+        assert all(isinstance(each, ConvertError) for each in zombie.wakes_up())
+        assert_whole(local, output, expected)
+        slept += zombie.came_there
+    assert slept > 5
+
+
+def test_two_workers_at_the_same_task_make_one_data_set(local: Place) -> None:
+    """One sleeps at each of its operations while the other does the whole task, and the commit is made."""
+    job = small_jobs.of_rows(local)
+    expected = finished(job)
+    slept = 0
+    for point in sleeps(job, working):
+        output = f"{point.number}-{point.when}"
+        planned = small_jobs.plan(job.to(output), accessed(local))
+        first = Sleeper(local, point, lambda access, output=output, planned=planned: small_jobs.work(job.to(output), access, planned))  # type: ignore[misc] # see above
+        small_jobs.work(job.to(output), accessed(local), planned)
+        assert first.wakes_up() == []
+        small_jobs.commit(job.to(output), accessed(local), planned)
+        assert_whole(local, output, expected)
+        slept += first.came_there
+    assert slept > 5
+
+
+def test_two_workers_one_of_whom_dies_make_one_data_set(local: Place) -> None:
+    """The first wakes up when the other has done the task, does one thing more, and dies; nobody makes its shard again."""
+    job = small_jobs.of_rows(local)
+    expected = finished(job)
+    for point in sleeps(job, working):
+        output = f"{point.number}-{point.when}"
+        planned = small_jobs.plan(job.to(output), accessed(local))
+        first = Sleeper(local, point, lambda access, output=output, planned=planned: small_jobs.work(job.to(output), access, planned))  # type: ignore[misc] # see above
+        small_jobs.work(job.to(output), accessed(local), planned)
+        first.wakes_up_and_dies()
+        small_jobs.commit(job.to(output), accessed(local), planned)
+        assert_whole(local, output, expected)
+
+
+@pytest.mark.store
+@pytest.mark.parametrize("made", [place for place in PLACES if place.id in ("s3", "oss", "gcs")])
+def test_a_worker_that_wakes_up_in_an_upload_after_the_end_begins_no_other(request: pytest.FixtureRequest, made: PlaceMaker) -> None:
+    """The commit has swept its parts away, and the shard is there: it is not uploaded again, and no upload is left that nobody would ever end."""
+    place = made(request)
+    job = small_jobs.of_parts(place)
+    expected = finished(job)
+    counted = Operations()
+    working(job.to("counted"), CrashingAccess((place.settings,), counted))
+    uploading = [
+        number for number, name in enumerate(counted.names, start=1) if name.startswith(("write ", "commit ")) and ".tfrecords" in name
+    ]
+    assert len(uploading) >= 4
+    for number in uploading if ALL else (uploading[-1], uploading[-2]):
+        output = f"woken-{number}"
+        planned = small_jobs.plan(job.to(output), accessed(place))
+        first = Sleeper(
+            place,
+            Point(number, "before"),
+            lambda access, output=output, planned=planned: small_jobs.work(job.to(output), access, planned),  # type: ignore[misc] # see above
+        )
+        small_jobs.work(job.to(output), accessed(place), planned)
+        small_jobs.commit(job.to(output), accessed(place), planned)
+        assert_whole(place, output, expected)
+        begun = created(first)
+        assert first.wakes_up() == []
+        # A shard that it had not come to yet is made once more, with the same bytes; the one it was at is not.
+        assert created(first).count(begun[-1]) == 1
+        assert_whole(place, output, expected)
+
+
+def created(sleeper: Sleeper) -> list[str]:
+    """The shards that it has begun to upload so far."""
+    return [name for name in sleeper.names if name.startswith("create ") and ".tfrecords" in name]
+
+
+def sleeps(job: SmallJob, life: Life) -> list[Point]:
+    """Before each operation of one step; or every fourth."""
+    counted = Operations()
+    life(job.to(f"counted-{life.__name__}"), CrashingAccess((job.place.settings,), counted))
+    return [Point(number, "before") for number in range(1, len(counted.names) + 1, 1 if ALL else 4)]

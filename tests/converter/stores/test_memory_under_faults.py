@@ -1,0 +1,266 @@
+"""Memory while requests go wrong: what is tried again, resumed or begun anew leaves nothing behind in the process, native clients' buffers included. OSS's is in test_oss_faults.
+
+A process of its own writes and reads a file, behind the proxies of test_faults or while servers of HDFS die, and tells by how much it grew.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.converter.stores.places import Place, gcs, hdfs, s3, webhdfs
+from tests.converter.stores.site import serving
+from tests.converter.stores.test_faults import Stretching, azure_lane, hdfs_lane, maxcompute_lane, of_objects, webhdfs_lane
+
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.core.errors import Unreachable
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.maxcompute import Table
+from dataprep_converter.runtime.retrying import Patience, retrying
+from dataprep_converter.stores import StoreSettings
+from dataprep_converter.stores.objects import objects
+from storeservers import HdfsCluster
+from storeservers.faulty import OF_TCP, Fault, HttpProxy, Kind
+from storeservers.processes import wait_until
+
+pytestmark = pytest.mark.store
+
+MIB = 1 << 20
+PIECES = 64
+"""Of a MiB each."""
+_ATTEMPTS = 4
+_ATTEMPTS_OF_THE_DEAD, _DELAY_SECONDS = 12, 0.5
+"""Until a DataNode that was killed has begun again."""
+_STATUS = Path("/proc/self/status")
+_KINDS = (Kind.RESET, Kind.LOST, Kind.BUSY, Kind.FAILED_LATE, Kind.TRUNCATED)
+COLUMNS = ("x", "label")
+ROWS_OF_A_BLOCK = MIB // 16
+"""A MiB."""
+_HDFS = HdfsOptions(block_size="1Mi")
+"""So that the NameNode is asked often."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """What goes wrong in a lane, and at which of its requests."""
+
+    lane: Stretching
+    kinds: Sequence[Kind]
+    writing: Sequence[int]
+    reading: Sequence[int]
+
+
+def of_requests(lane: Stretching) -> Course:
+    """A store of objects, whose clients ask for each piece."""
+    return Course(lane, _KINDS, writing=range(3, 13, 2), reading=range(2, 7))
+
+
+COURSES = {
+    "s3": of_requests(of_objects("s3", "s3_server", s3, expired="")),
+    "gcs": of_requests(of_objects("gcs", "gcs_fake", gcs, expired="")),
+    "azure": of_requests(azure_lane),
+    # Of HDFS's servers only the NameNode is behind the proxy.
+    "hdfs": Course(hdfs_lane, OF_TCP, writing=range(9, 49, 10), reading=range(2, 10, 2)),
+    "webhdfs": Course(webhdfs_lane, _KINDS, writing=range(2, 7), reading=range(1, 6)),
+}
+
+
+@pytest.fixture
+def child() -> Iterator[ProcessPoolExecutor]:
+    """A process that has no part in the servers, nor in the proxy."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:
+        yield child
+
+
+def begin() -> None:
+    """Uploads go in the smallest parts that S3 takes, so that 64 MiB are many; and nothing waits long before it is tried again."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(objects, "part_bytes_for", lambda _: 5 * MIB)
+    patch.setattr(Patience, "delay", lambda *_: 0.02)
+
+
+def grown(work: Callable[[], object]) -> int:
+    """By how many bytes the process was larger at its largest."""
+    # Sets the peak back to what there is now.
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    before = kibibytes("VmRSS")
+    work()
+    return (kibibytes("VmHWM") - before) << 10
+
+
+def kibibytes(name: str) -> int:
+    """A line of this process's status."""
+    found = re.search(rf"{name}:\s+(\d+)", _STATUS.read_text(encoding="utf-8"))
+    assert found is not None
+    return int(found[1])
+
+
+def written(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None = None) -> int:
+    """Writes the file, and again when it can't be gone on with, as a worker does."""
+    store, piece = Access([settings]).store(uri), bytes(range(256)) * (MIB >> 8)
+
+    def write() -> None:
+        upload = store.create(uri, hdfs=_HDFS)
+        try:
+            for number in range(pieces):
+                if number == pieces // 2:
+                    wait_for_what_is_done(half_way)
+                upload.write(piece)
+            upload.commit(replace=True)
+        except Unreachable:
+            upload.abort()
+            raise
+
+    return grown(lambda: again_and_again(write, _ATTEMPTS if half_way is None else _ATTEMPTS_OF_THE_DEAD))
+
+
+def read(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None = None) -> int:
+    """Reads it as a stream, as often as something may go wrong."""
+
+    def whole() -> None:
+        with Access([settings]).store(uri).open(uri) as source:
+            size = 0
+            for piece in source.stream():
+                size += len(piece)
+                if size >= pieces * MIB // 2:
+                    wait_for_what_is_done(half_way)
+            assert size == pieces * MIB
+
+    def often() -> None:
+        for _ in _KINDS:
+            again_and_again(whole, 1 if half_way is None else _ATTEMPTS_OF_THE_DEAD)
+
+    return grown(often)
+
+
+def again_and_again(work: Callable[[], None], attempts: int) -> None:
+    """Does it, from its beginning when it can't be gone on with, as a worker does."""
+    for number in range(attempts):
+        time.sleep(_DELAY_SECONDS * number)
+        try:
+            work()
+        except Unreachable as exc:
+            last = exc
+        else:
+            return
+    raise AssertionError(f"{attempts} times in vain: {last}")
+
+
+def rows_written(uri: str, blocks: int) -> int:
+    """Writes a table, block by block, each again when it can't be gone on with."""
+    block = pa.RecordBatch.from_pydict({name: pa.array(range(ROWS_OF_A_BLOCK)) for name in COLUMNS})
+
+    def write() -> None:
+        upload = Table(uri, Access()).upload()
+        for number in range(blocks):
+            retrying(lambda number=number: upload.put(number, [block]), what=uri)  # type: ignore[misc] # mypy can't infer a lambda with a default
+        retrying(lambda: upload.commit(set(range(blocks))), what=uri)
+
+    return grown(write)
+
+
+def rows_read(uri: str, blocks: int) -> int:
+    """Reads it in as many slices, each again when it breaks."""
+
+    def whole() -> None:
+        session = Table(uri, Access()).session()
+        assert session.count == blocks * ROWS_OF_A_BLOCK
+        for number in range(blocks):
+
+            def attempt(start: int = number * ROWS_OF_A_BLOCK) -> int:
+                return sum(batch.num_rows for batch in session.batches(start, ROWS_OF_A_BLOCK, COLUMNS))
+
+            assert retrying(attempt, what=uri) == ROWS_OF_A_BLOCK
+
+    return grown(whole)
+
+
+def wait_for_what_is_done(half_way: Path | None) -> None:
+    """Half of the way is done: wait until the test has done what it does then, unless it has already."""
+    if half_way is not None:
+        half_way.touch()
+        wait_until(half_way.with_suffix(".done").exists, seconds=60, what="what is done half-way")
+
+
+def warm(child: ProcessPoolExecutor, uri: str, settings: StoreSettings) -> None:
+    """Once in small, for the modules and threads that stay."""
+    child.submit(begin).result()
+    child.submit(written, f"{uri}-not", settings, 12).result()
+    child.submit(read, f"{uri}-not", settings, 12).result()
+
+
+@pytest.mark.parametrize("name", COURSES)
+def test_faults_make_nothing_pile_up_in_memory(request: pytest.FixtureRequest, child: ProcessPoolExecutor, name: str) -> None:
+    course = COURSES[name]
+    with course.lane(request) as lane:
+        uri, settings, proxy = lane.place.at("large"), lane.place.settings, lane.proxy
+        warm(child, uri, settings)
+        proxy.arm([Fault(number, kind) for number, kind in zip(course.writing, course.kinds, strict=True)])
+        by_writing = child.submit(written, uri, settings, PIECES).result()
+        hits = [fault.kind for fault in proxy.hits]
+        proxy.arm([Fault(number, kind) for number, kind in zip(course.reading, reversed(course.kinds), strict=True)])
+        by_reading = child.submit(read, uri, settings, PIECES).result()
+        hits += [fault.kind for fault in proxy.hits]
+    assert hits == [*course.kinds, *reversed(course.kinds)]
+    # Of 64 MiB. Four parts of 5 MiB are under way while the next one fills.
+    assert by_writing < 40 * MIB
+    assert by_reading < 32 * MIB
+
+
+def test_faults_of_the_web_make_nothing_pile_up_in_memory(child: ProcessPoolExecutor) -> None:
+    settings = StoreSettings(uri_prefix="http://")
+    with serving({"/large": bytes(PIECES * MIB), "/small": bytes(12 * MIB)}) as site, HttpProxy(site.port, expired="") as proxy:
+        child.submit(read, f"{proxy.endpoint}/small", settings, 12).result()
+        proxy.arm([Fault(number, kind) for number, kind in enumerate(_KINDS, start=2)])
+        by_reading = child.submit(read, f"{proxy.endpoint}/large", settings, PIECES).result()
+        hits = [fault.kind for fault in proxy.hits]
+    assert hits == [*_KINDS]
+    assert by_reading < 32 * MIB
+
+
+def test_faults_of_maxcompute_make_nothing_pile_up_in_memory(request: pytest.FixtureRequest, child: ProcessPoolExecutor) -> None:
+    with maxcompute_lane(request) as lane:
+        assert lane.table is not None
+        fake, proxy = lane.table.fake, lane.proxy
+        for name in ("small", "large"):
+            fake.make(name, dict.fromkeys(COLUMNS, "bigint"), pa.schema({column: pa.int64() for column in COLUMNS}))
+        child.submit(begin).result()
+        small, large = (f"odps://p/tables/{name}" for name in ("small", "large"))
+        child.submit(rows_written, small, 4).result()
+        child.submit(rows_read, small, 4).result()
+        proxy.arm([Fault(number, kind) for number, kind in enumerate(_KINDS, start=5)])
+        by_writing = child.submit(rows_written, large, PIECES).result()
+        hits = [fault.kind for fault in proxy.hits]
+        proxy.arm([Fault(number, kind) for number, kind in enumerate(reversed(_KINDS), start=5)])
+        by_reading = child.submit(rows_read, large, PIECES).result()
+        hits += [fault.kind for fault in proxy.hits]
+        assert len(fake.rows("large")) == PIECES * ROWS_OF_A_BLOCK
+    assert hits == [*_KINDS, *reversed(_KINDS)]
+    assert by_writing < 32 * MIB
+    assert by_reading < 32 * MIB
+
+
+@pytest.mark.parametrize("made", [hdfs, webhdfs])
+def test_datanodes_that_die_make_nothing_pile_up_in_memory(
+    request: pytest.FixtureRequest, child: ProcessPoolExecutor, hdfs_cluster: HdfsCluster, tmp_path: Path, made: Callable[..., Place]
+) -> None:
+    place = made(request)
+    uri = place.at("large")
+    warm(child, uri, place.settings)
+    grown = []
+    for number, work in enumerate((written, read)):
+        half_way = tmp_path / work.__name__
+        working = child.submit(work, uri, place.settings, PIECES, half_way)
+        wait_until(half_way.exists, seconds=60, what="half of the way")
+        hdfs_cluster.kill_datanode(number)
+        half_way.with_suffix(".done").touch()
+        hdfs_cluster.start_missing()
+        grown.append(working.result())
+    by_writing, by_reading = grown
+    assert by_writing < 40 * MIB
+    assert by_reading < 32 * MIB

@@ -1,0 +1,313 @@
+"""What `verify` says, and what `repair` refuses."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.converter.cli.commandline import code_of
+
+from dataprep_api import canonical
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.cli.display import Display
+from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotWhole, OutputExists, OutputLost
+from dataprep_converter.formats import values
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.steps import pool
+from dataprep_converter.steps.run import run
+from dataprep_converter.tools.repairing import Repaired, repair
+from dataprep_converter.tools.verifying import Examined, verify
+
+pytestmark = pytest.mark.usefixtures("kernels")
+
+
+def a_job(folder: Path, **more: Any) -> DataPrepJob:
+    inputs = [folder / f"{name}.csv" for name in "ab"]
+    for number, file in enumerate(inputs):
+        if not file.exists():
+            file.write_text("".join(f"{row}.5,{row % 3}\n" for row in range(number * 50, number * 50 + 50)))
+    columns = [{"name": "x", "type": "Float32"}, {"name": "y", "type": "Int64"}]
+    spec = {
+        "source": {"csv": {"uris": list(map(str, inputs)), "columns": columns}},
+        "features": [{"name": "x"}],
+        "labels": [{"name": "y"}],
+        "output": {"uri": str(folder / "out"), "shards": {"count": 4}},
+    }
+    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec | more})
+
+
+def made(job: DataPrepJob) -> None:
+    run(job, access=Access(), workers=1, display=Display(quiet=True))
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    made(a_job(tmp_path))
+    return tmp_path / "out"
+
+
+def shard(folder: Path, number: int) -> Path:
+    return folder / f"train-{number:05}-of-00004.tfrecords"
+
+
+def flip(file: Path, offset: int) -> None:
+    content = bytearray(file.read_bytes())
+    content[offset] ^= 1
+    file.write_bytes(content)
+
+
+# --- verify ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_fault_is_listed(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flip(shard(finished, 1), 12)
+    shard(finished, 2).unlink()
+    (finished / "thesis.txt").write_text("precious")
+    assert code_of("verify", finished, "--all") == 5
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [
+        f"{finished}: train-00002-of-00004.tfrecords is missing.",
+        f"{finished}: thesis.txt is not of this data set.",
+        f"{finished}: train-00001-of-00004.tfrecords: bad data CRC at offset 0.",
+    ]
+    assert said.err == f"dataprep: error: {finished} has 3 faults.\n"
+
+
+def test_the_first_fault_alone_is_the_error(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flip(shard(finished, 1), 12)
+    flip(shard(finished, 3), 12)
+    assert code_of("verify", finished) == 5
+    assert capsys.readouterr().err == f"dataprep: error: {finished}: train-00001-of-00004.tfrecords: bad data CRC at offset 0.\n"
+
+
+def rewritten(folder: Path, change: Any) -> None:
+    """The manifest changed, and `_SUCCESS` to match."""
+    (file,) = folder.glob("_dataprep/*/manifest.json")
+    document = json.loads(file.read_bytes())
+    change(document)
+    file.write_bytes(canonical.dumps(document) + b"\n")
+    success = json.loads((folder / "_SUCCESS").read_bytes())
+    success["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    (folder / "_SUCCESS").write_bytes(canonical.dumps(success) + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "z"}, "in the record at offset 0 there is a feature 'x', which the manifest doesn't name"),
+        ({"dtype": "int64"}, "in the record at offset 0 the feature 'x' holds float, expected int64"),
+        ({"shape": [2]}, "in the record at offset 0 the feature 'x' has 1 values, expected 2"),
+    ],
+)
+def test_records_that_are_not_as_the_manifest_says_are_named(finished: Path, change: dict[str, Any], said: str) -> None:
+    rewritten(finished, lambda document: document["features"][0].update(change))
+    with pytest.raises(NotWhole) as caught:
+        verify(str(finished), Access())
+    assert said in str(caught.value)
+
+
+def test_a_manifest_and_success_that_were_edited_together_are_noticed(finished: Path) -> None:
+    rewritten(finished, lambda document: document["content"].update(limit=7))
+    assert [fault.text.partition(": ")[2] for fault in Examined(str(finished), Access()).faults()] == [
+        f"run {next((finished / '_dataprep').glob('*/plan.json')).parent.name} was not made by the spec and inputs that it names"
+    ]
+
+
+def test_all_records_can_be_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(a_job(tmp_path, output={"uri": str(tmp_path / "out")}))
+    parsed: list[object] = []
+    whole = values.fault
+
+    def counted(features: Any, record: Any) -> str | None:
+        parsed.append(record)
+        return whole(features, record)
+
+    monkeypatch.setattr(values, "fault", counted)
+    verify(str(tmp_path / "out"), Access())
+    few = len(parsed)
+    verify(str(tmp_path / "out"), Access(), every_record=True)
+    assert (few, len(parsed) - few) == (64, 100)
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def a_feature(**more: Any) -> dict[str, Any]:
+    return {"name": "f", "dtype": "int64", "shape": [], "raw": False, "sequence": False} | more
+
+
+@pytest.mark.parametrize(
+    ("feature", "found", "said"),
+    [
+        (a_feature(), [1], None),
+        (a_feature(), [], None),
+        (a_feature(), [1, 2], "has 2 values, expected 1"),
+        (a_feature(dtype="uint8"), [256], "has the value 256, which is no uint8"),
+        (a_feature(dtype="float32", shape=[2]), [1.0, 2.0], None),
+        (a_feature(dtype="float32", shape=[2]), [b"x", 2.0], "holds bytes, float, expected float32"),
+        (a_feature(dtype="bytes"), [b"x"], None),
+        (a_feature(dtype="bytes"), [1], "holds int, expected bytes"),
+        (a_feature(shape=[-1]), [1, 2, 3], None),
+        (a_feature(dtype="uint8", shape=[2, 2], raw=True), [b"abcd"], None),
+        (a_feature(dtype="uint16", shape=[2, 2], raw=True), [b"abcd"], "has 4 bytes in 1 values, expected 8 for uint16[2, 2]"),
+        (a_feature(shape=[-1, 2], sequence=True), [[1, 2], [3, 4]], None),
+        (a_feature(shape=[-1, 2], sequence=True), [[1, 2], [3]], "has 1 values, expected 2 in step 2"),
+    ],
+)
+def test_values_are_held_against_their_feature(feature: dict[str, Any], found: list[Any], said: str | None) -> None:
+    assert values.fault([feature], {"f": found}) == (f"the feature 'f' {said}" if said else None)
+
+
+def test_a_missing_feature_is_named() -> None:
+    assert values.fault([a_feature()], {}) == "the feature 'f' is missing"
+    assert values.fault([a_feature(shape=[-1])], {}) is None
+
+
+@pytest.mark.parametrize(
+    ("feature", "rows", "plain"),
+    [
+        (a_feature(), [[1], [], [3]], [1, None, 3]),
+        (a_feature(dtype="uint8", shape=[2], raw=True), [[b"ab"], []], [[97, 98], None]),
+        (a_feature(dtype="float32", shape=[2, 1]), [[1.0, 2.0]], [[1.0, 2.0]]),
+        (a_feature(dtype="bytes", text=True), [["é".encode()], []], ["é", None]),
+        (a_feature(dtype="bytes", shape=[2]), [[b"a", b"b"]], [[b"a", b"b"]]),
+        (a_feature(shape=[-1]), [[1, 2], []], [[1, 2], []]),
+        (a_feature(shape=[-1, 2], sequence=True), [[[1, 2], [3, 4]], []], [[[1, 2], [3, 4]], []]),
+        (a_feature(shape=[-1, -1], sequence=True), [[[1], [], [2, 3]]], [[[1], [], [2, 3]]]),
+        (a_feature(dtype="uint8", shape=[-1, 2], raw=True, sequence=True), [[[b"ab"], [b"cd"]]], [[[97, 98], [99, 100]]]),
+    ],
+)
+def test_values_become_a_column(feature: dict[str, Any], rows: list[Any], plain: list[Any]) -> None:
+    column = values.columns([feature], [{"f": row} for row in rows]).column(0)
+    assert (column.storage if isinstance(column, pa.ExtensionArray) else column).to_pylist() == plain
+
+
+# --- repair ----------------------------------------------------------------------------------------------------------
+
+
+def test_only_what_is_broken_is_made_again(finished: Path) -> None:
+    kept = {number: shard(finished, number).stat().st_mtime_ns for number in (0, 1, 3)}
+    flip(shard(finished, 2), 20)
+    repaired = repair(str(finished), Access())
+    assert repaired.remade == [shard(finished, 2).name]
+    assert {number: shard(finished, number).stat().st_mtime_ns for number in kept} == kept
+    verify(str(finished), Access(), expect=repaired.manifest_sha256)
+
+
+def test_a_whole_data_set_is_left_alone(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {file: file.stat().st_mtime_ns for file in finished.rglob("*")}
+    assert code_of("repair", finished) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "nothing to repair"
+    assert {file: file.stat().st_mtime_ns for file in finished.rglob("*")} == before
+
+
+def test_a_copy_is_repaired_where_it_lies(finished: Path, tmp_path: Path) -> None:
+    for file in (copy := Path(shutil.copytree(finished, tmp_path / "copy", copy_function=shutil.copyfile))).glob("train-*"):
+        file.touch()
+    assert repair(str(copy), Access()).remade == []
+    shard(copy, 3).unlink()
+    assert repair(str(copy), Access()).remade == [shard(copy, 3).name]
+    assert shard(copy, 3).read_bytes() == shard(finished, 3).read_bytes()
+    verify(str(finished), Access())
+
+
+def test_changed_inputs_are_named_and_nothing_is_touched(finished: Path, tmp_path: Path) -> None:
+    shard(finished, 3).unlink()
+    (tmp_path / "b.csv").write_text("1.5,0\n" * 50)
+    before = {file: file.stat().st_mtime_ns for file in finished.rglob("*")}
+    with pytest.raises(InputChanged, match=rf"^1 inputs of the broken shards have changed .*: {tmp_path}/b\.csv\. Nothing was touched"):
+        repair(str(finished), Access())
+    assert {file: file.stat().st_mtime_ns for file in finished.rglob("*")} == before
+
+
+def test_inputs_of_other_shards_may_have_changed(finished: Path, tmp_path: Path) -> None:
+    before = shard(finished, 0).read_bytes()
+    shard(finished, 0).unlink()
+    (tmp_path / "b.csv").unlink()
+    repair(str(finished), Access())
+    assert shard(finished, 0).read_bytes() == before
+
+
+def test_another_job_is_refused(finished: Path, tmp_path: Path) -> None:
+    shard(finished, 0).unlink()
+    with pytest.raises(BadSpec, match=r"is not the one that made run [0-9a-f]{16}: limit, shuffle differ\."):
+        repair(str(finished), Access(), job=a_job(tmp_path, limit=7, shuffle={"seed": 1}))
+    (manifest,) = finished.glob("_dataprep/*/manifest.json")
+    manifest.write_text("{")
+    with pytest.raises(BadSpec, match=r"give the job's file: --job"):
+        repair(str(finished), Access())
+    with pytest.raises(BadSpec, match=r"is not the one that made run [0-9a-f]{16}\."):
+        repair(str(finished), Access(), job=a_job(tmp_path, limit=7))
+    repair(str(finished), Access(), job=a_job(tmp_path))
+    verify(str(finished), Access())
+
+
+def test_files_of_somebody_else_stay_and_are_named(finished: Path) -> None:
+    (finished / "thesis.txt").write_text("precious")
+    shard(finished, 0).unlink()
+    with pytest.raises(OutputExists, match=r"holds thesis\.txt, which is not of this data set; move it away"):
+        repair(str(finished), Access())
+    assert (finished / "thesis.txt").read_text() == "precious"
+    assert (finished / "_SUCCESS").exists()
+
+
+def test_a_folder_that_another_run_has_taken_is_refused(finished: Path) -> None:
+    shard(finished, 0).unlink()
+    (finished / "_dataprep" / "OWNER").write_text('{"epoch":2,"runId":"other"}')
+    with pytest.raises(OutputLost, match="run other has taken it over"):
+        repair(str(finished), Access())
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="there is no data set to repair"):
+        repair(str(tmp_path), Access())
+
+
+def test_it_is_not_finished_until_it_is_whole_and_goes_on_where_it_stopped(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {number: shard(finished, number).read_bytes() for number in range(4)}
+    success = (finished / "_SUCCESS").read_bytes()
+    shard(finished, 1).unlink()
+    flip(shard(finished, 2), 20)
+    with monkeypatch.context() as patched:
+
+        def stop(*_: object, **__: object) -> None:
+            assert not (finished / "_SUCCESS").exists()
+            raise KeyboardInterrupt
+
+        patched.setattr(pool, "convert", stop)
+        with pytest.raises(KeyboardInterrupt):
+            repair(str(finished), Access())
+    repaired = repair(str(finished), Access())
+    assert len(repaired.remade) == 2
+    assert (finished / "_SUCCESS").read_bytes() == success
+    assert {number: shard(finished, number).read_bytes() for number in range(4)} == before
+    assert repair(str(finished), Access()) == Repaired(repaired.manifest_sha256, remade=[], others=[])
+
+
+def test_a_join_is_made_again_for_its_rows(tmp_path: Path) -> None:
+    def table(name: str, column: str) -> dict[str, Any]:
+        file = tmp_path / f"{name}.csv"
+        file.write_text("".join(f"{row},{row * 2}\n" for row in range(40)))
+        columns = [{"name": "id", "type": "Int64"}, {"name": column, "type": "Int64"}]
+        return {"name": name, "source": {"csv": {"uris": [str(file)], "columns": columns}}}
+
+    tables = [table("left", "x"), table("right", "z")]
+    made(a_job(tmp_path, source={"join": {"keys": ["id"], "tables": tables}}, features=[{"name": "x"}], labels=[{"name": "z"}]))
+    before = shard(tmp_path / "out", 1).read_bytes()
+    shard(tmp_path / "out", 1).unlink()
+    assert repair(str(tmp_path / "out"), Access()).remade == [shard(tmp_path / "out", 1).name]
+    assert shard(tmp_path / "out", 1).read_bytes() == before
+
+
+def test_other_bytes_are_not_passed_off_as_the_old_ones(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
+
+    shard(finished, 1).unlink()
+    pieces = TfrecordEncoder.pieces
+    monkeypatch.setattr(TfrecordEncoder, "pieces", lambda self, batch: [b"".join(pieces(self, batch))[:-1] + b"x"])
+    with pytest.raises(NotWhole, match=r"train-00001-of-00004\.tfrecords was made again with other bytes than before: SHA-256"):
+        repair(str(finished), Access())
+    assert not (finished / "_SUCCESS").exists()

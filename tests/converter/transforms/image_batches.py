@@ -1,0 +1,85 @@
+"""Builders for the tests of the steps on images: batches, files, and a chain of steps over them."""
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from PIL import Image
+
+from dataprep_api.spec import Transform
+from dataprep_converter.core.tensors import to_arrow, to_numpy
+from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.transforms import step_class
+
+
+def drawn(height: int, width: int, *, mode: str = "RGB", seed: int = 0) -> Image.Image:
+    """A smooth picture with some noise: what photographs are like."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[0:height, 0:width]
+    waves = np.stack([127 + 90 * np.sin(x / (9 + c) + c) * np.cos(y / (13 - c)) for c in range(3)], axis=2)
+    return Image.fromarray(np.clip(waves + rng.normal(0, 8, waves.shape), 0, 255).astype(np.uint8)).convert(mode)
+
+
+def file_of(picture: Image.Image, kind: str = "JPEG", **options: Any) -> bytes:
+    """A file that Pillow wrote."""
+    file = io.BytesIO()
+    picture.save(file, kind, **options)
+    return file.getvalue()
+
+
+def files(*contents: bytes | None, **columns: Any) -> Batch:
+    """A batch like that of `source.images`."""
+    count = len(contents)
+    made: dict[str, Any] = {
+        "image/encoded": pa.array(contents, pa.large_binary()),
+        "image/format": pa.array(["jpeg"] * count, pa.string()),
+        "image/height": pa.array([-1] * count, pa.int64()),
+        "image/width": pa.array([-1] * count, pa.int64()),
+        **columns,
+    }
+    return Batch(records=pa.record_batch({**made, SAMPLE: pa.array(range(10, 10 + count), pa.int64())}), bad=[], bytes_in=7)
+
+
+def tensors(*images: npt.NDArray[Any]) -> Batch:
+    """A batch of images of one size in the column `image`."""
+    column = to_arrow(np.stack(images))
+    return Batch(records=pa.record_batch({"image": column, SAMPLE: pa.array(range(10, 10 + len(images)), pa.int64())}), bad=[], bytes_in=7)
+
+
+def schema_of(batch: Batch) -> pa.Schema:
+    """Its columns without the sample's number."""
+    names = [name for name in batch.records.schema.names if name != SAMPLE]
+    return pa.schema([batch.records.schema.field(name) for name in names])
+
+
+def schema_after(schema: pa.Schema, *transforms: Mapping[str, Any]) -> pa.Schema:
+    """The columns after a chain of transforms, written as in a spec. Raises BadSpec where planning would."""
+    for each in transforms:
+        transform = Transform.model_validate(each)
+        schema = step_class(transform.kind)(transform, schema).schema()
+    return schema
+
+
+def applied(batch: Batch, *transforms: Mapping[str, Any]) -> Batch:
+    """The batch after a chain of transforms; every step keeps to its schema."""
+    schema = schema_of(batch)
+    for each in transforms:
+        transform = Transform.model_validate(each)
+        step = step_class(transform.kind)(transform, schema)
+        schema = step.schema()
+        batch = step.apply(batch)
+        assert schema_of(batch).equals(schema), (schema_of(batch), schema)
+    return batch
+
+
+def pixels(batch: Batch, column: str = "image") -> npt.NDArray[Any]:
+    """A column of tensors."""
+    return to_numpy(batch.records.column(column))
+
+
+def reasons(batch: Batch) -> Sequence[str]:
+    """Why samples are bad."""
+    return [bad.reason for bad in batch.bad]

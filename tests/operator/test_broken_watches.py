@@ -1,0 +1,195 @@
+"""Watches that break in ways that kopf doesn't know, with kopf's own client and a stub of an API server."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import kopf
+import pytest
+from kopf._cogs.clients import auth, errors
+from kopf._cogs.clients import watching as kopf_watching
+from kopf._cogs.structs import credentials, references
+from tests.operator.stub_api import Piece, StubApi
+
+from dataprep_operator.objects.observed import Key
+from dataprep_operator.settings import Settings
+from dataprep_operator.watching import streams, watching
+from dataprep_operator.watching.cache import Cache, Kind
+from dataprep_operator.watching.streams import Streams
+
+RESOURCE = references.Resource("dataprep.io", "v1alpha1", "dataprepjobs", namespaced=True)
+LISTED = kopf_watching.Bookmark.LISTED
+
+
+def a_job(name: str = "a", *, namespace: str = "n", said: str = "") -> dict[str, Any]:  # Any: the API's JSON
+    metadata = {"namespace": namespace, "name": name, "uid": f"uid-{name}", "resourceVersion": "5", "annotations": {"said": said}}
+    return {"metadata": metadata | {"creationTimestamp": "2026-01-31T12:00:00Z"}, "spec": {}}
+
+
+# One, two, three and four bytes a character.
+LINE = json.dumps({"type": "MODIFIED", "object": a_job(said='a é 端 😀 \\ " \n')}, ensure_ascii=False).encode() + b"\n"
+
+
+@pytest.fixture
+def api() -> Iterator[StubApi]:
+    with StubApi() as stub:
+        yield stub
+
+
+async def heard(
+    api: StubApi, *, until: Any, namespace: str | None = None, follower: Streams | None = None
+) -> list[Any]:  # Any: kopf's events
+    """What one stream yields, until it is what the test waits for."""
+    vault = credentials.Vault()
+    await vault.populate({"stub": kopf.ConnectionInfo(server=api.address)})
+    auth.vault_var.set(vault)
+    chosen = watching.operator_settings(Settings())
+    chosen.watching.reconnect_backoff = 0
+    chosen.networking.error_backoffs = ()
+    expected = watching.expected_streams(Settings(namespaces=(namespace,) if namespace else ()))
+    undo = streams.listen(
+        follower or Streams(expected=expected, cache=Cache(), concerns=lambda _: None), again_seconds=0, refused_seconds=0
+    )
+    found: list[Any] = []
+    try:
+        async with asyncio.timeout(20):
+            stream = kopf_watching.infinite_watch(
+                settings=chosen, resource=RESOURCE, namespace=references.NamespaceName(namespace) if namespace else None
+            )
+            async for event in stream:
+                found.append(event)
+                if until(found):
+                    return found
+    finally:
+        undo()
+        await vault.close()
+    return found
+
+
+@pytest.mark.parametrize("is_reset", [False, True], ids=["the stream ends", "the connection breaks"])
+def test_a_cut_line_is_a_cut_stream(api: StubApi, is_reset: bool) -> None:
+    """At every byte, those within a character too."""
+
+    api.pieces["dataprepjobs"] = [*(Piece(LINE[:length], is_reset=is_reset) for length in range(len(LINE) - 1)), Piece(LINE)]
+
+    found = asyncio.run(heard(api, until=lambda events: events[-1] is not LISTED))
+
+    assert found[-1] == json.loads(LINE)
+    assert api.pieces["dataprepjobs"] == []
+
+
+def test_after_a_cut_line_all_is_listed_again(api: StubApi) -> None:
+    api.pieces["dataprepjobs"] = [Piece(LINE[:50])]
+
+    found = asyncio.run(heard(api, until=lambda events: events.count(LISTED) == 2))
+
+    assert found == [LISTED, LISTED]
+    assert api.listed["dataprepjobs"] == 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd event received with PrevKv=nil"}}\n',
+        b'{"type":"ERROR","object":{}}\n',
+        b"null\n",
+        b"[]\n",
+        b'"upstream connect error"\n',
+        b"<html>502 Bad Gateway</html>\n",
+        b'{"kind":"Status"}\n',
+        b'{"type":"MODIFIED","object":null}\n',
+        b"[" * 200_000 + b"\n",
+        b"\xff\xfe\n",
+    ],
+    ids=["an error", "an error without a code", "null", "a list", "text", "a page", "no event", "no object", "depths", "no UTF-8"],
+)
+def test_what_is_no_event_ends_one_stream_and_not_the_operator(api: StubApi, content: bytes) -> None:
+    api.pieces["dataprepjobs"] = [Piece(content), Piece(LINE)]
+
+    found = asyncio.run(heard(api, until=lambda events: events[-1] is not LISTED))
+
+    assert found == [LISTED, LISTED, json.loads(LINE)]
+
+
+def test_half_a_listing_does_not_count_for_the_next() -> None:
+    cache = Cache()
+    follower = Streams(expected=watching.expected_streams(Settings()), cache=cache, concerns=lambda _: None)
+    name = (Kind.DATAPREPJOBS, None)
+    for each in ("a", "b"):
+        cache.put(Kind.DATAPREPJOBS, a_job(each))
+    follower.hear(name, {"type": None, "object": a_job("a")})
+    follower.broke(name)
+    follower.hear(name, {"type": None, "object": a_job("b")})
+    follower.hear(name, LISTED)
+
+    assert cache.keys() == [Key("n", "b")]
+
+
+# --- namespaces -------------------------------------------------------------------------------------------------------------------
+
+
+def two_namespaces(cache: Cache, now: list[float], concerned: list[Key]) -> Streams:
+    expected = watching.expected_streams(Settings(namespaces=("gone", "n")))
+    return Streams(expected=expected, cache=cache, concerns=concerned.append, clock=lambda: now[0])
+
+
+def test_a_namespace_that_is_gone_is_alone_in_that(api: StubApi) -> None:
+    now, cache = [0.0], Cache()
+    follower = two_namespaces(cache, now, [])
+    api.refused.add("gone")
+
+    def until(_: object) -> bool:
+        return True
+
+    async def both() -> None:
+        asking = asyncio.create_task(heard(api, until=until, namespace="gone", follower=follower))
+        while "dataprepjobs in gone" in follower.unlisted:
+            await asyncio.sleep(0.01)
+        assert not asking.done()
+        api.refused.discard("gone")
+        assert await asking == [LISTED]
+
+    asyncio.run(both())
+    assert "dataprepjobs in gone" not in follower.unlisted
+
+
+def test_the_others_are_served_while_one_namespace_can_not_be_read() -> None:
+    now, cache, concerned = [0.0], Cache(), list[Key]()
+    follower = two_namespaces(cache, now, concerned)
+    cache.put(Kind.DATAPREPJOBS, a_job("a", namespace="gone"))
+    for kind in Kind:
+        follower.hear((kind, "n"), LISTED)
+    assert not follower.complete
+    why = errors.APIForbiddenError("no rights", status=403, headers={})
+    for kind in Kind:
+        follower.refused((kind, "gone"), why)
+
+    assert follower.complete
+    assert (follower.serves("n"), follower.serves("gone")) == (True, False)
+    assert follower.unlisted == []
+
+    now[0] = 200.0
+    for kind in Kind:
+        follower.hear((kind, "n"), {"type": "BOOKMARK", "object": {}})
+        follower.refused((kind, "gone"), why)
+    assert follower.age_seconds == 0
+    assert cache.keys() == []
+
+
+def test_a_namespace_that_can_be_read_again_is_served_when_all_of_it_is_listed() -> None:
+    now, cache, concerned = [0.0], Cache(), list[Key]()
+    follower = two_namespaces(cache, now, concerned)
+    cache.put(Kind.DATAPREPJOBS, a_job("a", namespace="gone"))
+    for kind in Kind:
+        follower.refused((kind, "gone"), "no rights")
+    for kind in Kind:
+        assert not follower.serves("gone")
+        if kind is Kind.DATAPREPJOBS:
+            follower.hear((kind, "gone"), {"type": None, "object": a_job("a", namespace="gone")})
+        follower.hear((kind, "gone"), LISTED)
+
+    assert not follower.serves("gone")
+    follower.handled(Kind.DATAPREPJOBS, "uid-a")
+    assert follower.serves("gone")
+    assert Key("gone", "a") in concerned

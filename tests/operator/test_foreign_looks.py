@@ -1,0 +1,145 @@
+"""Looks at objects as others may write them: each ends in a status or in an error of the operator's own, which is tried again."""
+
+import asyncio
+import contextlib
+import copy
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.operator.test_cron import KEY, Cron
+from tests.operator.test_foreign_values import VALUES, places
+from tests.operator.world import NAMESPACE, World
+
+from dataprep_operator.cluster.kueue import Kueue
+from dataprep_operator.cluster.warnings_told import Warnings
+from dataprep_operator.errors import OperatorError
+from dataprep_operator.objects.observed import Child, Key
+
+Body = dict[str, Any]  # the API's JSON
+
+
+_SERVERS = ("creationTimestamp", "deletionTimestamp", "resourceVersion", "generation", "ownerReferences")
+"""The API server fills these, or sees to their form."""
+
+
+def changed(body: Body, data: st.DataObject) -> Body:
+    """The object with some of its values replaced by others."""
+    raw = copy.deepcopy(body)
+    for _ in range(data.draw(st.integers(1, 3))):
+        *path, last = data.draw(st.sampled_from([each for each in places(raw) if each[:1] != ("metadata",) or each[1] not in _SERVERS]))
+        place: Any = raw  # JSON
+        for step in path:
+            place = place[step]
+        place[last] = data.draw(VALUES)
+    return raw
+
+
+def a_world() -> World:
+    """Jobs at several steps, one that waits for another, a profile, and a queue."""
+    world = World(kueue=True)
+    world.cluster.add(
+        "dataprepprofiles",
+        NAMESPACE,
+        {"metadata": {"name": "default"}, "spec": {"workers": {"image": "own:1"}, "stores": [{"uriPrefix": "s3://", "region": "r"}]}},
+    )
+    labels = {"kueue.x-k8s.io/queue-name": "q"}
+    world.apply(labels=labels, cleanup=[{"when": "Failed", "action": "DeletePods"}], retry={"memoryGrowth": 2, "maxMemory": "3Gi"})
+    world.settle()
+    world.planned()
+    world.settle()
+    world.pod("convert-1", world.scheduled(phase="Running"), index=0)
+    world.pod("convert-1", world.ended(137, reason="OOMKilled"), index=1)
+    world.pod("convert-1", world.unschedulable("0/3 nodes are available"), index=2)
+    world.settle()
+    world.apply("later", source={"fromJob": {"name": "mnist"}}, output={"uri": "s3://out/later"})
+    world.apply("rival", output={"uri": "s3://out/mnist"})
+    for name in ("later", "rival"):
+        world.settle(name)
+    return world
+
+
+KINDS = ["dataprepjobs", "jobs", "pods", "dataprepprofiles", "configmaps"]
+
+
+@given(data=st.data())
+@settings(max_examples=75, deadline=None)
+def test_no_object_lets_a_look_end_in_an_error_that_was_not_foreseen(data: st.DataObject) -> None:
+    world = a_world()
+    places_of = sorted(place for place in world.cluster.objects if place[0] in KINDS)
+    for _ in range(data.draw(st.integers(1, 2))):
+        place = data.draw(st.sampled_from(places_of))
+        world.cluster.objects[place] = changed(world.cluster.objects[place], data)
+    world.restart()
+    if data.draw(st.booleans()):
+        world.cluster.now = world.cluster.now.replace(hour=23)
+
+    for name in ("mnist", "later", "rival"):
+        for _ in range(2):
+            with contextlib.suppress(OperatorError):
+                asyncio.run(world.reconciler.reconcile(Key(NAMESPACE, name)))
+
+
+WORKLOAD = {
+    "metadata": {"name": "job-convert", "namespace": NAMESPACE, "uid": "w", "labels": {"kueue.x-k8s.io/job-uid": "j"}},
+    "status": {"conditions": [{"type": "QuotaReserved", "status": "False", "message": "no room"}, {"type": "Evicted", "message": "m"}]},
+}
+PENDING = {"items": [{"metadata": {"name": "job-convert"}, "positionInLocalQueue": 3}]}
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_no_workload_and_no_queue_stops_a_look(data: st.DataObject) -> None:
+    class Queues:
+        async def list(self, *_: Any, **__: Any) -> list[Any]:
+            return [changed(WORKLOAD, data)] if data.draw(st.booleans()) else [WORKLOAD]
+
+        async def document(self, _: str) -> Any:
+            return changed(PENDING, data)
+
+    cluster: Any = Queues()
+    child = Child("c", NAMESPACE, "j", "o", "mnist", "convert", 1)
+    found = asyncio.run(Kueue(cluster).admission(child, queue="q"))
+
+    assert found is None or (isinstance(found.message, str) and (found.position is None or type(found.position) is int))
+
+
+@given(data=st.data())
+@settings(max_examples=75, deadline=None)
+def test_no_schedule_and_none_of_its_jobs_lets_a_look_end_in_an_error_that_was_not_foreseen(data: st.DataObject) -> None:
+    cron = Cron(concurrencyPolicy=data.draw(st.sampled_from(["Allow", "Forbid", "Replace"])), startingDeadlineSeconds=600)
+    cron.at("12:10")
+    cron.end("12:10")
+    cron.at("12:20")
+    world = cron.world
+    places_of = sorted(place for place in world.cluster.objects if place[0] in ("dataprepcronjobs", "dataprepjobs"))
+    for _ in range(data.draw(st.integers(1, 2))):
+        place = data.draw(st.sampled_from(places_of))
+        world.cluster.objects[place] = changed(world.cluster.objects[place], data)
+    world.restart()
+    world.cluster.now = world.cluster.now.replace(minute=31)
+
+    for _ in range(2):
+        with contextlib.suppress(OperatorError):
+            asyncio.run(world.crons.reconcile(KEY))
+
+
+EVENT = {
+    "metadata": {"name": "e", "namespace": NAMESPACE, "uid": "e", "creationTimestamp": "2026-01-31T12:00:00Z"},
+    "involvedObject": {"uid": "p"},
+    "type": "Warning",
+    "reason": "FailedMount",
+    "message": "m",
+    "lastTimestamp": "2026-01-31T12:00:00Z",
+}
+
+
+@given(data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_no_event_stops_who_looks_for_one(data: st.DataObject) -> None:
+    class Events:
+        async def list(self, *_: Any, **__: Any) -> list[Any]:
+            return [EVENT, changed(EVENT, data), changed(EVENT, data)]
+
+    cluster: Any = Events()
+    assert EVENT in asyncio.run(Warnings(cluster).about(NAMESPACE, "p", now=World().cluster.now))

@@ -1,0 +1,153 @@
+"""The Lease: one replica leads, and another takes over when it is silent."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dataprep_operator.errors import AlreadyExists, Conflict, LeaseLost, NotFound, Unavailable
+from dataprep_operator.leading import lease as lease_module
+from dataprep_operator.leading.lease import Lease
+
+
+class FakeLeases:
+    """One Lease in memory, with versions."""
+
+    def __init__(self) -> None:
+        self.body: dict[str, Any] | None = None
+        self.down = False
+        self._version = 0
+
+    async def get(self, *_: Any) -> dict[str, Any]:
+        if self.down:
+            raise Unavailable("no route")
+        if self.body is None:
+            raise NotFound("no lease")
+        return {**self.body, "metadata": dict(self.body["metadata"]), "spec": dict(self.body["spec"])}
+
+    async def create(self, _resource: Any, _namespace: str, body: dict[str, Any]) -> dict[str, Any]:
+        if self.body is not None:
+            raise AlreadyExists("there")
+        return self._store(body)
+
+    async def replace(self, _resource: Any, _namespace: str, _name: str, body: dict[str, Any]) -> dict[str, Any]:
+        if self.body is None or body["metadata"]["resourceVersion"] != self.body["metadata"]["resourceVersion"]:
+            raise Conflict("modified")
+        return self._store(body)
+
+    def _store(self, body: dict[str, Any]) -> dict[str, Any]:
+        self._version += 1
+        self.body = body | {"metadata": body["metadata"] | {"resourceVersion": str(self._version)}}
+        return self.body
+
+
+def a_lease(leases: FakeLeases, identity: str, now: list[float]) -> Lease:
+    return Lease(leases, namespace="n", name="l", identity=identity, clock=lambda: now[0])  # type: ignore[arg-type]  # only what a Lease asks for
+
+
+def test_one_of_two_replicas_leads_and_the_other_takes_over_when_it_is_silent() -> None:
+    leases, now = FakeLeases(), [0.0]
+    one, two = a_lease(leases, "one", now), a_lease(leases, "two", now)
+
+    async def lives() -> None:
+        assert await one.try_once()
+        assert not await two.try_once()
+        now[0] = 9.0
+        assert await one.try_once()
+        now[0] = 11.0
+        assert not await two.try_once()
+        now[0] = 22.5
+        assert not await two.try_once()
+        now[0] = 23.5
+        assert await two.try_once()
+        assert not await one.try_once()
+
+    asyncio.run(lives())
+
+
+def test_a_standby_asks_at_the_moment_that_the_lease_of_a_dead_leader_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    leases, now = FakeLeases(), [0.0]
+    one, two = a_lease(leases, "one", now), a_lease(leases, "two", now)
+
+    async def passing(seconds: float) -> None:
+        now[0] += seconds
+
+    async def lives() -> None:
+        assert await one.try_once()
+        monkeypatch.setattr(asyncio, "sleep", passing)
+        await two.acquire()
+
+    asyncio.run(lives())
+    assert 12 < now[0] < 12.2
+
+
+def test_a_lease_is_given_up_before_another_can_take_it() -> None:
+    assert lease_module.RENEW_DEADLINE_SECONDS + lease_module.RETRY_SECONDS < lease_module.DURATION_SECONDS
+
+
+def test_a_standby_goes_by_the_duration_that_an_older_leader_has_written() -> None:
+    leases, now = FakeLeases(), [0.0]
+    one, two = a_lease(leases, "one", now), a_lease(leases, "two", now)
+
+    async def lives() -> None:
+        assert await one.try_once()
+        assert leases.body is not None
+        leases.body["spec"]["leaseDurationSeconds"] = 15
+        assert not await two.try_once()
+        now[0] = 14.0
+        assert not await two.try_once()
+        now[0] = 15.5
+        assert await two.try_once()
+
+    asyncio.run(lives())
+
+
+def test_a_released_lease_is_free_at_once() -> None:
+    leases, now = FakeLeases(), [0.0]
+    one, two = a_lease(leases, "one", now), a_lease(leases, "two", now)
+
+    async def lives() -> None:
+        await one.try_once()
+        await one.release()
+        assert await two.try_once()
+
+    asyncio.run(lives())
+
+
+def test_a_leader_that_can_not_renew_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    leases, now = FakeLeases(), [0.0]
+    lease = a_lease(leases, "one", now)
+
+    async def passing(seconds: float) -> None:
+        now[0] += seconds
+
+    async def lives() -> None:
+        await lease.try_once()
+        leases.down = True
+        monkeypatch.setattr(asyncio, "sleep", passing)
+        with pytest.raises(LeaseLost):
+            await lease.hold()
+
+    asyncio.run(lives())
+    assert 9 <= now[0] < 12
+
+
+def test_a_leader_that_is_not_answered_once_asks_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    leases, now, pauses = FakeLeases(), [0.0], list[float]()
+    lease = a_lease(leases, "one", now)
+
+    async def passing(seconds: float) -> None:
+        now[0] += seconds
+        pauses.append(seconds)
+        leases.down = len(pauses) == 2
+        if len(pauses) == 5:
+            raise asyncio.CancelledError
+
+    async def lives() -> None:
+        await lease.try_once()
+        monkeypatch.setattr(asyncio, "sleep", passing)
+        with pytest.raises(asyncio.CancelledError):
+            await lease.hold()
+
+    asyncio.run(lives())
+    assert pauses == [2.0, 2.0, 0.5, 2.0, 2.0]

@@ -1,0 +1,87 @@
+"""Log lines of the operator say which job and run they are about, whoever writes them."""
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+from tests.operator.world import NAMESPACE, World
+
+from dataprep_api import CRON_KIND
+from dataprep_api.log_lines import JsonLines
+from dataprep_operator.errors import Unavailable
+from dataprep_operator.leading import leading
+from dataprep_operator.objects.observed import Key
+from dataprep_operator.watching import subjects
+from dataprep_operator.watching.workqueue import WorkQueue
+
+
+class Lines(logging.Handler):
+    """What would be written."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.setFormatter(JsonLines(subjects.current))
+        self.found: list[dict[str, Any]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.found.append(json.loads(self.format(record)))
+
+
+@pytest.fixture
+def lines() -> Any:  # Any: an iterator of Lines
+    logger, handler = logging.getLogger("dataprep_operator"), Lines()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield handler
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+def worked(world: World, *keys: Key) -> None:
+    """One worker looks at each, as the leader has it."""
+
+    async def lives() -> None:
+        queue = WorkQueue[Key]()
+        worker = asyncio.create_task(queue.run(leading._timed(queue, world.reconciler.reconcile)))
+        for key in keys:
+            queue.add(key)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        worker.cancel()
+        queue.close()
+
+    asyncio.run(lives())
+
+
+def test_a_line_has_the_job_and_its_run_once_that_is_known(world: World, lines: Lines) -> None:
+    world.apply()
+    worked(world, Key(NAMESPACE, "mnist"))
+    world.planned()
+    worked(world, Key(NAMESPACE, "mnist"))
+
+    said = [(line["message"], line["namespace"], line["job"], line.get("runId")) for line in lines.found]
+    assert (f"{NAMESPACE}/mnist: new → Planning", NAMESPACE, "mnist", None) in said
+    assert (f"{NAMESPACE}/mnist: Planning → Running", NAMESPACE, "mnist", "0123abcd") in said
+
+
+def test_a_failure_has_them_too_and_the_next_job_has_its_own(world: World, lines: Lines) -> None:
+    world.running()
+    world.converted()
+    world.apply("other", output={"uri": "s3://out/other"})
+    world.cluster.refusals[("status", "dataprepjobs")] = Unavailable("429")
+    worked(world, Key(NAMESPACE, "mnist"), Key(NAMESPACE, "other"))
+
+    failed = [(line["job"], line.get("runId")) for line in lines.found if line["logger"] == "dataprep_operator.watching.workqueue"]
+    assert failed == [("mnist", "0123abcd"), ("other", None)]
+
+
+def test_a_schedule_is_no_job() -> None:
+    async def turned() -> dict[str, str | None]:
+        subjects.turn_to(Key("n", "nightly", CRON_KIND))
+        return dict(subjects.current())
+
+    assert asyncio.run(turned()) == {"namespace": "n", "cronJob": "nightly"}
+    assert subjects.current() == {}

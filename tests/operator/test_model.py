@@ -1,0 +1,312 @@
+"""Random lives: users, pods, the Job controller, the watch and the operator's own restarts in any order, and what must hold all the same.
+
+The world is the one of `world.py`: an API server in memory at the operator's own seam. Hypothesis chooses the moves and shortens what fails.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.operator.world import NAMESPACE, World, a_commit, a_failure, a_plan
+
+from dataprep_api import names
+from dataprep_api.dataset.messages import RemoveResult
+from dataprep_api.reasons import Reason
+from dataprep_operator.errors import OperatorError, Unavailable
+
+JOBS = ("first", "second")
+STEPS = ("plan", "convert", "commit")
+ENDS = ("Succeeded", "Failed")
+ROUNDS = int(os.environ.get("FUZZ", "60"))
+policies = st.sampled_from(["Retain", "Delete"])
+job_names = st.sampled_from(JOBS)
+
+
+class Died(BaseException):
+    """The operator's process is no more."""
+
+
+@contextlib.contextmanager
+def dying(world: World, *, at: int, carried_out: bool) -> Iterator[None]:
+    """The operator's process ends at that write."""
+    left = at
+
+    def deadly(write: Any) -> Any:  # Any: a method of the seam
+        async def written(*place: Any, **rest: Any) -> Any:
+            nonlocal left
+            left -= 1
+            answer = await write(*place, **rest) if left or carried_out else None
+            if not left:
+                raise Died
+            return answer
+
+        return written
+
+    verbs = ("create", "patch", "apply_status", "delete")
+    for verb in verbs:
+        setattr(world.cluster, verb, deadly(getattr(world.cluster, verb)))
+    try:
+        yield
+    finally:
+        for verb in verbs:
+            delattr(world.cluster, verb)
+
+
+class Lives(RuleBasedStateMachine):
+    """Two jobs that want the same output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.seen: dict[str, dict[str, Any]] = {}
+        """The last status of each job, by uid."""
+        self.retries = self.manifests = 0
+        self.verified: set[tuple[str, str]] = set()
+        """The job's uid, and the digest of a manifest that a commit step of it has told."""
+
+    # --- users -----------------------------------------------------------------------------------------------------------
+
+    @rule(name=job_names, suspended=st.booleans(), policy=policies)
+    def applied(self, name: str, suspended: bool, policy: str) -> None:
+        if self.body(name) is None:
+            self.world.apply(name, suspend=suspended, workers={"parallelism": 2}, deletionPolicy=policy)
+
+    @rule(name=job_names, policy=policies)
+    def decided_otherwise_about_the_output(self, name: str, policy: str) -> None:
+        if self.body(name) is not None:
+            self.world.edit(name, deletionPolicy=policy)
+
+    @rule(name=job_names, suspended=st.booleans())
+    def suspended_or_resumed(self, name: str, suspended: bool) -> None:
+        if self.body(name) is not None:
+            self.world.edit(name, suspend=suspended)
+
+    @rule(name=job_names, parallelism=st.integers(1, 6))
+    def rescaled(self, name: str, parallelism: int) -> None:
+        if self.body(name) is not None:
+            self.world.edit(name, workers={"parallelism": parallelism})
+
+    @rule(name=job_names)
+    def retried(self, name: str) -> None:
+        if self.body(name) is not None:
+            self.retries += 1
+            self.world.edit(name, annotations={names.ANNOTATION_RETRY: str(self.retries)})
+
+    @rule(name=job_names)
+    def deleted(self, name: str) -> None:
+        if self.body(name) is not None:
+            self.world.cluster.end("dataprepjobs", NAMESPACE, name)
+
+    @rule(data=st.data())
+    def a_child_is_deleted_by_hand(self, data: st.DataObject) -> None:
+        owned = [name for plural, _, name in self.world.cluster.objects if plural == "jobs"]
+        if owned:
+            self.world.cluster.remove("jobs", NAMESPACE, data.draw(st.sampled_from(sorted(owned))))
+
+    @rule(data=st.data(), edit=st.sampled_from([{"suspend": True}, {"parallelism": 1}, {"parallelism": 9}]))
+    def a_child_is_edited_by_hand(self, data: st.DataObject, edit: dict[str, Any]) -> None:
+        owned = [name for plural, _, name in self.world.cluster.objects if plural == "jobs"]
+        if owned:
+            self.world.cluster.change("jobs", data.draw(st.sampled_from(sorted(owned))), {"spec": edit})
+
+    # --- the Job controller and the pods ----------------------------------------------------------------------------------
+
+    @rule(name=job_names)
+    def the_step_succeeds(self, name: str) -> None:
+        found = self.unfinished(name)
+        if found is None:
+            return
+        step, suffix, uid = found
+        if step == "plan":
+            self.told(suffix, name, uid, a_plan(run_id=f"run-{name}"))
+        elif step == "commit":
+            self.manifests += 1
+            digest = f"{self.manifests:064x}"
+            self.verified.add((self.world.cluster.objects[("dataprepjobs", NAMESPACE, name)]["metadata"]["uid"], digest))
+            self.told(suffix, name, uid, a_commit(run_id=f"run-{name}", manifest_sha256=digest))
+        elif step == "cleanup":
+            self.told(suffix, name, uid, RemoveResult(files=3))
+        self.end(suffix, name, "Complete", completedIndexes="0-3" if step == "convert" else None)
+
+    @rule(name=job_names, reason=st.sampled_from([Reason.INPUT_NOT_FOUND, Reason.BAD_RECORDS, Reason.OUTPUT_LOST, Reason.OUT_OF_MEMORY]))
+    def the_step_fails(self, name: str, reason: Reason) -> None:
+        found = self.unfinished(name)
+        if found is None:
+            return
+        _, suffix, uid = found
+        self.told(suffix, name, uid, a_failure(reason, "as it happens"), exit_code=5)
+        self.end(suffix, name, "Failed")
+
+    @rule(name=job_names)
+    def a_pod_lies(self, name: str) -> None:
+        found = self.unfinished(name)
+        if found is not None:
+            step, suffix, uid = found
+            self.told(suffix, name, uid, '{"kind": "commit", "runId": "../../etc", "files": -1}')
+            if step != "convert":
+                self.end(suffix, name, "Complete")
+
+    @rule(name=job_names)
+    def a_message_is_lost(self, name: str) -> None:
+        """The Job ends well, and its pod is gone before anyone read what it said."""
+        found = self.unfinished(name)
+        if found is not None and found[0] != "convert":
+            self.end(found[1], name, "Complete")
+
+    # --- the operator ------------------------------------------------------------------------------------------------------
+
+    @rule(name=job_names)
+    def the_operator_looks(self, name: str) -> None:
+        with contextlib.suppress(OperatorError):
+            self.world.look(name)
+
+    @rule(name=job_names)
+    def the_operator_settles(self, name: str) -> None:
+        if self.body(name) is not None:
+            self.world.settle(name)
+
+    @rule()
+    def the_operator_restarts(self) -> None:
+        self.world.restart()
+
+    @rule()
+    def the_watches_are_cut(self) -> None:
+        """Nothing is heard from now on; what is written under what was known must be refused where it matters. A restart lists anew."""
+        self.world.cluster.watch = lambda *_: None
+
+    @rule()
+    def the_watches_are_back(self) -> None:
+        self.world.listen()
+
+    @rule(name=job_names, writes=st.integers(1, 5), carried_out=st.booleans())
+    def the_operator_dies_in_the_middle(self, name: str, writes: int, carried_out: bool) -> None:
+        """At its nth write, which the API server has or has not carried out; another one begins with nothing but what is there."""
+        with dying(self.world, at=writes, carried_out=carried_out), contextlib.suppress(OperatorError, Died):
+            self.world.look(name)
+        self.world.restart()
+
+    @rule(name=job_names, verb=st.sampled_from(["create", "patch", "status"]))
+    def the_api_server_fails_for_a_moment(self, name: str, verb: str) -> None:
+        plurals = {"create": ("jobs", "configmaps", "events"), "patch": ("jobs",), "status": ("dataprepjobs",)}[verb]
+        self.world.cluster.refusals |= {(verb, plural): Unavailable("429 Too Many Requests") for plural in plurals}
+        self.the_operator_looks(name)
+        self.world.cluster.refusals.clear()
+
+    @rule(seconds=st.sampled_from([1, 31, 400]))
+    def time_passes(self, seconds: int) -> None:
+        self.world.later(seconds, "first") if self.body("first") is not None else None
+
+    # --- what must hold ------------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def one_run_writes_the_output(self) -> None:
+        writing = {
+            body["metadata"]["labels"][names.LABEL_JOB_UID]
+            for (plural, _, _), body in self.world.cluster.objects.items()
+            if plural == "jobs"
+            and body["metadata"]["labels"][names.LABEL_STEP] != "plan"
+            and not ended(body)
+            and not body["spec"].get("suspend")
+        }
+        assert len(writing) <= 1
+
+    @invariant()
+    def every_child_is_owned(self) -> None:
+        alive = {body["metadata"]["uid"] for (plural, _, _), body in self.world.cluster.objects.items() if plural == "dataprepjobs"}
+        for (plural, _, name), body in self.world.cluster.objects.items():
+            if plural in ("jobs", "configmaps"):
+                assert [owner["uid"] in alive for owner in body["metadata"]["ownerReferences"]] == [True], (plural, name)
+
+    @invariant()
+    def statuses_only_go_forward(self) -> None:
+        for name in JOBS:
+            body = self.body(name)
+            if body is None or not body.get("status"):
+                continue
+            now, before = body["status"], self.seen.get(body["metadata"]["uid"])
+            self.seen[body["metadata"]["uid"]] = now
+            if now.get("phase") == "Succeeded":
+                assert (body["metadata"]["uid"], now["output"]["manifestSha256"]) in self.verified
+                records = now["progress"]["records"]
+                assert records["in"] + records["added"] == records["out"] + records["bad"] + records["filtered"]
+            conditions = {condition["type"]: condition["status"] for condition in now["conditions"]}
+            assert (conditions.get("Complete") == "True") == (now["phase"] == "Succeeded")
+            assert (conditions.get("Failed") == "True") == (now["phase"] == "Failed")
+            assert len(now.get("runs", [])) <= 5
+            if before is None:
+                continue
+            assert now.get("attempt", 0) >= before.get("attempt", 0)
+            if before["phase"] == "Succeeded":
+                assert now["phase"] == "Succeeded"
+            if before["phase"] == "Failed" and now["phase"] != "Failed":
+                assert now["handledRetry"] != before.get("handledRetry")
+            if before["phase"] not in ENDS and now.get("attempt") == before.get("attempt") and before.get("progress"):
+                assert now["progress"]["percent"] >= before["progress"]["percent"]
+
+    @precondition(lambda self: any(self.body(name) is not None for name in JOBS))
+    @rule()
+    def everything_can_still_end_well(self) -> None:
+        """From any state, with good luck from now on, every job that isn't suspended ends, and every deleted one goes."""
+        self.world.listen()
+        for _ in range(12):
+            left = [name for name in JOBS if self.body(name) is not None]
+            for name in left:
+                self.world.edit(name, suspend=False)
+                self.world.settle(name)
+                self.the_step_succeeds(name)
+            # A removal that failed is tried again after a while.
+            self.world.cluster.now += timedelta(seconds=301)
+        for name in JOBS:
+            body = self.body(name)
+            if body is not None:
+                assert "deletionTimestamp" not in body["metadata"], "an orphan finalizer"
+                assert self.world.settle(name) in ENDS
+                assert (names.FINALIZER in body["metadata"].get("finalizers", [])) == (body["spec"]["deletionPolicy"] == "Delete")
+
+    # --- helpers -------------------------------------------------------------------------------------------------------------
+
+    def body(self, name: str) -> dict[str, Any] | None:
+        return self.world.cluster.objects.get(("dataprepjobs", NAMESPACE, name))
+
+    def unfinished(self, name: str) -> tuple[str, str, str] | None:
+        """(step, the name's end, uid) of the child Job of a job that could end now."""
+        body = self.body(name)
+        if body is None:
+            return None
+        base = names.child_base(name, body["metadata"]["uid"])
+        for (plural, _, child), found in self.world.cluster.objects.items():
+            if plural == "jobs" and child.startswith(f"{base}-") and not ended(found) and not found["spec"].get("suspend"):
+                return found["metadata"]["labels"][names.LABEL_STEP], child.removeprefix(f"{base}-"), found["metadata"]["uid"]
+        return None
+
+    def told(self, suffix: str, name: str, uid: str, message: Any, *, exit_code: int = 0) -> None:
+        job = self.world.job(suffix, name)
+        body = {
+            "metadata": {
+                "name": f"{job['metadata']['name']}-pod",
+                "labels": job["spec"]["template"]["metadata"]["labels"],
+                "annotations": {"batch.kubernetes.io/job-completion-index": "0"},
+                "ownerReferences": [{"kind": "Job", "name": job["metadata"]["name"], "uid": uid, "controller": True}],
+            },
+            "status": self.world.ended(exit_code, message),
+        }
+        self.world.cluster.add("pods", NAMESPACE, body)
+
+    def end(self, suffix: str, name: str, condition: str, **status: Any) -> None:
+        told = {key: value for key, value in status.items() if value is not None}
+        why = {"reason": "PodFailurePolicy", "message": "Container dataprep failed"} if condition == "Failed" else {}
+        job = self.world.job(suffix, name)["metadata"]["name"]
+        self.world.cluster.change("jobs", job, {"status": {"conditions": [{"type": condition, "status": "True", **why}], **told}})
+
+
+def ended(job: dict[str, Any]) -> bool:
+    return any(condition["status"] == "True" for condition in (job.get("status") or {}).get("conditions") or [])
+
+
+TestLives = Lives.TestCase
+TestLives.settings = settings(max_examples=ROUNDS, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))

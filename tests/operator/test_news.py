@@ -1,0 +1,118 @@
+"""What an event has to tell: the watches are full of what nobody reads, and of our own writing."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.operator.test_machinery import a_child, a_job
+from tests.operator.world import World
+
+from dataprep_api import names
+from dataprep_operator.objects.observed import Key
+from dataprep_operator.watching import watching
+from dataprep_operator.watching.cache import Cache, Kind
+
+KEY = Key("n", "a")
+
+
+def concerned(cache: Cache, kind: Kind, event: str, raw: Any) -> list[Key]:  # Any: an object's JSON
+    found: list[Key] = []
+    watching._take(
+        kind,
+        {"type": event, "object": raw},
+        cache=cache,
+        streams=SimpleNamespace(handled=lambda *_: None),  # type: ignore[arg-type]  # nothing else is asked of it
+        concerns=lambda key, _: found.append(key),
+    )
+    return found
+
+
+def a_pod(version: str, **status: Any) -> Any:  # Any: the API's JSON
+    owner = {"kind": "Job", "name": "job-1", "uid": "job-1", "controller": True}
+    labels = {names.LABEL_STEP: "convert", names.LABEL_JOB_UID: "uid-a"}
+    metadata = {"name": "p", "namespace": "n", "uid": "p", "resourceVersion": version, "ownerReferences": [owner], "labels": labels}
+    return {"metadata": metadata, "status": {"phase": "Running", **status}}
+
+
+def at(version: str, raw: Any, **status: Any) -> Any:  # Any: the same
+    return {**raw, "metadata": {**raw["metadata"], "resourceVersion": version}, "status": status}
+
+
+def test_a_child_is_looked_at_for_what_is_read_of_it() -> None:
+    cache, child = Cache(), a_child()
+    assert concerned(cache, Kind.JOBS, "ADDED", child) == [KEY]
+    assert concerned(cache, Kind.JOBS, "MODIFIED", at("2", child, active=1)) == [KEY]
+
+    assert concerned(cache, Kind.JOBS, "MODIFIED", at("3", child, active=1, ready=1, uncountedTerminatedPods={})) == []
+
+    assert concerned(cache, Kind.JOBS, "MODIFIED", at("4", child, active=0)) == [KEY]
+    assert concerned(cache, Kind.JOBS, "DELETED", at("5", child, active=0)) == [KEY]
+
+
+def test_a_pod_is_looked_at_for_what_is_read_of_it() -> None:
+    cache = Cache()
+    cache.put(Kind.DATAPREPJOBS, a_job())
+    assert concerned(cache, Kind.PODS, "ADDED", a_pod("1")) == [KEY]
+
+    assert concerned(cache, Kind.PODS, "MODIFIED", a_pod("2", conditions=[{"type": "Ready", "status": "True"}])) == []
+
+    assert cache.pods_of("n", "job-1")[0].version == "2"
+    assert concerned(cache, Kind.PODS, "MODIFIED", a_pod("3", phase="Failed")) == [KEY]
+
+
+@pytest.mark.parametrize("event", ["ADDED", None], ids=["made", "listed again"])
+def test_who_is_listed_is_looked_at(event: Any) -> None:
+    """After a watch was cut, and for a child that is in the cache because we made it."""
+    cache, child = Cache(), a_child()
+    cache.put(Kind.JOBS, child)
+
+    assert concerned(cache, Kind.JOBS, event, child) == [KEY]
+
+
+def test_a_status_of_our_own_is_no_news_but_to_those_who_wait_for_it() -> None:
+    cache = Cache()
+    waiting = a_job("b", uid="uid-b")
+    waiting["spec"] = {"runAfter": ["a"]}
+    cache.put(Kind.DATAPREPJOBS, a_job())
+    cache.put(Kind.DATAPREPJOBS, waiting)
+    written = a_job(version="9", status={"phase": "Succeeded"})
+    cache.put_written(written)
+
+    assert concerned(cache, Kind.DATAPREPJOBS, "MODIFIED", written) == [Key("n", "b")]
+    assert concerned(cache, Kind.DATAPREPJOBS, "MODIFIED", a_job(version="10", status={"phase": "Succeeded"})) == [KEY, Key("n", "b")]
+
+
+def test_what_was_read_past_the_watch_is_still_news() -> None:
+    """It was read for another job's sake."""
+    cache = Cache()
+    cache.put(Kind.DATAPREPJOBS, a_job())
+    edited = a_job(version="9")
+    cache.put(Kind.DATAPREPJOBS, edited)
+
+    assert concerned(cache, Kind.DATAPREPJOBS, "MODIFIED", edited) == [KEY]
+
+
+def test_a_look_leaves_nothing_for_the_echo_of_its_status(world: World) -> None:
+    """Nobody looks again because of it, so there must be nothing left to do."""
+
+    for step in (world.apply, world.planned, world.converted, world.committed):
+        step()
+        world.look()
+        before = world.cluster._version
+        world.look()
+        assert world.cluster._version == before
+
+    assert world.status()["phase"] == "Succeeded"
+
+
+def test_what_is_kept_of_an_object_is_what_somebody_reads() -> None:
+    cache, raw, copy_of_it = Cache(), a_job(), "kubectl.kubernetes.io/last-applied-configuration"
+    raw["metadata"] |= {"managedFields": [{}], "annotations": {copy_of_it: "{}", names.ANNOTATION_RETRY: "1"}}
+
+    cache.put_written(raw)
+
+    kept = cache.job(KEY)
+    assert kept is not None
+    assert "managedFields" not in kept["metadata"]
+    assert kept["metadata"]["annotations"] == {names.ANNOTATION_RETRY: "1"}
+    assert copy_of_it in raw["metadata"]["annotations"]  # the event itself is kopf's

@@ -1,9 +1,0 @@
-"""What the tests of whole lives share."""
-
-import pytest
-from tests.reconcile.world import World
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
