@@ -38,11 +38,11 @@ ENTRYPOINT ["dataprep-operator"]
 
 
 # The loops in C, whose compiler no image keeps; a base without apt needs `cc` of its own.
-FROM ${BASE_IMAGE} AS kernel
+FROM ${BASE_IMAGE} AS native
 RUN if ! command -v cc > /dev/null; then apt-get update -q && apt-get install -q -y --no-install-recommends gcc libc6-dev; fi
-COPY converter/build_kernel.py /tmp/converter/build_kernel.py
+COPY converter/build_native.py /tmp/converter/build_native.py
 COPY converter/dataprep_converter/core/*.c /tmp/converter/dataprep_converter/core/
-RUN python3 /tmp/converter/build_kernel.py
+RUN python3 /tmp/converter/build_native.py
 
 
 FROM ${BASE_IMAGE} AS converter-files
@@ -56,12 +56,12 @@ RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
 COPY api/dataprep_api /tmp/packages/dataprep_api
 COPY converter/dataprep_converter /tmp/packages/dataprep_converter
 COPY converter/dataprep_reader /tmp/packages/dataprep_reader
-COPY --from=kernel /tmp/converter/dataprep_converter/core/libkernel-*.so /tmp/packages/dataprep_converter/core/
+COPY --from=native /tmp/converter/dataprep_converter/core/libnative-*.so /tmp/packages/dataprep_converter/core/
 RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
     find /tmp/packages -depth -type d -name __pycache__ -exec rm -rf {} +; \
     mv /tmp/packages/* "$packages"; \
     /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"/dataprep_*; \
-    /opt/dataprep/bin/python -P -c 'import sys; from dataprep_converter.core import kernel; sys.exit(not kernel.is_there())'; \
+    /opt/dataprep/bin/python -P -c 'import sys; from dataprep_converter.core import native; sys.exit(not native.is_there())'; \
     for script in dataprep=cli.commands kubectl-dataprep=cli.commands convert_to_records=cli.convert_to_records; do \
         printf '#!/opt/dataprep/bin/python -P\nimport sys\n\nfrom dataprep_converter.%s import main\n\nsys.exit(main())\n' "${script#*=}" > "/opt/dataprep/bin/${script%=*}"; \
         chmod 0755 "/opt/dataprep/bin/${script%=*}"; \

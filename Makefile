@@ -29,15 +29,15 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { apt-get update -q && apt-get install -q -y --no-install-recommends python3-venv && $(PYTHON) -m venv $(VENV); }
 
 # What the installation compiles, where there is a C compiler.
-KERNEL := converter/hatch_build.py converter/build_kernel.py $(wildcard converter/dataprep_converter/core/*.c)
+NATIVE := converter/hatch_build.py converter/build_native.py $(wildcard converter/dataprep_converter/core/*.c)
 
-$(VENV)/.demo: requirements/demo.txt pyproject.toml $(KERNEL) | $(VENV)/bin/python
+$(VENV)/.demo: requirements/demo.txt pyproject.toml $(NATIVE) | $(VENV)/bin/python
 	$(BIN)/pip install -q --disable-pip-version-check --no-compile --no-deps --require-hashes -r requirements/demo.txt
 	$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(COMPILE)
 	touch $@
 
-$(STAMP): requirements/dev.txt requirements/interop.txt pyproject.toml $(KERNEL) | $(VENV)/bin/python
+$(STAMP): requirements/dev.txt requirements/interop.txt pyproject.toml $(NATIVE) | $(VENV)/bin/python
 	$(BIN)/pip install -q --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install -q --disable-pip-version-check --no-compile --no-deps --require-hashes -r requirements/interop.txt
 	$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .

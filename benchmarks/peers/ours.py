@@ -23,7 +23,7 @@ from dataprep_api.dataset.plan import Shard
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import LabelFeature, Output
 from dataprep_converter.cli.display import Display
-from dataprep_converter.core import kernel
+from dataprep_converter.core import native
 from dataprep_converter.core.sha256 import Sha256
 from dataprep_converter.dataset.sidecars import METADATA
 from dataprep_converter.formats.registry import encoder_class
@@ -60,7 +60,7 @@ def a_job(spec: dict[str, Any], source: Path, output: Path) -> DataPrepJob:
 def load(job: DataPrepJob) -> None:
     """Imports what the job imports when it first needs it: the clock of peers begins behind their imports too."""
     spec = job.spec
-    kernel.is_there()
+    native.is_there()
     reader_class(spec.data.kind)
     encoder_class(spec.output.format)
     for transform in spec.transforms or []:
@@ -245,8 +245,8 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
         form = Output.model_validate({"uri": str(output), **options["output"]})
         # Loads the encoder, and what it is made of.
         extension = encoder_class(form.format).extension(form)
-        kernel.is_there()
-        heap.settle()
+        native.is_there()
+        heap.tune_allocator()
         place = Path(options["place"]) if "place" in options else output / f"data.{extension}"
         labels = [LabelFeature(name=name) for name in options.get("labels", [])]
         clocked(lambda: encode(table, form, labels, place))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData
-from dataprep_converter.core.lists import is_ragged, item_type, row_shape, taken_apart
+from dataprep_converter.core.lists import flatten_lists, is_ragged, item_type, row_shape
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, to_numpy
 
 Values = TypeVar("Values")
@@ -55,7 +55,7 @@ def as_numpy(batch: pa.RecordBatch) -> dict[str, Column]:
 def _column(column: Array, name: str) -> Column:
     kind = column.type
     if is_ragged(kind):
-        lists = taken_apart(column)
+        lists = flatten_lists(column)
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lists.counts, dtype=np.int64)))
         return Ragged(_column(lists.items, name), offsets)
     leaf = item_type(kind)

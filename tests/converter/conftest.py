@@ -9,7 +9,7 @@ import pytest
 from tests.availability import unavailable
 from tests.converter.stores import oss_clients
 
-from dataprep_converter.core import kernel
+from dataprep_converter.core import native
 from dataprep_converter.readers.databases import table
 from dataprep_converter.stores import StoreSettings
 from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server, ServerFailed
@@ -155,10 +155,10 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "SLICE_BLOCKS", 2)
 
 
-@pytest.fixture(scope="module", params=["kernel.c", "python"])
-def kernels(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Everything twice: with kernel.c, as the machine has it, and without."""
+@pytest.fixture(scope="module", params=["native.c", "python"])
+def native_and_python(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Everything twice: with native.c, as the machine has it, and without."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "python":
-            patch.setattr(kernel, "_library", lambda: None)
+            patch.setattr(native, "_library", lambda: None)
         yield

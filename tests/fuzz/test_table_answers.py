@@ -15,7 +15,7 @@ from tests.converter.readers.numbered_tables import T, a_source, numbered, value
 from tests.fuzz.damage import damaged
 
 from dataprep_converter.core.errors import ConvertError
-from dataprep_converter.runtime.retrying import impatiently
+from dataprep_converter.runtime.retrying import with_deadline
 from storeservers.odps import FakeMaxCompute, server, wire
 
 ROUNDS: Final = int(os.environ.get("FUZZ", "12"))
@@ -26,7 +26,7 @@ WHOLE: Final = [{"id": number, "x": number / 2} for number in range(ROWS)]
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaxCompute]:
     monkeypatch.setattr("odps.tunnel.retry.time.sleep", lambda _: None)
-    with FakeMaxCompute() as made, impatiently(seconds=0):
+    with FakeMaxCompute() as made, with_deadline(seconds=0):
         monkeypatch.setenv("ODPS_ENDPOINT", made.endpoint)
         # Or the service would be asked for it, and its damaged answer name another machine.
         monkeypatch.setenv("ODPS_TUNNEL_ENDPOINT", made.tunnel_endpoint)

@@ -229,7 +229,7 @@ def _plan(arguments: argparse.Namespace) -> Exit:
         sys.stdout.write(json.dumps(json.loads(planned.model_dump_json(by_alias=True, exclude_none=True)), indent=2) + "\n")
     else:
         with tracing.span("plan", job=job.metadata.name) as tell:
-            planned = preparing.prepare(job, access_of(job)).result
+            planned = preparing.run_plan_step(job, access_of(job)).result
             tell(run_id=planned.run_id, tasks=planned.tasks, records=planned.records)
         found = "reused: a finished data set of the same spec and inputs is there" if planned.reused else f"{planned.tasks} tasks"
         logger.info("run %s: %d records in %d shards, %s", planned.run_id, planned.records, planned.shards, found)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_converter.core.tensors import Array, is_tensor, kernels, shape_of, to_arrow, to_numpy, value_type
+from dataprep_converter.core.tensors import Array, is_tensor, pc, shape_of, to_arrow, to_numpy, value_type
 
 _arrow: Any = pa  # the stubs don't know the classes of list arrays as values
 
@@ -57,7 +57,7 @@ def row_shape(kind: pa.DataType) -> tuple[int, ...]:
     return shape_of(kind)
 
 
-def taken_apart(column: Array) -> Lists:
+def flatten_lists(column: Array) -> Lists:
     """The items of a column of lists, or of tensors: these are lists along their first dimension."""
     rows: Any = column
     missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
@@ -67,7 +67,7 @@ def taken_apart(column: Array) -> Lists:
         items = stored(to_arrow(valid.reshape(len(valid) * size, math.prod(rest)) if rest else valid.reshape(-1)))
         counts = np.full(len(column), size, np.int64)
         return Lists(items=items, counts=counts if missing is None else np.where(missing, 0, counts), missing=missing)
-    counts = kernels.fill_null(kernels.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return Lists(items=rows.flatten(), counts=counts, missing=missing)
 
 

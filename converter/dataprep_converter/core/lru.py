@@ -10,7 +10,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Kept(Generic[K, V]):
+class LruCache(Generic[K, V]):
     """The values that were used last: at most so many, and not more than one beyond a bound of their weight."""
 
     def __init__(self, most: int, most_weight: int = 0, weigh: Callable[[V], int] = lambda _: 0) -> None:

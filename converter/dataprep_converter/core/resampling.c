@@ -1,4 +1,4 @@
-/* Images of bytes at another size, with the very bytes of Pillow's bilinear and bicubic filters. `kernel.py` is the only caller: it owns all memory,
+/* Images of bytes at another size, with the very bytes of Pillow's bilinear and bicubic filters. `native.py` is the only caller: it owns all memory,
  * and has checked every length. Nothing here allocates or keeps anything, and nothing can fail.
  *
  * A pixel is a weighted sum of those around it, along the rows and down the columns, and rounded after each. Weights are whole numbers, so that a

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from dataprep_converter.core import kernel
+from dataprep_converter.core import native
 from dataprep_converter.core.buffers import Buffer
 
 _LIBRARY: Final = "libcrypto.so.3"
@@ -27,13 +27,13 @@ class Sha256:
 
     def update(self, data: Buffer) -> None:
         """Takes some bytes."""
-        address, size = kernel.place_of(data)
+        address, size = native.place_of(data)
         self._openssl.EVP_DigestUpdate(self._context, address, size)
 
     def update_all(self, pieces: Sequence[Buffer]) -> None:
         """Takes many pieces."""
         update = ctypes.cast(self._openssl.EVP_DigestUpdate, ctypes.c_void_p)
-        kernel.digest_pieces(update.value or 0, self._context, pieces)
+        native.digest_pieces(update.value or 0, self._context, pieces)
 
     def hexdigest(self) -> str:
         """Of all so far."""
@@ -48,8 +48,8 @@ class Sha256:
 
 
 def is_there() -> bool:
-    """Whether OpenSSL's functions and kernel.c are."""
-    return kernel.is_there() and _openssl() is not None
+    """Whether OpenSSL's functions and native.c are."""
+    return native.is_there() and _openssl() is not None
 
 
 @cache

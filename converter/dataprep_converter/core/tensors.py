@@ -7,14 +7,14 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from dataprep_converter.core.errors import BadSpec
 
 Array: TypeAlias = "pa.Array[Any]"
 """An Arrow array of any type: what the type holds is checked at run time, by its DataType."""
 
-kernels: Any = pc
+pc: Any = pyarrow.compute
 """Arrow's compute functions: the stubs know only some of the types that each takes."""
 
 _arrow: Any = pa  # the stubs don't know value types and buffers that are only known at run time

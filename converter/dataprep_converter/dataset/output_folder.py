@@ -27,7 +27,7 @@ from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import AlreadyExists, NewerFormat, NotFound, NotPermitted, NotWhole, OutputLost
 from dataprep_converter.dataset import script_files
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.sampling.made_files import MadeFiles
+from dataprep_converter.sampling.made_files import IntermediateFiles
 from dataprep_converter.sampling.plan import Plan, Tables, load_plan
 from dataprep_converter.sampling.units_file import UnitsFile
 from dataprep_converter.stores import Entry
@@ -104,7 +104,7 @@ class OutputFolder:
         else:
             written(self._store, uri, units.pieces())
 
-    def put_made(self, made: MadeFiles) -> None:
+    def put_made(self, made: IntermediateFiles) -> None:
         """Stores what the reader made while planning, where the plan's units have it."""
         made.put(self.at(names.made_folder(self.run_id)), self._access)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dataprep_converter.core import globs
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import kernels
+from dataprep_converter.core.tensors import pc
 from dataprep_converter.inputs import places
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archive_uris import archive_of
@@ -62,7 +62,7 @@ def check_units(units: Units, output: str, access: Access) -> None:
     below = f"{output.rstrip('/')}/"
     for batch in units.batches(["uri"]):
         uris: Any = batch.column("uri")
-        inside = uris.filter(kernels.starts_with(uris, below))
+        inside = uris.filter(pc.starts_with(uris, below))
         if len(inside):
             uri = inside[0].as_py()
             raise BadSpec(_holds(uri, "output.uri", output), uri=uri)
@@ -75,7 +75,7 @@ def check_units(units: Units, output: str, access: Access) -> None:
     wanted = pa.array(sorted(pins))
     for batch in units.batches(["uri", "pin"]):
         # A file that is the same has the same pin; only for those that have is it worth to follow links.
-        same: Any = batch.column("uri").filter(kernels.is_in(batch.column("pin"), wanted)).to_pylist()  # no unit is without a URI
+        same: Any = batch.column("uri").filter(pc.is_in(batch.column("pin"), wanted)).to_pylist()  # no unit is without a URI
         for uri in dict.fromkeys(same):
             file = archive_of(uri)
             if scheme_of(file) in ("", "file") and (found := place_of(file, access)) is not None and folder.path_of(found) is not None:

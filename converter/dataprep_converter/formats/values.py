@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dataprep_converter.core.tensors import Array, arrow_type, kernels, to_arrow
+from dataprep_converter.core.tensors import Array, arrow_type, pc, to_arrow
 from dataprep_converter.records.columns import IS_RECORD, IS_SEQUENCE
 
 _arrow: Any = pa  # the stubs don't know lists of types that are only known at run time
@@ -150,7 +150,7 @@ def _rows(feature: Described, shape: Sequence[int], rows: Sequence[Sequence[Any]
     mask = pa.array(missing) if any(missing) else None
     items = _items(feature, rows)
     if not shape:
-        return kernels.if_else(mask, pa.scalar(None, items.type), items) if mask is not None else items
+        return pc.if_else(mask, pa.scalar(None, items.type), items) if mask is not None else items
     lists: Array = _arrow.FixedSizeListArray.from_arrays(items, math.prod(shape), mask=mask)
     if feature["dtype"] == "bytes":
         return lists

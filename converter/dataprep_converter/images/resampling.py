@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dataprep_api.spec.transforms.images import Resize
-from dataprep_converter.core import kernel
+from dataprep_converter.core import native
 from dataprep_converter.images.orientation import Pixels
 
 MODES: Final[Mapping[int, str]] = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -36,7 +36,7 @@ def resized(image: Pixels, height: int, width: int, method: str) -> Pixels:
         # Half to even, and never beyond 255: it is a mean of bytes.
         return np.rint(averaged).astype(np.uint8)
     if method != "Nearest":
-        made = kernel.resample(image, height, width, is_cubic=method == "Bicubic")
+        made = native.resample(image, height, width, is_cubic=method == "Bicubic")
         if made is not None:
             return made
     picture = to_picture(image).resize((width, height), _filter(method))

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from dataprep_converter.core.errors import BadSpec, NotFound
-from dataprep_converter.core.lru import Kept
+from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs import zips
 from dataprep_converter.inputs.archive_index import KEPT_BYTES, Index, Place, TarMember, index_of
 from dataprep_converter.inputs.archive_uris import divided
@@ -41,7 +41,7 @@ class ArchiveStore(ReadOnlyStore):
         self.settings = StoreSettings(uri_prefix="")
         self._store_of = store_of
         self._lock = Lock()
-        self._archives: Kept[tuple[str, str], _Archive] = Kept(_KEPT_ARCHIVES)
+        self._archives: LruCache[tuple[str, str], _Archive] = LruCache(_KEPT_ARCHIVES)
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
         """Members below a folder of the archive, or all of it."""

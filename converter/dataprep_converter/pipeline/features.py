@@ -15,7 +15,7 @@ import pyarrow as pa
 from dataprep_api.dataset.report import Lossy
 from dataprep_api.spec import Feature, LabelFeature, Output
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.lists import item_type, put_together, row_shape, taken_apart
+from dataprep_converter.core.lists import flatten_lists, item_type, put_together, row_shape
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, to_arrow, to_numpy
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.records.batch import SAMPLE, WAS, Batch
@@ -382,7 +382,7 @@ def _projected_lists(mapping: _Mapping, columns: Sequence[Array], changed: list[
     """`_projected` for lists: their items, as rows of their own, are projected and put back."""
     feature = mapping.feature
     columns, faults = _of_equal_counts(mapping.columns, columns)
-    lists = [taken_apart(column) for column in columns]
+    lists = [flatten_lists(column) for column in columns]
     whole = lists[0]
     inner = replace(mapping, feature=replace(feature, shape=feature.shape[1:], sequence=False))
     found: list[Inexact] = []
@@ -412,7 +412,7 @@ def _of_equal_counts(names: Sequence[str], columns: Sequence[Array]) -> tuple[Se
     """The columns with nulls in the rows where the lists that shall become one have different lengths, and these rows."""
     if len(columns) == 1:
         return columns, {}
-    counts = [taken_apart(column).counts for column in columns]
+    counts = [flatten_lists(column).counts for column in columns]
     faults: dict[int, str] = {}
     for name, other in zip(names[1:], counts[1:], strict=True):
         for row in np.flatnonzero(other != counts[0]).tolist():

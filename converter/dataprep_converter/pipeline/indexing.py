@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dataprep_api.dataset.report import IndexFile
 from dataprep_api.spec import HdfsOptions, Output
 from dataprep_converter.core.compression import Plain
-from dataprep_converter.core.kernel import number_lines
+from dataprep_converter.core.native import number_lines
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.stores import Store
 from dataprep_converter.stores.publishing import publish

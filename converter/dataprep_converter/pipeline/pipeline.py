@@ -25,7 +25,7 @@ from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.runtime.prefetching import prefetched
 from dataprep_converter.sampling.selection import Samples
 from dataprep_converter.sampling.units import Units
-from dataprep_converter.transforms import Cuts, Learns, MovesSteps, NamesClasses, Step, step_class
+from dataprep_converter.transforms import Cuts, Learns, NamesClasses, ReordersSteps, Step, step_class
 
 _TENSOR_BYTES = 8 * 2**20
 """Of all samples of a batch, where they are largest on their way."""
@@ -65,7 +65,7 @@ class Pipeline:
             schema = step.schema()
             widest = max(widest, tensor_bytes(schema))
             self._steps.append(step)
-        self._keeps_steps = not any(isinstance(step, MovesSteps) and step.moves_steps for step in self._steps)
+        self._keeps_steps = not any(isinstance(step, ReordersSteps) and step.moves_steps for step in self._steps)
         for number, found in (learned or {}).items():
             self.take(int(number), found)
         self.most_records = max(1, _TENSOR_BYTES // max(1, widest))

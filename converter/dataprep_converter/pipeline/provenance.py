@@ -17,7 +17,7 @@ import pyarrow as pa
 from dataprep_api.shown import unsigned
 from dataprep_api.spec import Feature
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import Array, kernels, to_arrow, to_numpy
+from dataprep_converter.core.tensors import Array, pc, to_arrow, to_numpy
 from dataprep_converter.readers import HasLines, Reader
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.records.provenance import SOURCE, UID
@@ -75,5 +75,5 @@ def _texts(numbers: npt.NDArray[np.int64]) -> Array:
 
 
 def _joined(*parts: "Array | str") -> Array:
-    found: Array = kernels.binary_join_element_wise(*parts, "")
+    found: Array = pc.binary_join_element_wise(*parts, "")
     return found

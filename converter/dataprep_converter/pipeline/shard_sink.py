@@ -9,7 +9,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from dataprep_converter.core import kernel, sha256
+from dataprep_converter.core import native, sha256
 from dataprep_converter.core.buffers import Buffer
 from dataprep_converter.core.compression import Compressor, Plain
 from dataprep_converter.core.sha256 import Sha256
@@ -79,8 +79,8 @@ class ShardSink:
         return self._file_digest.hexdigest(), self._raw_digest.hexdigest()
 
     def _write(self, pieces: Sequence[Buffer]) -> None:
-        if isinstance(self._upload, OnDisk) and kernel.is_there():
-            self._upload.write_with(partial(kernel.write_pieces, pieces=pieces))
+        if isinstance(self._upload, OnDisk) and native.is_there():
+            self._upload.write_with(partial(native.write_pieces, pieces=pieces))
         else:
             # Whatever has threads of its own has a place of its own to gather them, too.
             for piece in _gathered(pieces) if self._upload.blocks else pieces:

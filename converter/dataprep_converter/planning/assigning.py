@@ -17,7 +17,7 @@ import pyarrow as pa
 from dataprep_api.dataset.plan import HASH_BLOCK, SplitPlan
 from dataprep_api.spec import DataPrepJobSpec, Split, Splits
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import kernels
+from dataprep_converter.core.tensors import pc
 from dataprep_converter.planning import column_values, deduplicating, ranking
 from dataprep_converter.planning.splitting import deviations, subset_ranges
 from dataprep_converter.records.columns import find_columns
@@ -273,7 +273,7 @@ def _take_by_value(table: _Table, asked: Samples, good: Samples, column: Any) ->
     for number, split in enumerate(table.rules.into):
         if split.values is not None:
             text = column_values.as_text(column) if text is None else text
-            matches = kernels.is_in(text, value_set=pa.array(split.values, pa.large_string())).to_numpy(zero_copy_only=False)
+            matches = pc.is_in(text, value_set=pa.array(split.values, pa.large_string())).to_numpy(zero_copy_only=False)
         elif split.by_range:
             matches = column_values.in_range(column, since=split.since, before=split.before, of=f"splits: the range of {split.name}")
         else:
@@ -285,7 +285,7 @@ def _take_by_value(table: _Table, asked: Samples, good: Samples, column: Any) ->
 
 def _class_numbers(column: Any, known: dict[str | None, int], *, of: str) -> npt.NDArray[np.uint16]:
     """A number for each value, counted from 0 in the order in which values first appear."""
-    encoded = kernels.dictionary_encode(column_values.as_text(column), null_encoding="encode")
+    encoded = pc.dictionary_encode(column_values.as_text(column), null_encoding="encode")
     numbers = np.array([_number_of(value, known, of=of) for value in encoded.dictionary.to_pylist()], np.uint16)
     return numbers[encoded.indices.to_numpy()] if len(numbers) else np.empty(0, np.uint16)
 

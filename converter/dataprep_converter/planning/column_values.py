@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import Array, is_tensor, kernels
+from dataprep_converter.core.tensors import Array, is_tensor, pc
 from dataprep_converter.sampling.selection import mix
 
 _PRIME: Final = 0x100000001B3
@@ -78,11 +78,11 @@ def hashes(column: Array) -> npt.NDArray[np.uint64]:
         column = column.cast(column.type.value_type)
     missing = column.is_null().to_numpy(zero_copy_only=False)
     if pa.types.is_floating(column.type):
-        numbers = kernels.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0  # no negative zero
+        numbers = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0  # no negative zero
         hashed = mix(numbers.view(np.uint64))
     else:
         text: Any = column if is_text(column.type) else as_text(column)
-        hashed = _of_bytes(kernels.fill_null(text.cast(pa.large_binary()), b""))
+        hashed = _of_bytes(pc.fill_null(text.cast(pa.large_binary()), b""))
     return np.where(missing, _MISSING, hashed)
 
 
@@ -108,23 +108,23 @@ def moments(column: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]
     if is_moment(column.type):
         whole = column.cast(pa.timestamp("us", tz=getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
         return _filled(whole, 0), ~column.is_null().to_numpy(zero_copy_only=False)
-    parts = kernels.extract_regex(as_text(column), pattern=_MOMENT)
-    date = kernels.struct_field(parts, "date")
-    day = kernels.strptime(date, format="%Y-%m-%d", unit="s", error_is_null=True)
+    parts = pc.extract_regex(as_text(column), pattern=_MOMENT)
+    date = pc.struct_field(parts, "date")
+    day = pc.strptime(date, format="%Y-%m-%d", unit="s", error_is_null=True)
     # Arrow reads February 30 as March 1.
-    is_day = _filled(kernels.day(day), 0) == _number(kernels.utf8_slice_codeunits(date, 8, 10))
+    is_day = _filled(pc.day(day), 0) == _number(pc.utf8_slice_codeunits(date, 8, 10))
     seconds = _filled(day.cast(pa.int64()), 0)
     for name, worth in (("hour", 3600), ("minute", 60), ("second", 1)):
-        seconds = seconds + worth * _number(kernels.struct_field(parts, name))
-    fraction = kernels.utf8_slice_codeunits(kernels.utf8_rpad(_or_zero(kernels.struct_field(parts, "fraction")), 6, "0"), 0, 6)
-    zone = kernels.replace_substring(kernels.struct_field(parts, "zone"), ":", "")
-    offset = _number(kernels.utf8_slice_codeunits(zone, 1, 3)) * 3600 + _number(kernels.utf8_slice_codeunits(zone, 3, 5)) * 60
-    offset = np.where(_filled(kernels.starts_with(zone, "-"), False), -offset, offset)
+        seconds = seconds + worth * _number(pc.struct_field(parts, name))
+    fraction = pc.utf8_slice_codeunits(pc.utf8_rpad(_or_zero(pc.struct_field(parts, "fraction")), 6, "0"), 0, 6)
+    zone = pc.replace_substring(pc.struct_field(parts, "zone"), ":", "")
+    offset = _number(pc.utf8_slice_codeunits(zone, 1, 3)) * 3600 + _number(pc.utf8_slice_codeunits(zone, 3, 5)) * 60
+    offset = np.where(_filled(pc.starts_with(zone, "-"), False), -offset, offset)
     return (seconds - offset) * _MICROSECONDS + _number(fraction), is_day & ~day.is_null().to_numpy(zero_copy_only=False)
 
 
 def _or_zero(text: Any) -> Any:
-    return kernels.if_else(kernels.equal(kernels.fill_null(text, ""), ""), "0", text)
+    return pc.if_else(pc.equal(pc.fill_null(text, ""), ""), "0", text)
 
 
 def _number(text: Any) -> npt.NDArray[np.int64]:
@@ -132,7 +132,7 @@ def _number(text: Any) -> npt.NDArray[np.int64]:
 
 
 def _filled(column: Any, value: Any) -> npt.NDArray[Any]:
-    found: npt.NDArray[Any] = kernels.fill_null(column, value).to_numpy(zero_copy_only=False)
+    found: npt.NDArray[Any] = pc.fill_null(column, value).to_numpy(zero_copy_only=False)
     return found
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_numpy, value_type
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_numpy, value_type
 
 DIGEST_BYTES: Final = 16
 _AT_ONCE: Final = 1 << 22
@@ -42,9 +42,9 @@ def _contents(column: Array, name: str) -> list[bytes]:
         return [row.tobytes() for row in to_numpy(column)]
     types = pa.types
     if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-        found: Any = kernels.fill_null(column.cast(pa.large_binary()), b"").to_pylist()
+        found: Any = pc.fill_null(column.cast(pa.large_binary()), b"").to_pylist()
     elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-        found = kernels.fill_null(column.cast(pa.string()).cast(pa.large_binary()), b"").to_pylist()
+        found = pc.fill_null(column.cast(pa.string()).cast(pa.large_binary()), b"").to_pylist()
     else:
         raise BadSpec(f"deduplicate: the column {name!r} is {kind}; take columns of text, bytes, numbers or tensors.")
     contents: list[bytes] = found

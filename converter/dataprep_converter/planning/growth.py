@@ -10,11 +10,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dataprep_api import canonical
 from dataprep_api.dataset.plan import Earlier, PlanHead, SplitPlan
 from dataprep_converter.core.errors import BadSpec, InputChanged
+from dataprep_converter.core.tensors import pc
 from dataprep_converter.sampling.codes import Codes
 from dataprep_converter.sampling.units import SCHEMA, Units
 
@@ -24,7 +24,6 @@ _PINNED: Final = ("root", "path", "offset", "row", "records", "size", "pin", "su
 _ANEW: Final = "set output.overwrite: Always, which makes the whole data set anew"
 _PASSING: Final = frozenset({"ignored", "warnings", "were"})
 """What of a reader's state says something about this listing, and nothing about the records."""
-kernels: Any = pc  # the stubs don't know the functions that pyarrow makes at import
 
 Rows = npt.NDArray[np.int64]
 
@@ -163,7 +162,7 @@ def _differing(first: pa.Table, second: pa.Table) -> Rows:
     if len(first) == len(second):
         different = np.zeros(len(first), np.bool_)
         for name in _PINNED:
-            different |= kernels.not_equal(first[name], second[name]).to_numpy()
+            different |= pc.not_equal(first[name], second[name]).to_numpy()
         return np.flatnonzero(different)
     keys = second["key"].to_numpy()
     before, now = (dict(zip(*np.unique(each["key"].to_numpy(), return_counts=True), strict=True)) for each in (first, second))

@@ -12,7 +12,7 @@ from dataprep_api.dataset import run_id, sagemaker
 from dataprep_api.dataset.plan import PlanHead, SplitPlan
 from dataprep_api.spec import DataPrepJobSpec, Split
 from dataprep_converter.core.errors import BadSpec, NoInput
-from dataprep_converter.core.tensors import kernels, to_numpy
+from dataprep_converter.core.tensors import pc, to_numpy
 from dataprep_converter.dataset import overlaps
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
@@ -20,7 +20,7 @@ from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.planning import assigning
 from dataprep_converter.planning.growth import Base, check_frozen, growth, moved
 from dataprep_converter.planning.splitting import counted_by_size, divide, missed, rules_of
-from dataprep_converter.readers import Foresees, Reader, ReadsColumns, reader_class
+from dataprep_converter.readers import AcceptsReadPlan, Reader, ReadsColumns, reader_class
 from dataprep_converter.readers.base.blocks import KEPT_BYTES
 from dataprep_converter.records.batch import SAMPLE, TEXTS
 from dataprep_converter.runtime import plugins
@@ -150,7 +150,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
             new_shards if base is None else max(1, new_shards),
             max(new_bytes, encoded),
             spec.workers.parallelism,
-            passes=spec.shuffle is not None and isinstance(pipeline.reader, Foresees) and bytes_in > KEPT_BYTES,
+            passes=spec.shuffle is not None and isinstance(pipeline.reader, AcceptsReadPlan) and bytes_in > KEPT_BYTES,
             own_code=spec.code is not None,
         ),
         warnings=[*state.get("warnings", []), *_passed_over(access), *pipeline.warnings, *map(_renamed, renamed), *warnings],
@@ -195,7 +195,7 @@ def _largest_key(reader: Reader, units: Units) -> int:
     largest = 0
     for _, records, _ in _columns(reader, units, [sagemaker.KEYS], bytes_in=units.size):
         lists: Any = records.column(sagemaker.KEYS)
-        largest = max(largest, kernels.max(lists.flatten()).as_py() or 0)
+        largest = max(largest, pc.max(lists.flatten()).as_py() or 0)
     return largest
 
 
@@ -262,7 +262,7 @@ def _written(batch: pa.RecordBatch) -> Iterator[bytes]:
         yield before + canonical.dumps(name) + b":"
         before = b","
         values = batch.column(name)
-        if len(values) > 1 and kernels.all(kernels.equal(values, values[0])).as_py():
+        if len(values) > 1 and pc.all(pc.equal(values, values[0])).as_py():
             text = canonical.dumps(values[0].as_py())
             yield b"[" + (text + b",") * (len(values) - 1) + text + b"]"
         else:

@@ -13,7 +13,7 @@ from dataprep_api.dataset.plan import HASH_BLOCK, HashInterval, SplitPlan
 from dataprep_api.spec import NO_TRAIN, DataPrepJobSpec, Split, Splits
 from dataprep_api.spec.splits import LONGEST_SUBSET, MOST_SPLITS
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import kernels
+from dataprep_converter.core.tensors import pc
 from dataprep_converter.sampling.selection import Selection
 from dataprep_converter.sampling.units import Units
 
@@ -198,7 +198,7 @@ def subset_ranges(units: Units) -> dict[str, Ranges]:
     subsets: dict[str, Ranges] = {}
     last = None
     for batch in units.batches(["subset", "first", "records"]):
-        runs = kernels.run_end_encode(batch.column("subset"))
+        runs = pc.run_end_encode(batch.column("subset"))
         first, records = (batch.column(name).to_numpy() for name in ("first", "records"))
         begin = 0
         for name, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):

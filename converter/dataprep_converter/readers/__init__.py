@@ -17,7 +17,7 @@ from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.batch import Bad, Batch
-from dataprep_converter.sampling.made_files import MadeFiles
+from dataprep_converter.sampling.made_files import IntermediateFiles
 from dataprep_converter.sampling.units import Files, Unit, Units
 
 READERS: Final[Mapping[str, str]] = {
@@ -54,7 +54,7 @@ class Discovery:
     """In the order of the samples' numbers. May be consumed once; `state` is complete only after that."""
     state: dict[str, Any] = field(default_factory=dict)
     """What every worker must know: JSON values. May be filled while `units` is consumed. `ignored` and `warnings` go into the plan."""
-    made: MadeFiles | None = None
+    made: IntermediateFiles | None = None
     """Files that the units name, made here for the workers."""
 
 
@@ -94,10 +94,10 @@ class ReadsColumns(Protocol):
 
 
 @runtime_checkable
-class Foresees(Protocol):
+class AcceptsReadPlan(Protocol):
     """A reader that passes over its source to gather what lies scattered, and reads more at once when it knows what will be wanted."""
 
-    def foresee(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
+    def accept_read_plan(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
         """Tell what `read` will be asked for: for each call, from the next one on, its arrays. Batches are the same without."""
         ...
 

@@ -16,8 +16,8 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.dataset import DatasetSource
 from dataprep_converter.core.errors import BadData, BadSpec, BrokenRecord, InputChanged, NotWhole
-from dataprep_converter.core.lru import Kept
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_arrow, to_numpy, value_type
+from dataprep_converter.core.lru import LruCache
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_arrow, to_numpy, value_type
 from dataprep_converter.dataset.listing import finished, listing_fault
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.formats import values
@@ -57,7 +57,7 @@ class DatasetReader(BlockReader):
         self._manifest = _frozen(state)
         self._features: Sequence[Mapping[str, Any]] = self._manifest.features
         self._examples = examples_of(self._features) if self._manifest.format == "tfrecord" else None
-        self._walks: Kept[str, _Walk] = Kept(_KEPT_WALKS)
+        self._walks: LruCache[str, _Walk] = LruCache(_KEPT_WALKS)
 
     def schema(self) -> pa.Schema:
         """The features, in the types that the manifest names: tensors, lists, sequences, text and bytes."""
@@ -134,7 +134,7 @@ def cast(column: Array, kind: pa.DataType) -> Array:
         return column
     if is_tensor(kind):
         return to_arrow(to_numpy(column).astype(NUMPY_NAMES[value_type(kind)]))
-    made: Array = kernels.cast(column, kind)
+    made: Array = pc.cast(column, kind)
     return made
 
 

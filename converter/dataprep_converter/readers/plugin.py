@@ -18,7 +18,7 @@ import pyarrow as pa
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.plugin import PluginSource
 from dataprep_converter.core.errors import BadData, BadSample, BadSpec, InputChanged
-from dataprep_converter.core.lru import Kept
+from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, to_arrow
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
@@ -51,7 +51,7 @@ class PluginReader(BlockReader):
         super().__init__(access)
         self._source = _plugin(source)
         self._schema = thawed(state["schema"]) if "schema" in state else pa.schema([])
-        self._running: Kept[str, _Running] = Kept(_OPEN_FILES)
+        self._running: LruCache[str, _Running] = LruCache(_OPEN_FILES)
 
     def schema(self) -> pa.Schema:
         """As declared, or as found in the first record."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.lists import is_list, item_type, row_shape
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_numpy
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_numpy
 from dataprep_converter.records.batch import SAMPLE, TEXT, Bad, Batch
 
 NOT_BY_DEFAULT: Final[dict[str, str]] = {"default": "no"}
@@ -94,7 +94,7 @@ def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
         valid = np.setdiff1d(np.arange(len(column)), missing)
         values[valid] = to_numpy(column.drop_null())
         return values, missing
-    return to_numpy(kernels.fill_null(column, pa.scalar(0).cast(column.type))), missing
+    return to_numpy(pc.fill_null(column, pa.scalar(0).cast(column.type))), missing
 
 
 def as_type(values: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.core.tensors import Array, pc
 
 _KEPT: Final = 6
 """Decimal digits that every float32 keeps."""
@@ -17,7 +17,7 @@ _LARGEST: Final = float(np.finfo(np.float32).max)
 
 def significant(numbers: Any) -> Any:
     """The digits of numbers as text, without sign, point, exponent, and zeros around them."""
-    return kernels.utf8_trim(kernels.replace_substring_regex(numbers, _NO_DIGITS, ""), "0")
+    return pc.utf8_trim(pc.replace_substring_regex(numbers, _NO_DIGITS, ""), "0")
 
 
 def keeps_digits(text: str) -> bool:
@@ -28,8 +28,8 @@ def keeps_digits(text: str) -> bool:
 
 def keeps_all_digits(cells: Array, values: Any) -> bool:
     """Of many, as text and as the float64 that they are."""
-    long = cells.filter(kernels.greater(kernels.binary_length(cells), _KEPT))
-    if len(long) and kernels.max(kernels.binary_length(significant(long))).as_py() > _KEPT:
+    long = cells.filter(pc.greater(pc.binary_length(cells), _KEPT))
+    if len(long) and pc.max(pc.binary_length(significant(long))).as_py() > _KEPT:
         return False
     sizes = np.abs(values.to_numpy())
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.dataset.report import Lossy
-from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.records.digits import significant
 
 _TOLD: Final = 5
@@ -70,8 +70,8 @@ def lost_digits(original: Any, read: Any) -> "Array | None":
         if kind.precision <= SAFE_DIGITS:
             return None
         original = original.cast(pa.string())
-    differs = kernels.and_(kernels.is_finite(read), kernels.not_equal(significant(original), significant(read.cast(pa.string()))))
-    return kernels.if_else(kernels.fill_null(differs, False), original, pa.scalar(None, pa.string()))  # type: ignore[no-any-return]
+    differs = pc.and_(pc.is_finite(read), pc.not_equal(significant(original), significant(read.cast(pa.string()))))
+    return pc.if_else(pc.fill_null(differs, False), original, pa.scalar(None, pa.string()))  # type: ignore[no-any-return]
 
 
 def merged(found: Iterable[Lossy]) -> list[Lossy]:

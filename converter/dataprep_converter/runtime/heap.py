@@ -25,7 +25,7 @@ _MMAP_THRESHOLD: Final = (-3, 32 << 20)
 
 
 @cache
-def settle() -> None:
+def tune_allocator() -> None:
     """Once in a process, before it converts."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

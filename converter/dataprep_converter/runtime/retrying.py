@@ -47,7 +47,7 @@ _no_later_than: ContextVar[float] = ContextVar("no_later_than", default=math.inf
 
 
 @contextmanager
-def impatiently(*, seconds: float) -> Iterator[None]:
+def with_deadline(*, seconds: float) -> Iterator[None]:
     """Within it no attempt but a first one begins later than so many seconds from now, whatever `retrying` is told."""
     token = _no_later_than.set(time.monotonic() + seconds)
     try:

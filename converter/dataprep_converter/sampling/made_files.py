@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dataprep_api import names
-from dataprep_converter.core.tensors import kernels
+from dataprep_converter.core.tensors import pc
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.units import Units
 from dataprep_converter.stores.publishing import written
@@ -23,7 +23,7 @@ _PIECE: Final = 8 << 20
 _arrow: Any = pa  # the stubs don't know all functions
 
 
-class MadeFiles:
+class IntermediateFiles:
     """A folder in $TMPDIR, removed when it is no longer needed, at the latest when this process ends."""
 
     def __init__(self) -> None:
@@ -39,8 +39,8 @@ class MadeFiles:
         """The units, with the URIs that the files have once they are in the folder `folder_uri`."""
         uris = units.table["uri"].combine_chunks()
         here = f"{self.folder}/"
-        moved = kernels.binary_join_element_wise(folder_uri, kernels.utf8_slice_codeunits(uris, len(here), None), "/")
-        column = kernels.if_else(kernels.starts_with(uris, here), moved, uris)
+        moved = pc.binary_join_element_wise(folder_uri, pc.utf8_slice_codeunits(uris, len(here), None), "/")
+        column = pc.if_else(pc.starts_with(uris, here), moved, uris)
         return Units(units.table.set_column(units.table.schema.get_field_index("uri"), units.table.schema.field("uri"), column))
 
     def put(self, folder_uri: str, access: Access) -> None:

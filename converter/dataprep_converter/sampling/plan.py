@@ -8,7 +8,7 @@ from dataprep_api.dataset.plan import PlanHead
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import BadSpec, NotWhole
 from dataprep_converter.sampling.codes import Codes
-from dataprep_converter.sampling.made_files import MadeFiles
+from dataprep_converter.sampling.made_files import IntermediateFiles
 from dataprep_converter.sampling.units import Units
 from dataprep_converter.sampling.units_file import UnitsFile
 
@@ -31,7 +31,7 @@ class Tables:
 
     units: UnitsFile
     codes: bytes | None = None
-    made: MadeFiles | None = None
+    made: IntermediateFiles | None = None
     """What the reader made, still on this machine."""
 
 

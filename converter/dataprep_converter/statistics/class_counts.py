@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.lists import is_list, item_type, stored
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_numpy
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_numpy
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.statistics.top_values import LONGEST
 
@@ -69,10 +69,10 @@ class ClassCounts:
             values = pa.array(np.where(whole, numbers, 0).astype(np.int64))
             self._judge(is_class=bool(whole.all()))
         elif not pa.types.is_integer(values.type) and not pa.types.is_boolean(values.type):
-            self._judge(is_class=not len(values) or kernels.max(kernels.binary_length(values)).as_py() <= LONGEST)
+            self._judge(is_class=not len(values) or pc.max(pc.binary_length(values)).as_py() <= LONGEST)
         if not self.is_class:
             return
-        counted: Any = kernels.value_counts(values)
+        counted: Any = pc.value_counts(values)
         texts = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
         for value, count in zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True):
             self.counts[value.encode() if texts else value if isinstance(value, bytes) else int(value)] += count

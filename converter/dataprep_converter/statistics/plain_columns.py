@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dataprep_converter.core.kernel import bounds
+from dataprep_converter.core.native import bounds
 from dataprep_converter.core.tensors import Array
 from dataprep_converter.statistics.summaries import PLAIN, TOGETHER, Summariser
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_converter.core.kernel import bounds
 from dataprep_converter.core.lists import is_list, is_ragged, item_type, stored
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_arrow, to_numpy
+from dataprep_converter.core.native import bounds
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_arrow, to_numpy
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.statistics.histograms import Histogram
 from dataprep_converter.statistics.top_values import LONGEST, TopValues
@@ -214,7 +214,7 @@ class Summariser:
         kind = item_type(column.type)
         if is_ragged(column.type):
             summary.sizes = summary.sizes or Numbers()
-            sizes = kernels.list_value_length(column).drop_null()
+            sizes = pc.list_value_length(column).drop_null()
             summary.sizes.bound(sizes.to_numpy())
             self._later("sizes", sizes)
         values = _values(column)
@@ -285,13 +285,13 @@ class Summariser:
         elif _is_text(kind):
             summary.lengths = summary.lengths or Numbers()
             summary.top = summary.top or TopValues()
-            lengths = kernels.binary_length(values)
+            lengths = pc.binary_length(values)
             summary.lengths.bound(lengths.to_numpy())
             if looked_at is not values:
-                lengths = kernels.binary_length(looked_at)
+                lengths = pc.binary_length(looked_at)
             self._later("lengths", lengths)
             if summary.lengths.least is not None and summary.lengths.least <= LONGEST:
-                self._later("top", looked_at.filter(kernels.less_equal(lengths, LONGEST)))
+                self._later("top", looked_at.filter(pc.less_equal(lengths, LONGEST)))
 
     def _later(self, name: str, values: Array) -> None:
         """Batches of few records (files, images) are described together: most of the time would be for calling functions."""

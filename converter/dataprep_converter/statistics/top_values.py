@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.core.tensors import Array, pc
 
 Value: TypeAlias = int | bytes
 
@@ -42,7 +42,7 @@ class TopValues:
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             values = values.cast(pa.large_binary())
         self.seen += len(values)
-        counted: Any = kernels.value_counts(values)
+        counted: Any = pc.value_counts(values)
         found, counts = counted.field(0), counted.field(1).to_numpy()
         if self.seen >= _ENOUGH and len(found) + len(self.counts) > self.seen // 2:
             self._give_up()

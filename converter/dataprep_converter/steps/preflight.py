@@ -14,7 +14,7 @@ from dataprep_api import names
 from dataprep_converter.core.errors import BadSpec, NotFound, StoreError, Unreachable
 from dataprep_converter.inputs import maxcompute
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.runtime.retrying import impatiently
+from dataprep_converter.runtime.retrying import with_deadline
 from dataprep_converter.stores import Warns, scheme_of
 from dataprep_converter.stores.registry import STORES
 
@@ -31,7 +31,7 @@ def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, li
     warnings: list[str] = []
     for uri in (*source_uris, output_uri):
         _refuse_one_slash(uri)
-    with impatiently(seconds=min(_RETRY_SECONDS, limit_seconds)):
+    with with_deadline(seconds=min(_RETRY_SECONDS, limit_seconds)):
         for uri in source_uris:
             _in_time(lambda uri=uri: check_source(access, uri), uri=uri, seconds=began + limit_seconds - time.monotonic())  # type: ignore[misc] # mypy can't infer a lambda with a default
         _in_time(lambda: check_output(access, output_uri), uri=output_uri, seconds=began + limit_seconds - time.monotonic())

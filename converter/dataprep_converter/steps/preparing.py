@@ -59,9 +59,9 @@ class _Intended:
     """The unfinished run of this very job that another release began by other rules: it goes on, or is replaced where these are gone."""
 
 
-def prepare(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> Prepared:
+def run_plan_step(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> Prepared:
     """Plans the job and takes its output folder. Idempotent: a second call finds the first one's plan."""
-    heap.settle()
+    heap.tune_allocator()
     spec = job.spec
     _refuse_overlaps(spec, access)
     warnings = check(access, output_uri=spec.output.uri, source_uris=_given(spec))

@@ -37,7 +37,7 @@ class Watch(Protocol):
 def run(job: DataPrepJob, *, access: Access, workers: int, display: Watch) -> tuple[PlanResult, CommitResult]:
     """Makes the data set and returns what was planned and what was made. Run again, it makes only what is missing."""
     display.step("planning")
-    prepared = preparing.prepare(job, access)
+    prepared = preparing.run_plan_step(job, access)
     planned = prepared.result
     display.planned(planned)
     if planned.reused:

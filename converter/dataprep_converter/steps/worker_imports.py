@@ -4,9 +4,9 @@ from dataprep_converter.runtime import without_pandas
 
 without_pandas.hide()
 
-from dataprep_converter.core import kernel  # noqa: E402 - after pandas is hidden
+from dataprep_converter.core import native  # noqa: E402 - after pandas is hidden
 from dataprep_converter.runtime import heap  # noqa: E402 - after pandas is hidden
 from dataprep_converter.steps import pool  # noqa: E402, F401 - after pandas is hidden
 
-kernel.is_there()
-heap.settle()
+native.is_there()
+heap.tune_allocator()

@@ -16,7 +16,7 @@ from dataprep_converter.pipeline import shard
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.pipeline.shard import Counts
 from dataprep_converter.pipeline.task_progress import TaskProgress
-from dataprep_converter.readers import Foresees
+from dataprep_converter.readers import AcceptsReadPlan
 from dataprep_converter.runtime import heap, plugins
 from dataprep_converter.runtime.retrying import Patience, retrying
 from dataprep_converter.sampling.plan import Plan, check_versions
@@ -68,7 +68,7 @@ def work(
     if spec.output.format == copying.FORMAT:
         return copying.work(spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=watch)
     check_versions(plan.head, spec, spec.output.uri)
-    heap.settle()
+    heap.tune_allocator()
     check_keys(plan)
     folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
     pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
@@ -138,8 +138,8 @@ class _Maker:
             self.watch(self.progress)
 
         try:
-            if isinstance(self.pipeline.reader, Foresees):
-                self.pipeline.reader.foresee(foreseen)
+            if isinstance(self.pipeline.reader, AcceptsReadPlan):
+                self.pipeline.reader.accept_read_plan(foreseen)
             end = shard.begin(one, plan=plan, pipeline=self.pipeline, folder=folder, access=self.access, attempt=self.attempt, watch=seen)
         except Exception as exc:  # raised by `_ended`, after what came before
             failed: Future[ShardReport] = Future()

@@ -100,9 +100,9 @@ class FileStore:
         self, uris: Sequence[str], sizes: Sequence[int], pins: Sequence[str], room: "npt.NDArray[np.uint8]"
     ) -> Sequence[float | None]:
         # Here, because numpy takes long to import and most commands need none.
-        from dataprep_converter.core import kernel
+        from dataprep_converter.core import native
 
-        found = kernel.read_files([os.fsencode(path_of(uri)) for uri in uris], sizes, room)
+        found = native.read_files([os.fsencode(path_of(uri)) for uri in uris], sizes, room)
         if found is None:
             return [None] * len(uris)
         return [

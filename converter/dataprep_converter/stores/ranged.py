@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 
 from dataprep_converter.stores import Entry
 from dataprep_converter.stores.digests import checked_stream
-from dataprep_converter.stores.streaming import going_on
+from dataprep_converter.stores.streaming import resuming_stream
 
 
 class RangedInput(ABC):
@@ -53,7 +53,7 @@ class RangedInput(ABC):
         yield from pieces
 
     def _streamed(self, offset: int, end: int) -> Iterator[bytes]:
-        return going_on(self._pieces, self.read_at, offset=offset, end=end, step=self.step, what=self.shown)
+        return resuming_stream(self._pieces, self.read_at, offset=offset, end=end, step=self.step, what=self.shown)
 
     def close(self) -> None:  # noqa: B027 - for those who hold something
         """Nothing is held."""

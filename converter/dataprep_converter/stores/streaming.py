@@ -8,7 +8,7 @@ from dataprep_converter.core.errors import Unreachable
 logger = logging.getLogger(__name__)
 
 
-def going_on(
+def resuming_stream(
     pieces: Callable[[int, int], Iterator[bytes]], read_at: Callable[[int, int], bytes], *, offset: int, end: int, step: int, what: str
 ) -> Iterator[bytes]:
     """The bytes from `offset` to `end`, by as many streams as it takes.

@@ -24,7 +24,7 @@ from dataprep_api.spec import Feature, LabelFeature, Output, Source
 from dataprep_api.spec.splits import MOST_SPLITS
 from dataprep_converter.core.errors import BadData, BadSpec, NotFound, NotWhole
 from dataprep_converter.core.redacting import yaml_text
-from dataprep_converter.core.tensors import is_tensor, kernels, shape_of, value_type
+from dataprep_converter.core.tensors import is_tensor, pc, shape_of, value_type
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.features import resolve
@@ -382,7 +382,7 @@ def _values(records: pa.RecordBatch | None, column: str) -> list[str]:
     """The distinct values of a class in the first records; empty when they are too many for a class, or none."""
     if records is None or is_tensor(records.schema.field(column).type) or pa.types.is_nested(records.schema.field(column).type):
         return []
-    values = kernels.unique(records.column(column)).to_pylist()
+    values = pc.unique(records.column(column)).to_pylist()
     return [_shown_value(value) for value in sorted(values, key=str)] if 1 < len(values) <= _MOST_CLASSES else []
 
 

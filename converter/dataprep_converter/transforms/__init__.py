@@ -59,7 +59,7 @@ class Learns(Protocol):
 
 
 @runtime_checkable
-class MovesSteps(Protocol):
+class ReordersSteps(Protocol):
     """A step behind which the n-th value of a list need not be the n-th that came."""
 
     @property

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Transform
 from dataprep_converter.core.errors import BadSample, BadSpec
-from dataprep_converter.core.tensors import binary_data, kernels
+from dataprep_converter.core.tensors import binary_data, pc
 from dataprep_converter.images import image_files
 from dataprep_converter.records.batch import Batch
 from dataprep_converter.records.columns import find_columns
@@ -59,7 +59,7 @@ class DecodeStep:
         """A file whose header says that it is no image, not whole or too large makes its sample bad."""
         column = batch.records.column(self._from)
         faults = {int(row): f"{self._from} has no value" for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))}
-        files = kernels.fill_null(column.cast(pa.large_binary()), b"")
+        files = pc.fill_null(column.cast(pa.large_binary()), b"")
         data, ends = binary_data(files)
         sizes = np.zeros((len(files), 2), np.int64)
         for row in range(len(files)):

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData, BadSpec
-from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.records.columns import find_columns
 
 _COMPARISONS: Final[Mapping[type[ast.cmpop], str]] = {
@@ -24,16 +24,16 @@ _ARITHMETIC: Final[Mapping[type[ast.operator], str]] = {
 }  # fmt: skip
 _FUNCTIONS: Final[Mapping[str, tuple[int, Callable[..., Any]]]] = {
     "length": (1, lambda value: _length(value)),
-    "lower": (1, kernels.utf8_lower),
-    "upper": (1, kernels.utf8_upper),
-    "abs": (1, kernels.abs_checked),
-    "is_null": (1, kernels.is_null),
-    "is_nan": (1, kernels.is_nan),
-    "starts_with": (2, lambda value, text: kernels.starts_with(value, pattern=text)),
-    "ends_with": (2, lambda value, text: kernels.ends_with(value, pattern=text)),
-    "contains": (2, lambda value, text: kernels.match_substring(value, pattern=text)),
+    "lower": (1, pc.utf8_lower),
+    "upper": (1, pc.utf8_upper),
+    "abs": (1, pc.abs_checked),
+    "is_null": (1, pc.is_null),
+    "is_nan": (1, pc.is_nan),
+    "starts_with": (2, lambda value, text: pc.starts_with(value, pattern=text)),
+    "ends_with": (2, lambda value, text: pc.ends_with(value, pattern=text)),
+    "contains": (2, lambda value, text: pc.match_substring(value, pattern=text)),
     # RE2: linear in the length of the text, whatever the pattern.
-    "matches": (2, lambda value, text: kernels.match_substring_regex(value, pattern=text)),
+    "matches": (2, lambda value, text: pc.match_substring_regex(value, pattern=text)),
 }
 _DEEPEST: Final = 50
 
@@ -85,13 +85,13 @@ class Expression:
             case ast.BoolOp(op=op, values=values):
                 return _folded("and_kleene" if isinstance(op, ast.And) else "or_kleene", [inner(value) for value in values])
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return _called(kernels.invert, [inner(operand)])
+                return _called(pc.invert, [inner(operand)])
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
                 return lambda _: -value
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return _called(kernels.negate_checked, [inner(operand)])
+                return _called(pc.negate_checked, [inner(operand)])
             case ast.BinOp(op=op, left=left, right=right) if type(op) in _ARITHMETIC:
-                return _called(getattr(kernels, _ARITHMETIC[type(op)]), [inner(left), inner(right)])
+                return _called(getattr(pc, _ARITHMETIC[type(op)]), [inner(left), inner(right)])
             case ast.Compare(left=left, ops=ops, comparators=comparators):
                 return self._comparison([left, *comparators], ops, inner)
             case ast.Call(func=ast.Name(id="col"), args=[ast.Constant(value=str() as name)], keywords=[]):
@@ -114,7 +114,7 @@ class Expression:
             if isinstance(op, ast.In | ast.NotIn):
                 parts.append(self._membership(inner(left), right, negated=isinstance(op, ast.NotIn)))
             elif type(op) in _COMPARISONS:
-                parts.append(_called(getattr(kernels, _COMPARISONS[type(op)]), [inner(left), inner(right)]))
+                parts.append(_called(getattr(pc, _COMPARISONS[type(op)]), [inner(left), inner(right)]))
             else:
                 raise BadSpec(f"{self._of}: {self._text!r}: for a missing value write is_null(column).")
         return parts[0] if len(parts) == 1 else _folded("and_kleene", parts)
@@ -127,8 +127,8 @@ class Expression:
 
         def found(records: pa.RecordBatch) -> Any:
             column = value(records)
-            inside = kernels.is_in(column, value_set=wanted.cast(column.type))
-            return kernels.invert(inside) if negated else inside
+            inside = pc.is_in(column, value_set=wanted.cast(column.type))
+            return pc.invert(inside) if negated else inside
 
         return found
 
@@ -159,7 +159,7 @@ def _called(kernel: Callable[..., Any], values: list[_Value]) -> _Value:
 
 
 def _folded(kernel: str, values: list[_Value]) -> _Value:
-    combine = getattr(kernels, kernel)
+    combine = getattr(pc, kernel)
 
     def folded(records: pa.RecordBatch) -> Any:
         found = values[0](records)
@@ -174,9 +174,9 @@ def _length(value: Array) -> Array:
     """Characters of text, bytes of bytes, values of a list."""
     kind = value.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        found: Array = kernels.utf8_length(value)
+        found: Array = pc.utf8_length(value)
     elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        found = kernels.binary_length(value)
+        found = pc.binary_length(value)
     else:
-        found = kernels.list_value_length(value)
+        found = pc.list_value_length(value)
     return found.cast(pa.int64())

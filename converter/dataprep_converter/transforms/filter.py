@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Transform
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import kernels
+from dataprep_converter.core.tensors import pc
 from dataprep_converter.records.batch import Batch
 from dataprep_converter.transforms.expressions import Expression
 
@@ -28,6 +28,6 @@ class FilterStep:
 
     def apply(self, batch: Batch) -> Batch:
         """The records that stay, in their order."""
-        kept = kernels.fill_null(self._where.of(batch.records), False)
+        kept = pc.fill_null(self._where.of(batch.records), False)
         records = batch.records.filter(kept)
         return replace(batch, records=records, filtered=batch.filtered + batch.records.num_rows - records.num_rows)

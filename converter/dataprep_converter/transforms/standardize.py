@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Transform
 from dataprep_converter.core.errors import BadData, BadSpec
-from dataprep_converter.core.kernel import byte_sums, look_up
+from dataprep_converter.core.native import byte_sums, look_up
 from dataprep_converter.core.tensors import NUMPY_NAMES, arrow_type, is_tensor, shape_of, to_arrow, value_type
 from dataprep_converter.records.batch import Batch
 from dataprep_converter.records.columns import find_columns, numbers

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Transform
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.records.batch import Batch
 from dataprep_converter.records.columns import find_columns
 
@@ -42,15 +42,15 @@ class TokenizeSplitStep:
 
     def _words(self, text: Array) -> Array:
         if self._options.lower:
-            text = kernels.utf8_lower(text)
+            text = pc.utf8_lower(text)
         if self._options.separator is not None:
-            words = kernels.split_pattern(text, pattern=self._options.separator)
+            words = pc.split_pattern(text, pattern=self._options.separator)
         else:
-            trimmed = kernels.utf8_trim_whitespace(text)
-            words = kernels.utf8_split_whitespace(trimmed)
+            trimmed = pc.utf8_trim_whitespace(text)
+            words = pc.utf8_split_whitespace(trimmed)
             nothing = pa.array([[]], pa.list_(pa.string())).take(pa.array([0] * len(text), pa.int64()))
-            words = kernels.if_else(kernels.equal(trimmed, ""), nothing, words)
+            words = pc.if_else(pc.equal(trimmed, ""), nothing, words)
         if self._options.max_words is not None:
-            words = kernels.list_slice(words, 0, self._options.max_words)
+            words = pc.list_slice(words, 0, self._options.max_words)
         found: Array = words.cast(pa.list_(pa.string()))
         return found

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dataprep_api.spec import Transform
 from dataprep_api.spec.transforms.vocabulary import MOST_TERMS
 from dataprep_converter.core.errors import BadData, BadSpec
-from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.records.columns import find_columns, without
 
@@ -64,7 +64,7 @@ class VocabularyStep:
         for batch in batches:
             for name in self._columns:
                 column: Any = batch.records.column(name)
-                found: Any = kernels.value_counts(column.flatten() if _is_list(column.type) else column)
+                found: Any = pc.value_counts(column.flatten() if _is_list(column.type) else column)
                 for term, count in zip(found.field(0).to_pylist(), found.field(1).to_pylist(), strict=True):
                     if term is not None:
                         counts[term] += count
@@ -107,29 +107,29 @@ class VocabularyStep:
     def _numbers(self, column: Array) -> tuple[Array, list[tuple[int, str, int | None]]]:
         """The column as numbers, and (row, term, place in its list) of the unknown ones when they make a record bad."""
         if not _is_list(column.type):
-            numbers = kernels.index_in(column.cast(pa.string()), value_set=self._values).cast(pa.int64())
-            is_unknown = kernels.and_(kernels.is_null(numbers), kernels.is_valid(column))
+            numbers = pc.index_in(column.cast(pa.string()), value_set=self._values).cast(pa.int64())
+            is_unknown = pc.and_(pc.is_null(numbers), pc.is_valid(column))
             if self._options.unknown == "Last":
-                return kernels.if_else(is_unknown, len(self.terms), numbers), []
+                return pc.if_else(is_unknown, len(self.terms), numbers), []
             return numbers, [(int(row), column[int(row)].as_py(), None) for row in _true(is_unknown)]
-        flat: Array = kernels.list_flatten(column).cast(pa.string())
-        rows = kernels.list_parent_indices(column).to_numpy()
-        numbers = kernels.index_in(flat, value_set=self._values).cast(pa.int64())
-        is_unknown = kernels.is_null(numbers)
+        flat: Array = pc.list_flatten(column).cast(pa.string())
+        rows = pc.list_parent_indices(column).to_numpy()
+        numbers = pc.index_in(flat, value_set=self._values).cast(pa.int64())
+        is_unknown = pc.is_null(numbers)
         bad: list[tuple[int, str, int | None]] = []
         if self._options.unknown == "Last":
-            numbers = kernels.fill_null(numbers, len(self.terms))
+            numbers = pc.fill_null(numbers, len(self.terms))
         elif self._options.unknown == "Drop":
             kept = ~is_unknown.to_numpy(zero_copy_only=False)
             rows, numbers = rows[kept], numbers.drop_null()
         else:
             starts = np.searchsorted(rows, rows)
             bad = [(int(rows[place]), str(flat[int(place)].as_py()), int(place - starts[place])) for place in _true(is_unknown)]
-            numbers = kernels.fill_null(numbers, 0)
+            numbers = pc.fill_null(numbers, 0)
         counts = np.bincount(rows, minlength=len(column))
         offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
         lists: Any = pa.ListArray
-        made: Array = lists.from_arrays(pa.array(offsets), numbers, mask=kernels.is_null(column))
+        made: Array = lists.from_arrays(pa.array(offsets), numbers, mask=pc.is_null(column))
         return made, bad
 
     def _shown(self) -> str:

@@ -19,7 +19,7 @@ from dataprep_operator.errors import AlreadyExists, Conflict, NotFound, Operator
 from dataprep_operator.objects import times
 from dataprep_operator.objects.foreign import Raw
 from dataprep_operator.objects.observed import Key, controller
-from dataprep_operator.reconciling.telling import Teller
+from dataprep_operator.reconciling.telling import EventRecorder
 from dataprep_operator.watching.cache import Cache, Kind
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class CronReconciler:
         self._cache = cache
         self._cluster = cluster
         self._clock = clock
-        self._teller = Teller(cluster=cluster, clock=clock)
+        self._teller = EventRecorder(cluster=cluster, clock=clock)
 
     async def reconcile(self, key: Key) -> float | None:
         """Do what is due. Returns the seconds after which it must be looked at even if nothing happens."""

@@ -33,7 +33,7 @@ from dataprep_operator.objects.foreign import Raw
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import Blockage, Pod
 from dataprep_operator.reconciling.observing import Observer
-from dataprep_operator.reconciling.telling import Teller
+from dataprep_operator.reconciling.telling import EventRecorder
 from dataprep_operator.watching.cache import Cache, Kind
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class LeftOver(ForeignChild):
     """It belongs to a deleted job of the same name, and Kubernetes is about to remove it."""
 
 
-class Hands:
+class Actuator:
     """All effects on the cluster."""
 
     def __init__(self, *, cache: Cache, cluster: Cluster, observer: Observer, clock: Callable[[], datetime]) -> None:
@@ -58,7 +58,7 @@ class Hands:
         self._cluster = cluster
         self._observer = observer
         self._clock = clock
-        self._teller = Teller(cluster=cluster, clock=clock)
+        self._teller = EventRecorder(cluster=cluster, clock=clock)
 
     # --- the job itself -----------------------------------------------------------------------------------------------------
 

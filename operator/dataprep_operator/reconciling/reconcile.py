@@ -13,7 +13,7 @@ from dataprep_operator.cluster.kueue import Kueue
 from dataprep_operator.deciding import decide, events, handover, status
 from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key, Observed
-from dataprep_operator.reconciling.hands import Hands
+from dataprep_operator.reconciling.hands import Actuator
 from dataprep_operator.reconciling.observing import Observer
 from dataprep_operator.serving.progress import Board
 from dataprep_operator.settings import Settings
@@ -33,7 +33,7 @@ class Reconciler:
         self._clock = clock
         kueue = Kueue(cluster) if settings.kueue else None
         self._observer = Observer(cache=cache, cluster=cluster, board=board, defaults=settings.pods, kueue=kueue)
-        self._hands = Hands(cache=cache, cluster=cluster, observer=self._observer, clock=clock)
+        self._hands = Actuator(cache=cache, cluster=cluster, observer=self._observer, clock=clock)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one job forward. Returns the seconds after which it must be looked at even if nothing happens."""

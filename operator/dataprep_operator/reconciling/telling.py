@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 _REMEMBERED_EVENTS: Final = 2048
 
 
-class Teller:
+class EventRecorder:
     """Tells Events about our objects."""
 
     def __init__(self, *, cluster: Cluster, clock: Callable[[], datetime]) -> None:

@@ -24,7 +24,7 @@ from dataprep_converter.core.framing import frame
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins
 from dataprep_converter.steps import scripting
-from dataprep_converter.steps.preparing import prepare
+from dataprep_converter.steps.preparing import run_plan_step
 from dataprep_converter.steps.scripting import execute
 from dataprep_converter.tools.verifying import verify
 
@@ -171,7 +171,7 @@ def test_the_commit_is_part_of_the_run_and_of_what_the_plan_tells(
         return job
 
     job = a_job()
-    prepared = prepare(job, Access())
+    prepared = run_plan_step(job, Access())
     assert prepared.result.code_commit == commits.last
     execute(job.spec, plan=prepared.plan)
     assert (tmp_path / "out" / "made.txt").read_text() == "1\n"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep_converter.core import kernel, sha256
+from dataprep_converter.core import native, sha256
 from dataprep_converter.core.buffers import Buffer
 from dataprep_converter.core.compression import Plain
 from dataprep_converter.core.errors import StoreFull
@@ -34,7 +34,7 @@ def test_pieces_are_written_and_digested_in_order(pieces: list[bytes]) -> None:
     digest.update(b"more")
     reading, writing = os.pipe()
     try:
-        assert kernel.write_pieces(writing, pieces) == sum(map(len, pieces))
+        assert native.write_pieces(writing, pieces) == sum(map(len, pieces))
         os.write(writing, b".")
         assert os.read(reading, 1 << 16) == b"".join(pieces) + b"."
     finally:
@@ -49,7 +49,7 @@ def test_a_write_that_a_signal_ends_early_goes_on() -> None:
     written: list[int] = []
     before = signal.signal(signal.SIGALRM, lambda *_: None)
     try:
-        writer = threading.Thread(target=lambda: written.append(kernel.write_pieces(writing, pieces)))
+        writer = threading.Thread(target=lambda: written.append(native.write_pieces(writing, pieces)))
         writer.start()
         # The pipe is full before all is written; the signals come while the call waits for somebody to read.
         for _ in range(4):
@@ -69,7 +69,7 @@ def test_a_write_that_a_signal_ends_early_goes_on() -> None:
 def test_buffers_of_every_kind_are_taken(tmp_path: Path) -> None:
     pieces: list[Buffer] = [b"bytes", bytearray(b"bytearray"), memoryview(b"a view of it")[2:6], b"", memoryview(bytearray())]
     with (tmp_path / "file").open("wb") as file:
-        assert kernel.write_pieces(file.fileno(), pieces) == 14 + 4
+        assert native.write_pieces(file.fileno(), pieces) == 14 + 4
     digest = Sha256()
     digest.update_all(pieces)
     assert (tmp_path / "file").read_bytes() == b"".join(pieces)
@@ -78,14 +78,14 @@ def test_buffers_of_every_kind_are_taken(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_the_errno_of_its_write() -> None:
     with open(FULL, "wb", buffering=0) as file, pytest.raises(OSError, match="No space left on device") as caught:  # noqa: PTH123 - a device
-        kernel.write_pieces(file.fileno(), [b"bytes", b"more"])
+        native.write_pieces(file.fileno(), [b"bytes", b"more"])
     assert caught.value.errno == errno.ENOSPC
 
 
 def test_a_digest_that_takes_no_more_says_so() -> None:
     refuses = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(lambda *_: 0)
     with pytest.raises(ValueError, match="the digest takes no more bytes"):
-        kernel.digest_pieces(ctypes.cast(refuses, ctypes.c_void_p).value or 0, 0, [b"some"])
+        native.digest_pieces(ctypes.cast(refuses, ctypes.c_void_p).value or 0, 0, [b"some"])
 
 
 def test_a_shard_on_a_full_disk_says_so(tmp_path: Path) -> None:

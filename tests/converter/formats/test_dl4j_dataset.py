@@ -14,7 +14,7 @@ from dataprep_converter.core.errors import BadSpec, BrokenRecord
 from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.formats.dl4j.nd4j import array
 
-pytestmark = pytest.mark.usefixtures("kernels")
+pytestmark = pytest.mark.usefixtures("native_and_python")
 
 _BUFFER = "00104d495845445f444154415f5459504553"
 _SQUARE = (

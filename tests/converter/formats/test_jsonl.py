@@ -18,7 +18,7 @@ from tests.fuzz.damage import damaged
 
 from dataprep_converter.core.errors import BadData, BrokenRecord
 
-pytestmark = pytest.mark.usefixtures("kernels")
+pytestmark = pytest.mark.usefixtures("native_and_python")
 
 WIDE = {"float16", "float32", "matrix", "vectors"}
 """Columns of narrower floats than Python's."""

@@ -14,7 +14,7 @@ from dataprep_converter.core.errors import BadData, BrokenRecord
 from dataprep_converter.formats.hadoop.map_file_encoder import MapFileEncoder
 from dataprep_converter.formats.hadoop.sequence_file_encoder import header, marker
 
-pytestmark = pytest.mark.usefixtures("kernels")
+pytestmark = pytest.mark.usefixtures("native_and_python")
 
 RECORD = "org.datavec.hadoop.records.reader.mapfile.record.RecordWritable"
 

@@ -25,7 +25,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verifying import verify
 
-pytestmark = pytest.mark.usefixtures("kernels")
+pytestmark = pytest.mark.usefixtures("native_and_python")
 
 # --- bytes ----------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from dataprep_converter.formats.recordio.recordio_encoder import RecordioEncoder
 from dataprep_converter.pipeline.features import resolve
 from dataprep_converter.records.batch import SAMPLE, Batch
 
-pytestmark = pytest.mark.usefixtures("kernels")
+pytestmark = pytest.mark.usefixtures("native_and_python")
 
 NO_MANIFEST: Any = None
 """The messages say all that is needed."""

@@ -18,7 +18,7 @@ from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
 from dataprep_converter.records.feature import FeatureSpec
 
-pytestmark = pytest.mark.usefixtures("kernels")
+pytestmark = pytest.mark.usefixtures("native_and_python")
 
 OUTPUT = Output(uri="out")
 STEPS = [[1.0, 3.2, 4.5, 1.1, 6.3], [1.6, 2.4, 5.9, 0.2, 2.2], [1.0, 2.0, 3.0, 4.0, 5.0]]

@@ -18,7 +18,7 @@ from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.formats.hadoop.sequence_file_encoder import BLOCK, ESCAPE, SYNC_INTERVAL, SequenceFileEncoder, marker
 from dataprep_converter.formats.hadoop.writables_encoder import vint
 
-pytestmark = pytest.mark.usefixtures("kernels")
+pytestmark = pytest.mark.usefixtures("native_and_python")
 
 MARKER = marker(a_shard(), seed=0)
 IO = "org.apache.hadoop.io."

@@ -20,7 +20,7 @@ from dataprep_converter.formats.tfrecord import records, tfrecord_encoder
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
 from dataprep_converter.records.feature import FeatureSpec
 
-pytestmark = pytest.mark.usefixtures("kernels")
+pytestmark = pytest.mark.usefixtures("native_and_python")
 
 OUTPUT = Output(uri="out")
 SYNTHETIC = {

@@ -14,7 +14,7 @@ from dataprep_converter.core.errors import BrokenRecord, NotWhole
 from dataprep_converter.core.framing import frame
 from dataprep_converter.formats.tfrecord import records
 
-pytestmark = pytest.mark.usefixtures("kernels")
+pytestmark = pytest.mark.usefixtures("native_and_python")
 
 PAYLOADS = [b"first", b"", b"x" * 300, *(bytes([n]) * 40 for n in range(30)), b"last"]
 FILE = b"".join(map(frame, PAYLOADS))

@@ -20,7 +20,7 @@ from dataprep_converter.formats.archives.webdataset_encoder import WebdatasetEnc
 from dataprep_converter.formats.registry import by_feature, decoder
 from dataprep_converter.records.feature import FeatureSpec
 
-pytestmark = pytest.mark.usefixtures("kernels")
+pytestmark = pytest.mark.usefixtures("native_and_python")
 
 JPEG, PNG = b"\xff\xd8\xff\xe0 a JPEG file", b"\x89PNG\r\n\x1a\n a PNG file"
 COUNT = 40

@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from dataprep_converter.core import kernel
+from dataprep_converter.core import native
 from dataprep_converter.images.orientation import Pixels
 from dataprep_converter.images.resampling import resized
 
 METHODS = ["Bilinear", "Bicubic"]
-pytestmark = pytest.mark.skipif(not kernel.is_there(), reason="resampling.c was not built here")
+pytestmark = pytest.mark.skipif(not native.is_there(), reason="resampling.c was not built here")
 
 
 @pytest.fixture(scope="module", params=["as the processor can", "plainly"], autouse=True)
 def each(request: pytest.FixtureRequest) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "plainly":
-            patch.setattr(kernel, "_is_wide", lambda: False)
+            patch.setattr(native, "_is_wide", lambda: False)
         yield request.param
 
 
@@ -37,7 +37,7 @@ def drawn(height: int, width: int, channels: int, seed: int = 0, *, only_extreme
 
 
 def agree(image: Pixels, height: int, width: int, method: str) -> None:
-    made = kernel.resample(image, height, width, is_cubic=method == "Bicubic")
+    made = native.resample(image, height, width, is_cubic=method == "Bicubic")
     assert made is not None
     np.testing.assert_array_equal(made, by_pillow(image, height, width, method))
 
@@ -100,7 +100,7 @@ def test_what_is_beside_the_image_does_not_matter(method: str) -> None:
 
 def test_the_rest_is_left_to_pillow() -> None:
     for image, size in ((drawn(6, 5, 4), 3), (drawn(6, 5, 2), 3), (drawn(6, 5, 3), 1 << 24), (drawn(6, 5, 3), 0)):
-        assert kernel.resample(image, 3, size, is_cubic=True) is None
+        assert native.resample(image, 3, size, is_cubic=True) is None
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
@@ -108,5 +108,5 @@ def test_the_rest_is_left_to_pillow() -> None:
 def test_without_the_library_the_bytes_are_the_same(channels: int, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     image = drawn(37, 53, channels)
     made = resized(image, 20, 71, method)
-    monkeypatch.setattr(kernel, "_library", lambda: None)
+    monkeypatch.setattr(native, "_library", lambda: None)
     np.testing.assert_array_equal(resized(image, 20, 71, method), made)

@@ -15,7 +15,7 @@ from dataprep_converter.inputs import maxcompute
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.store_settings import settings_for
 from dataprep_converter.readers.databases.table import TableReader
-from dataprep_converter.runtime.retrying import impatiently
+from dataprep_converter.runtime.retrying import with_deadline
 from dataprep_converter.sampling.units import Units
 from dataprep_converter.steps.preflight import check_source
 from dataprep_converter.stores import StoreSettings
@@ -197,7 +197,7 @@ def test_a_missing_right_is_named(fake: FakeMaxCompute, right: str) -> None:
 
 
 def preflight_of(uri: str) -> None:
-    with impatiently(seconds=0):
+    with with_deadline(seconds=0):
         check_source(Access(), uri)
 
 
@@ -210,7 +210,7 @@ def test_a_service_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch
 def test_a_tunnel_that_does_not_answer_is_named(fake: FakeMaxCompute, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODPS_TUNNEL_ENDPOINT", "http://127.0.0.1:1")
     numbered(fake, 1)
-    with impatiently(seconds=0), pytest.raises(Unreachable, match=r"odps://p/tables/t: cannot connect to 127\.0\.0\.1:1"):
+    with with_deadline(seconds=0), pytest.raises(Unreachable, match=r"odps://p/tables/t: cannot connect to 127\.0\.0\.1:1"):
         plan(TableReader, a_source())
 
 

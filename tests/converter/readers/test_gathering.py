@@ -110,7 +110,7 @@ class Shards:
         self.parts = [np.array_split(part, 6) for part in np.split(order, SHARDS)]
 
     def read(self, number: int) -> list[Batch]:
-        self.reader.foresee(lambda: iter([iter(part) for part in self.parts[number:]]))
+        self.reader.accept_read_plan(lambda: iter([iter(part) for part in self.parts[number:]]))
         return list(self.reader.read(self.units, iter(self.parts[number])))
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.converter.readers.reader_contract import faults, rows
 
 from dataprep_converter.core.errors import InputChanged
-from dataprep_converter.core.lru import Kept
+from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.metered import Count, Counted
 from dataprep_converter.readers.base import blocks
@@ -103,7 +103,7 @@ def test_a_block_knows_where_its_good_rows_are() -> None:
 
 
 def test_values_are_kept_within_a_weight_but_always_the_last_one() -> None:
-    kept: Kept[int, str] = Kept(10, 5, len)
+    kept: LruCache[int, str] = LruCache(10, 5, len)
     assert [kept.get(key, lambda key=key: "x" * key) for key in (2, 3, 4)] == ["xx", "xxx", "xxxx"]  # type: ignore[misc]  # mypy can't tell a lambda's default
     assert [key for key in (2, 3, 4) if key in kept] == [4]
     kept.get(9, lambda: "x" * 9)

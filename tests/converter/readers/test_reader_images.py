@@ -11,7 +11,7 @@ from PIL import Image
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, opened, plan, rows
 
 from dataprep_api.spec import Output, Source
-from dataprep_converter.core import kernel
+from dataprep_converter.core import native
 from dataprep_converter.core.errors import BadSample, BadSpec, InputChanged, NotFound
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
 from dataprep_converter.images import image_headers
@@ -412,7 +412,7 @@ def test_a_damaged_image_is_told_by_its_fault(data: bytes, reason: str) -> None:
 def test_jpegs_that_are_looked_at_together_are_what_they_are_one_by_one() -> None:
     files = [data for kind, data in MADE.values() if kind == "jpeg"]
     ends = np.cumsum([0, *map(len, files)])
-    sizes = kernel.jpeg_sizes(np.frombuffer(b"".join(files), np.uint8), ends)
+    sizes = native.jpeg_sizes(np.frombuffer(b"".join(files), np.uint8), ends)
     assert sizes is not None
     assert sizes.tolist() == [[10, 20]] * len(files)
 
@@ -420,7 +420,7 @@ def test_jpegs_that_are_looked_at_together_are_what_they_are_one_by_one() -> Non
 @pytest.mark.parametrize("data", [*(data for data, _ in DAMAGED.values()), *(data for kind, data in MADE.values() if kind != "jpeg")])
 def test_one_file_that_is_no_usual_jpeg_has_all_looked_at_one_by_one(data: bytes) -> None:
     files = [an_image(), data, an_image()]
-    assert kernel.jpeg_sizes(np.frombuffer(b"".join(files), np.uint8), np.cumsum([0, *map(len, files)])) is None
+    assert native.jpeg_sizes(np.frombuffer(b"".join(files), np.uint8), np.cumsum([0, *map(len, files)])) is None
 
 
 @pytest.mark.parametrize("odd", [b"", an_image()[:-2], an_image("PNG"), an_image("JPEG", width=4, height=4)])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dataprep_converter.core.errors import NotFound, Unreachable
-from dataprep_converter.runtime.retrying import Patience, impatiently, retrying
+from dataprep_converter.runtime.retrying import Patience, retrying, with_deadline
 
 
 class Clock:
@@ -77,6 +77,6 @@ def test_other_errors_are_raised_at_once(clock: Clock) -> None:
 def test_a_limit_around_it_wins() -> None:
     calls, call = failing(99, Unreachable("down"))
 
-    with impatiently(seconds=0), pytest.raises(Unreachable):
+    with with_deadline(seconds=0), pytest.raises(Unreachable):
         retrying(call, what="reading")
     assert len(calls) == 1

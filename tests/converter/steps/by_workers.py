@@ -10,7 +10,7 @@ from dataprep_converter.steps import committing, preparing, working
 
 def run_by_workers(job: DataPrepJob) -> int:
     """Does the job with a worker for each task. Returns how many there were."""
-    plan = preparing.prepare(job, Access()).plan
+    plan = preparing.run_plan_step(job, Access()).plan
 
     def work(index: int) -> None:
         working.work(job.spec, plan=plan, shards=task(plan.head, index), access=Access(), attempt=f"worker-{index}", watch=lambda _: None)

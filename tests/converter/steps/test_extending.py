@@ -379,7 +379,7 @@ def test_more_that_arrives_while_an_extension_is_unfinished_is_taken_in(tmp_path
     made(a_job(tmp_path))
     first = visible(tmp_path / "out")
     days(tmp_path, 2)
-    preparing.prepare(a_job(tmp_path), Access())
+    preparing.run_plan_step(a_job(tmp_path), Access())
     days(tmp_path, 3)
     made(a_job(tmp_path))
     second = visible(tmp_path / "out")

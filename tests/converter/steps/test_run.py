@@ -250,7 +250,7 @@ def test_an_input_that_changed_after_the_plan_is_named(few: Path, tmp_path: Path
 
     source = shutil.copytree(few, tmp_path / "in")
     job = a_job(source, tmp_path / "out")
-    prepared = preparing.prepare(job, Access())
+    prepared = preparing.run_plan_step(job, Access())
     file = source / "train-images-idx3-ubyte.gz"
     file.write_bytes(file.read_bytes() + b"\0")
     with pytest.raises(InputChanged, match="train-images-idx3-ubyte"):

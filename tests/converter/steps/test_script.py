@@ -18,7 +18,7 @@ from dataprep_converter.core.framing import frame
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins
 from dataprep_converter.steps.collecting import collect
-from dataprep_converter.steps.preparing import prepare
+from dataprep_converter.steps.preparing import run_plan_step
 from dataprep_converter.steps.run import run
 from dataprep_converter.steps.scripting import execute
 from dataprep_converter.tools import inspecting
@@ -315,7 +315,7 @@ def test_a_missing_input_is_named_before_anything_runs(tmp_path: Path) -> None:
 def test_an_input_that_changes_meanwhile_is_told(lay: Lay) -> None:
     folder = lay({"a.tfrecords": GOOD})
     job = a_job(folder)
-    prepared = prepare(job, Access())
+    prepared = run_plan_step(job, Access())
     execute(job.spec, plan=prepared.plan)
     lay({"b.tfrecords": GOOD})
 

@@ -160,7 +160,7 @@ def test_of_two_failures_the_earlier_shards_is_told(few: Path, tmp_path: Path, m
 
 def test_counts_never_fall(few: Path, tmp_path: Path) -> None:
     job = a_job(few, tmp_path / "out", output=EIGHT)
-    plan = preparing.prepare(job, Access()).plan
+    plan = preparing.run_plan_step(job, Access()).plan
     seen: list[TaskProgress] = []
 
     def work() -> TaskProgress:

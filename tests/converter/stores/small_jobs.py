@@ -113,7 +113,7 @@ def a_copy(source: str, output: str) -> DataPrepJob:
 
 def plan(job: DataPrepJob, access: Access) -> preparing.Prepared:
     """What the plan's pod does."""
-    return preparing.prepare(job, access)
+    return preparing.run_plan_step(job, access)
 
 
 def work(job: DataPrepJob, access: Access, planned: preparing.Prepared) -> None:

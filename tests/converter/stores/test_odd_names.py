@@ -166,7 +166,7 @@ def test_another_job_replaces_what_was_cut_short(lines: Path, tmp_path: Path, na
 
 
 def test_a_folder_of_nobody_knows_whom_is_refused_under_never(lines: Path, tmp_path: Path) -> None:
-    made_by = preparing.prepare(a_job(str(lines), tmp_path / "out"), Access()).plan.head.run_id
+    made_by = preparing.run_plan_step(a_job(str(lines), tmp_path / "out"), Access()).plan.head.run_id
     cut(tmp_path / "out", "OWNER")
     with pytest.raises(OutputExists) as told:
         made(a_job(str(lines), tmp_path / "out", limit=1))

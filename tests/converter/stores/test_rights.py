@@ -80,7 +80,7 @@ def limited_s3(request: pytest.FixtureRequest, s3_server: S3Server) -> Limited:
 def live(job: SmallJob, *settings: StoreSettings, output: str = "out") -> tuple[list[str], list[str]]:
     """A whole life. Returns the warnings of its plan step and of its commit, as the status has them."""
     written, access = job.to(output), Access(settings)
-    planned = preparing.prepare(written, access)
+    planned = preparing.run_plan_step(written, access)
     small_jobs.work(written, access, planned)
     folder = OutputFolder(written.spec.output.uri, access, planned.result.run_id)
     made = committing.commit(written.spec, plan=working.load_plan(folder, planned.result.plan_sha256), access=access)

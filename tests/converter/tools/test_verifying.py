@@ -21,7 +21,7 @@ from dataprep_converter.steps.run import run
 from dataprep_converter.tools.repairing import Repaired, repair
 from dataprep_converter.tools.verifying import Examined, verify
 
-pytestmark = pytest.mark.usefixtures("kernels")
+pytestmark = pytest.mark.usefixtures("native_and_python")
 
 
 def a_job(folder: Path, **more: Any) -> DataPrepJob:

@@ -62,14 +62,14 @@ def test_another_key_makes_the_data_set_anew(root: Path, monkeypatch: pytest.Mon
 
 
 def test_an_unfinished_run_does_not_go_on_with_another_key(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = preparing.prepare(a_job(root), Access()).plan
+    plan = preparing.run_plan_step(a_job(root), Access()).plan
     monkeypatch.setenv("PEPPER", "two")
-    assert preparing.prepare(a_job(root), Access()).plan.head.run_id != plan.head.run_id
+    assert preparing.run_plan_step(a_job(root), Access()).plan.head.run_id != plan.head.run_id
 
 
 def test_a_worker_with_another_key_than_the_plans_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = a_job(root)
-    plan = preparing.prepare(job, Access()).plan
+    plan = preparing.run_plan_step(job, Access()).plan
     monkeypatch.setenv("PEPPER", "two")
     with pytest.raises(InputChanged) as told:
         working.work(job.spec, plan=plan, shards=[], access=Access(), attempt="0", watch=lambda _: None)
@@ -113,7 +113,7 @@ def test_what_has_no_key_keeps_its_run_id(root: Path, monkeypatch: pytest.Monkey
     first = preparing.dry_run(a_job(root, transforms=transforms), Access())
     monkeypatch.setenv("PEPPER", "two")
     assert preparing.dry_run(a_job(root, transforms=transforms), Access()).run_id == first.run_id
-    plan = preparing.prepare(a_job(root, transforms=transforms), Access()).plan
+    plan = preparing.run_plan_step(a_job(root, transforms=transforms), Access()).plan
     assert plan.head.keys == {}
 
 

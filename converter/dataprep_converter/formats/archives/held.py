@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dataprep_converter.core.errors import BadData, BadSpec
-from dataprep_converter.core.lists import taken_apart
+from dataprep_converter.core.lists import flatten_lists
 from dataprep_converter.core.tensors import Array, to_numpy
 from dataprep_converter.records.feature import FeatureSpec
 
@@ -36,7 +36,7 @@ class Held:
         if column.null_count:
             raise BadData(f"The feature {self.feature.name!r} has no value in some records, and {self._format} has no place for that.")
         if self.feature.sequence:
-            lists = taken_apart(column)
+            lists = flatten_lists(column)
             self._counts.append(lists.counts)
             column = lists.items
         values = to_numpy(column)

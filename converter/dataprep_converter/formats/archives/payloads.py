@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData
-from dataprep_converter.core.kernel import join
-from dataprep_converter.core.lists import is_list, is_ragged, item_type, put_together, taken_apart
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, is_tensor, kernels, to_numpy
+from dataprep_converter.core.lists import flatten_lists, is_list, is_ragged, item_type, put_together
+from dataprep_converter.core.native import join
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, is_tensor, pc, to_numpy
 from dataprep_converter.formats.tfrecord.contents import even_offsets, is_bytes, look_up
 
 _NAMES: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -46,9 +46,9 @@ def _texts(column: Array) -> Array:
     if not pa.types.is_floating(column.type):
         return texts
     # Arrow writes 1.0 as `1`, which would be read as a whole number.
-    texts = kernels.if_else(kernels.match_substring_regex(texts, "^-?[0-9]+$"), kernels.binary_join_element_wise(texts, "0", "."), texts)
+    texts = pc.if_else(pc.match_substring_regex(texts, "^-?[0-9]+$"), pc.binary_join_element_wise(texts, "0", "."), texts)
     for arrows, name in _NAMES.items():
-        texts = kernels.if_else(kernels.equal(texts, arrows), name, texts)
+        texts = pc.if_else(pc.equal(texts, arrows), name, texts)
     return texts
 
 
@@ -60,9 +60,9 @@ def as_json(column: Array, *, name: str) -> Array:
     if is_number and not is_list(column.type) and not is_tensor(column.type):
         return _texts(column).cast(pa.large_binary())
     if is_number and is_ragged(column.type) and not is_list(column.type.value_type) and not is_tensor(column.type.value_type):
-        lists = taken_apart(column)
-        inner = kernels.binary_join(put_together(_texts(lists.items), lists), ",")
-        joined: Array = kernels.binary_join_element_wise("[", inner, "]", "").cast(pa.large_binary())
+        lists = flatten_lists(column)
+        inner = pc.binary_join(put_together(_texts(lists.items), lists), ",")
+        joined: Array = pc.binary_join_element_wise("[", inner, "]", "").cast(pa.large_binary())
         return joined
     rows: Any = column.to_pylist() if not is_tensor(column.type) else to_numpy(column).tolist()
     try:
@@ -94,7 +94,7 @@ def npy(column: Array) -> Array:
 
 def list_bytes(column: Array) -> tuple[Array, Any, Any]:
     """The numbers of each row's list, little-endian, how many items it has, and one item (zeros) that has their type and shape."""
-    lists = taken_apart(column)
+    lists = flatten_lists(column)
     items = lists.items
     if is_ragged(items.type):
         raise BadData(f"Lists of lists of different lengths are no tensors: {column.type}.")

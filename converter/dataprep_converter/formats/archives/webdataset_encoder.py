@@ -24,8 +24,8 @@ from dataprep_api.dataset.plan import Shard
 from dataprep_api.spec import Output
 from dataprep_api.spec.formats.webdataset import WebdatasetOptions
 from dataprep_converter.core.errors import BadData, BadSpec
-from dataprep_converter.core.kernel import Bytes, Piece, join
-from dataprep_converter.core.tensors import Array, binary, binary_data, kernels
+from dataprep_converter.core.native import Bytes, Piece, join
+from dataprep_converter.core.tensors import Array, binary, binary_data, pc
 from dataprep_converter.formats.archives import payloads
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.formats.tfrecord.contents import even_offsets, look_up
@@ -244,8 +244,8 @@ def _kinds(member: Member, column: Array) -> npt.NDArray[np.int64]:
         content = payloads.as_it_is(column)
         kinds += len(_EXTENSIONS) - 1
         for magic, extension in MAGICS.items():
-            begins = kernels.starts_with(content, pattern=magic)
-            kinds[kernels.fill_null(begins, False).to_numpy(zero_copy_only=False)] = _EXTENSIONS.index(extension)
+            begins = pc.starts_with(content, pattern=magic)
+            kinds[pc.fill_null(begins, False).to_numpy(zero_copy_only=False)] = _EXTENSIONS.index(extension)
     if column.null_count:
         kinds[column.is_null().to_numpy(zero_copy_only=False)] = -1
     return kinds

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from dataprep_api.spec.formats.parquet import HuggingFace
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import Array, is_tensor, kernels, shape_of, to_arrow, value_type
+from dataprep_converter.core.tensors import Array, is_tensor, pc, shape_of, to_arrow, value_type
 from dataprep_converter.records.feature import FeatureSpec
 
 IMAGE: Final = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -63,7 +63,7 @@ def wrapped(records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def unwrapped(column: Array, kind: pa.DataType) -> Array:
     """A column as it was, of this type; one that was never wrapped is as it is."""
     if column.type == IMAGE:
-        found: Array = kernels.struct_field(column, "bytes")
+        found: Array = pc.struct_field(column, "bytes")
         return found
     if is_tensor(kind) and not is_tensor(column.type):
         return _tensors(column, kind)

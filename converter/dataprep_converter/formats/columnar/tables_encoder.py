@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadData
-from dataprep_converter.core.kernel import Lengths
-from dataprep_converter.core.lists import is_list, taken_apart
-from dataprep_converter.core.tensors import Array, arrow_type, binary_data, is_tensor, kernels, to_arrow, to_numpy
+from dataprep_converter.core.lists import flatten_lists, is_list
+from dataprep_converter.core.native import Lengths
+from dataprep_converter.core.tensors import Array, arrow_type, binary_data, is_tensor, pc, to_arrow, to_numpy
 from dataprep_converter.records.feature import FeatureSpec
 
 LARGEST_GROUP: Final = 1 << 30
@@ -141,9 +141,9 @@ def _row_bytes(column: Array, shape: tuple[int, ...], width: int) -> Lengths:
     if not shape:
         # The offsets of a dictionary's values are not those of its rows.
         plain = column.cast(column.type.value_type) if isinstance(column.type, pa.DictionaryType) else column
-        lengths: Lengths = kernels.fill_null(kernels.binary_length(plain), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        lengths: Lengths = pc.fill_null(pc.binary_length(plain), 0).to_numpy(zero_copy_only=False).astype(np.int64)
         return lengths + _OFFSET
-    lists = taken_apart(column)
+    lists = flatten_lists(column)
     inner = np.concatenate((np.zeros(1, np.int64), np.cumsum(_row_bytes(lists.items, shape[1:], width))))
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lists.counts)))
     sizes: Lengths = np.diff(inner[ends]) + _OFFSET
@@ -163,13 +163,13 @@ def conformed(column: Array, kind: pa.DataType, *, of: str) -> Array:
     if pa.types.is_fixed_size_list(kind):
         return _of_one_size(column, kind, missing, of=of)
     if pa.types.is_list(kind):
-        lists = taken_apart(column)
+        lists = flatten_lists(column)
         ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lists.counts)))
         items = conformed(lists.items, inner.value_type, of=of)
         return _made(kind, len(column), [_validity(missing), ends.astype(np.int32)], children=[items])
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
-    whole = kernels.fill_null(column, _nothing(column.type)) if missing is not None else column
+    whole = pc.fill_null(column, _nothing(column.type)) if missing is not None else column
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         data, offsets = binary_data(whole.cast(pa.large_binary())) if len(column) else (np.empty(0, np.uint8), np.zeros(1, np.int64))
         made = _made(kind, len(column), [_validity(missing), (offsets - offsets[0]).astype(np.int32), data[offsets[0] : offsets[-1]]])
@@ -193,7 +193,7 @@ def _of_one_size(column: Array, kind: Any, missing: npt.NDArray[np.bool_] | None
         absent = np.repeat(missing, each)
         places[~absent] = np.arange(len(values))
         found: Any = values.take(_arrow.array(places, mask=absent))
-        values = kernels.fill_null(found, _nothing(values.type))
+        values = pc.fill_null(found, _nothing(values.type))
     made = conformed(values, leaf, of=of)
     for depth in range(len(sizes) - 1, -1, -1):
         inner = kind

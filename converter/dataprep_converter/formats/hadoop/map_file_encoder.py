@@ -17,8 +17,8 @@ import pyarrow as pa
 from dataprep_api.dataset.plan import Shard
 from dataprep_api.spec import Output
 from dataprep_converter.core.errors import BadData
-from dataprep_converter.core.kernel import Lengths
-from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.core.native import Lengths
+from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.formats.hadoop.sequence_file_encoder import Blocks, Frames, frames, header, marker
 from dataprep_converter.formats.hadoop.writables_encoder import pairs
@@ -114,7 +114,7 @@ class MapFileEncoder(SingleFile):
         is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
         keys: Any = column.cast(pa.large_binary()) if is_text else column
         with_last = keys if self._last_key is None else pa.concat_arrays([self._last_key, keys])
-        less = np.flatnonzero(kernels.less(with_last[1:], with_last[:-1]).to_numpy(zero_copy_only=False))
+        less = np.flatnonzero(pc.less(with_last[1:], with_last[:-1]).to_numpy(zero_copy_only=False))
         if len(less):
             row = int(less[0])
             place = self._records + row + (1 if self._last_key is None else 0)

@@ -24,7 +24,7 @@ import pyarrow as pa
 from dataprep_api.dataset.plan import Shard
 from dataprep_api.spec import Output
 from dataprep_converter.core.errors import BadData
-from dataprep_converter.core.kernel import Lengths
+from dataprep_converter.core.native import Lengths
 from dataprep_converter.core.tensors import binary, binary_data
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.formats.hadoop.writables_encoder import data_of, joined, pairs, vint

@@ -21,9 +21,9 @@ import pyarrow as pa
 from dataprep_api.spec.formats.map_file import MapFileOptions
 from dataprep_api.spec.formats.sequence_file import SequenceFileOptions
 from dataprep_converter.core.errors import BadData, BadSpec
-from dataprep_converter.core.kernel import Lengths, Piece, join
-from dataprep_converter.core.lists import is_list, taken_apart
-from dataprep_converter.core.tensors import Array, binary, binary_data, kernels, to_numpy
+from dataprep_converter.core.lists import flatten_lists, is_list
+from dataprep_converter.core.native import Lengths, Piece, join
+from dataprep_converter.core.tensors import Array, binary, binary_data, pc, to_numpy
 from dataprep_converter.formats.tfrecord.contents import MISSING, Fixed, Part, Ragged, contents, grouped, look_up
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import Messages
 from dataprep_converter.records.feature import FeatureSpec
@@ -192,7 +192,7 @@ class RecordWritable:
         return self._steps(columns, batch.num_rows)
 
     def _steps(self, columns: Sequence[Array], rows: int) -> Part:
-        lists = {f.name: taken_apart(column) for f, column in zip(self.features, columns, strict=True) if f.sequence}
+        lists = {f.name: flatten_lists(column) for f, column in zip(self.features, columns, strict=True) if f.sequence}
         first, *others = lists
         counts = lists[first].counts
         for name in others:
@@ -274,7 +274,7 @@ def _typed(feature: FeatureSpec, column: Array) -> Part:
     number = NUMBERS[feature.dtype]
     if column.null_count and feature.shape:
         raise BadData(f"The feature {feature.name!r} has no value in some records; DL4J has a null for a number, not for a vector.")
-    filled = kernels.fill_null(column, pa.scalar(0).cast(column.type)) if column.null_count else column
+    filled = pc.fill_null(column, pa.scalar(0).cast(column.type)) if column.null_count else column
     values = to_numpy(filled).reshape(len(column), -1)
     typed = np.empty(values.shape, np.dtype([("type", ">i2"), ("value", number.stored)]))
     typed["type"] = number.code
@@ -297,7 +297,7 @@ def _without_missing(whole: npt.NDArray[np.uint8], column: Array) -> Ragged:
 def _texts(column: Array) -> Part:
     if not is_list(column.type):
         return _measured(contents(column, kind="bytes", raw=False), lambda length: struct.pack(">h", TEXT) + vint(length))
-    lists = taken_apart(column)
+    lists = flatten_lists(column)
     return grouped(_ragged(_texts(lists.items)).content, lists.counts)
 
 
@@ -315,7 +315,7 @@ def _numbers(column: Array, stored: np.dtype[Any]) -> Part:
     with np.errstate(over="ignore"):
         if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
             data = np.ascontiguousarray(to_numpy(rows.flatten()), stored)
-            lengths = kernels.list_value_length(column).to_numpy().astype(np.int64) * stored.itemsize
+            lengths = pc.list_value_length(column).to_numpy().astype(np.int64) * stored.itemsize
             return Ragged(content=binary(data.view(np.uint8), _ends(lengths)), lengths=lengths)
         return Fixed(np.ascontiguousarray(to_numpy(column).reshape(len(column), -1), stored), stored)
 

@@ -26,7 +26,7 @@ from dataprep_api.spec import Output
 from dataprep_api.spec.formats.mds import MdsOptions
 from dataprep_converter.core.compression import Compressor, GzipMembers, Plain, ZstdFrame
 from dataprep_converter.core.errors import BadData, BadSpec
-from dataprep_converter.core.kernel import Lengths, join
+from dataprep_converter.core.native import Lengths, join
 from dataprep_converter.core.tensors import Array, binary, binary_data, to_numpy
 from dataprep_converter.formats.archives import payloads
 from dataprep_converter.formats.encoder import SingleFile

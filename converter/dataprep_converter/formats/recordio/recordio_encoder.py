@@ -25,8 +25,8 @@ import pyarrow as pa
 from dataprep_api.spec import Output
 from dataprep_api.spec.formats.recordio_protobuf import RecordioProtobufOptions
 from dataprep_converter.core.errors import BadData, BadSpec
-from dataprep_converter.core.kernel import Lengths, Piece, join
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_data, kernels, to_numpy
+from dataprep_converter.core.native import Lengths, Piece, join
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_data, pc, to_numpy
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.formats.tfrecord.contents import Fixed, Part, Ragged, contents, delimited, look_up, look_ups, varint
 from dataprep_converter.records.feature import FeatureSpec, Numbers
@@ -94,8 +94,8 @@ class _Entry:
     def _check_sparse(self, batch: pa.RecordBatch, of_keys: FeatureSpec) -> None:
         keys: Any = batch.column(of_keys.name)
         name = self.key.decode()
-        counts = kernels.list_value_length(keys)
-        if kernels.any(kernels.not_equal(counts, kernels.list_value_length(batch.column(self.feature.name)))).as_py():
+        counts = pc.list_value_length(keys)
+        if pc.any(pc.not_equal(counts, pc.list_value_length(batch.column(self.feature.name)))).as_py():
             raise BadData(f"The sparse feature {name!r} has a record with another number of keys than of values.")
         flat = to_numpy(keys.flatten())
         size = math.prod(self.shape)
@@ -145,7 +145,7 @@ class RecordioEncoder(SingleFile):
         if self._options.configuration:
             _check_json(batch.column(self._options.configuration), self._options.configuration)
         for tag, name in self._texts:
-            part = _ragged(contents(kernels.fill_null(batch.column(name), ""), kind="bytes", raw=False))
+            part = _ragged(contents(pc.fill_null(batch.column(name), ""), kind="bytes", raw=False))
             heads, lengths = look_up(part.lengths, _Tagged(tag))
             pieces += [heads, part.content]
             sizes += lengths + part.lengths
@@ -220,7 +220,7 @@ def header(length: int, flag: int = 0) -> bytes:
 
 def _check_json(texts: Array, name: str) -> None:
     """Each must be JSON, as the format says of a configuration; an empty one is none."""
-    for text in kernels.unique(kernels.fill_null(texts, "")).to_pylist():
+    for text in pc.unique(pc.fill_null(texts, "")).to_pylist():
         try:
             json.loads(text or "null")
         except ValueError as exc:
@@ -243,7 +243,7 @@ def _numbers(column: Array, feature: FeatureSpec) -> Part:
     if feature.shape != (-1,):
         return Fixed(to_numpy(column).reshape(len(column), -1), stored)
     lists: Any = column
-    lengths = kernels.list_value_length(column).to_numpy().astype(np.int64) * stored.itemsize
+    lengths = pc.list_value_length(column).to_numpy().astype(np.int64) * stored.itemsize
     data = np.ascontiguousarray(to_numpy(lists.flatten()), stored)
     return Ragged(content=binary(data.view(np.uint8), np.concatenate(([0], np.cumsum(lengths)))), lengths=lengths)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from dataprep_api.spec import Output
 from dataprep_converter.core.compression import Compressor, GzipMembers, Plain
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.formats.columnar.tables_encoder import leaves, ordered
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.formats.text import texts
@@ -88,11 +88,11 @@ class CsvEncoder(SingleFile):
     def _quoted(self, values: Array) -> Array:
         """Quotes where they are needed: around delimiters, quotes, line ends, byte order marks, and what is empty but not missing."""
         pattern = f'["\\r\\n\ufeff{re.escape(self._delimiter)}]|^$'
-        needed = kernels.match_substring_regex(values, pattern)
-        if not kernels.any(needed).as_py():
+        needed = pc.match_substring_regex(values, pattern)
+        if not pc.any(needed).as_py():
             return values
-        quoted = texts.join(texts.text('"'), kernels.replace_substring(values, '"', '""'), texts.text('"'))
-        made: Array = kernels.if_else(needed, quoted, values)
+        quoted = texts.join(texts.text('"'), pc.replace_substring(values, '"', '""'), texts.text('"'))
+        made: Array = pc.if_else(needed, quoted, values)
         return made
 
 

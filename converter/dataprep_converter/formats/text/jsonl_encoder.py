@@ -17,8 +17,8 @@ import pyarrow as pa
 from dataprep_api.spec import Output
 from dataprep_converter.core.compression import Compressor, GzipMembers, Plain
 from dataprep_converter.core.errors import BadData
-from dataprep_converter.core.lists import taken_apart
-from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.core.lists import flatten_lists
+from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.formats.columnar.tables_encoder import leaves, ordered
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.formats.text import texts
@@ -82,7 +82,7 @@ class JsonlEncoder(SingleFile):
     def _nested(self, values: Array, feature: FeatureSpec, shape: tuple[int, ...]) -> Array:
         """The JSON of each row, of which none is null; `shape` is that of a row."""
         if -1 in shape:
-            rows = taken_apart(values)
+            rows = flatten_lists(values)
             ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows.counts)))
             return _array(self._nested(rows.items, feature, shape[1:]), ends)
         made = self._scalars(leaves(values), feature)
@@ -108,9 +108,9 @@ def _quoted(values: Array) -> Array:
 
 def _escaped(values: Array) -> Array:
     """Texts with JSON's escapes, as short as Python writes them."""
-    replace: Any = kernels.replace_substring
+    replace: Any = pc.replace_substring
     made: Array = replace(replace(values, "\\", "\\\\"), '"', '\\"')
-    if kernels.any(kernels.match_substring_regex(made, _ESCAPED)).as_py():
+    if pc.any(pc.match_substring_regex(made, _ESCAPED)).as_py():
         for code in range(0x20):
             made = replace(made, chr(code), _SHORT.get(chr(code), f"\\u{code:04x}"))
     return made
@@ -121,5 +121,5 @@ def _numbers(values: Array, non_finite: str) -> Array:
     if not pa.types.is_floating(values.type) or non_finite == "Fail":
         return made
     for word, written in zip(("nan", "inf", "-inf"), _NON_FINITE[non_finite], strict=True):
-        made = kernels.if_else(kernels.equal(made, texts.text(word)), texts.text(written), made)
+        made = pc.if_else(pc.equal(made, texts.text(word)), texts.text(written), made)
     return made

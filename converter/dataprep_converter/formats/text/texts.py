@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dataprep_converter.core import kernel
+from dataprep_converter.core import native
 from dataprep_converter.core.errors import BadData
-from dataprep_converter.core.kernel import Chosen, Lengths
-from dataprep_converter.core.tensors import Array, binary, binary_data, kernels, to_arrow
+from dataprep_converter.core.native import Chosen, Lengths
+from dataprep_converter.core.tensors import Array, binary, binary_data, pc, to_arrow
 from dataprep_converter.formats.columnar.tables_encoder import leaves
 from dataprep_converter.records.feature import FeatureSpec
 
@@ -31,7 +31,7 @@ def text(value: str) -> Any:
 
 def join(*pieces: Any) -> Array:
     """Texts row by row, one after another."""
-    joined: Array = kernels.binary_join_element_wise(*pieces, NOTHING)
+    joined: Array = pc.binary_join_element_wise(*pieces, NOTHING)
     return joined
 
 
@@ -57,9 +57,9 @@ def numbers(values: Array) -> Array:
     floats: Any = values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
     texts: Array = floats.cast(pa.large_string())
     # Arrow writes 1.0 as 1, which readers that tell types from values take for a whole number.
-    is_whole = kernels.match_substring_regex(texts, _WHOLE)
-    if kernels.any(is_whole).as_py():
-        texts = kernels.if_else(is_whole, join(texts, text(".0")), texts)
+    is_whole = pc.match_substring_regex(texts, _WHOLE)
+    if pc.any(is_whole).as_py():
+        texts = pc.if_else(is_whole, join(texts, text(".0")), texts)
     return texts
 
 
@@ -81,7 +81,7 @@ def base64(values: Array) -> Array:
     fill = -lengths % 3
     if fill.any():
         fillings: Any = pa.array([b"", b"\0", b"\0\0"], pa.large_binary())
-        data, offsets = binary_data(kernel.join([values.cast(pa.large_binary()), Chosen(fillings, fill)], len(fill)))
+        data, offsets = binary_data(native.join([values.cast(pa.large_binary()), Chosen(fillings, fill)], len(fill)))
     encoded = np.frombuffer(bytearray(binascii.b2a_base64(data[offsets[0] : offsets[-1]].data, newline=False)), np.uint8)
     ends = (offsets - offsets[0]) // 3 * 4
     for missing in (1, 2):
@@ -92,7 +92,7 @@ def base64(values: Array) -> Array:
 def lists(items: Array, offsets: Lengths, separator: str) -> Array:
     """Texts joined by a separator, in rows that begin and end at the offsets."""
     rows = _arrow.LargeListArray.from_arrays(to_arrow(offsets), items)
-    joined: Array = kernels.binary_join(rows, text(separator))
+    joined: Array = pc.binary_join(rows, text(separator))
     return joined
 
 
@@ -104,7 +104,7 @@ def with_nulls(column: Array, made: Array, null: str) -> Array:
     places = np.zeros(len(column), np.int64)
     places[~missing] = np.arange(len(made))
     found: Any = made.take(_arrow.array(places, mask=missing))
-    texts: Array = kernels.fill_null(found, text(null))
+    texts: Array = pc.fill_null(found, text(null))
     return texts
 
 
@@ -114,11 +114,11 @@ def first_non_finite(column: Array) -> tuple[int, str] | None:
         return None
     row = next(row for row in range(len(column)) if not _all_finite(column.slice(row, 1)))
     values = _floats(column.slice(row, 1))
-    return row, str(values.filter(kernels.invert(kernels.is_finite(values)))[0].as_py())
+    return row, str(values.filter(pc.invert(pc.is_finite(values)))[0].as_py())
 
 
 def _all_finite(column: Array) -> bool:
-    return kernels.all(kernels.is_finite(_floats(column))).as_py() in (True, None)
+    return pc.all(pc.is_finite(_floats(column))).as_py() in (True, None)
 
 
 def _floats(column: Array) -> Any:

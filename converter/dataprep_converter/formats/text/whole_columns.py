@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dataprep_converter.core.tensors import Array, is_tensor, kernels, to_arrow
+from dataprep_converter.core.tensors import Array, is_tensor, pc, to_arrow
 from dataprep_converter.records.feature import FeatureSpec
 
 _arrow: Any = pa  # the stubs don't know arrays of types that are only known at run time
@@ -67,13 +67,13 @@ def of_cells(cells: Sequence[Sequence[bytes | None]], feature: FeatureSpec, kind
 def _numbers(text: Any, feature: FeatureSpec) -> Any:
     """int64, float64 or truth values. Raises ValueError for what is none."""
     if feature.dtype == "bool":
-        if not kernels.all(kernels.is_in(text, value_set=pa.array(_TRUTH, pa.large_string()))).as_py():
+        if not pc.all(pc.is_in(text, value_set=pa.array(_TRUTH, pa.large_string()))).as_py():
             raise ValueError
-        return kernels.equal(text, "true").to_numpy(zero_copy_only=False)
+        return pc.equal(text, "true").to_numpy(zero_copy_only=False)
     if feature.kind == "float":
         return text.cast(pa.float64()).to_numpy()
     # Arrow takes 0x10 for a number.
-    if kernels.any(kernels.match_substring_regex(text, "[^0-9-]")).as_py():
+    if pc.any(pc.match_substring_regex(text, "[^0-9-]")).as_py():
         raise ValueError
     # Arrow's cast, unlike numpy's, refuses numbers that don't fit.
     return text.cast(pa.int64()).cast(pa.from_numpy_dtype(np.dtype(feature.dtype))).to_numpy()

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.kernel import Bytes, Chosen, Lengths, join, varints
 from dataprep_converter.core.lists import is_list, is_ragged, item_type
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_data, is_tensor, kernels, to_numpy, widened
+from dataprep_converter.core.native import Bytes, Chosen, Lengths, join, varints
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_data, is_tensor, pc, to_numpy, widened
 
 MISSING: Final = -1
 """Length of a null's content."""
@@ -190,8 +190,8 @@ def _flattened(column: Array) -> tuple[npt.NDArray[Any], Lengths, npt.NDArray[np
 
 
 def _counts(column: Array) -> tuple[Lengths, npt.NDArray[np.bool_] | None]:
-    counts = kernels.list_value_length(column)
-    return kernels.fill_null(counts, 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False), _missing(column)
+    counts = pc.list_value_length(column)
+    return pc.fill_null(counts, 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False), _missing(column)
 
 
 def _missing(column: Array) -> npt.NDArray[np.bool_] | None:
@@ -264,7 +264,7 @@ def even_offsets(rows: int, width: int) -> Lengths:
 
 def _large_binary(column: Array) -> Array:
     if column.null_count:
-        column = kernels.fill_null(column, b"" if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type) else "")
+        column = pc.fill_null(column, b"" if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type) else "")
     if pa.types.is_large_binary(column.type):
         return column
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):

@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.core.framing import FOOTER, HEADER, mask
-from dataprep_converter.core.kernel import broken
+from dataprep_converter.core.native import broken
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry
 

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from dataprep_converter.core.errors import BrokenRecord, NotWhole
 from dataprep_converter.core.framing import FOOTER, HEADER, mask
-from dataprep_converter.core.kernel import broken
+from dataprep_converter.core.native import broken
 from dataprep_converter.formats.decoder import Checked, Places
 from dataprep_converter.inputs.opening import BrokenGzip, gunzipped
 

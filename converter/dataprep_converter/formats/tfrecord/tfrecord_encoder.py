@@ -35,11 +35,11 @@ from dataprep_converter.core.buffers import Buffer
 from dataprep_converter.core.compression import Compressor, GzipMembers, Plain
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.framing import FOOTER, HEADER, header
-from dataprep_converter.core.kernel import Bytes, Chosen, Lengths, Piece, framed, framed_apart, join, masked_crcs
-from dataprep_converter.core.lists import is_list, item_type, taken_apart
+from dataprep_converter.core.lists import flatten_lists, is_list, item_type
+from dataprep_converter.core.native import Bytes, Chosen, Lengths, Piece, framed, framed_apart, join, masked_crcs
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_data
 from dataprep_converter.formats.encoder import SingleFile
-from dataprep_converter.formats.tfrecord.contents import (  # fmt: skip
+from dataprep_converter.formats.tfrecord.contents import (
     MISSING,
     OWN_PIECE,
     Fixed,
@@ -91,7 +91,7 @@ class _Field:
 
     def _sequences(self, column: Array) -> Part:
         """The steps of each row, with all that stands around each."""
-        lists = taken_apart(column)
+        lists = flatten_lists(column)
         steps, counts = no_nulls(lists.items), lists.counts
         if not len(steps):
             return Fixed(np.empty((len(column), 0), np.uint8), np.dtype(np.uint8))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dataprep_converter.core.errors import InputChanged
-from dataprep_converter.core.lru import Kept
+from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.metered import Count, Counted
 from dataprep_converter.inputs.opening import Forward, Spool, open_pinned
@@ -96,7 +96,7 @@ class RowFiles:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._count = Count()
-        self._open: Kept[tuple[str, int, int], Rows] = Kept(KEPT_FILES)
+        self._open: LruCache[tuple[str, int, int], Rows] = LruCache(KEPT_FILES)
 
     def rows(self, uri: str, pin: str, *, start: int, row_bytes: int, member: Member | None = None) -> Rows:
         """The rows of this size from `start` on, of the file or of a member of it.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.errors import InputChanged
-from dataprep_converter.core.lru import Kept
+from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import to_arrow, to_numpy
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.metered import Count, Counted
@@ -96,9 +96,9 @@ class BlockReader:
         self._lost_of = list(lost_of)
         self._folders = folders
         self._count = Count()
-        self._files: Kept[str, Input] = Kept(KEPT_FILES)
+        self._files: LruCache[str, Input] = LruCache(KEPT_FILES)
         self._kept_bytes = min(KEPT_BYTES, limits.memory_bytes() // _SHARE_KEPT)
-        self._blocks: Kept[tuple[str, int, int], Block] = Kept(
+        self._blocks: LruCache[tuple[str, int, int], Block] = LruCache(
             KEPT_BLOCKS, self._kept_bytes, lambda block: block.records.nbytes + block.held
         )
         self._gathering = gathering.Gathering()
@@ -145,7 +145,7 @@ class BlockReader:
         for batch in self._gathering.batches(lambda wanted: self._batch(units, wanted), samples, row_bytes=row_bytes):
             yield self._told(batch)
 
-    def foresee(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
+    def accept_read_plan(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
         """Take note of what `read` will be asked for: for each call, from the next one on, its arrays."""
         self._gathering.coming = coming
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.arrow import ArrowSource
 from dataprep_converter.core.errors import BadData, BadSpec, InputChanged
-from dataprep_converter.core.lru import Kept
+from dataprep_converter.core.lru import LruCache
 from dataprep_converter.formats.columnar.arrow_messages import DICTIONARY, RECORDS, SCHEMA, Message, messages
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
@@ -41,7 +41,7 @@ class ArrowReader(BlockReader):
         table = Table(of_files(written, names_from(state), of=_OF), columns_from(state), of=_OF)
         super().__init__(access, Partitions(written.uris, state, of=_OF), lost_of=table.lost_of)
         self._table = table
-        self._before: Kept[tuple[str, str], bytes] = Kept(KEPT_FILES, KEPT_BYTES, len)
+        self._before: LruCache[tuple[str, str], bytes] = LruCache(KEPT_FILES, KEPT_BYTES, len)
 
     def schema(self) -> pa.Schema:
         """The columns that were chosen."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, kernels, to_arrow
+from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_arrow
 from dataprep_converter.records.batch import WAS
 from dataprep_converter.records.lossy import lost_digits
 from dataprep_converter.records.schemas import frozen
@@ -185,7 +185,7 @@ def taken(records: pa.RecordBatch, column: Column) -> Array:
     """A column out of a file's batch, in its own type; a null in a struct around it is its null too."""
     values: Array = records.column(column.path[0])
     for name in column.path[1:]:
-        values = kernels.struct_field(values, name)
+        values = pc.struct_field(values, name)
     return _cast(values, column.type)
 
 
@@ -203,8 +203,8 @@ def _cast(values: Any, kind: pa.DataType) -> Array:
     if isinstance(values.type, pa.DictionaryType):
         return _cast(values.dictionary_decode(), kind)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        flat = _cast(kernels.list_flatten(values), kind.value_type)
-        lengths = kernels.fill_null(kernels.list_value_length(values), 0).to_numpy()
+        flat = _cast(pc.list_flatten(values), kind.value_type)
+        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
         is_large = pa.types.is_large_list(kind)
         lists: Any = pa.LargeListArray if is_large else pa.ListArray
@@ -222,7 +222,7 @@ def lost(records: pa.RecordBatch, column: Column, read: Array) -> "Array | None"
     """The decimals of a column whose digits it hasn't all, as text, and null in the other rows; None where there can't be any."""
     original: Any = records.column(column.path[0])
     for name in column.path[1:]:
-        original = kernels.struct_field(original, name)
+        original = pc.struct_field(original, name)
     rows: Any = None
     values: Any = read
     while True:
@@ -232,9 +232,9 @@ def lost(records: pa.RecordBatch, column: Column, read: Array) -> "Array | None"
         elif isinstance(kind, pa.DictionaryType):
             original = original.dictionary_decode()
         elif _is_list(kind):
-            rows = kernels.list_parent_indices(original).to_numpy()
-            original = kernels.list_flatten(original)
-            values = kernels.list_flatten(values.storage if isinstance(values, pa.ExtensionArray) else values)
+            rows = pc.list_parent_indices(original).to_numpy()
+            original = pc.list_flatten(original)
+            values = pc.list_flatten(values.storage if isinstance(values, pa.ExtensionArray) else values)
         else:
             break
     found = lost_digits(original, values) if pa.types.is_decimal(original.type) else None
@@ -284,7 +284,7 @@ def settled(
     for column, given in zip(columns, values, strict=True):
         whole = given
         if whole.null_count and column.name in defaults:
-            whole = kernels.coalesce(whole, defaults[column.name])
+            whole = pc.coalesce(whole, defaults[column.name])
         out.append(whole)
         for row in np.flatnonzero(whole.is_null().to_numpy(zero_copy_only=False)).tolist() if whole.null_count else ():
             wrong.setdefault(row, f"column {column.name!r} has no value and no default")
@@ -305,14 +305,14 @@ def _is_list(kind: pa.DataType) -> bool:
 def _inner(column: Any) -> Any:
     """The single values of a column."""
     storage = column.storage if isinstance(column, pa.ExtensionArray) else column
-    return kernels.list_flatten(storage) if _is_list(storage.type) else column
+    return pc.list_flatten(storage) if _is_list(storage.type) else column
 
 
 def _rows(column: Any) -> npt.NDArray[np.int64]:
     """The row of each single value."""
     storage = column.storage if isinstance(column, pa.ExtensionArray) else column
     rows: npt.NDArray[np.int64] = (
-        kernels.list_parent_indices(storage).to_numpy() if _is_list(storage.type) else np.arange(len(column), dtype=np.int64)
+        pc.list_parent_indices(storage).to_numpy() if _is_list(storage.type) else np.arange(len(column), dtype=np.int64)
     )
     return rows
 
@@ -339,7 +339,7 @@ def _is_utf8(text: bytes) -> bool:
 
 def narrowed(values: Array) -> tuple[Array, dict[int, float]]:
     """float64 to float32, and the finite values that became infinite, by place."""
-    wide = (kernels.fill_null(values, 0.0) if values.null_count else values).to_numpy()
+    wide = (pc.fill_null(values, 0.0) if values.null_count else values).to_numpy()
     with np.errstate(over="ignore"):
         narrow = wide.astype(np.float32)
     is_infinite = np.isinf(narrow)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.parquet import ParquetSource
 from dataprep_converter.core.errors import BadData, BadSpec, InputChanged
-from dataprep_converter.core.lru import Kept
+from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.ranged import Ranged
 from dataprep_converter.readers import Discovery
@@ -58,7 +58,7 @@ class ParquetReader(BlockReader):
         table = Table(of_files(written, names_from(state), of=_OF), columns_from(state), of=_OF)
         super().__init__(access, Partitions(written.uris, state, of=_OF), lost_of=table.lost_of)
         self._table = table
-        self._opened: Kept[str, _File] = Kept(KEPT_FILES)
+        self._opened: LruCache[str, _File] = LruCache(KEPT_FILES)
 
     def schema(self) -> pa.Schema:
         """The columns that were chosen."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dataprep_api.spec.sources.sql import SQLITE
 from dataprep_converter.core.errors import BadCredentials, BadData, BadSpec, ConvertError, NotFound, NotPermitted, StoreFull, Unreachable
-from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.base.blocks import lost_name
 from dataprep_converter.records.lossy import lost_digits
@@ -168,7 +168,7 @@ class Postgres(Database):
                 is_date = pa.types.is_date(inner.type)
                 whole: Any = inner.cast(pa.int32() if is_date else pa.int64())
                 first = _FIRST_DAY if is_date else _FIRST_DAY * _DAY_MICROSECONDS
-                early = kernels.fill_null(kernels.less(whole, pa.scalar(first, whole.type)), False).to_numpy(zero_copy_only=False)
+                early = pc.fill_null(pc.less(whole, pa.scalar(first, whole.type)), False).to_numpy(zero_copy_only=False)
                 for place in np.flatnonzero(early).tolist():
                     said = _said_of_wrapped(whole[place].as_py(), is_date=is_date)
                     wrong.setdefault(int(places[place]), f"column {'/'.join(path)!r} {said}")
@@ -242,7 +242,7 @@ class Sqlite(Database):
             bits = marks.to_numpy()
             for bit, name in enumerate(names if bits.any() else []):
                 place = schema.get_field_index(name)
-                values[place] = kernels.if_else(pa.array(bits & 1 << bit != 0), pa.scalar(None, values[place].type), values[place])
+                values[place] = pc.if_else(pa.array(bits & 1 << bit != 0), pa.scalar(None, values[place].type), values[place])
         return values
 
     def _marked(self, schema: pa.Schema) -> list[list[str]]:
@@ -308,10 +308,10 @@ def _dates_and_times(path: tuple[str, ...], values: Any, rows: Any) -> Iterator[
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         yield path, values, rows
     elif pa.types.is_list(kind):
-        yield from _dates_and_times(path, kernels.list_flatten(values), rows[kernels.list_parent_indices(values).to_numpy()])
+        yield from _dates_and_times(path, pc.list_flatten(values), rows[pc.list_parent_indices(values).to_numpy()])
     elif isinstance(kind, pa.StructType):
         for member in kind:
-            yield from _dates_and_times((*path, member.name), kernels.struct_field(values, member.name), rows)
+            yield from _dates_and_times((*path, member.name), pc.struct_field(values, member.name), rows)
 
 
 def _said_of_wrapped(value: int, *, is_date: bool) -> str:
@@ -329,7 +329,7 @@ def _as(column: Any, field: "pa.Field[Any]", uri: str, wrong: dict[int, str]) ->
     """A column in its planned type; `wrong` gets the rows with a number that it can't say. Raises BadData for a value that isn't of it."""
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     if plain.null_count == len(plain) and plain.type != field.type:
-        return kernels.if_else(pa.scalar(False), pa.nulls(len(plain), field.type), pa.nulls(len(plain), field.type))  # type: ignore[no-any-return]
+        return pc.if_else(pa.scalar(False), pa.nulls(len(plain), field.type), pa.nulls(len(plain), field.type))  # type: ignore[no-any-return]
     try:
         cast: Array = plain.cast(field.type)
     except pa.ArrowException as exc:
@@ -350,7 +350,7 @@ def _lost(column: Any, read: Array) -> Array:
 
 def _too_large(texts: Any, numbers: Array) -> Iterator[tuple[int, str]]:
     """(row, as the server has it) of each numeric that became infinite and was not."""
-    for row in np.flatnonzero(kernels.fill_null(kernels.is_inf(numbers), False).to_numpy(zero_copy_only=False)).tolist():
+    for row in np.flatnonzero(pc.fill_null(pc.is_inf(numbers), False).to_numpy(zero_copy_only=False)).tolist():
         text = texts[row].as_py()
         if "inf" not in text:
             yield row, text

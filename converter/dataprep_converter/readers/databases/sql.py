@@ -25,8 +25,8 @@ from dataprep_api import canonical
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.sql import SqlSource
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
-from dataprep_converter.core.lru import Kept
-from dataprep_converter.core.tensors import kernels
+from dataprep_converter.core.lru import LruCache
+from dataprep_converter.core.tensors import pc
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import KEPT_FILES, Block, BlockReader, lost_name, without_lost
@@ -56,7 +56,7 @@ class SqlReader(BlockReader):
         self._source = _sql(source)
         self._rows = _Rows.of(self._source, thawed(state["schema"]))
         super().__init__(access, lost_of=self._rows.numerics)
-        self._parts: Kept[int, _Part] = Kept(KEPT_FILES)
+        self._parts: LruCache[int, _Part] = LruCache(KEPT_FILES)
 
     def schema(self) -> pa.Schema:
         """The columns of the result."""
@@ -188,9 +188,9 @@ class _Rows:
         for place in self.order_by:
             values: Any = whole.column(place)
             before, after = values.slice(0, len(values) - 1), values.slice(1)
-            equal = kernels.fill_null(kernels.equal(before, after), False)
-            both_null = kernels.and_(before.is_null(), after.is_null())
-            same &= kernels.or_(equal, both_null).to_numpy(zero_copy_only=False)
+            equal = pc.fill_null(pc.equal(before, after), False)
+            both_null = pc.and_(before.is_null(), after.is_null())
+            same &= pc.or_(equal, both_null).to_numpy(zero_copy_only=False)
         if same.any():
             at = int(np.flatnonzero(same)[0])
             shown = ", ".join(

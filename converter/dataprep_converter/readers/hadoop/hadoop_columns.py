@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import Array, arrow_type, binary, binary_data, kernels, to_arrow
+from dataprep_converter.core.tensors import Array, arrow_type, binary, binary_data, pc, to_arrow
 from dataprep_converter.formats.hadoop.writables_decoder import vint
 from dataprep_converter.formats.hadoop.writables_encoder import NULL, NUMBERS, TEXT
 from dataprep_converter.formats.tfrecord.frames import Places
@@ -153,7 +153,7 @@ class _Contents:
         if not self.is_text:
             return [column], reasons
         try:
-            return [kernels.cast(column, pa.large_string())], reasons
+            return [pc.cast(column, pa.large_string())], reasons
         except pa.ArrowInvalid:
             texts = [_utf8(value.as_py()) for value in column]
             reasons |= {row: "text that is no UTF-8" for row, text in enumerate(texts) if text is None and row not in reasons}

@@ -9,7 +9,7 @@ import pyarrow as pa
 from dataprep_api.spec import ImagesSource
 from dataprep_api.spec.sources.images import FileNameLabel
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.tensors import kernels
+from dataprep_converter.core.tensors import pc
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _SHOWN = 20
@@ -95,7 +95,7 @@ def _by_part(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> 
 def _by_pattern(names: Sequence[str], uris: Sequence[str], pattern: str) -> list[str]:
     # Arrow's regular expressions are RE2: their time is linear, whatever the pattern.
     _check(pattern)
-    found = kernels.extract_regex(pa.array(names, pa.string()), pattern=pattern)
+    found = pc.extract_regex(pa.array(names, pa.string()), pattern=pattern)
     for is_found, uri in zip(found.is_valid().to_pylist(), uris, strict=True):
         if not is_found:
             raise BadSpec(f"{uri}: its name doesn't match source.images.fileName.pattern {pattern!r}.")
@@ -105,7 +105,7 @@ def _by_pattern(names: Sequence[str], uris: Sequence[str], pattern: str) -> list
 
 def _check(pattern: str) -> None:
     try:
-        groups = [field.name for field in kernels.extract_regex(pa.array([], pa.string()), pattern=pattern).type]
+        groups = [field.name for field in pc.extract_regex(pa.array([], pa.string()), pattern=pattern).type]
     except pa.ArrowInvalid as exc:
         raise BadSpec(f"source.images.fileName.pattern {pattern!r} is no regular expression of RE2 with named groups only: {exc}.") from exc
     if groups.count("label") != 1:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import ImagesSource, Source
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.core.kernel import jpeg_sizes
+from dataprep_converter.core.native import jpeg_sizes
 from dataprep_converter.core.tensors import Array, binary, to_arrow
 from dataprep_converter.images import image_headers
 from dataprep_converter.images.image_headers import ImageHeader

@@ -32,7 +32,7 @@ from dataprep_converter.records.columns import IS_SEQUENCE, NOT_BY_DEFAULT, find
 from dataprep_converter.records.schemas import frozen, thawed
 from dataprep_converter.runtime import limits
 from dataprep_converter.runtime.prefetching import prefetched
-from dataprep_converter.sampling.made_files import MadeFiles
+from dataprep_converter.sampling.made_files import IntermediateFiles
 from dataprep_converter.sampling.units import Unit, Units, samples_of_a_batch
 from dataprep_converter.stores import Input
 
@@ -58,7 +58,7 @@ class JoinReader(BlockReader):
     def discover(source: Source, access: Access) -> Discovery:
         """Makes the join. Raises BadData naming key, table and rows for a key that is doubled or missing where it may not be."""
         state: dict[str, Any] = {}
-        made = MadeFiles()
+        made = IntermediateFiles()
         return Discovery(units=_Planner(_join(source), access, state, made).units(), state=state, made=made)
 
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
@@ -171,7 +171,7 @@ class _Filling:
 class _Planner:
     """Reads and joins the tables of a source, and writes the records."""
 
-    def __init__(self, source: JoinSource, access: Access, state: dict[str, Any], made: MadeFiles) -> None:
+    def __init__(self, source: JoinSource, access: Access, state: dict[str, Any], made: IntermediateFiles) -> None:
         self._source = source
         self._access = access
         self._state = state

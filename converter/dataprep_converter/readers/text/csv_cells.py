@@ -14,7 +14,7 @@ from pyarrow import csv as arrow_csv
 
 from dataprep_api.spec import CsvColumn
 from dataprep_converter.core.errors import BadSpec, InputChanged
-from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.halving import good_runs
 from dataprep_converter.readers.columnar.columns import TYPES, narrowed, shown
@@ -150,8 +150,8 @@ class Parser:
         found: dict[int, str] = {}
         for column in typed:
             cells: Any = _whole(table.column(column.name))
-            fits = kernels.match_substring_regex(kernels.utf8_trim(cells, BLANKS), _PATTERNS[column.type])
-            places = np.flatnonzero(kernels.invert(kernels.or_(fits, kernels.is_in(cells, value_set=words))).to_numpy(zero_copy_only=False))
+            fits = pc.match_substring_regex(pc.utf8_trim(cells, BLANKS), _PATTERNS[column.type])
+            places = np.flatnonzero(pc.invert(pc.or_(fits, pc.is_in(cells, value_set=words))).to_numpy(zero_copy_only=False))
             doubtful = cells.take(pa.array(places)).dictionary_encode()
             reasons = [None if self._is_value(text, column) else _not_a(text, column) for text in doubtful.dictionary.to_pylist()]
             for number, word in zip(numbers[places].tolist(), doubtful.indices.to_pylist(), strict=True):
@@ -216,15 +216,15 @@ class Parser:
             values: Array = _whole(table.column(column.name))
             if column.type == "String":
                 if values.null_count:
-                    values = kernels.fill_null(values, "")
+                    values = pc.fill_null(values, "")
                 if column.default:
-                    values = kernels.if_else(kernels.equal(values, ""), column.default, values)
+                    values = pc.if_else(pc.equal(values, ""), column.default, values)
                 elif column.required:
-                    wrong = self._empty(column, kernels.equal(values, "")) | wrong
+                    wrong = self._empty(column, pc.equal(values, "")) | wrong
                 columns.append(values)
                 continue
             if values.null_count and column.name in self._defaults:
-                values = kernels.fill_null(values, self._defaults[column.name])
+                values = pc.fill_null(values, self._defaults[column.name])
             elif values.null_count:
                 wrong = self._empty(column, values.is_null()) | wrong
             if column.type == "Float32":
@@ -238,7 +238,7 @@ class Parser:
         found: dict[int, str] = {}
         for column in self._columns:
             values: Any = table.column(column.name)
-            if not pa.types.is_floating(values.type) or not kernels.any(kernels.is_inf(values)).as_py():
+            if not pa.types.is_floating(values.type) or not pc.any(pc.is_inf(values)).as_py():
                 continue
             rows = self._dialect.rows(data)
             place = self._names.index(column.name)

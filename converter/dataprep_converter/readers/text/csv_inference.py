@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dataprep_converter.core.tensors import kernels
+from dataprep_converter.core.tensors import pc
 from dataprep_converter.readers.columnar.columns import shown
 from dataprep_converter.readers.text.csv_cells import BLANKS, DECIMAL, NUMBER, TRUTH, Dialect, parsed
 from dataprep_converter.records.digits import keeps_all_digits
@@ -97,13 +97,13 @@ def _type_of_all(kind: pa.DataType) -> str:
 def _of_cells(cells: Any, dialect: Dialect) -> Kind:
     """The type of most of the cells of a column, where Arrow has found none that all of them have."""
     words: Any = pa.array(["", *dialect.nulls, *dialect.missing])
-    filled = cells.filter(kernels.invert(kernels.is_in(cells, value_set=words)))
-    trimmed = kernels.utf8_trim(filled, BLANKS)
+    filled = cells.filter(pc.invert(pc.is_in(cells, value_set=words)))
+    trimmed = pc.utf8_trim(filled, BLANKS)
     are_numbers: Any = None
     for pattern in (NUMBER, DECIMAL, TRUTH):
-        fits = kernels.match_substring_regex(trimmed, pattern)
+        fits = pc.match_substring_regex(trimmed, pattern)
         are_numbers = fits if are_numbers is None else are_numbers
-        count = kernels.sum(fits).as_py() or 0
+        count = pc.sum(fits).as_py() or 0
         if not count or count < _FITTING * len(filled):
             continue
         fitting = trimmed.filter(fits)
@@ -122,5 +122,5 @@ def _judged(kind: str, filled: Any, fits: Any, *, words: Any, cells: Any) -> Kin
     if not len(others):
         return Kind(kind)
     first = int(others[0])
-    row = int(np.flatnonzero(~kernels.is_in(cells, value_set=words).to_numpy(zero_copy_only=False))[first])
+    row = int(np.flatnonzero(~pc.is_in(cells, value_set=words).to_numpy(zero_copy_only=False))[first])
     return Kind(kind, cells=len(filled), others=len(others), other=filled[first].as_py(), row=row)

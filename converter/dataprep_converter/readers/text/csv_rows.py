@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from dataprep_converter.core import kernel
+from dataprep_converter.core import native
 
 _LINE_FEED: Final = 10
 _RETURN: Final = 13
@@ -69,10 +69,10 @@ def scan(data: bytes, *, delimiter: str, quote: str, at_end: bool) -> Rows:
 
 
 def _line_ends(data: bytes, text: npt.NDArray[np.uint8], *, at_end: bool) -> Places:
-    feeds = kernel.places_of(data, _LINE_FEED)
+    feeds = native.places_of(data, _LINE_FEED)
     if b"\r" not in data:
         return feeds
-    returns = kernel.places_of(data, _RETURN)
+    returns = native.places_of(data, _RETURN)
     is_last = returns == len(text) - 1
     # A \r at the end of a piece may be half of \r\n: only the next piece tells.
     followed = np.where(is_last, 0 if at_end else _LINE_FEED, text[np.minimum(returns + 1, len(text) - 1)])
@@ -83,7 +83,7 @@ def _line_ends(data: bytes, text: npt.NDArray[np.uint8], *, at_end: bool) -> Pla
 def _quotes(data: bytes, text: npt.NDArray[np.uint8], *, delimiter: int, quote: int) -> Places:
     if bytes([quote]) not in data:
         return np.empty(0, np.int64)
-    places = kernel.places_of(data, quote)
+    places = native.places_of(data, quote)
     opening = places[::2]
     before = text[opening - 1]
     may_open = (before == delimiter) | (before == _LINE_FEED) | (before == _RETURN) | (before == quote) | (opening == 0)

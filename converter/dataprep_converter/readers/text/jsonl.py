@@ -16,7 +16,7 @@ from pyarrow import json as arrow_json
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.jsonl import JsonlColumn, JsonlSource
 from dataprep_converter.core.errors import BadSpec, InputChanged
-from dataprep_converter.core.tensors import Array, kernels
+from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.opening import Forward
 from dataprep_converter.readers import Discovery
@@ -288,7 +288,7 @@ def _schema(columns: Sequence[Column]) -> pa.Schema:
 def _taken(table: pa.Table, path: Path) -> Array:
     values: Any = table.column(path[0])
     for name in path[1:]:
-        values = kernels.struct_field(values, name)
+        values = pc.struct_field(values, name)
     whole: Array = values.combine_chunks()
     return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
 
@@ -297,9 +297,9 @@ def _narrow(values: Any) -> tuple[Array, dict[int, float]]:
     """Numbers or lists of them to float32, and the finite values that became infinite, by row."""
     if not pa.types.is_list(values.type):
         return narrowed(values)
-    flat, too_large = narrowed(kernels.list_flatten(values))
-    rows = kernels.list_parent_indices(values).to_numpy()
-    lengths = kernels.fill_null(kernels.list_value_length(values), 0).to_numpy()
+    flat, too_large = narrowed(pc.list_flatten(values))
+    rows = pc.list_parent_indices(values).to_numpy()
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
     lists: Any = pa.ListArray
     made: Array = lists.from_arrays(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32), flat)
     return made, {int(rows[place]): value for place, value in too_large.items()}

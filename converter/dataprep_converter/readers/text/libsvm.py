@@ -16,7 +16,7 @@ import pyarrow as pa
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.libsvm import LibsvmSource
 from dataprep_converter.core.errors import BadSpec, InputChanged
-from dataprep_converter.core.tensors import Array, arrow_type, kernels, to_arrow, to_numpy
+from dataprep_converter.core.tensors import Array, arrow_type, pc, to_arrow, to_numpy
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import Block
@@ -75,7 +75,7 @@ class LibsvmReader:
         keys: Any = records.column("keys")
         lists: Any = records.column("values")
         vectors = np.zeros((records.num_rows, self._features()), np.float32)
-        counts = to_numpy(kernels.list_value_length(keys))
+        counts = to_numpy(pc.list_value_length(keys))
         vectors[np.repeat(np.arange(records.num_rows), counts), to_numpy(keys.flatten())] = to_numpy(lists.flatten())
         schema = self.schema().append(pa.field(SAMPLE, pa.int64()))
         columns = [to_arrow(vectors) if field.name == "values" else records.column(field.name) for field in schema]
@@ -306,8 +306,8 @@ def _numbers(tokens: _Tokens, pattern: str, kind: pa.DataType) -> tuple[npt.NDAr
     except pa.ArrowInvalid:
         # Bytes that are no ASCII are no part of a number, and Arrow's expressions want text.
         strings = replace(tokens, text=np.where(tokens.text < 0x80, tokens.text, np.uint8(ord("?")))).strings()
-        wrong = ~to_numpy(kernels.match_substring_regex(strings, pattern=pattern))
-        return to_numpy(kernels.if_else(to_arrow(wrong), "0", strings).cast(kind)), wrong
+        wrong = ~to_numpy(pc.match_substring_regex(strings, pattern=pattern))
+        return to_numpy(pc.if_else(to_arrow(wrong), "0", strings).cast(kind)), wrong
 
 
 def _too_large(numbers: npt.NDArray[Any], tokens: _Tokens) -> npt.NDArray[np.bool_]:

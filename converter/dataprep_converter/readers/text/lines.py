@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from dataprep_converter.core import kernel
+from dataprep_converter.core import native
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.text.stretches import BOM, cut, opened, units_of
@@ -52,7 +52,7 @@ class Lines:
 def scan(data: bytes, at_end: bool, *, skip_blank: bool) -> Lines:
     """The whole lines of `data`; the last one needs no end when `at_end`. A blank line has spaces and tabs at most."""
     text = np.frombuffer(data, np.uint8)
-    feeds = kernel.places_of(data, ord("\n"))
+    feeds = native.places_of(data, ord("\n"))
     size = len(data) if at_end else int(feeds[-1]) + 1 if len(feeds) else 0
     ends = feeds + 1
     if size > (int(ends[-1]) if len(ends) else 0):

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dataprep_converter.core.errors import BadData, InputChanged
-from dataprep_converter.core.lru import Kept
+from dataprep_converter.core.lru import LruCache
 from dataprep_converter.formats.tfrecord import frames
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.opening import GZIP_MAGIC, Forward, Spool
@@ -128,8 +128,8 @@ class StretchReader(BlockReader):
 
     def __init__(self, access: Access, folders: FolderColumns | None = None) -> None:
         super().__init__(access, folders)
-        self._zipped: Kept[str, _Zipped] = Kept(KEPT_FILES)
-        self._lines: Kept[tuple[str, int], npt.NDArray[np.int64]] = Kept(KEPT_BLOCKS)
+        self._zipped: LruCache[str, _Zipped] = LruCache(KEPT_FILES)
+        self._lines: LruCache[tuple[str, int], npt.NDArray[np.int64]] = LruCache(KEPT_BLOCKS)
         self._lines_were_asked_for = False
 
     def scan(self, data: bytes, at_end: bool) -> Scanned:

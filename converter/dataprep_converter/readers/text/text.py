@@ -9,7 +9,7 @@ import pyarrow as pa
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.text import TextSource
 from dataprep_converter.core.errors import BadSpec, InputChanged
-from dataprep_converter.core.tensors import Array, kernels, to_arrow
+from dataprep_converter.core.tensors import Array, pc, to_arrow
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import Block
@@ -60,7 +60,7 @@ class TextReader(StretchReader):
                 reasons = {row: f"{why}; source.text.type: Bytes takes any bytes" for row, why in not_utf8(data, lines).items()}
                 good = np.ones(records, np.bool_)
                 good[list(reasons)] = False
-                column = kernels.if_else(to_arrow(good), column, b"").cast(pa.string())
+                column = pc.if_else(to_arrow(good), column, b"").cast(pa.string())
         return Block.of(pa.RecordBatch.from_arrays([column], schema=self._schema), with_lines(reasons, lines, line))
 
 

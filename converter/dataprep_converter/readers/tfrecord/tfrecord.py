@@ -17,7 +17,7 @@ from dataprep_api.spec import Source
 from dataprep_api.spec.sources.tfrecord import TfrecordFeature, TfrecordSource
 from dataprep_converter.core.errors import BadData, BadSpec, InputChanged, NotWhole
 from dataprep_converter.core.framing import HEADER
-from dataprep_converter.core.lru import Kept
+from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import Array, binary
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.formats.tfrecord.examples import Expected, parse
@@ -67,7 +67,7 @@ class TfrecordReader(BlockReader):
         self._features = [TfrecordFeature.model_validate(feature) for feature in state.get("features", [])]
         self._has_sequences = any(feature.sequence for feature in self._features)
         self._expected = [] if self._has_sequences else [_expected(feature) for feature in self._features]
-        self._contents: Kept[str, Streamed] = Kept(KEPT_FILES)
+        self._contents: LruCache[str, Streamed] = LruCache(KEPT_FILES)
 
     def schema(self) -> pa.Schema:
         """Numbers as int64 and float32, tensors stored raw in their own type, bytes, and lists of them."""

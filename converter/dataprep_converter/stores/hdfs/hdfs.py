@@ -31,8 +31,8 @@ from dataprep_converter.runtime.retrying import ON_THE_WAY_OUT, retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.files import swept, temporary_name
 from dataprep_converter.stores.hdfs import hadoop, hadoop_configuration, hdfs_kerberos
-from dataprep_converter.stores.hdfs.hdfs_border import USER_VARIABLE, border, look
-from dataprep_converter.stores.streaming import going_on
+from dataprep_converter.stores.hdfs.hdfs_border import USER_VARIABLE, border, check_reachable
+from dataprep_converter.stores.streaming import resuming_stream
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class HdfsStore:
         """A client of its own for one upload. Raises Unreachable, naming hosts and ports, when no NameNode listens."""
         addresses = self.addresses(authority)
         if addresses:
-            look(addresses)
+            check_reachable(addresses)
         with border(addresses, f"hdfs://{authority}"):
             return hdfs_native.Client(
                 f"hdfs://{self._resolved(authority)}",
@@ -331,7 +331,7 @@ class HdfsInput:
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         end = self._size if length is None else min(self._size, offset + length)
         gathered: list[bytes] = []
-        for piece in going_on(self._pieces, self.read_at, offset=offset, end=end, step=_READ_BYTES, what=self.uri):
+        for piece in resuming_stream(self._pieces, self.read_at, offset=offset, end=end, step=_READ_BYTES, what=self.uri):
             gathered.append(piece)
             if sum(map(len, gathered)) >= _STREAM_BYTES:
                 yield b"".join(gathered)

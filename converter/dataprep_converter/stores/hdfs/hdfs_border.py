@@ -15,7 +15,7 @@ USER_VARIABLE: Final = "HADOOP_USER_NAME"
 CONNECT_SECONDS: Final = 5.0
 
 
-def look(addresses: Sequence[str]) -> None:
+def check_reachable(addresses: Sequence[str]) -> None:
     """Raises Unreachable unless one of the NameNodes accepts a connection."""
     faults = []
     for address in addresses:

@@ -1,7 +1,7 @@
-/* The loops over records and values that neither numpy nor Arrow has a call for. `kernel.py` says what each does, has the same in Python, and
+/* The loops over records and values that neither numpy nor Arrow has a call for. `native.py` says what each does, has the same in Python, and
  * is the only caller: it owns all memory, and has checked every length. Nothing here allocates or keeps anything, and only files can fail.
  *
- * Built by `build_kernel.py`, called by ctypes, so that other threads of Python run meanwhile. Little-endian machines with a CRC-32C instruction. */
+ * Built by `build_native.py`, called by ctypes, so that other threads of Python run meanwhile. Little-endian machines with a CRC-32C instruction. */
 
 #include <errno.h>
 #include <fcntl.h>

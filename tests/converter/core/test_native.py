@@ -1,4 +1,4 @@
-"""kernel.c and what does its work without it, each against code that is not ours; and how it is built."""
+"""native.c and what does its work without it, each against code that is not ours; and how it is built."""
 
 import itertools
 import os
@@ -18,27 +18,27 @@ from google.protobuf.internal import encoder  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep_converter.core import kernel
+from dataprep_converter.core import native
 from dataprep_converter.core.framing import FOOTER, HEADER, frame
-from dataprep_converter.core.kernel import Chosen, Piece
+from dataprep_converter.core.native import Chosen, Piece
 from dataprep_converter.core.tensors import Array, binary_data
 
 ROOT = Path(__file__).parents[3]
-BUILD = ROOT / "converter" / "build_kernel.py"
+BUILD = ROOT / "converter" / "build_native.py"
 
 
-@pytest.fixture(scope="module", params=["kernel.c", "python"], autouse=True)
+@pytest.fixture(scope="module", params=["native.c", "python"], autouse=True)
 def each(request: pytest.FixtureRequest) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "python":
-            patch.setattr(kernel, "_library", lambda: None)
+            patch.setattr(native, "_library", lambda: None)
         yield request.param
 
 
 @pytest.fixture(params=["as the processor can", "plainly"])
 def vectors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "plainly":
-        monkeypatch.setattr(kernel, "_is_wide", lambda: False)
+        monkeypatch.setattr(native, "_is_wide", lambda: False)
 
 
 def column(values: Sequence[bytes]) -> Array:
@@ -83,13 +83,13 @@ def tables(draw: st.DrawFn) -> tuple[list[Piece], list[bytes]]:
 @given(tables())
 def test_rows_are_joined_from_pieces_of_every_kind(table: tuple[list[Piece], list[bytes]]) -> None:
     pieces, wanted = table
-    assert rows_of(kernel.join(pieces, len(wanted))) == wanted
+    assert rows_of(native.join(pieces, len(wanted))) == wanted
 
 
 @given(tables(), st.sampled_from([0, 100, 10_000]))
 def test_records_are_framed_as_one_by_one(table: tuple[list[Piece], list[bytes]], room: int) -> None:
     pieces, wanted = table
-    made = kernel.framed(pieces, np.array(list(map(len, wanted)), np.int64), np.empty(room, np.uint8))
+    made = native.framed(pieces, np.array(list(map(len, wanted)), np.int64), np.empty(room, np.uint8))
     assert made.tobytes() == b"".join(map(frame, wanted))
 
 
@@ -97,7 +97,7 @@ def test_records_are_framed_as_one_by_one(table: tuple[list[Piece], list[bytes]]
 def test_values_are_left_out_of_records_where_they_are_missing(table: tuple[list[Piece], list[bytes]], data: st.DataObject) -> None:
     pieces, wanted = table
     apart = [not isinstance(piece, Chosen | bytes) and data.draw(st.booleans()) for piece in pieces]
-    between, cuts = kernel.framed_apart(pieces, np.array(list(map(len, wanted)), np.int64), apart)
+    between, cuts = native.framed_apart(pieces, np.array(list(map(len, wanted)), np.int64), apart)
     large = [rows_of(piece) for piece, is_apart in zip(pieces, apart, strict=True) if is_apart and not isinstance(piece, Chosen | bytes)]
     values = [value for row in zip(*large, strict=True) for value in row]
     assert len(cuts) == len(values)
@@ -108,9 +108,9 @@ def test_values_are_left_out_of_records_where_they_are_missing(table: tuple[list
 
 def test_records_stand_in_the_room_that_is_there(each: str) -> None:
     room = np.empty(100, np.uint8)
-    made = kernel.framed([b"abc"], np.array([3, 3]), room)
+    made = native.framed([b"abc"], np.array([3, 3]), room)
     assert len(made) == 2 * (HEADER + 3 + FOOTER)
-    assert np.shares_memory(made, room) == (each == "kernel.c")
+    assert np.shares_memory(made, room) == (each == "native.c")
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_records_stand_in_the_room_that_is_there(each: str) -> None:
     [column([b"a"]), Chosen(column([b"a"]), np.zeros(1, np.int64)), pa.array(["a", "b"]), Chosen(column([b"a"]), np.zeros(2, np.int32))],
 )
 def test_the_library_is_given_nothing_that_it_would_read_beyond(piece: Piece, each: str) -> None:
-    if each == "kernel.c":
+    if each == "native.c":
         with pytest.raises(ValueError, match="expected"):
-            kernel.join([column([b"a", b"b"]), piece], 2)
+            native.join([column([b"a", b"b"]), piece], 2)
 
 
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(0, 300), max_size=30), st.data())
@@ -133,7 +133,7 @@ def test_varints_are_those_of_protobuf(numbers: list[int], data: st.DataObject) 
         for number in numbers[begin:end]:
             encoder._EncodeSignedVarint(parts.append, number, None)
         wanted.append(b"".join(parts))
-    made, lengths = kernel.varints(np.array(numbers, np.int64).view(np.uint64), np.array(ends, np.int64))
+    made, lengths = native.varints(np.array(numbers, np.int64).view(np.uint64), np.array(ends, np.int64))
     assert made.tobytes() == b"".join(wanted)
     assert lengths.tolist() == list(map(len, wanted))
 
@@ -141,7 +141,7 @@ def test_varints_are_those_of_protobuf(numbers: list[int], data: st.DataObject) 
 @given(st.lists(st.binary(max_size=70), min_size=1, max_size=20))
 def test_crcs_are_those_of_another_library(records: list[bytes]) -> None:
     ends = np.cumsum([0, *map(len, records)])
-    made = kernel.masked_crcs(np.frombuffer(b"".join(records) or b"\0", np.uint8), ends[:-1], ends[1:])
+    made = native.masked_crcs(np.frombuffer(b"".join(records) or b"\0", np.uint8), ends[:-1], ends[1:])
     assert made.tolist() == [masked(google_crc32c.value(record)) for record in records]
 
 
@@ -157,7 +157,7 @@ def test_crcs_of_any_length() -> None:
         100_000,
     ]
     starts = np.arange(len(lengths)) % 17
-    made = kernel.masked_crcs(data, starts, starts + lengths)
+    made = native.masked_crcs(data, starts, starts + lengths)
     wanted = [data[start : start + length].tobytes() for start, length in zip(starts.tolist(), lengths, strict=True)]
     assert made.tolist() == [masked(google_crc32c.value(each)) for each in wanted]
 
@@ -165,7 +165,7 @@ def test_crcs_of_any_length() -> None:
 @given(st.lists(st.tuples(st.integers(0, (1 << 63) - 1) | st.integers(0, 20), st.integers(0, 1 << 40)), max_size=20))
 def test_lines_of_numbers(rows: list[tuple[int, int]]) -> None:
     first, second = (np.array([row[place] for row in rows], np.int64) for place in (0, 1))
-    assert bytes(kernel.number_lines(first, "\t", second)).decode() == "".join(f"{one}\t{other}\n" for one, other in rows)
+    assert bytes(native.number_lines(first, "\t", second)).decode() == "".join(f"{one}\t{other}\n" for one, other in rows)
 
 
 @pytest.mark.usefixtures("vectors")
@@ -174,15 +174,15 @@ def test_lines_of_numbers(rows: list[tuple[int, int]]) -> None:
 def test_the_places_of_a_byte(size: int, some: str) -> None:
     share = {"none": 0.0, "few": 0.005, "many": 0.4, "all": 1.0}[some]
     text = np.where(np.random.default_rng(size).random(size) < share, ord("\n"), 0xF5).astype(np.uint8).tobytes()
-    assert kernel.places_of(text, ord("\n")).tolist() == [found.start() for found in re.finditer(rb"\n", text)]
+    assert native.places_of(text, ord("\n")).tolist() == [found.start() for found in re.finditer(rb"\n", text)]
 
 
 @pytest.mark.usefixtures("vectors")
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 255, 32_767, 32_768, 32_769, 100_001, 600_001])
 def test_sums_of_bytes(size: int) -> None:
     values = np.random.default_rng(size).integers(0, 256, size, np.uint8)
-    assert kernel.byte_sums(values) == (sum(values.tolist()), sum(value * value for value in values.tolist()))
-    assert kernel.byte_sums(np.full(size, 255, np.uint8)) == (255 * size, 65_025 * size)
+    assert native.byte_sums(values) == (sum(values.tolist()), sum(value * value for value in values.tolist()))
+    assert native.byte_sums(np.full(size, 255, np.uint8)) == (255 * size, 65_025 * size)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int16"])
@@ -190,7 +190,7 @@ def test_bytes_are_looked_up(dtype: str) -> None:
     table = np.arange(256)[::-1].astype(dtype)
     values = np.random.default_rng(3).integers(0, 256, (2, 7, 5, 3), np.uint8)
     out = np.zeros((4, 7, 5, 3), dtype)
-    kernel.look_up(table, values, out[1:3])
+    native.look_up(table, values, out[1:3])
     assert (out[1:3] == 255 - values.astype(np.int64)).all()
     assert not out[0].any()
     assert not out[3].any()
@@ -206,21 +206,21 @@ def test_what_is_computed_is_what_the_table_has(size: int) -> None:
             if changed is not None:
                 table[changed] += np.float16(1)
             out = np.full(size + 1, 7, np.float16)
-            kernel.look_up(table, values, out[:size], line=(middle, factor))
+            native.look_up(table, values, out[:size], line=(middle, factor))
             np.testing.assert_array_equal(out[:size].view(np.uint16), table[values].view(np.uint16))
             assert out[size] == 7
 
 
 def test_most_tables_of_images_are_computed(each: str) -> None:
-    if each == "kernel.c" and kernel._is_wide():
-        library, rng = kernel._library(), np.random.default_rng(5)
+    if each == "native.c" and native._is_wide():
+        library, rng = native._library(), np.random.default_rng(5)
         levels, out = np.arange(256, dtype=np.uint8), np.empty(256, np.float16)
         computed = 0
         for _ in range(1000):
             middle, deviation = rng.uniform(30, 220), rng.uniform(5, 90)
             table = ((levels - middle) / deviation).astype(np.float16)
-            given = kernel._address(levels), len(levels), 1, kernel._address(out)
-            computed += library.look_up_line(kernel._address(table), middle, 1 / deviation, *given)
+            given = native._address(levels), len(levels), 1, native._address(out)
+            computed += library.look_up_line(native._address(table), middle, 1 / deviation, *given)
         assert computed > 950
 
 
@@ -228,15 +228,15 @@ def test_what_is_looked_up_has_its_size() -> None:
     table, values = np.arange(256, dtype=np.float16), np.zeros(7, np.uint8)
     for some, room in ((table[:255], np.empty(7, np.float16)), (table, np.empty(6, np.float16))):
         with pytest.raises(ValueError, match="expected a table of 256 entries and room of shape"):
-            kernel.look_up(some, values, room)
+            native.look_up(some, values, room)
 
 
 # --- how it is built ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler, and does without kernel.c")
+@pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler, and does without native.c")
 def test_it_is_built_where_there_is_a_compiler(each: str) -> None:
-    assert (kernel._library() is not None) == (each == "kernel.c")
+    assert (native._library() is not None) == (each == "native.c")
 
 
 @pytest.fixture
@@ -257,22 +257,22 @@ def build(sources: Path, **environment: str) -> subprocess.CompletedProcess[str]
 
 @pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler")
 def test_a_library_of_another_source_goes(sources: Path) -> None:
-    stale = sources / "libkernel-0123456789ab.so"
+    stale = sources / "libnative-0123456789ab.so"
     stale.write_bytes(b"of another version")
     assert build(sources).returncode == 0
-    [made] = sources.glob("libkernel-*.so")
+    [made] = sources.glob("libnative-*.so")
     assert made != stale
 
 
 @pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler")
-@pytest.mark.parametrize("changed", ["kernel.c", "resampling.c"])
+@pytest.mark.parametrize("changed", ["native.c", "resampling.c"])
 def test_a_change_of_any_source_makes_another_library(sources: Path, changed: str) -> None:
     assert build(sources).returncode == 0
-    [before] = sources.glob("libkernel-*.so")
+    [before] = sources.glob("libnative-*.so")
     with (sources / changed).open("a") as source:
         source.write("/* changed */\n")
     assert build(sources).returncode == 0
-    [after] = sources.glob("libkernel-*.so")
+    [after] = sources.glob("libnative-*.so")
     assert after != before
 
 
@@ -280,15 +280,15 @@ def test_without_a_compiler_it_says_what_that_costs(sources: Path) -> None:
     ended = build(sources, CC="/nowhere/cc")
     assert ended.returncode == 1
     assert ended.stderr == (
-        "kernel.c and resampling.c were not built, and Python will do their work several times slower: "
+        "native.c and resampling.c were not built, and Python will do their work several times slower: "
         "[Errno 2] No such file or directory: '/nowhere/cc'\n"
     )
-    assert not list(sources.glob("libkernel-*"))
+    assert not list(sources.glob("libnative-*"))
 
 
 def test_a_processor_without_the_instruction_is_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctypes.CDLL", lambda _: OldProcessor())
-    assert kernel._load() is None
+    assert native._load() is None
 
 
 class OldProcessor:
@@ -312,7 +312,7 @@ def test_whole_files_are_read_one_after_another(tmp_path: Path, each: str) -> No
         file.write_bytes(content)
     paths = [os.fsencode(file) for file in files]
     room = np.zeros(10, np.uint8)
-    found = kernel.read_files(paths, [len(content) for content in contents], room)
+    found = native.read_files(paths, [len(content) for content in contents], room)
     if each == "python":
         assert found is None
         return
@@ -329,7 +329,7 @@ def test_a_file_of_another_size_and_one_that_is_none_are_told(tmp_path: Path, ea
     (tmp_path / "as planned").write_bytes(b"abc")
     paths = [os.fsencode(tmp_path / name) for name in ("longer", "gone", ".", "as planned")]
     room = np.zeros(15, np.uint8)
-    found = kernel.read_files(paths, [4, 4, 4, 3], room)
+    found = native.read_files(paths, [4, 4, 4, 3], room)
     if found is not None:
         assert found[0] == [None, None, None, (tmp_path / "as planned").stat().st_mtime_ns]
         assert room[12:].tobytes() == b"abc"
@@ -338,10 +338,10 @@ def test_a_file_of_another_size_and_one_that_is_none_are_told(tmp_path: Path, ea
 
 def test_files_get_no_less_room_than_they_need(tmp_path: Path, each: str) -> None:
     if each == "python":
-        assert kernel.read_files([b"x"], [2], np.zeros(1, np.uint8)) is None
+        assert native.read_files([b"x"], [2], np.zeros(1, np.uint8)) is None
         return
     with pytest.raises(ValueError, match="expected room for 2 bytes of 1 files, found 1 and 1 paths"):
-        kernel.read_files([os.fsencode(tmp_path)], [2], np.zeros(1, np.uint8))
+        native.read_files([os.fsencode(tmp_path)], [2], np.zeros(1, np.uint8))
 
 
 @given(
@@ -355,10 +355,10 @@ def test_files_get_no_less_room_than_they_need(tmp_path: Path, each: str) -> Non
 def test_bounds_are_those_of_each_column(dtype: str, rows: int, count: int, first: int, every: int, random: Any) -> None:
     bits = [np.frombuffer(random.randbytes(rows * 8), np.uint8)[: rows * np.dtype(dtype).itemsize] for _ in range(count)]
     columns = [each.view(dtype) for each in bits]
-    found = kernel.bounds(columns, first=first, every=every)
+    found = native.bounds(columns, first=first, every=every)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernel, "_is_wide", lambda: False)
-        plainly = kernel.bounds(columns, first=first, every=every)
+        patch.setattr(native, "_is_wide", lambda: False)
+        plainly = native.bounds(columns, first=first, every=every)
     assert (found.least.tobytes(), found.greatest.tobytes()) == (plainly.least.tobytes(), plainly.greatest.tobytes())
     for place, column in enumerate(columns):
         ends = found.least[place], found.greatest[place]
@@ -371,12 +371,12 @@ def test_bounds_are_those_of_each_column(dtype: str, rows: int, count: int, firs
 
 def test_columns_of_different_lengths_have_no_bounds() -> None:
     with pytest.raises(ValueError, match=r"expected columns of 2 int64, one at least, found \[\(2, 'int64'\), \(1, 'int64'\)\]"):
-        kernel.bounds([np.zeros(2, np.int64), np.zeros(1, np.int64)], first=0, every=1)
+        native.bounds([np.zeros(2, np.int64), np.zeros(1, np.int64)], first=0, every=1)
     with pytest.raises(ValueError, match="expected columns of 0 int64"):
-        kernel.bounds([np.zeros(0, np.int64)], first=0, every=1)
+        native.bounds([np.zeros(0, np.int64)], first=0, every=1)
 
 
 @pytest.mark.parametrize(("starts", "ends"), [([4], [2]), ([-1], [2]), ([0], [9]), ([0, 1], [1])])
 def test_a_crc_of_what_is_no_stretch_of_the_data_is_refused(starts: list[int], ends: list[int]) -> None:
     with pytest.raises(ValueError, match=rf"{len(starts)} starts and {len(ends)} ends are not the stretches of 8 bytes"):
-        kernel.masked_crcs(np.zeros(8, np.uint8), np.array(starts, np.int64), np.array(ends, np.int64))
+        native.masked_crcs(np.zeros(8, np.uint8), np.array(starts, np.int64), np.array(ends, np.int64))

@@ -1,6 +1,6 @@
 """The loops over records and values that neither numpy nor Arrow has a call for, in C; where the library isn't there, in Python.
 
-`kernel.c` and `resampling.c` are built by `build_kernel.py` when the package is installed, if there is a C compiler, and make the same bytes as what
+`native.c` and `resampling.c` are built by `build_native.py` when the package is installed, if there is a C compiler, and make the same bytes as what
 is here; of resampling, as what Pillow makes (`images/resampling.py`).
 """
 
@@ -19,16 +19,16 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from dataprep_converter.core.framing import FOOTER, HEADER, header, mask_all
-from dataprep_converter.core.tensors import Array, binary, binary_data, kernels, to_arrow
+from dataprep_converter.core.tensors import Array, binary, binary_data, pc, to_arrow
 
-_SOURCES: Final = [Path(__file__).with_name(name) for name in ("kernel.c", "resampling.c")]
-"""In the order of `build_kernel.py`."""
+_SOURCES: Final = [Path(__file__).with_name(name) for name in ("native.c", "resampling.c")]
+"""In the order of `build_native.py`."""
 _NOTHING: Final = pa.scalar(b"", pa.large_binary())
 """The separator that Arrow's join of byte strings asks for."""
 _NO_BYTES: Final = ctypes.create_string_buffer(1)
 """Where a column without any bytes begins."""
 _BLOCK: Final = 16
-"""Bytes of room that kernel.c wants behind what it joins."""
+"""Bytes of room that native.c wants behind what it joins."""
 _LINE: Final = 42
 """Bytes of two numbers of 20 digits, what is between them, and the end of their line."""
 _VARINT: Final = 10
@@ -36,15 +36,15 @@ _VARINT: Final = 10
 _BYTES_OF_A_LINE: Final = 32
 """Where lines are shorter, their ends are looked for twice."""
 _PLACES_AT_ONCE: Final = 64
-"""Of a byte: kernel.c wants room for so many."""
+"""Of a byte: native.c wants room for so many."""
 _COPIED: Final = 4096
 """Up to this size, copying a record out is cheaper than a view of it."""
 _LOOKED_UP: Final = 2
-"""Bytes of an entry of the tables that kernel.c looks up in."""
+"""Bytes of an entry of the tables that native.c looks up in."""
 _BOUNDED: Final = ("<i2", "<i4", "<i8", "<u2", "<u4", "<f2", "<f4", "<f8")
-"""Types in the order of kernel.c's."""
+"""Types in the order of native.c's."""
 _UNREAD: Final = int(np.iinfo(np.int64).min)
-"""What kernel.c says of a file that it could not read."""
+"""What native.c says of a file that it could not read."""
 _RESAMPLED: Final = (1, 3)
 """Channels of images that resampling.c takes."""
 _LONGEST: Final = 1 << 24
@@ -160,7 +160,7 @@ def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any], *, li
         library.look_up(_address(table), *given, _address(out, table.dtype))
     else:
         # Arrow takes bytes as they are for indices, numpy makes eight bytes of each first.
-        out[...] = kernels.take(to_arrow(table), to_arrow(values.reshape(-1)), boundscheck=False).to_numpy().reshape(values.shape)
+        out[...] = pc.take(to_arrow(table), to_arrow(values.reshape(-1)), boundscheck=False).to_numpy().reshape(values.shape)
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def join(pieces: Sequence[Piece], rows: int) -> Array:
     """Each row's pieces, of which one at least is a column, one after another: a large_binary column."""
     library = _library()
     if library is None:
-        joined: Array = kernels.binary_join_element_wise(*map(_for_arrow, pieces), _NOTHING)
+        joined: Array = pc.binary_join_element_wise(*map(_for_arrow, pieces), _NOTHING)
         return joined
     given = _given(pieces, rows)
     ends = np.empty(rows + 1, np.int64)
@@ -313,7 +313,7 @@ def _places(pieces: "Sequence[bytes | bytearray | memoryview]") -> tuple[Lengths
 
 
 class _Piece(ctypes.Structure):
-    """`piece` of kernel.c."""
+    """`piece` of native.c."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -339,7 +339,7 @@ def _load() -> Any:
     """The library, or None where it was not built of the sources as they are, or can't run."""
     try:
         digest = hashlib.sha256(b"".join(source.read_bytes() for source in _SOURCES)).hexdigest()
-        library = ctypes.CDLL(str(Path(__file__).with_name(f"libkernel-{digest[:12]}.so")))
+        library = ctypes.CDLL(str(Path(__file__).with_name(f"libnative-{digest[:12]}.so")))
     except OSError:
         return None
     for name in (
@@ -377,7 +377,7 @@ def _load() -> Any:
 
 
 def _given(pieces: Sequence[Piece], rows: int) -> "ctypes.Array[_Piece]":
-    """The pieces for kernel.c, which must not outlive them. Raises ValueError for what it would read beyond."""
+    """The pieces for native.c, which must not outlive them. Raises ValueError for what it would read beyond."""
     return (_Piece * len(pieces))(*(_piece(piece, rows) for piece in pieces))
 
 

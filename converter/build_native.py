@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "dataprep_converter" / "core"
-SOURCES = (FOLDER / "kernel.c", FOLDER / "resampling.c")
-"""In the order of `kernel.py`."""
+SOURCES = (FOLDER / "native.c", FOLDER / "resampling.c")
+"""In the order of `native.py`."""
 # A product is rounded before it is added to, on every processor: some would do both at once.
 _OPTIONS = ("-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
@@ -20,7 +20,7 @@ _OPTIONS = ("-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared"
 def library() -> Path:
     """Where the library of the sources as they are belongs."""
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES)).hexdigest()
-    return FOLDER / f"libkernel-{digest[:12]}.so"
+    return FOLDER / f"libnative-{digest[:12]}.so"
 
 
 def build() -> Path:
@@ -30,7 +30,7 @@ def build() -> Path:
         unfinished = wanted.with_name(f".{os.getpid()}-{wanted.name}")
         subprocess.run([*shlex.split(os.environ.get("CC", "cc")), *_OPTIONS, "-o", str(unfinished), *map(str, SOURCES)], check=True)  # noqa: S603
         unfinished.replace(wanted)
-    for other in set(FOLDER.glob("libkernel-*.so")) - {wanted}:
+    for other in set(FOLDER.glob("libnative-*.so")) - {wanted}:
         other.unlink()
     return wanted
 
