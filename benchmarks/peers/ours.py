@@ -34,12 +34,12 @@ from dataprep_converter.pipeline.shard import MOST_RECORDS
 from dataprep_converter.planning import planning
 from dataprep_converter.readers import reader_class
 from dataprep_converter.records.batch import Batch
-from dataprep_converter.runtime import forking, heap, limits
+from dataprep_converter.runtime import allocator, fork_server, limits
 from dataprep_converter.sampling.units import samples_of_a_batch
 from dataprep_converter.steps.run import run
 from dataprep_converter.stores import Entry, FolderFiles, StoreSettings
 from dataprep_converter.stores.files import FileInput, FileStore
-from dataprep_converter.tools import verifying
+from dataprep_converter.tools import verification
 from dataprep_converter.transforms import step_class
 
 _FILE_BYTES = 110_000
@@ -71,8 +71,8 @@ def load(job: DataPrepJob) -> None:
 
 def import_for_others() -> None:
     """Waits until the process that others are forked from has imported, which it does while a command of `dataprep` does: as peers' processes have."""
-    forking.get_ready()
-    one = forking.context().Process(target=abs, args=(0,))  # type: ignore[attr-defined]
+    fork_server.get_ready()
+    one = fork_server.context().Process(target=abs, args=(0,))  # type: ignore[attr-defined]
     one.start()
     one.join()
 
@@ -246,12 +246,12 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
         # Loads the encoder, and what it is made of.
         extension = encoder_class(form.format).extension(form)
         native.is_there()
-        heap.tune_allocator()
+        allocator.tune_allocator()
         place = Path(options["place"]) if "place" in options else output / f"data.{extension}"
         labels = [LabelFeature(name=name) for name in options.get("labels", [])]
         clocked(lambda: encode(table, form, labels, place))
     elif kind == "verify":
-        clocked(lambda: verifying.verify(str(source), Access()).records_out)
+        clocked(lambda: verification.verify(str(source), Access()).records_out)
     elif kind == "plan":
         clocked(lambda: plan(options["spec"], records))
     else:

@@ -36,7 +36,7 @@ _IMPORTS: Final = (
     "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; from dataprep_converter.runtime import without_pandas; without_pandas.hide(); "
     "import dataprep_converter.steps.working, dataprep_converter.readers.arrays.idx, dataprep_converter.formats.tfrecord.tfrecord_encoder; os._exit(0)"
 )
-"""How a process ends is no part of it: 0.1 s for the libraries' objects, which a pod has put aside by then (`heap.py`)."""
+"""How a process ends is no part of it: 0.1 s for the libraries' objects, which a pod has put aside by then (`allocator.py`)."""
 _SMALL_JOB: Final = (
     *("-m", "dataprep_converter", "run", str(ROOT / "benchmarks/small_job.yaml")),
     *("--set", "params.input=INPUT", "--set", "output.uri=OUTPUT", "--quiet"),

@@ -19,8 +19,8 @@ from dataprep_converter.core.errors import NewerFormat
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import committing, removing, working
-from dataprep_converter.tools import inspecting, repairing
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools import inspection, repair
+from dataprep_converter.tools.verification import verify
 from dataprep_reader import open as open_data_set
 
 
@@ -77,10 +77,10 @@ def committed(folder: Path) -> None:
 ALL = {*FILES}
 FINISHED: dict[str, tuple[Callable[[Path], object], set[str]]] = {
     "verify": (lambda _: verify("out", Access()), ALL),
-    "inspect": (lambda _: inspecting.show("out", Access(), records=1, as_json=False, stream=io.StringIO()), {"manifest"}),
-    "inspect as JSON": (lambda _: inspecting.show("out", Access(), records=1, as_json=True, stream=io.StringIO()), {"manifest"}),
-    "inspect as HTML": (lambda _: inspecting.html("out", Access(), records=1), {"manifest"}),
-    "repair": (lambda _: repairing.repair("out", Access()), ALL),
+    "inspect": (lambda _: inspection.show("out", Access(), records=1, as_json=False, stream=io.StringIO()), {"manifest"}),
+    "inspect as JSON": (lambda _: inspection.show("out", Access(), records=1, as_json=True, stream=io.StringIO()), {"manifest"}),
+    "inspect as HTML": (lambda _: inspection.html("out", Access(), records=1), {"manifest"}),
+    "repair": (lambda _: repair.repair("out", Access()), ALL),
     "copy": (lambda _: made(a_job({"dataset": {"uri": "out"}}, {"uri": "again", "format": "copy"})), ALL - {"OWNER file"}),
     "source": (lambda _: made(a_job({"dataset": {"uri": "out"}}, {"uri": "again"})), {"manifest"}),
     "read": (lambda _: next(iter(open_data_set("out", split="train"))), {"manifest"}),

@@ -20,8 +20,8 @@ from dataprep_converter.inputs import job_file
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import committing, working
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools import inspecting, repairing
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools import inspection, repair
+from dataprep_converter.tools.verification import verify
 from dataprep_reader import open as open_data_set
 
 FINISHED = [*making.SETS, "copy"]
@@ -63,10 +63,10 @@ def fault_of(job: DataPrepJob) -> str | None:
 def repaired_or_refused(fault: str | None) -> bool:
     """Whether the data set was repaired; where there is a fault it is refused, and its message names that."""
     if fault is None:
-        repairing.repair("out", Access())
+        repair.repair("out", Access())
         return True
     with pytest.raises(BadSpec) as refused:
-        repairing.repair("out", Access())
+        repair.repair("out", Access())
     assert fault in str(refused.value)
     return False
 
@@ -76,9 +76,9 @@ def test_a_stored_data_set_verifies_and_can_be_inspected(stored: Unpack, name: s
     stored(name)
     manifest = verify("out", Access(), every_record=True)
     shown = io.StringIO()
-    inspecting.show("out", Access(), records=2, as_json=True, stream=shown)
+    inspection.show("out", Access(), records=2, as_json=True, stream=shown)
     assert json.loads(shown.getvalue())["manifest"] == json.loads(manifest.to_bytes())
-    assert manifest.run_id in inspecting.html("out", Access(), records=2)
+    assert manifest.run_id in inspection.html("out", Access(), records=2)
 
 
 @pytest.mark.parametrize("name", FINISHED)

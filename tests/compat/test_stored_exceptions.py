@@ -14,7 +14,7 @@ from dataprep_api import CRON_KIND
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.formats.recordio.recordio_decoder import parse_record
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.tools import repairing
+from dataprep_converter.tools import repair
 from dataprep_operator.objects.observed import Key
 
 JOBS = "dataprepjobs"
@@ -158,7 +158,7 @@ def test_a_single_split_of_dl4j_keeps_its_names_until_it_is_made_anew(stored: Un
     before = visible(folder / "out")
     assert not any("/" in name for name in before)
     (folder / "out" / next(iter(before))).unlink()
-    repairing.repair("out", Access())
+    repair.repair("out", Access())
     assert visible(folder / "out") == before
     after = made_anew(folder)
     assert [*after] == [f"train/batch_{number:05}.zip" for number in range(len(before))]
@@ -184,7 +184,7 @@ def test_records_of_sagemaker_have_their_tensors_until_they_are_made_anew(
 
 def lose_one_and_repair(folder: Path) -> None:
     (folder / "out" / next(iter(visible(folder / "out")))).unlink()
-    repairing.repair("out", Access())
+    repair.repair("out", Access())
 
 
 def shapes(files: dict[str, bytes]) -> dict[str, list[int]]:

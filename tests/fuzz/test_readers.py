@@ -27,7 +27,7 @@ from dataprep_converter.readers.columnar import parquet
 from dataprep_converter.readers.databases import sql
 from dataprep_converter.readers.databases.table import TableReader
 from dataprep_converter.readers.dataset import DatasetReader
-from dataprep_converter.readers.joins import join, joining
+from dataprep_converter.readers.joins import join, joined_tables
 from dataprep_converter.readers.joins.join import JoinReader
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.tfrecord import tfrecord
@@ -110,7 +110,7 @@ def small_units(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
     monkeypatch.setattr(sql, "BLOCK_ROWS", 25)
     monkeypatch.setattr(tfrecord, "_UNIT_BYTES", 2000)
     monkeypatch.setattr(join, "UNIT_RECORDS", 8)
-    monkeypatch.setattr(joining, "PIECE_RECORDS", 4)
+    monkeypatch.setattr(joined_tables, "PIECE_RECORDS", 4)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))
     code = tmp_path_factory.mktemp("code")
     (code / "mine.py").write_text(import_module("tests.converter.readers.test_reader_plugin").CODE)

@@ -15,7 +15,7 @@ from tests.converter.readers.numbered_tables import T, a_source, numbered, value
 from tests.fuzz.damage import damaged
 
 from dataprep_converter.core.errors import ConvertError
-from dataprep_converter.runtime.retrying import with_deadline
+from dataprep_converter.runtime.retry import with_deadline
 from storeservers.odps import FakeMaxCompute, server, wire
 
 ROUNDS: Final = int(os.environ.get("FUZZ", "12"))

@@ -19,7 +19,7 @@ from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 from workbench import mnist, photos
 
 pytestmark = pytest.mark.interop

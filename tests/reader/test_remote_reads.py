@@ -13,7 +13,7 @@ import dataprep_reader
 from dataprep_api.dataset.report import ManifestFile
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.stores import Input
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 from dataprep_reader.shards import Form
 
 

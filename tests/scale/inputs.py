@@ -17,7 +17,7 @@ from pyarrow import csv, parquet
 from dataprep_api.spec import Source
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.dataset import DatasetReader
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units import UnitTable
 from workbench import photos
 
 Numbers = npt.NDArray[np.int64]
@@ -235,7 +235,7 @@ def _records(output: Path) -> Iterator[pa.RecordBatch]:
     """All records of the data set, with their features as columns."""
     source = Source.model_validate({"dataset": {"uri": str(output)}})
     discovery = DatasetReader.discover(source, Access())
-    units = Units.of(discovery.units)
+    units = UnitTable.of(discovery.units)
     samples = np.arange(units.samples, dtype=np.int64)
     pieces = (samples[start : start + _CHECKED_AT_ONCE] for start in range(0, len(samples), _CHECKED_AT_ONCE))
     for batch in DatasetReader(source, discovery.state, Access()).read(units, pieces):

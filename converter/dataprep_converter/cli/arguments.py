@@ -42,9 +42,9 @@ def ready_workers(arguments: argparse.Namespace) -> int:
     """As many as were asked for, else as many as there is room for. What others are forked from begins to import, as this process does: ask early."""
     count: int = arguments.workers or limits.processes()
     if count > 1:
-        from dataprep_converter.runtime import forking
+        from dataprep_converter.runtime import fork_server
 
-        forking.get_ready()
+        fork_server.get_ready()
     return count
 
 

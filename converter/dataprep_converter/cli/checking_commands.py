@@ -28,10 +28,10 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 def _verify(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.core.errors import NotWhole
-    from dataprep_converter.tools import verifying
+    from dataprep_converter.tools import verification
 
     uri = arguments.uri
-    examined = verifying.Examined(uri, access_to(arguments), expect=arguments.expect)
+    examined = verification.Examined(uri, access_to(arguments), expect=arguments.expect)
     found = examined.faults(every_record=arguments.every_record)
     if arguments.all:
         count = 0
@@ -51,10 +51,10 @@ def _verify(arguments: argparse.Namespace) -> Exit:
 
 def _repair(arguments: argparse.Namespace) -> Exit:
     workers = ready_workers(arguments)
-    from dataprep_converter.tools import repairing
+    from dataprep_converter.tools import repair
 
     job = with_code(job_of(arguments)) if arguments.job else None
-    repaired = repairing.repair(arguments.uri, access_to(arguments), job=job, workers=workers)
+    repaired = repair.repair(arguments.uri, access_to(arguments), job=job, workers=workers)
     for file in repaired.remade:
         sys.stdout.write(one_line(f"made again: {file}") + "\n")
     for other in repaired.others:

@@ -26,7 +26,7 @@ from dataprep_api.shown import one_line, shown
 from dataprep_converter import __version__
 from dataprep_converter.cli import checking_commands, converting_command, copying_command
 from dataprep_converter.cli.arguments import access_of, access_to, add_workers, job_command, job_of, ready_workers, uri_command, with_code
-from dataprep_converter.core.redacting import guard, raw
+from dataprep_converter.core.redaction import guard, raw
 from dataprep_converter.runtime import without_pandas
 
 if TYPE_CHECKING:
@@ -305,21 +305,21 @@ def _validate(arguments: argparse.Namespace) -> Exit:
 
 
 def _inspect(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.tools import inspecting
+    from dataprep_converter.tools import inspection
 
     if arguments.html is not None:
-        _write(arguments.html, inspecting.html(arguments.uri, access_to(arguments), records=max(arguments.records, 3)), option="--html")
+        _write(arguments.html, inspection.html(arguments.uri, access_to(arguments), records=max(arguments.records, 3)), option="--html")
         return Exit.DONE
-    inspecting.show(arguments.uri, access_to(arguments), records=arguments.records, as_json=arguments.json, stream=sys.stdout)
+    inspection.show(arguments.uri, access_to(arguments), records=arguments.records, as_json=arguments.json, stream=sys.stdout)
     return Exit.DONE
 
 
 def _infer(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.tools import inferring
+    from dataprep_converter.tools import inference
 
     stores = (job_of(arguments).spec.stores or []) if arguments.job else []
     written = [store.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True) for store in stores]
-    text = inferring.infer(arguments.uri, access_to(arguments), output=arguments.to, stores=written)
+    text = inference.infer(arguments.uri, access_to(arguments), output=arguments.to, stores=written)
     if arguments.output is None:
         raw(sys.stdout).write(text)
     else:
@@ -335,9 +335,9 @@ def _write(file: str, text: str, *, option: str) -> None:
 
 
 def _ls(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.tools import inspecting
+    from dataprep_converter.tools import inspection
 
-    inspecting.listing(arguments.uri, access_to(arguments), stream=sys.stdout)
+    inspection.listing(arguments.uri, access_to(arguments), stream=sys.stdout)
     return Exit.DONE
 
 

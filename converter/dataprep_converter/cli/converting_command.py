@@ -23,8 +23,8 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 def _convert(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.dataset.listing import finished
-    from dataprep_converter.tools import converting
-    from dataprep_converter.tools.verifying import verify
+    from dataprep_converter.tools import conversion
+    from dataprep_converter.tools.verification import verify
 
     access = access_to(arguments)
     manifest = finished(arguments.uri, access)
@@ -34,5 +34,5 @@ def _convert(arguments: argparse.Namespace) -> Exit:
         # Not every format has checksums of its own, and what is written carries the digest of what was read.
         verify(arguments.uri, access, expect=manifest.digest)
 
-    document = converting.job_of(manifest, source=arguments.uri, output=arguments.to, format_=arguments.format)
+    document = conversion.job_of(manifest, source=arguments.uri, output=arguments.to, format_=arguments.format)
     return made_jobs.execute(arguments, document, access, before=check)

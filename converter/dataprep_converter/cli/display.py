@@ -104,7 +104,7 @@ class Display:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
-        from dataprep_converter.core.redacting import raw
+        from dataprep_converter.core.redaction import raw
 
         bar = Progress(
             TextColumn("converting"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataprep_api.exits import Exit
 from dataprep_converter.cli.arguments import add_workers, job_of, ready_workers
-from dataprep_converter.core.redacting import raw, yaml_text
+from dataprep_converter.core.redaction import raw, yaml_text
 
 if TYPE_CHECKING:
     from dataprep_converter.cli.display import Display

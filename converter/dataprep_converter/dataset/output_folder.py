@@ -31,7 +31,7 @@ from dataprep_converter.sampling.made_files import IntermediateFiles
 from dataprep_converter.sampling.plan import Plan, Tables, load_plan
 from dataprep_converter.sampling.units_file import UnitsFile
 from dataprep_converter.stores import Entry
-from dataprep_converter.stores.publishing import written
+from dataprep_converter.stores.publish import written
 
 S = TypeVar("S", bound=Stored)
 

@@ -15,7 +15,7 @@ from dataprep_converter.inputs import places
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archive_uris import archive_of
 from dataprep_converter.inputs.places import Place, Steps, place_of
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.stores import scheme_of
 
 _WILDCARD: Final = re.compile(r"[*?\[]")
@@ -55,7 +55,7 @@ def check(
                 _refuse_glob(uri, read[: read.rfind("/", 0, pattern.start()) + 1] or ".", access, field, target, written, endings)
 
 
-def check_units(units: Units, output: str, access: Access) -> None:
+def check_units(units: UnitTable, output: str, access: Access) -> None:
     """Raises BadSpec when one of these files lies in the output. Of this machine's also where its name says otherwise."""
     import pyarrow as pa
 

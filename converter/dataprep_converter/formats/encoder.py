@@ -11,7 +11,7 @@ from dataprep_api.dataset.plan import Shard
 from dataprep_api.spec import Output
 from dataprep_converter.core.buffers import Buffer
 from dataprep_converter.core.compression import Compressor, Plain
-from dataprep_converter.records.feature import FeatureSpec, Numbers
+from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 
 
 class Encoder(Protocol):
@@ -25,7 +25,7 @@ class Encoder(Protocol):
         ...
 
     @staticmethod
-    def numbers(output: Output) -> Numbers:
+    def numbers(output: Output) -> DtypeSupport:
         """In which types numbers are stored."""
         ...
 
@@ -76,9 +76,9 @@ class SingleFile:
     """What most formats say: the encoder's bytes are the file, it is alone, and numbers keep their types."""
 
     @staticmethod
-    def numbers(_output: Output) -> Numbers:
+    def numbers(_output: Output) -> DtypeSupport:
         """In their own."""
-        return Numbers()
+        return DtypeSupport()
 
     @staticmethod
     def compressor(_output: Output) -> Compressor:

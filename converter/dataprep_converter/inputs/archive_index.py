@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.inputs import zips
-from dataprep_converter.inputs.opening import GZIP_MAGIC
+from dataprep_converter.inputs.pinned import GZIP_MAGIC
 from dataprep_converter.inputs.streamed import Streamed, gunzipped
 from dataprep_converter.inputs.zips import Member
 from dataprep_converter.stores import Input

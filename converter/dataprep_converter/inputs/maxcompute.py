@@ -27,7 +27,7 @@ from dataprep_converter.core.errors import (
     Unreachable,
 )
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.runtime.retrying import retrying
+from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import StoreSettings
 
 SCHEME: Final = "odps"

@@ -12,7 +12,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Self
 
-from dataprep_converter.inputs.opening import Forward
+from dataprep_converter.inputs.pinned import Forward
 from dataprep_converter.stores import Input
 
 _PIECE = 1 << 20

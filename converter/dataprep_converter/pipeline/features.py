@@ -20,7 +20,7 @@ from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, to_ar
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.records.batch import SAMPLE, WAS, Batch
 from dataprep_converter.records.columns import as_type, find_columns, first_of_each_row, listed, numbers, why_text, without
-from dataprep_converter.records.feature import FeatureSpec, Numbers
+from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 from dataprep_converter.records.lossy import Inexact, inexact, shown
 from dataprep_converter.records.schemas import thawed
 
@@ -207,13 +207,13 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
     return _Mapping(spec, tuple(columns), num_classes, narrowed=is_float64 and spec.dtype == "float32")
 
 
-def _is_raw(feature: Feature, dtype: str, shape: tuple[int, ...], held: Numbers, *, of: str, format_: str) -> bool:
+def _is_raw(feature: Feature, dtype: str, shape: tuple[int, ...], held: DtypeSupport, *, of: str, format_: str) -> bool:
     if feature.encoding == "Raw" and not held.raw:
         raise BadSpec(f"{of}: encoding: Raw is for tfrecord; {format_} keeps type and shape as they are.")
     return held.raw and (feature.encoding == "Raw" or (feature.encoding == "Auto" and _is_raw_by_default(dtype, shape)))
 
 
-def _held(feature: Feature, dtype: str, held: Numbers, *, of: str, format_: str) -> str:
+def _held(feature: Feature, dtype: str, held: DtypeSupport, *, of: str, format_: str) -> str:
     """The type in which the format stores numbers of `dtype`."""
     if held.raw and dtype == "float64":
         return "float32"

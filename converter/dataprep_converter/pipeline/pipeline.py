@@ -22,9 +22,9 @@ from dataprep_converter.pipeline.features import Projector, resolve
 from dataprep_converter.readers import HasLines, HasSteps, reader_class
 from dataprep_converter.records.batch import Batch
 from dataprep_converter.records.feature import FeatureSpec
-from dataprep_converter.runtime.prefetching import prefetched
+from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.sampling.selection import Samples
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.transforms import Cuts, Learns, NamesClasses, ReordersSteps, Step, step_class
 
 _TENSOR_BYTES = 8 * 2**20
@@ -111,7 +111,7 @@ class Pipeline:
         splits = [(number, step.learns_from) for number, step in enumerate(self._steps) if isinstance(step, Learns)]
         return [(number, split) for number, split in splits if split is not None]
 
-    def learn(self, number: int, units: Units, samples: Iterator[Samples]) -> Any:
+    def learn(self, number: int, units: UnitTable, samples: Iterator[Samples]) -> Any:
         """What one step learns from these samples, which come to it through the steps before it."""
         step = self._steps[number]
 
@@ -137,7 +137,7 @@ class Pipeline:
         return made
 
     def batches(
-        self, units: Units, samples: Iterator[Samples], seconds: dict[str, float] | None = None, refused: dict[str, int] | None = None
+        self, units: UnitTable, samples: Iterator[Samples], seconds: dict[str, float] | None = None, refused: dict[str, int] | None = None
     ) -> Iterator[Batch]:
         """Finished features of each array of sample numbers, in one batch or several. `seconds` collects time by stage, `refused` bad records by reason."""
         spent, counted = seconds if seconds is not None else {}, refused if refused is not None else {}
@@ -163,14 +163,14 @@ class Pipeline:
                     yield made
                     was_read = perf_counter()
 
-    def _read(self, units: Units, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
+    def _read(self, units: UnitTable, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
         """What is read, ahead of the steps: a source that takes its time is waited for while something is computed."""
         read = self.reader.read(units, samples)
         # A reader that is asked for lines is asked by one thread.
         is_alone = not self._steps or isinstance(self.reader, HasLines | HasSteps)
         yield from read if is_alone else prefetched(read, depth=1)
 
-    def _with_lines(self, batch: Batch, units: Units, unreadable: Collection[int]) -> Batch:
+    def _with_lines(self, batch: Batch, units: UnitTable, unreadable: Collection[int]) -> Batch:
         """The batch, of whose bad samples those that only a step or a feature refused have their line too, when the source has lines."""
         refused = [bad for bad in batch.bad if bad.sample not in unreadable]
         samples = [bad.sample for bad in refused]
@@ -184,7 +184,7 @@ class Pipeline:
         bad = [replace(bad, reason=f"{places[bad.sample]}: {bad.reason}") if bad.sample in places else bad for bad in batch.bad]
         return replace(batch, bad=bad)
 
-    def encoded_size(self, units: Units, samples: Samples) -> tuple[int, int]:
+    def encoded_size(self, units: UnitTable, samples: Samples) -> tuple[int, int]:
         """(bytes of the encoded records, number of good ones) of a few samples."""
         encoder = self.encoder()
         size = good = 0

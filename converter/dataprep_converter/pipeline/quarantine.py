@@ -15,7 +15,7 @@ from dataprep_api.dataset.messages import BadRecord
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.stores import Store
-from dataprep_converter.stores.publishing import written
+from dataprep_converter.stores.publish import written
 
 _IN_MEMORY: Final = 1 << 20
 _PIECE: Final = 4 << 20

@@ -26,20 +26,20 @@ from dataprep_converter.core.errors import BadData
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.formats.encoder import Encoder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.pipeline.indexing import RecordIndex, has_index
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.pipeline.quarantine import Quarantine
+from dataprep_converter.pipeline.record_index import RecordIndex, has_index
 from dataprep_converter.pipeline.shard_sink import ShardSink
 from dataprep_converter.records import lossy
 from dataprep_converter.records.batch import Batch
 from dataprep_converter.records.too_many import too_many
-from dataprep_converter.runtime.prefetching import prefetched
+from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.sampling.selection import Samples, Selection
 from dataprep_converter.sampling.units import samples_of_a_batch
 from dataprep_converter.statistics.statistics import ShardStatistics
 from dataprep_converter.stores import Store, Upload
-from dataprep_converter.stores.publishing import publish
+from dataprep_converter.stores.publish import publish
 
 MOST_RECORDS = 16384
 """Of a batch."""

@@ -15,8 +15,8 @@ from dataprep_api import canonical
 from dataprep_api.dataset.plan import Earlier, PlanHead, SplitPlan
 from dataprep_converter.core.errors import BadSpec, InputChanged
 from dataprep_converter.core.tensors import pc
-from dataprep_converter.sampling.codes import Codes
-from dataprep_converter.sampling.units import SCHEMA, Units
+from dataprep_converter.sampling.split_assignments import SplitAssignments
+from dataprep_converter.sampling.units import SCHEMA, UnitTable
 
 _SHOWN: Final = 5
 _PINNED: Final = ("root", "path", "offset", "row", "records", "size", "pin", "subset", "extra")
@@ -36,8 +36,8 @@ class Base:
     """Of which only run and inputs, reader and what it froze, what transforms learned, splits and earlier runs are to be believed."""
     content: Mapping[str, Any]
     """Of the spec, but for the source's URIs."""
-    units: Units
-    codes: Codes | None
+    units: UnitTable
+    codes: SplitAssignments | None
 
     @property
     def blocks(self) -> int:
@@ -64,17 +64,17 @@ class Base:
 class Growth:
     """What is there now, held against what was planned before."""
 
-    earlier: Units
+    earlier: UnitTable
     """In their old order, as they are listed now."""
-    added: Units
+    added: UnitTable
     """Numbered from 0."""
 
-    def joined(self) -> Units:
+    def joined(self) -> UnitTable:
         """All of them."""
         return _numbered([self.earlier.table, self.added.table])
 
 
-def growth(before: Units, now: Units) -> Growth:
+def growth(before: UnitTable, now: UnitTable) -> Growth:
     """Raises InputChanged naming the inputs that are gone or are not what they were: their records are in the data set."""
     old_keys, new_keys = before.keys(), now.keys()
     old, new = before.table, now.table
@@ -143,12 +143,12 @@ def moved(split: SplitPlan, base: Base) -> SplitPlan:
     )
 
 
-def _numbered(tables: Sequence[pa.Table]) -> Units:
+def _numbered(tables: Sequence[pa.Table]) -> UnitTable:
     """One table, its samples numbered from 0."""
     table = pa.concat_tables(tables)
     records = table["records"].to_numpy()
     first = np.cumsum(records) - records
-    return Units(table.set_column(SCHEMA.get_field_index("first"), SCHEMA.field("first"), pa.array(first, pa.int64())))
+    return UnitTable(table.set_column(SCHEMA.get_field_index("first"), SCHEMA.field("first"), pa.array(first, pa.int64())))
 
 
 def _order(table: pa.Table) -> Rows:

@@ -17,18 +17,18 @@ from dataprep_converter.dataset import overlaps
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
-from dataprep_converter.planning import assigning
+from dataprep_converter.planning import assignment
 from dataprep_converter.planning.growth import Base, check_frozen, growth, moved
-from dataprep_converter.planning.splitting import counted_by_size, divide, missed, rules_of
+from dataprep_converter.planning.splits import counted_by_size, divide, missed, rules_of
 from dataprep_converter.readers import AcceptsReadPlan, Reader, ReadsColumns, reader_class
 from dataprep_converter.readers.base.blocks import KEPT_BYTES
 from dataprep_converter.records.batch import SAMPLE, TEXTS
 from dataprep_converter.runtime import plugins
-from dataprep_converter.sampling.codes import Codes
-from dataprep_converter.sampling.codes import stored as store_codes
 from dataprep_converter.sampling.plan import Plan, Tables
 from dataprep_converter.sampling.selection import Samples, Selection
-from dataprep_converter.sampling.units import Units, samples_of_a_batch
+from dataprep_converter.sampling.split_assignments import SplitAssignments
+from dataprep_converter.sampling.split_assignments import stored as store_codes
+from dataprep_converter.sampling.units import UnitTable, samples_of_a_batch
 from dataprep_converter.sampling.units_file import UnitsFile
 from dataprep_converter.transforms.hash import digests_of_keys, keyed_by
 
@@ -58,7 +58,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
     access.passed_over.clear()
     access.hidden.clear()
     discovery = reader_type.discover(access.unsigned(spec.data), access)
-    listed = Units.of(discovery.units)
+    listed = UnitTable.of(discovery.units)
     overlaps.check_units(listed, spec.output.uri, access)
     if listed.samples == 0 and not spec.allow_empty:
         raise NoInput(f"The source {spec.data.kind} holds no records; set allowEmpty: true if that is right.")
@@ -85,8 +85,8 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
     bytes_in = new_bytes = units.size
     extension = encoder_class(spec.output.format).extension(spec.output)
     assigned = None
-    if assigning.needed(spec, units.samples):
-        assigned = assigning.assign(
+    if assignment.needed(spec, units.samples):
+        assigned = assignment.assign(
             rules,
             units,
             limit=spec.limit,
@@ -95,7 +95,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
             read=lambda columns: _columns(pipeline.reader, units, columns, bytes_in=bytes_in),
         )
     plans = assigned.plans if assigned else None
-    codes = Codes(assigned.stored) if assigned else None
+    codes = SplitAssignments(assigned.stored) if assigned else None
     learned: dict[str, Any] = dict(base.head.learned) if base is not None else {}
     for number, wanted in pipeline.unlearned() if base is None else ():
         # Which samples a split has doesn't depend on the size of their records.
@@ -156,7 +156,7 @@ def make(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, par
         warnings=[*state.get("warnings", []), *_passed_over(access), *pipeline.warnings, *map(_renamed, renamed), *warnings],
     )
     tables = Tables(units=units_file, codes=stored_codes, made=made)
-    codes = Codes(stored_codes) if stored_codes is not None else None
+    codes = SplitAssignments(stored_codes) if stored_codes is not None else None
     return Plan(head=head, sha256=hashlib.sha256(head.to_bytes()).hexdigest(), units=stored, codes=codes), tables
 
 
@@ -164,7 +164,7 @@ def _joined(base: Base, added: bytes | None) -> bytes | None:
     """The codes of a base and of what is new."""
     parts = [(base.codes, base.blocks)] if base.codes is not None else []
     if added is not None:
-        new = Codes(added)
+        new = SplitAssignments(added)
         parts.append((new, new.blocks))
     return store_codes(codes.block(number) for codes, blocks in parts for number in range(blocks)) if parts else None
 
@@ -177,7 +177,9 @@ def _split(splits: Sequence[SplitPlan], name: str, *, of: str) -> SplitPlan:
     return found
 
 
-def _columns(reader: Reader, units: Units, columns: Sequence[str], *, bytes_in: int) -> Iterator[tuple[Samples, pa.RecordBatch, Samples]]:
+def _columns(
+    reader: Reader, units: UnitTable, columns: Sequence[str], *, bytes_in: int
+) -> Iterator[tuple[Samples, pa.RecordBatch, Samples]]:
     """These columns of every sample, in order: (numbers asked for, the good ones' records, the good ones' numbers)."""
     size = samples_of_a_batch(bytes_in, units.samples, most=_LOOKED_AT_RECORDS)
 
@@ -190,7 +192,7 @@ def _columns(reader: Reader, units: Units, columns: Sequence[str], *, bytes_in: 
         yield asked, batch.records, to_numpy(batch.records.column(SAMPLE))
 
 
-def _largest_key(reader: Reader, units: Units) -> int:
+def _largest_key(reader: Reader, units: UnitTable) -> int:
     """The largest position of a value in all records that can be read; 0 where there is none."""
     largest = 0
     for _, records, _ in _columns(reader, units, [sagemaker.KEYS], bytes_in=units.size):
@@ -246,7 +248,7 @@ def _tasks(shards: int, size: int, parallelism: int, *, passes: bool, own_code: 
     return min(shards, MAX_TASKS, max(evened_out, -(-size // TASK_BYTES)))
 
 
-def _inputs_digest(units: Units, code_sha256: str | None) -> str:
+def _inputs_digest(units: UnitTable, code_sha256: str | None) -> str:
     """Over root, path, size and pin of every unit: what was pinned, not where it lies."""
     digest = hashlib.sha256((code_sha256 or "").encode())
     for batch in units.batches(["root", "path", "offset", "size", "records", "pin", "extra"]):
@@ -270,7 +272,7 @@ def _written(batch: pa.RecordBatch) -> Iterator[bytes]:
     yield b"}"
 
 
-def _encoded_bytes(pipeline: Pipeline, units: Units, bytes_in: int, *, probe: int) -> int:
+def _encoded_bytes(pipeline: Pipeline, units: UnitTable, bytes_in: int, *, probe: int) -> int:
     """About how many bytes the records will have before compression, from the first few samples."""
     samples = np.arange(min(probe, units.samples), dtype=np.int64)
     if not len(samples):

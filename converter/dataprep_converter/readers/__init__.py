@@ -16,9 +16,9 @@ import pyarrow as pa
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.records.batch import Bad, Batch
+from dataprep_converter.records.batch import Batch, RejectedSample
 from dataprep_converter.sampling.made_files import IntermediateFiles
-from dataprep_converter.sampling.units import Files, Unit, Units
+from dataprep_converter.sampling.units import Files, Unit, UnitTable
 
 READERS: Final[Mapping[str, str]] = {
     "idx": "dataprep_converter.readers.arrays.idx:IdxReader",
@@ -79,7 +79,7 @@ class Reader(Protocol):
         """Class names by label column, in the order of their numbers; empty when classes have no names."""
         ...
 
-    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """One batch for each array of sample numbers, in that order. Raises InputChanged when a unit's pin has changed."""
         ...
 
@@ -88,7 +88,7 @@ class Reader(Protocol):
 class ReadsColumns(Protocol):
     """A reader that can read some columns for less than all of them, for splits that look at values. Others are read whole."""
 
-    def read_columns(self, units: Units, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
+    def read_columns(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
         """Like `read`; the batches need only have these columns and `_sample`."""
         ...
 
@@ -106,7 +106,7 @@ class AcceptsReadPlan(Protocol):
 class HasLines(Protocol):
     """A reader of text, whose samples begin on a line that users look for."""
 
-    def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The line on which each of these samples begins, from 1. It may read the text again."""
         ...
 
@@ -115,7 +115,7 @@ class HasLines(Protocol):
 class HasSteps(Protocol):
     """A reader of text whose samples are sequences: a step stands on a line that users look for."""
 
-    def places(self, units: Units, bad: Sequence[Bad]) -> list[str]:
+    def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
         """Where the step at fault stands, or the sequence begins: `line 3`. It may read the text again."""
         ...
 

@@ -55,7 +55,7 @@ class Raw:
 
 
 @dataclass(frozen=True)
-class Bad:
+class RejectedSample:
     """One sample that could not be read."""
 
     sample: int
@@ -84,7 +84,7 @@ class Batch:
 
     records: pa.RecordBatch
     """Columns of `schema()` and `_sample`. Tensors are `pa.fixed_shape_tensor` columns, encoded images binary columns."""
-    bad: list[Bad]
+    bad: list[RejectedSample]
     bytes_in: int
     """Bytes read from the source for it."""
     filtered: int = 0

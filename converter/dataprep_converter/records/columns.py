@@ -14,7 +14,7 @@ import pyarrow as pa
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.lists import is_list, item_type, row_shape
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_numpy
-from dataprep_converter.records.batch import SAMPLE, TEXT, Bad, Batch
+from dataprep_converter.records.batch import SAMPLE, TEXT, Batch, RejectedSample
 
 NOT_BY_DEFAULT: Final[dict[str, str]] = {"default": "no"}
 """Metadata of a column that is written only when the spec names it."""
@@ -44,7 +44,7 @@ def without(
     bad = []
     for row in sorted(faults):
         column, step = places.get(row, ("", None))
-        bad.append(Bad(sample=int(numbers[row]), reason=faults[row], column=column, step=step))
+        bad.append(RejectedSample(sample=int(numbers[row]), reason=faults[row], column=column, step=step))
     return replace(batch, records=batch.records.filter(pa.array(kept)), bad=[*batch.bad, *bad])
 
 

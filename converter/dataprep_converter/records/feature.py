@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Numbers:
+class DtypeSupport:
     """In which types a format holds numbers. All names are numpy's."""
 
     unasked: Mapping[str, str] = field(default_factory=dict)

@@ -16,8 +16,8 @@ import pyarrow as pa
 from dataprep_api import names
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.sampling.units import Units
-from dataprep_converter.stores.publishing import written
+from dataprep_converter.sampling.units import UnitTable
+from dataprep_converter.stores.publish import written
 
 _PIECE: Final = 8 << 20
 _arrow: Any = pa  # the stubs don't know all functions
@@ -35,13 +35,13 @@ class IntermediateFiles:
         shutil.rmtree(self.folder, ignore_errors=True)
         atexit.unregister(self.remove)
 
-    def stored(self, units: Units, folder_uri: str) -> Units:
+    def stored(self, units: UnitTable, folder_uri: str) -> UnitTable:
         """The units, with the URIs that the files have once they are in the folder `folder_uri`."""
         uris = units.table["uri"].combine_chunks()
         here = f"{self.folder}/"
         moved = pc.binary_join_element_wise(folder_uri, pc.utf8_slice_codeunits(uris, len(here), None), "/")
         column = pc.if_else(pc.starts_with(uris, here), moved, uris)
-        return Units(units.table.set_column(units.table.schema.get_field_index("uri"), units.table.schema.field("uri"), column))
+        return UnitTable(units.table.set_column(units.table.schema.get_field_index("uri"), units.table.schema.field("uri"), column))
 
     def put(self, folder_uri: str, access: Access) -> None:
         """Writes what is not there yet, and removes the folder here."""

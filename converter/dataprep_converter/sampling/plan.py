@@ -7,9 +7,9 @@ from dataprep_api.dataset import run_id
 from dataprep_api.dataset.plan import PlanHead
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import BadSpec, NotWhole
-from dataprep_converter.sampling.codes import Codes
 from dataprep_converter.sampling.made_files import IntermediateFiles
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.split_assignments import SplitAssignments
+from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.sampling.units_file import UnitsFile
 
 
@@ -20,8 +20,8 @@ class Plan:
     head: PlanHead
     sha256: str
     """Of `plan.json`."""
-    units: Units
-    codes: Codes | None = None
+    units: UnitTable
+    codes: SplitAssignments | None = None
     """The split of each sample, where it can't be derived."""
 
 
@@ -55,5 +55,5 @@ def load_plan(plan: PlanHead, written: bytes, tables: Tables) -> Plan:
             raise NotWhole(
                 f"{name}.parquet of run {plan.run_id} is not the one that plan.json names. The plan step makes it again, and so does dataprep repair."
             )
-    codes = Codes(tables.codes) if tables.codes is not None else None
+    codes = SplitAssignments(tables.codes) if tables.codes is not None else None
     return Plan(head=plan, sha256=hashlib.sha256(written).hexdigest(), units=tables.units.units(), codes=codes)

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from dataprep_api.dataset.plan import HASH_BLOCK, SplitPlan
 from dataprep_api.dataset.run_id import PARTS
-from dataprep_converter.sampling.codes import Codes
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.split_assignments import SplitAssignments
+from dataprep_converter.sampling.units import UnitTable
 
 Samples = npt.NDArray[np.int64]
 SHUFFLE: Final = PARTS["shuffle"].version
@@ -44,7 +44,7 @@ def mixed(value: int) -> np.uint64:
     return np.uint64(mix(np.array([value & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64))[0])
 
 
-def hashes(units: Units, samples: Samples, *, seed: int) -> npt.NDArray[np.uint64]:
+def hashes(units: UnitTable, samples: Samples, *, seed: int) -> npt.NDArray[np.uint64]:
     """A 64-bit hash of each sample from its file's key and its row: the same on every store and for any number of workers."""
     keys, rows = units.hash_inputs(samples)
     return mix(keys ^ mix(rows.astype(np.uint64) * np.uint64(_GOLDEN) ^ mixed(seed + 1)))
@@ -110,7 +110,13 @@ class Selection:
     """The samples of one split by rank."""
 
     def __init__(
-        self, split: SplitPlan, units: Units, *, shuffle_seed: int | None, shuffle_version: int = SHUFFLE, codes: Codes | None = None
+        self,
+        split: SplitPlan,
+        units: UnitTable,
+        *,
+        shuffle_seed: int | None,
+        shuffle_version: int = SHUFFLE,
+        codes: SplitAssignments | None = None,
     ) -> None:
         self._split = split
         self._units = units

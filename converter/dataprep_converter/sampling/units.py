@@ -144,7 +144,7 @@ def _batches(units: Iterable[Unit | Files]) -> Iterator[pa.RecordBatch]:
         yield block.taken(len(block), first=first)
 
 
-class Units:
+class UnitTable:
     """A table of units with look-up by sample number. A large one lies in a temporary file, so that memory grows by no more than a few bytes a unit."""
 
     def __init__(self, table: pa.Table, mapped: MappedTable | None = None) -> None:
@@ -163,12 +163,12 @@ class Units:
         self._key: npt.NDArray[np.uint64] | None = None
 
     @classmethod
-    def of(cls, units: Iterable[Unit | Files]) -> "Units":
+    def of(cls, units: Iterable[Unit | Files]) -> "UnitTable":
         """The table of `units`, numbered from 0. Raises StoreFull."""
         return cls.joined(_batches(units))
 
     @classmethod
-    def joined(cls, batches: Iterable[pa.RecordBatch]) -> "Units":
+    def joined(cls, batches: Iterable[pa.RecordBatch]) -> "UnitTable":
         """The table of such batches; more than one go to a file as they come. Raises StoreFull."""
         coming = iter(batches)
         few = list(islice(coming, 2))

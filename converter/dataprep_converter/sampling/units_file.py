@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataprep_converter.runtime.mapped_table import room_for
-from dataprep_converter.sampling.units import SCHEMA, Units
+from dataprep_converter.sampling.units import SCHEMA, UnitTable
 
 _IN_MEMORY: Final = 4 << 20
 _PIECE: Final = 4 << 20
@@ -29,7 +29,7 @@ class UnitsFile:
                 self._file.write(piece)
 
     @classmethod
-    def of(cls, units: Units) -> "UnitsFile":
+    def of(cls, units: UnitTable) -> "UnitsFile":
         """Of these units. Raises StoreFull."""
         made = cls()
         with (
@@ -61,9 +61,9 @@ class UnitsFile:
         while piece := self._file.read(_PIECE):
             yield piece
 
-    def units(self) -> Units:
+    def units(self) -> UnitTable:
         """The units in it. Raises StoreFull."""
         # Not on threads of Arrow's own: a worker that ends while one of them still lets go of the bytes dies with it.
         file = _parquet.ParquetFile(self._file, pre_buffer=False)
         groups = (file.read_row_group(number, use_threads=False) for number in range(file.num_row_groups))
-        return Units.joined(batch for group in groups for batch in cast("pa.Table", group).combine_chunks().to_batches())
+        return UnitTable.joined(batch for group in groups for batch in cast("pa.Table", group).combine_chunks().to_batches())

@@ -60,7 +60,7 @@ class Moments:
 
 
 @dataclass
-class Numbers:
+class NumberSummary:
     """A summary of numbers."""
 
     histogram: Histogram = field(default_factory=lambda: Histogram(limit=MOST_BUCKETS))
@@ -119,7 +119,7 @@ class Numbers:
         self.moments.add(total, mean, math.fsum((times * np.square(values - mean)).tolist()))
         self.histogram.add(values, times)
 
-    def merge(self, other: "Numbers") -> None:
+    def merge(self, other: "NumberSummary") -> None:
         """Adds the numbers of another shard."""
         if other.least is not None and other.greatest is not None:
             self.bound_by(other.least, other.greatest)
@@ -153,10 +153,10 @@ class Summary:
     values: int = 0
     every: int = 1
     """One record of so many was looked at for all that isn't counted."""
-    numbers: Numbers | None = None
-    sizes: Numbers | None = None
+    numbers: NumberSummary | None = None
+    sizes: NumberSummary | None = None
     """How many values records have, where that differs."""
-    lengths: Numbers | None = None
+    lengths: NumberSummary | None = None
     """Bytes of byte strings."""
     top: TopValues | None = None
 
@@ -182,7 +182,7 @@ class Summary:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
         """The inverse of `to_json`."""
-        numbers, sizes, lengths = (Numbers.from_json(found[key]) if key in found else None for key in ("n", "s", "l"))
+        numbers, sizes, lengths = (NumberSummary.from_json(found[key]) if key in found else None for key in ("n", "s", "l"))
         top = TopValues.from_json(found["t"]) if "t" in found else None
         records, missing, values, every = found["c"]
         return cls(records, missing, values, every, numbers, sizes, lengths, top)
@@ -213,7 +213,7 @@ class Summariser:
             column = encoded.dictionary_decode()
         kind = item_type(column.type)
         if is_ragged(column.type):
-            summary.sizes = summary.sizes or Numbers()
+            summary.sizes = summary.sizes or NumberSummary()
             sizes = pc.list_value_length(column).drop_null()
             summary.sizes.bound(sizes.to_numpy())
             self._later("sizes", sizes)
@@ -245,9 +245,9 @@ class Summariser:
             self.summary.top.add(to_arrow(looked_at))
 
     @property
-    def numbers(self) -> Numbers:
+    def numbers(self) -> NumberSummary:
         """Of the summary."""
-        self.summary.numbers = self.summary.numbers or Numbers()
+        self.summary.numbers = self.summary.numbers or NumberSummary()
         return self.summary.numbers
 
     def settle(self, kind: pa.DataType, *, rows: int, values: int) -> int:
@@ -283,7 +283,7 @@ class Summariser:
                 summary.top = summary.top or TopValues()
                 self._later("top", looked_at)
         elif _is_text(kind):
-            summary.lengths = summary.lengths or Numbers()
+            summary.lengths = summary.lengths or NumberSummary()
             summary.top = summary.top or TopValues()
             lengths = pc.binary_length(values)
             summary.lengths.bound(lengths.to_numpy())
@@ -313,7 +313,7 @@ class Summariser:
         found = getattr(self.summary, name)
         found.add(values if isinstance(found, TopValues) else _numpy(values))
 
-    def _count_octets(self, numbers: Numbers, values: npt.NDArray[Any], looked_at: npt.NDArray[Any]) -> None:
+    def _count_octets(self, numbers: NumberSummary, values: npt.NDArray[Any], looked_at: npt.NDArray[Any]) -> None:
         if not values.size:
             return
         limits = (0, 1) if values.dtype == np.bool_ else (np.iinfo(values.dtype).min, np.iinfo(values.dtype).max)

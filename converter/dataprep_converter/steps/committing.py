@@ -31,7 +31,7 @@ from dataprep_converter.records import lossy
 from dataprep_converter.records.feature import describe
 from dataprep_converter.records.too_many import too_many
 from dataprep_converter.sampling.plan import Plan
-from dataprep_converter.statistics import comparing, statistics
+from dataprep_converter.statistics import comparison, statistics
 from dataprep_converter.statistics.class_counts import as_texts
 from dataprep_converter.statistics.statistics import SplitStatistics
 from dataprep_converter.steps import table_output
@@ -71,7 +71,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     # Before the mark: a run that finds a finished data set has nothing to tidy up.
     folder.remove_made()
     folder.put_success(success)
-    return result_of(manifest, success, folder, reports=reports, warnings=[*unswept, *comparing.warnings(manifest, found)])
+    return result_of(manifest, success, folder, reports=reports, warnings=[*unswept, *comparison.warnings(manifest, found)])
 
 
 def result_of(

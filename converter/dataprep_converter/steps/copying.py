@@ -19,16 +19,16 @@ from dataprep_api.dataset.plan import Shard
 from dataprep_api.dataset.report import Manifest, ShardReport, Success
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotWhole
-from dataprep_converter.dataset import accounts, sidecars
+from dataprep_converter.dataset import crosscheck, sidecars
 from dataprep_converter.dataset.listing import finished, listing_fault, remove_what_is_stale, visible_sizes
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
-from dataprep_converter.runtime.retrying import Patience, retrying
+from dataprep_converter.runtime.retry import Patience, retrying
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps import committing
 from dataprep_converter.stores import Entry
-from dataprep_converter.stores.publishing import copied, digest_of
+from dataprep_converter.stores.publish import copied, digest_of
 
 logger = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ class _Copier:
             return there, False
         file = manifest.files[number]
         report = self.source.report(number)
-        if report is None or accounts.differences(report, file, number=number, run_id=manifest.run_id):
+        if report is None or crosscheck.differences(report, file, number=number, run_id=manifest.run_id):
             raise NotWhole(
                 f"{self.source.at(names.report_file(manifest.run_id, number))}, the report of {file.file}, is missing or was changed. See dataprep verify."
             )

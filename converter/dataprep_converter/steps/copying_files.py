@@ -19,12 +19,12 @@ from dataprep_converter.core.errors import AlreadyExists, BadSpec, InputChanged,
 from dataprep_converter.dataset import overlaps
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.opening import found, open_pinned, relative_path
+from dataprep_converter.inputs.pinned import found, open_pinned, relative_path
 from dataprep_converter.inputs.places import place_of
-from dataprep_converter.runtime.retrying import Patience, retrying
+from dataprep_converter.runtime.retry import Patience, retrying
 from dataprep_converter.stores import Entry, Store, scheme_of
 from dataprep_converter.stores.files import TEMPORARY
-from dataprep_converter.stores.publishing import digest_of
+from dataprep_converter.stores.publish import digest_of
 
 logger = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning import planning
 from dataprep_converter.planning.growth import Base
 from dataprep_converter.sampling.plan import Plan, Tables, check_versions
-from dataprep_converter.sampling.units import Units
-from dataprep_converter.stores.publishing import copied
+from dataprep_converter.sampling.units import UnitTable
+from dataprep_converter.stores.publish import copied
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ def _unfinished(spec: DataPrepJobSpec, folder: OutputFolder) -> Extended | None:
             "extends": found.head.extends[:-1],
         }
     )
-    units = Units(found.units.table.slice(0, before.units))
+    units = UnitTable(found.units.table.slice(0, before.units))
     return Extended(Base(head=head, content=run_id.as_stored(before.content), units=units, codes=found.codes), folder)
 
 

@@ -1,6 +1,6 @@
 """A pool of processes over the tasks of a plan: what Kubernetes does on a cluster, on one machine.
 
-This process is one of the workers, so that the first shard doesn't wait for others to start (`forking.py`). Each takes a task when it has
+This process is one of the workers, so that the first shard doesn't wait for others to start (`fork_server.py`). Each takes a task when it has
 finished one. A task whose process was killed is tried again, and not here; a task that failed stops the others at their next batch. Small jobs
 are done in this process alone; on HDFS it does nothing itself, for that client was seen to hang, and there a watchdog kills the process that hangs.
 """
@@ -21,11 +21,11 @@ from multiprocessing.synchronize import Event
 from dataprep_api.dataset.plan import shards, task
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import ConvertError
-from dataprep_converter.core.redacting import guard
+from dataprep_converter.core.redaction import guard
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
-from dataprep_converter.runtime import forking
+from dataprep_converter.runtime import fork_server
 from dataprep_converter.runtime.watchdog import Watchdog
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps import copying, working
@@ -116,8 +116,8 @@ def _run_pool(
     watch: Watch,
     done: set[int],
 ) -> None:
-    forking.get_ready()
-    context = forking.context()
+    fork_server.get_ready()
+    context = fork_server.context()
     reports: Queue[tuple[int, TaskProgress] | None] = context.Queue()
     one_at_a_time = threading.Lock()
 
@@ -135,7 +135,7 @@ def _run_pool(
     tasks = _Tasks(deque(indexes), done, here.stop)
     # A process that is only starting would answer with a traceback. It inherits that the signals wait, from what it is forked from or from
     # the thread that starts it; here they come right after.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, forking.SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, fork_server.SIGNALS)
     try:
         with ThreadPoolExecutor(others, thread_name_prefix="tasks") as threads:
             try:
@@ -201,9 +201,9 @@ def _start(setting: _Setting, reports: "Queue[tuple[int, TaskProgress] | None]",
     """Once in each process. The parent alone answers signals."""
     global _process  # a pool's initialiser has no other place
     guard()
-    for number in forking.SIGNALS:
+    for number in fork_server.SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, forking.SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, fork_server.SIGNALS)
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     os.environ.clear()
     os.environ.update(setting.environment)

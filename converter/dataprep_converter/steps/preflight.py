@@ -14,7 +14,7 @@ from dataprep_api import names
 from dataprep_converter.core.errors import BadSpec, NotFound, StoreError, Unreachable
 from dataprep_converter.inputs import maxcompute
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.runtime.retrying import with_deadline
+from dataprep_converter.runtime.retry import with_deadline
 from dataprep_converter.stores import Warns, scheme_of
 from dataprep_converter.stores.registry import STORES
 

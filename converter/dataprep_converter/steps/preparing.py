@@ -24,7 +24,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archive_uris import archive_of
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.planning import planning
-from dataprep_converter.runtime import heap, plugins
+from dataprep_converter.runtime import allocator, plugins
 from dataprep_converter.sampling.plan import Plan, Tables
 from dataprep_converter.steps import committing, copying, extending, scripting, table_output
 from dataprep_converter.steps.copying import Original
@@ -61,7 +61,7 @@ class _Intended:
 
 def run_plan_step(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> Prepared:
     """Plans the job and takes its output folder. Idempotent: a second call finds the first one's plan."""
-    heap.tune_allocator()
+    allocator.tune_allocator()
     spec = job.spec
     _refuse_overlaps(spec, access)
     warnings = check(access, output_uri=spec.output.uri, source_uris=_given(spec))

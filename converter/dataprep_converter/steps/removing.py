@@ -25,7 +25,7 @@ from dataprep_converter.dataset import sidecars
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.stores import Entry
-from dataprep_converter.stores.publishing import digest_of
+from dataprep_converter.stores.publish import digest_of
 
 _PARALLEL: Final = 16
 _AT_ONCE: Final = 512

@@ -21,7 +21,7 @@ from dataprep_converter.dataset.script_files import READER
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins
 from dataprep_converter.sampling.plan import Plan, Tables
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.sampling.units_file import UnitsFile
 
 _STANDARD_ERROR: Final = 2
@@ -39,7 +39,7 @@ def plan(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
     script = script_of(spec)
     code_sha256 = plugins.digest() if spec.code is not None else None
     inputs = inputs_sha256(spec, access)
-    units = UnitsFile.of(Units.of([]))
+    units = UnitsFile.of(UnitTable.of([]))
     head = PlanHead(
         run_id=run_id.run_id(spec, inputs_sha256=inputs),
         encoding_version=run_id.ENCODING_VERSION,
@@ -56,7 +56,7 @@ def plan(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
         extension="",
         tasks=1,
     )
-    return Plan(head=head, sha256=hashlib.sha256(head.to_bytes()).hexdigest(), units=Units.of([])), Tables(units=units)
+    return Plan(head=head, sha256=hashlib.sha256(head.to_bytes()).hexdigest(), units=UnitTable.of([])), Tables(units=units)
 
 
 def inputs_sha256(spec: DataPrepJobSpec, access: Access) -> str:

@@ -23,7 +23,7 @@ from dataprep_converter.formats.columnar.tables_encoder import ordered, schema_o
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.maxcompute import SessionEnded, Table, Upload
 from dataprep_converter.pipeline.pipeline import Pipeline
-from dataprep_converter.runtime.retrying import retrying
+from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.sampling.plan import Plan
 
 logger = logging.getLogger(__name__)

@@ -1,12 +1,12 @@
-"""What worker processes have when they begin: imported once, by the process that they are forked from (`forking.py`)."""
+"""What worker processes have when they begin: imported once, by the process that they are forked from (`fork_server.py`)."""
 
 from dataprep_converter.runtime import without_pandas
 
 without_pandas.hide()
 
 from dataprep_converter.core import native  # noqa: E402 - after pandas is hidden
-from dataprep_converter.runtime import heap  # noqa: E402 - after pandas is hidden
+from dataprep_converter.runtime import allocator  # noqa: E402 - after pandas is hidden
 from dataprep_converter.steps import pool  # noqa: E402, F401 - after pandas is hidden
 
 native.is_there()
-heap.tune_allocator()
+allocator.tune_allocator()

@@ -17,8 +17,8 @@ from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.pipeline.shard import Counts
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.readers import AcceptsReadPlan
-from dataprep_converter.runtime import heap, plugins
-from dataprep_converter.runtime.retrying import Patience, retrying
+from dataprep_converter.runtime import allocator, plugins
+from dataprep_converter.runtime.retry import Patience, retrying
 from dataprep_converter.sampling.plan import Plan, check_versions
 from dataprep_converter.sampling.selection import Samples
 from dataprep_converter.steps import copying, table_output
@@ -68,7 +68,7 @@ def work(
     if spec.output.format == copying.FORMAT:
         return copying.work(spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=watch)
     check_versions(plan.head, spec, spec.output.uri)
-    heap.tune_allocator()
+    allocator.tune_allocator()
     check_keys(plan)
     folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
     pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, Self, TypeAlias, T
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import AlreadyExists, BadSpec, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
-from dataprep_converter.runtime.retrying import retrying
+from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import SMALL_PIECE, Details, Entry, FolderFiles, StoreSettings, one_by_one
 
 if TYPE_CHECKING:

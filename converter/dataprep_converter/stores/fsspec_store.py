@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import fsspec  # type: ignore[import-untyped]  # it ships no types
 
 from dataprep_converter.core.errors import BadCredentials, BadSpec, ConvertError, InputChanged, NotFound, NotPermitted, Unreachable
-from dataprep_converter.runtime.retrying import retrying
+from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings, scheme_of
 from dataprep_converter.stores.ranged import RangedInput
 from dataprep_converter.stores.read_only import ReadOnlyStore

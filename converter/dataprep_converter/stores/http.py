@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 from dataprep_api.shown import unsigned
 from dataprep_converter.core.errors import BadSpec, ConvertError, InputChanged, NotFound, NotPermitted, StoreError, Unreachable
-from dataprep_converter.runtime.retrying import retrying
+from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.ranged import RangedInput
 from dataprep_converter.stores.read_only import ReadOnlyStore

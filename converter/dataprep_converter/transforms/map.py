@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Transform
 from dataprep_converter.core.errors import BadSample, BadSpec
-from dataprep_converter.records.batch import SAMPLE, Bad, Batch
+from dataprep_converter.records.batch import SAMPLE, Batch, RejectedSample
 from dataprep_converter.runtime import plugins
 
 
@@ -37,14 +37,14 @@ class MapStep:
     def apply(self, batch: Batch) -> Batch:
         """One call for each record; what comes back becomes columns all at once."""
         results: list[tuple[int, list[Any]]] = []
-        bad: list[Bad] = []
+        bad: list[RejectedSample] = []
         rows = plugins.rows_of(batch.records.drop_columns([SAMPLE]))
         numbers: Any = batch.records.column(SAMPLE).to_pylist()
         for sample, row in zip(numbers, rows, strict=True):
             try:
                 results.append((sample, self._called(row)))
             except BadSample as exc:
-                bad.append(Bad(sample, str(exc)))
+                bad.append(RejectedSample(sample, str(exc)))
         try:
             records = self._table([record for _, made in results for record in made])
         except BadSample:
@@ -57,15 +57,15 @@ class MapStep:
         records = records.append_column(pa.field(SAMPLE, pa.int64()), samples)
         return replace(batch, records=records, bad=[*batch.bad, *bad], filtered=batch.filtered + filtered, added=batch.added + added)
 
-    def _parted(self, results: list[tuple[int, list[Any]]]) -> tuple[list[tuple[int, list[Any]]], list[Bad]]:
+    def _parted(self, results: list[tuple[int, list[Any]]]) -> tuple[list[tuple[int, list[Any]]], list[RejectedSample]]:
         """The results that fit, and the samples of the others."""
         good: list[tuple[int, list[Any]]] = []
-        bad: list[Bad] = []
+        bad: list[RejectedSample] = []
         for sample, made in results:
             try:
                 self._table(made)
             except BadSample as exc:
-                bad.append(Bad(sample, str(exc)))
+                bad.append(RejectedSample(sample, str(exc)))
             else:
                 good.append((sample, made))
         return good, bad

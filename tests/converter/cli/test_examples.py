@@ -10,7 +10,7 @@ from tests.converter.cli.commandline import EXAMPLES, ROOT, code_of, environment
 
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 from workbench import foreign, mnist, photos
 from workbench.example_inputs import INPUTS
 

@@ -26,7 +26,7 @@ from dataprep_converter.runtime import plugins
 from dataprep_converter.steps import scripting
 from dataprep_converter.steps.preparing import run_plan_step
 from dataprep_converter.steps.scripting import execute
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 ALLOWED = "Basic " + base64.b64encode(b"git:token").decode()
 AUTHOR = b"A <a@example.com>"

@@ -20,7 +20,7 @@ from tests.converter.stores.site import serving
 from dataprep_converter.core import framing
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import READERS
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 from workbench import example_inputs, mnist
 
 _arrow: Any = pa

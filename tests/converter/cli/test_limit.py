@@ -7,7 +7,7 @@ import pytest
 from tests.converter.cli.commandline import code_of
 
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 JOB = """
 apiVersion: dataprep.io/v1alpha1

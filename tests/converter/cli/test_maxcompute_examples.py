@@ -13,7 +13,7 @@ import yaml
 from tests.converter.cli.commandline import EXAMPLES, ROOT, code_of
 
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 from storeservers.odps import FakeMaxCompute, rows_of
 from workbench.example_inputs import iris
 

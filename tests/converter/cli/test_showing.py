@@ -24,8 +24,8 @@ from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.stores import Details, Entry
-from dataprep_converter.tools import inspecting
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools import inspection
+from dataprep_converter.tools.verification import verify
 
 
 @pytest.fixture(scope="module")
@@ -290,7 +290,7 @@ def test_a_store_without_a_column_has_a_dash_there(monkeypatch: pytest.MonkeyPat
         "dataprep_converter.dataset.output_folder.OutputFolder._listed", lambda *_: ((e.uri[-1], e) for e in reversed(entries))
     )
     shown = io.StringIO()
-    inspecting.listing("/x", Access(), stream=shown)
+    inspection.listing("/x", Access(), stream=shown)
     lines = shown.getvalue().splitlines()
     assert lines[0] == "Found 3 items"
     assert [line.split() for line in lines[1:]] == [

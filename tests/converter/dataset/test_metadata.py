@@ -18,7 +18,7 @@ from dataprep_converter.dataset.sidecars import Finished, croissant, loaders, pa
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 from workbench import photos
 
 FRAMEWORKS = ("tensorflow", "torch", "dali", "sagemaker", "spark", "numpy")

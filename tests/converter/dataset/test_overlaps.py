@@ -20,7 +20,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import preparing
 from dataprep_converter.steps.run import run
 from dataprep_converter.stores import StoreSettings
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 
 def a_job(source: Mapping[str, Any], to: str | Path, **spec: Any) -> DataPrepJob:

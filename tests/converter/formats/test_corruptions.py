@@ -21,8 +21,8 @@ from dataprep_converter.core.errors import NotFound, NotWhole
 from dataprep_converter.formats.registry import DECODERS, decoder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.repairing import repair
-from dataprep_converter.tools.verifying import Examined, verify
+from dataprep_converter.tools.repair import repair
+from dataprep_converter.tools.verification import Examined, verify
 
 ROWS: Final = 90
 

@@ -20,7 +20,7 @@ from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.formats.registry import DECODERS, by_feature, decoder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 MAGIC: Final = bytes.fromhex("0a23d7ce")
 """Of RecordIO."""

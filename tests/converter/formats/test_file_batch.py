@@ -17,7 +17,7 @@ from dataprep_converter.core.errors import BadData, BadSpec, BrokenRecord
 from dataprep_converter.formats.archives.file_batch_encoder import uri_of
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 
 def files(contents: list[bytes], paths: list[str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tests.reader.sets import rows
 import dataprep_reader
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 PICTURES = {"cat/1.png": b"\x89PNG one", "cat/2.png": b"\x89PNG two", "dog/3.png": b"\x89PNG three"}
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

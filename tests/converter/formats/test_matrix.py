@@ -17,7 +17,7 @@ from dataprep_converter.formats.registry import ENCODERS
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 RECORDS: Final = 17
 

@@ -13,7 +13,7 @@ from dataprep_api.spec import Source
 from dataprep_converter.formats.registry import ENCODERS
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 from workbench.example_inputs import INPUTS
 
 EXAMPLE_OF: Final[Mapping[str, str]] = {

@@ -13,7 +13,7 @@ from dataprep_api.resources.status import FromJob
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.formats.registry import ENCODERS
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 from storeservers.odps import FakeMaxCompute, rows_of
 
 SOURCES: Final = ("table", "fromJob")

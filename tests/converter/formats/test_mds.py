@@ -23,7 +23,7 @@ from dataprep_converter.formats.mds import mds_encoder
 from dataprep_converter.formats.registry import by_feature, decoder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 pytestmark = pytest.mark.usefixtures("native_and_python")
 

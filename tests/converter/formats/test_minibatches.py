@@ -18,7 +18,7 @@ from dataprep_converter.cli.display import Display
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 HALVES = {"into": [{"name": "a", "fraction": 0.5}, {"name": "b", "fraction": 0.5}]}
 

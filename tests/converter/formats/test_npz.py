@@ -22,7 +22,7 @@ from dataprep_converter.formats.archives.held import Held
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 from workbench import mnist
 
 COLUMNS = {

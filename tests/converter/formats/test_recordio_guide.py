@@ -17,7 +17,7 @@ from dataprep_converter.core.errors import BadSpec, ConvertError
 from dataprep_converter.formats.recordio.recordio_decoder import parse_record
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 from dataprep_reader import open as open_data_set
 from workbench import mnist
 

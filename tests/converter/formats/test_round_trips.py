@@ -11,7 +11,7 @@ from tests.converter.formats.test_matrix import SOURCES, made
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.tools import inspecting
+from dataprep_converter.tools import inspection
 
 _IDS: Final = {"id": "Int64", "scores": "Float32", "words": "String"}
 READABLE: Final[Mapping[tuple[str, str], dict[str, Any]]] = {
@@ -43,7 +43,7 @@ def a_job(spec: dict[str, Any], output: Path, *, format_: str) -> DataPrepJob:
 def test_inspect_shows_the_first_record(format_: str, tmp_path: Path) -> None:
     made(a_job(SOURCES["csv"](tmp_path), tmp_path / "out", format_=format_), workers=1)
     shown = io.StringIO()
-    inspecting.show(str(tmp_path / "out"), Access(), records=2, as_json=True, stream=shown)
+    inspection.show(str(tmp_path / "out"), Access(), records=2, as_json=True, stream=shown)
     first, second = json.loads(shown.getvalue())["records"]
     assert first == {"features": [0.0, 0.0], "name": ["name 0"], "label": [0]}
     assert second == {"features": [1.0, 0.25], "name": ["name 1"], "label": [1]}

@@ -19,7 +19,7 @@ from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.planning import planning
-from dataprep_converter.records.batch import Bad, Batch
+from dataprep_converter.records.batch import Batch, RejectedSample
 from dataprep_converter.steps.run import run
 from dataprep_converter.transforms import decode
 from dataprep_converter.transforms.encode import EncodeStep
@@ -100,7 +100,7 @@ def test_a_batch_is_cut_where_it_has_more_pixels(sizes: list[int], expected: lis
         pa.array([b""] * len(sizes), pa.large_binary()), np.array([[1, size] for size in sizes], np.int64).reshape(-1, 2), kind
     )
     records = pa.RecordBatch.from_arrays([images, pa.array(range(len(sizes)), pa.int64())], names=["image", "_sample"])
-    parts = list(step.cut(Batch(records=records, bad=[Bad(99, "bad")], bytes_in=7, filtered=2, added=1)))
+    parts = list(step.cut(Batch(records=records, bad=[RejectedSample(99, "bad")], bytes_in=7, filtered=2, added=1)))
     assert [part.records.num_rows for part in parts] == expected
     assert [row for part in parts for row in part.records.column("_sample").to_pylist()] == list(range(len(sizes)))
     assert [(len(part.bad), part.bytes_in, part.filtered, part.added) for part in parts] == [(1, 7, 2, 1)] + [(0, 0, 0, 0)] * (

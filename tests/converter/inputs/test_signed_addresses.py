@@ -20,8 +20,8 @@ from dataprep_converter.steps import pool
 from dataprep_converter.steps.run import run
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.http import HttpStore
-from dataprep_converter.tools import repairing
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools import repair
+from dataprep_converter.tools.verification import verify
 
 MARK = "s3cr3t/m4rk+x"
 SIGNED = [
@@ -128,7 +128,7 @@ def test_what_is_broken_is_repaired_by_the_job_s_new_signature(site: Site, tmp_p
     [shard] = (tmp_path / "out").glob("*.tfrecords")
     before = shard.read_bytes()
     shard.unlink()
-    repairing.repair(str(tmp_path / "out"), Access(), job=a_job([site.at("/a.csv?sig=two")], tmp_path / "out"))
+    repair.repair(str(tmp_path / "out"), Access(), job=a_job([site.at("/a.csv?sig=two")], tmp_path / "out"))
     assert shard.read_bytes() == before
 
 

@@ -15,8 +15,8 @@ from dataprep_converter.inputs import maxcompute
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.store_settings import settings_for
 from dataprep_converter.readers.databases.table import TableReader
-from dataprep_converter.runtime.retrying import with_deadline
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.runtime.retry import with_deadline
+from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.steps.preflight import check_source
 from dataprep_converter.stores import StoreSettings
 from storeservers.odps import AccessKey, FakeMaxCompute, Rows, wire
@@ -30,7 +30,7 @@ def fake(maxcompute: FakeMaxCompute) -> FakeMaxCompute:
 # --- sessions -----------------------------------------------------------------------------------------------------
 
 
-def plan_of(fake: FakeMaxCompute, **options: Any) -> tuple[Source, Units, dict[str, Any]]:
+def plan_of(fake: FakeMaxCompute, **options: Any) -> tuple[Source, UnitTable, dict[str, Any]]:
     numbered(fake, 120)
     source = a_source(**options)
     return source, *plan(TableReader, source)
@@ -165,7 +165,7 @@ def test_a_token_of_sts_and_a_region_are_signed_for(fake: FakeMaxCompute, monkey
     )
     source = a_source()
     discovery = TableReader.discover(source, Access([settings]))
-    assert Units.of(discovery.units).samples == 1
+    assert UnitTable.of(discovery.units).samples == 1
 
 
 def test_the_tunnel_may_be_named_in_the_spec(fake: FakeMaxCompute) -> None:

@@ -18,8 +18,8 @@ from dataprep_converter.pipeline import shard
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.statistics.statistics import ShardStatistics
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools import inspecting
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools import inspection
+from dataprep_converter.tools.verification import verify
 
 COLUMNS = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]
 ROWS = [f"{n},{n % 3}" for n in range(60)]
@@ -105,7 +105,7 @@ def test_the_quarantine_is_hidden_equal_again_and_gone_with_its_run(tmp_path: Pa
     (tmp_path / "out" / "train-00000-of-00003.tfrecords").unlink()
     made(a_job(tmp_path, policy={"policy": "Quarantine"}))
     assert kept(tmp_path) == before
-    inspecting.show(str(tmp_path / "out"), Access(), records=0, as_json=False, stream=sys.stdout)
+    inspection.show(str(tmp_path / "out"), Access(), records=0, as_json=False, stream=sys.stdout)
     shown = capsys.readouterr().out
     assert "2 bad records were left out; all of them are kept in " in shown
     assert "/quarantine" in shown

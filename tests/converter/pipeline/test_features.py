@@ -12,7 +12,7 @@ from dataprep_api.spec import Feature, LabelFeature
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import to_arrow, to_numpy
 from dataprep_converter.pipeline.features import Projector, resolve
-from dataprep_converter.records.batch import SAMPLE, Bad, Batch
+from dataprep_converter.records.batch import SAMPLE, Batch, RejectedSample
 from dataprep_converter.records.columns import IS_RECORD, IS_SEQUENCE, NOT_BY_DEFAULT, find_columns
 from dataprep_converter.records.feature import FeatureSpec
 
@@ -201,7 +201,7 @@ def test_one_value_that_does_not_fit_spoils_its_whole_tensor() -> None:
     batch = a_batch(x=to_arrow(np.array([[1, 2], [3, 400]])))
     done = a_projector(batch, features=[{"name": "x", "dtype": "uint8"}]).project(batch)
     assert to_numpy(done.records.column("x")).tolist() == [[1, 2]]
-    assert done.bad == [Bad(sample=101, reason="x 400 does not fit uint8", column="x")]
+    assert done.bad == [RejectedSample(sample=101, reason="x 400 does not fit uint8", column="x")]
 
 
 @pytest.mark.parametrize("labels", [[0, 12, 9, -1], [0.0, 12.0, 9.0, -1.0]], ids=["int64", "float64"])
@@ -209,7 +209,10 @@ def test_a_label_outside_its_classes_makes_the_record_bad(labels: list[Any]) -> 
     batch = a_batch(label=labels)
     done = a_projector(batch, labels=[{"name": "label", "numClasses": 10}]).project(batch)
     assert done.records.column("label").to_pylist() == [0, 9]
-    assert done.bad == [Bad(101, "label 12 is outside 0..9", column="label"), Bad(103, "label -1 is outside 0..9", column="label")]
+    assert done.bad == [
+        RejectedSample(101, "label 12 is outside 0..9", column="label"),
+        RejectedSample(103, "label -1 is outside 0..9", column="label"),
+    ]
 
 
 def test_a_one_hot_label_has_no_class_number_to_check() -> None:
@@ -236,7 +239,7 @@ def test_several_columns_of_text_become_lists() -> None:
 
 def test_bad_samples_of_before_are_kept() -> None:
     batch = a_batch(x=[1, 300])
-    batch = Batch(records=batch.records, bad=[Bad(5, "unreadable")], bytes_in=0)
+    batch = Batch(records=batch.records, bad=[RejectedSample(5, "unreadable")], bytes_in=0)
     done = a_projector(batch, features=[{"name": "x", "dtype": "uint8"}]).project(batch)
     assert [fault.sample for fault in done.bad] == [5, 101]
 
@@ -305,7 +308,7 @@ def test_sequences_of_different_lengths_in_one_vector_make_the_sample_bad() -> N
     batch = a_sequence_batch(a=pa.array([[1], [1, 2], [5]]), b=pa.array([[3], [4], [6]]))
     done = a_projector(batch, features=[{"name": "x", "columns": ["a", "b"]}]).project(batch)
     assert done.records.column("x").to_pylist() == [[[1, 3]], [[5, 6]]]
-    assert done.bad == [Bad(101, "a has 2 values, but b has 1", column="a")]
+    assert done.bad == [RejectedSample(101, "a has 2 values, but b has 1", column="a")]
 
 
 def test_frames_of_a_tensor_are_steps() -> None:
@@ -319,7 +322,7 @@ def test_a_step_outside_its_classes_is_named() -> None:
     batch = a_sequence_batch(label=pa.array([[0, 1], [9, 3, 2], [0]]))
     done = a_projector(batch, labels=[{"name": "label", "numClasses": 3}]).project(batch)
     assert done.records.column("label").to_pylist() == [[0, 1], [0]]
-    assert done.bad == [Bad(101, "label 9 is outside 0..2 (step 1 of 3)", column="label", step=0)]
+    assert done.bad == [RejectedSample(101, "label 9 is outside 0..2 (step 1 of 3)", column="label", step=0)]
 
 
 def test_steps_that_are_one_hot_have_no_class_number_to_check() -> None:
@@ -334,8 +337,8 @@ def test_classes_in_lists_are_checked() -> None:
     done = a_projector(batch, labels=[{"name": "label", "numClasses": 3}]).project(batch)
     assert done.records.column("label").to_pylist() == [[1]]
     assert done.bad == [
-        Bad(101, "label 1.5 does not fit int64 (value 2 of 2)", column="label", step=1),
-        Bad(102, "label 7 is outside 0..2 (value 2 of 2)", column="label", step=1),
+        RejectedSample(101, "label 1.5 does not fit int64 (value 2 of 2)", column="label", step=1),
+        RejectedSample(102, "label 7 is outside 0..2 (value 2 of 2)", column="label", step=1),
     ]
 
 

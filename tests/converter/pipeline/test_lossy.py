@@ -26,8 +26,8 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.base import blocks
 from dataprep_converter.records.lossy import inexact, lost_digits
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools import repairing
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools import repair
+from dataprep_converter.tools.verification import verify
 
 DIGITS = Decimal("12345678901234567.89")
 
@@ -339,7 +339,7 @@ def test_counts_are_the_same_whatever_the_workers_and_the_shards_that_are_made_a
     }
     lost = tmp_path / "1/out" / manifests[0].files[2].file
     lost.unlink()
-    repairing.repair(str(tmp_path / "1/out"), Access())
+    repair.repair(str(tmp_path / "1/out"), Access())
     assert verify(str(tmp_path / "1/out"), Access(), every_record=True) == manifests[0]
 
 
@@ -403,5 +403,5 @@ def test_shards_of_an_earlier_release_that_told_nothing_are_repaired(tmp_path: P
         then.setattr("dataprep_converter.pipeline.features.inexact", lambda *_: None)
         _, _, before = made(job)
     (tmp_path / "out" / before.files[0].file).unlink()
-    repairing.repair(str(tmp_path / "out"), Access())
+    repair.repair(str(tmp_path / "out"), Access())
     assert verify(str(tmp_path / "out"), Access(), every_record=True) == before

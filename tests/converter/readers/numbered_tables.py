@@ -11,7 +11,7 @@ from dataprep_api.spec import Source
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.databases.table import TableReader
 from dataprep_converter.records.batch import SAMPLE
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units import UnitTable
 from storeservers.odps import FakeMaxCompute, Rows
 
 COLUMNS: dict[str, pa.DataType] = {"id": pa.int64(), "x": pa.float64()}
@@ -39,7 +39,7 @@ def a_source(*uris: str, **options: Any) -> Source:
     return Source.model_validate({"table": {"uris": list(uris or [T]), **options}})
 
 
-def read(source: Source, units: Units, state: dict[str, Any], order: Sequence[int] | None = None) -> list[dict[str, Any]]:
+def read(source: Source, units: UnitTable, state: dict[str, Any], order: Sequence[int] | None = None) -> list[dict[str, Any]]:
     samples = np.arange(units.samples) if order is None else np.array(order)
     return rows(list(TableReader(source, state, Access()).read(units, chunks(samples, 1000))))
 

@@ -15,15 +15,15 @@ from dataprep_converter.core.errors import InputChanged, NotFound
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Reader
 from dataprep_converter.records.batch import SAMPLE, Batch
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units import UnitTable
 
 Samples = npt.NDArray[np.int64]
 
 
-def plan(reader: type[Reader], source: Source) -> tuple[Units, dict[str, Any]]:
+def plan(reader: type[Reader], source: Source) -> tuple[UnitTable, dict[str, Any]]:
     """The units, and the state that is complete once they have been listed."""
     discovery = reader.discover(source, Access())
-    units = Units.of(discovery.units)
+    units = UnitTable.of(discovery.units)
     return units, dict(discovery.state)
 
 

@@ -23,8 +23,8 @@ from dataprep_converter.readers.text.csv_sequences import CsvSequencesReader
 from dataprep_converter.readers.text.delimited import CsvReader
 from dataprep_converter.readers.text.jsonl import JsonlReader
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools import repairing
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools import repair
+from dataprep_converter.tools.verification import verify
 from dataprep_reader import open as open_data_set
 
 
@@ -413,7 +413,7 @@ def test_a_data_set_of_the_first_rule_is_extended_and_repaired_by_it(tmp_path: P
     assert (after.records_out, after.parts) == (29, {})
     assert after.files[0] == before.files[0]
     (tmp_path / "out" / after.files[1].file).unlink()
-    repairing.repair(str(tmp_path / "out"), Access())
+    repair.repair(str(tmp_path / "out"), Access())
     assert verify(str(tmp_path / "out"), Access(), every_record=True) == after
 
 
@@ -422,7 +422,7 @@ def test_a_lost_plan_of_the_first_rule_is_made_again_by_it(tmp_path: Path, monke
     before = made_by_the_first_rule(a_job(tmp_path), monkeypatch)
     for lost in (tmp_path / "out" / before.files[0].file, tmp_path / "out/_dataprep" / before.run_id / "plan.json"):
         lost.unlink()
-    repairing.repair(str(tmp_path / "out"), Access())
+    repair.repair(str(tmp_path / "out"), Access())
     assert verify(str(tmp_path / "out"), Access(), every_record=True) == before
 
 

@@ -14,7 +14,7 @@ from dataprep_converter.cli.display import Display
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import preparing
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools import inspecting
+from dataprep_converter.tools import inspection
 
 IMAGE = an_image()
 ROW = b'{"a": 1}\n'
@@ -97,11 +97,11 @@ def test_inspect_tells_how_many_files_were_ignored(tmp_path: Path, capsys: pytes
     put(tmp_path / "in", {"1.jsonl": ROW, "_2": b"", ".3": b""})
     job = a_job({"jsonl": {"uris": [str(tmp_path / "in")]}}, tmp_path / "out")
     planned, _ = run(job, access=Access(), workers=1, display=Display(quiet=True))
-    inspecting.show(str(tmp_path / "out"), Access(), records=0, as_json=False, stream=sys.stdout)
+    inspection.show(str(tmp_path / "out"), Access(), records=0, as_json=False, stream=sys.stdout)
     assert "2 files among the inputs were ignored" in capsys.readouterr().out
-    assert "<b>2</b><span>input files ignored</span>" in inspecting.html(str(tmp_path / "out"), Access(), records=0)
-    inspecting.show(str(tmp_path / "out"), Access(), records=0, as_json=True, stream=sys.stdout)
+    assert "<b>2</b><span>input files ignored</span>" in inspection.html(str(tmp_path / "out"), Access(), records=0)
+    inspection.show(str(tmp_path / "out"), Access(), records=0, as_json=True, stream=sys.stdout)
     assert json.loads(capsys.readouterr().out)["ignored"] == 2
     (tmp_path / "out/_dataprep" / planned.run_id / "plan.json").write_text("{")
-    inspecting.show(str(tmp_path / "out"), Access(), records=0, as_json=False, stream=sys.stdout)
+    inspection.show(str(tmp_path / "out"), Access(), records=0, as_json=False, stream=sys.stdout)
     assert "ignored" not in capsys.readouterr().out

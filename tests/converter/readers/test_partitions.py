@@ -21,7 +21,7 @@ from dataprep_converter.readers import Reader, reader_class
 from dataprep_converter.readers.columnar.parquet import ParquetReader
 from dataprep_converter.readers.text.delimited import CsvReader
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 _pads: Any = pads  # these have no types
 _pq: Any = pq

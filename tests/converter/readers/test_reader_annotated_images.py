@@ -17,7 +17,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.images.annotated_images import AnnotatedImagesReader
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units import UnitTable
 
 FORMATS = ["Voc", "Coco", "Yolo"]
 TWO: dict[str, Objects] = {
@@ -429,4 +429,4 @@ def test_the_units_of_a_format_are_read_by_a_reader_made_from_their_state(tmp_pa
     units, state = plan(AnnotatedImagesReader, source)
     (tmp_path / "annotations/instances.json").unlink()
     reader = opened(AnnotatedImagesReader, source, json.loads(json.dumps(state)))
-    assert len(rows(list(reader.read(Units(units.table), iter([np.arange(3)]))))) == 3
+    assert len(rows(list(reader.read(UnitTable(units.table), iter([np.arange(3)]))))) == 3

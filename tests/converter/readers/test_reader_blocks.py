@@ -15,7 +15,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.metered import Count, Counted
 from dataprep_converter.readers.base import blocks
 from dataprep_converter.readers.base.blocks import Block, BlockReader
-from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Entry, Input
 
 SCHEMA = pa.schema([("byte", pa.int64())])
@@ -39,7 +39,7 @@ class Bytes(BlockReader):
         )
 
 
-def units_of(file: Path, *, each: int) -> Units:
+def units_of(file: Path, *, each: int) -> UnitTable:
     entry = Access().store(str(file)).stat(str(file))
     assert entry is not None
 
@@ -47,7 +47,7 @@ def units_of(file: Path, *, each: int) -> Units:
         for offset in range(0, entry.size, each):
             yield Unit(root=0, path=file.name, uri=str(file), records=each, size=each, pin=entry.pin, offset=offset, row=offset)
 
-    return Units.of(cut(entry))
+    return UnitTable.of(cut(entry))
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_unit_with_another_number_of_records_has_changed(file: Path) -> None:
     units = units_of(file, each=4)
     table = units.table.set_column(units.table.schema.get_field_index("size"), "size", pa.array([3] * len(units), pa.int64()))
     with pytest.raises(InputChanged, match=r"/a: 4 records were planned from record 4 on, got 3\."):
-        list(Bytes().read(Units(table), asked([5])))
+        list(Bytes().read(UnitTable(table), asked([5])))
 
 
 def test_a_block_knows_where_its_good_rows_are() -> None:

@@ -21,8 +21,8 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.text.csv_sequences import CsvSequencesReader
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools import inspecting
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools import inspection
+from dataprep_converter.tools.verification import verify
 
 ROW_1 = "1.0,3.2,4.5,1.1,6.3,0\n"
 ROW_2 = "1.6,2.4,5.9,0.2,2.2,1\n"
@@ -170,7 +170,7 @@ def test_sequences_are_verified_and_shown_step_by_step(tmp_path: Path) -> None:
     }
     shown = {as_json: io.StringIO() for as_json in (False, True)}
     for as_json, stream in shown.items():
-        inspecting.show(str(output), Access(), records=1, as_json=as_json, stream=stream)
+        inspection.show(str(output), Access(), records=1, as_json=as_json, stream=stream)
     assert "label: [0], [1]" in shown[False].getvalue()
     assert json.loads(shown[True].getvalue())["records"][0]["label"] == [[0], [1]]
 

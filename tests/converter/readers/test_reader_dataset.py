@@ -21,7 +21,7 @@ from dataprep_converter.core.framing import frame
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.dataset import DatasetReader
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 
 def made(folder: Path, lines: list[str], features: list[dict[str, Any]] | None = None, **output: Any) -> Path:

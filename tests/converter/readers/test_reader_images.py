@@ -20,7 +20,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.features import resolve
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.images.images import ImagesReader
-from dataprep_converter.records.batch import Bad
+from dataprep_converter.records.batch import RejectedSample
 
 
 def an_image(kind: str = "JPEG", *, width: int = 20, height: int = 10, seed: int = 0, mode: str = "RGB", **options: Any) -> bytes:
@@ -431,7 +431,7 @@ def test_what_is_read_does_not_depend_on_whether_files_are_looked_at_together(
         (tmp_path / f"{number:02}.jpg").write_bytes(odd if number == 7 else an_image())
     source = a_source(tmp_path, labelFrom="None")
 
-    def found() -> list[tuple[list[dict[str, Any]], list[Bad]]]:
+    def found() -> list[tuple[list[dict[str, Any]], list[RejectedSample]]]:
         return [(batch.records.to_pylist(), batch.bad) for batch in batches(ImagesReader, source, size=10)]
 
     together = found()

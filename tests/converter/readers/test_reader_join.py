@@ -27,13 +27,13 @@ from dataprep_converter.core.errors import BadData, BadSpec, StoreFull
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Reader
-from dataprep_converter.readers.joins import join, joining, out_of_core
+from dataprep_converter.readers.joins import join, joined_tables, out_of_core
 from dataprep_converter.readers.joins.join import JoinReader
 from dataprep_converter.records.batch import SAMPLE
 from dataprep_converter.runtime import limits
 from dataprep_converter.steps import pool, preparing
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 FIRST = "a,1,2\nb,3,4\nc,5,6\n"
 SECOND = "a,7,8\nb,9,10\nd,11,12\n"
@@ -58,10 +58,10 @@ def found(source: Source) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != SAMPLE} for row in rows(batches(JoinReader, source))]
 
 
-@pytest.fixture(params=[joining._MOST, 0], ids=["in memory", "out of core"])
+@pytest.fixture(params=[joined_tables._MOST, 0], ids=["in memory", "out of core"])
 def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are joined in memory where they fit, or never."""
-    monkeypatch.setattr(joining, "_MOST", request.param)
+    monkeypatch.setattr(joined_tables, "_MOST", request.param)
 
 
 both_ways = pytest.mark.usefixtures("each_way")
@@ -74,7 +74,7 @@ class TestContract(ReaderContract):
     @pytest.fixture(autouse=True)
     def small_units(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(join, "UNIT_RECORDS", 8)
-        monkeypatch.setattr(joining, "PIECE_RECORDS", 4)
+        monkeypatch.setattr(joined_tables, "PIECE_RECORDS", 4)
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
@@ -194,7 +194,7 @@ def test_rows_with_one_key_become_a_sequence_in_their_order(tmp_path: Path) -> N
 
 
 def test_long_sequences_are_cut_into_small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "_PIECE_ROWS", 5)
+    monkeypatch.setattr(joined_tables, "_PIECE_ROWS", 5)
     lengths = [1, 7, 2, 3, 5, 6, 1]
     static = a_table(tmp_path, "static", "".join(f"{n},{n}\n" for n in range(7)))
     steps = a_table(tmp_path, "steps", "".join(f"{n},{step}\n" for n in range(7) for step in range(lengths[n])), orderBy=["1"])
@@ -303,7 +303,7 @@ def test_the_database_reaches_nothing_and_loads_nothing(tmp_path: Path) -> None:
     import duckdb
 
     (tmp_path / "secret.csv").write_text("1,2\n")
-    opened = out_of_core.OutOfCore([joining.Columns(pa.schema([("k", pa.string())]), pa.schema([]))], 1 << 30)
+    opened = out_of_core.OutOfCore([joined_tables.Columns(pa.schema([("k", pa.string())]), pa.schema([]))], 1 << 30)
     try:
         for statement in (
             f"SELECT * FROM read_csv('{tmp_path}/secret.csv')",
@@ -533,7 +533,7 @@ def test_any_tables_are_joined_like_dictionaries(
     left: list[int], right: list[int], rules: tuple[str, str], shards: int, piece: int
 ) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joining, "PIECE_RECORDS", piece)
+        patch.setattr(joined_tables, "PIECE_RECORDS", piece)
         patch.setattr(join, "UNIT_RECORDS", 2 * piece)
         folder = Path(name)
         tables = []

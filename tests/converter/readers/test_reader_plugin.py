@@ -16,7 +16,7 @@ from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import to_arrow, to_numpy
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.plugin import PluginReader
-from dataprep_converter.records.batch import SAMPLE, Bad, Batch
+from dataprep_converter.records.batch import SAMPLE, Batch, RejectedSample
 from dataprep_converter.runtime import plugins
 from dataprep_converter.transforms.map import MapStep
 
@@ -242,8 +242,8 @@ def test_an_exception_and_a_result_that_does_not_fit_make_their_samples_bad() ->
     done = mapped("mine:moody", {"key": pa.array([1, 2, 3, 4])})
     assert done.records.column("key").to_pylist() == [1, 4]
     assert done.bad == [
-        Bad(101, "the plug-in 'mine:moody' failed: KeyError: 'two' (mine.py, line 49, in moody)"),
-        Bad(102, "the plug-in 'mine:moody' returned what doesn't fit: key: Could not convert 'three' with type str: tried to convert to int64; expected int64"),
+        RejectedSample(101, "the plug-in 'mine:moody' failed: KeyError: 'two' (mine.py, line 49, in moody)"),
+        RejectedSample(102, "the plug-in 'mine:moody' returned what doesn't fit: key: Could not convert 'three' with type str: tried to convert to int64; expected int64"),
     ]  # fmt: skip
 
 

@@ -24,10 +24,10 @@ from dataprep_converter.readers import Reader
 from dataprep_converter.readers.databases import databases, sql
 from dataprep_converter.readers.databases.sql import SqlReader
 from dataprep_converter.records.batch import SAMPLE
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.steps.run import run
 from dataprep_converter.stores import StoreSettings
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 EVERYTHING = "SELECT * FROM t"
 
@@ -63,7 +63,7 @@ def values(source: Source) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != SAMPLE} for row in rows(batches(SqlReader, source))]
 
 
-def parts(units: Units) -> list[int]:
+def parts(units: UnitTable) -> list[int]:
     return [int(count) for count in units.table["records"].to_numpy()]
 
 
@@ -340,9 +340,9 @@ def access_to(server: Server) -> Access:
     return Access([StoreSettings(uri_prefix=f"postgresql://{USER}@127.0.0.1:{server.port}/", credentials=SECRET)])
 
 
-def planned(source: Source, access: Access) -> tuple[Units, dict[str, Any]]:
+def planned(source: Source, access: Access) -> tuple[UnitTable, dict[str, Any]]:
     discovery = SqlReader.discover(source, access)
-    return Units.of(discovery.units), dict(discovery.state)
+    return UnitTable.of(discovery.units), dict(discovery.state)
 
 
 def test_postgres_rows_are_read_with_their_types(server: Server) -> None:

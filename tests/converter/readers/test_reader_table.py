@@ -25,7 +25,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.databases import table
 from dataprep_converter.readers.databases.table import TableReader
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.steps.preflight import check_source
 from dataprep_converter.steps.run import run
 from storeservers.odps import FakeMaxCompute, rows_of
@@ -367,7 +367,7 @@ def test_a_run_that_was_stopped_goes_on_after_its_session_has_ended(
     real = TableReader.read
     calls: list[int] = []
 
-    def dies(self: TableReader, units: Units, samples: Iterator[Any]) -> Iterator[Any]:
+    def dies(self: TableReader, units: UnitTable, samples: Iterator[Any]) -> Iterator[Any]:
         calls.append(1)
         # The plan reads some records as well, to estimate sizes.
         if len(calls) == 3:

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from dataprep_api.dataset.plan import HASH_BLOCK, HashInterval, SplitPlan
 from dataprep_converter.sampling import selection
 from dataprep_converter.sampling.selection import Selection, hashes, mix, permuted
-from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_reader.order import window_order
 
 
-def units(*records: int) -> Units:
-    return Units.of(Unit(root=0, path=f"file-{i}", uri=f"/x/file-{i}", records=n, size=n, pin="p") for i, n in enumerate(records))
+def units(*records: int) -> UnitTable:
+    return UnitTable.of(Unit(root=0, path=f"file-{i}", uri=f"/x/file-{i}", records=n, size=n, pin="p") for i, n in enumerate(records))
 
 
-def split(*ranges: tuple[int, int], interval: HashInterval | None = None, of: Units | None = None) -> SplitPlan:
+def split(*ranges: tuple[int, int], interval: HashInterval | None = None, of: UnitTable | None = None) -> SplitPlan:
     total = sum(b - a for a, b in ranges)
     plan = SplitPlan(name="train", ranges=list(ranges), hash=interval, records=total, shards=1, template="{split}")
     if interval is None or of is None:
@@ -155,6 +155,6 @@ def test_any_part_of_a_fraction_can_be_read_alone(shuffle_seed: int | None) -> N
 
 
 def test_the_hash_depends_on_path_and_row_alone() -> None:
-    here, there = units(10, 10), Units.of([Unit(root=0, path="file-1", uri="s3://b/file-1", records=10, size=3, pin="q")])
+    here, there = units(10, 10), UnitTable.of([Unit(root=0, path="file-1", uri="s3://b/file-1", records=10, size=3, pin="q")])
     assert hashes(here, np.arange(10, 20), seed=3).tolist() == hashes(there, np.arange(10), seed=3).tolist()
     assert hashes(here, np.arange(10), seed=3).tolist() != hashes(here, np.arange(10), seed=4).tolist()

@@ -14,9 +14,9 @@ import pytest
 
 from dataprep_converter.core.errors import StoreFull
 from dataprep_converter.planning import planning
-from dataprep_converter.planning.splitting import subset_ranges
+from dataprep_converter.planning.splits import subset_ranges
 from dataprep_converter.sampling import units as units_module
-from dataprep_converter.sampling.units import Files, Unit, Units
+from dataprep_converter.sampling.units import Files, Unit, UnitTable
 from dataprep_converter.sampling.units_file import UnitsFile
 
 BLOCK = 1000
@@ -39,7 +39,7 @@ def files(count: int) -> Iterator[Files]:
         yield Files(left % 3, names, [f"/in/{name}" for name in names], sizes, names, ["ab"[left % 2]] * len(names), [""] * len(names))
 
 
-def in_memory(units: Units) -> bytes:
+def in_memory(units: UnitTable) -> bytes:
     """`units.parquet`, written at once."""
     buffer = io.BytesIO()
     _write(units.table.combine_chunks(), buffer, compression="zstd", row_group_size=BLOCK, write_statistics=False)
@@ -49,7 +49,7 @@ def in_memory(units: Units) -> bytes:
 @pytest.mark.parametrize("count", [0, BLOCK, BLOCK + 77])
 @pytest.mark.parametrize("with_keys", [False, True], ids=["without keys", "with keys"])
 def test_the_file_has_the_bytes_that_it_has_in_one_piece(count: int, with_keys: bool) -> None:
-    units = Units.of(files(count))
+    units = UnitTable.of(files(count))
     if with_keys and count:
         units.keys()
     stored = UnitsFile.of(units)
@@ -61,7 +61,7 @@ def test_the_file_has_the_bytes_that_it_has_in_one_piece(count: int, with_keys: 
 
 
 def test_rows_are_found_in_any_order_and_in_all_batches() -> None:
-    units = Units.of(files(2 * BLOCK + 77))
+    units = UnitTable.of(files(2 * BLOCK + 77))
     whole = units.table.combine_chunks()
     index = np.array([2 * BLOCK + 76, 0, BLOCK, BLOCK - 1, BLOCK, 5])
     expected = [{"path": whole["path"][int(row)].as_py(), "size": whole["size"][int(row)].as_py()} for row in index]
@@ -70,7 +70,7 @@ def test_rows_are_found_in_any_order_and_in_all_batches() -> None:
 
 
 def test_one_unit_of_another_kind_gives_all_of_them_numbers_of_their_own() -> None:
-    units = Units.of([*files(BLOCK), Unit(0, "rows.csv", "/in/rows.csv", 10, 400, "p", row=3), *files(2)])
+    units = UnitTable.of([*files(BLOCK), Unit(0, "rows.csv", "/in/rows.csv", 10, 400, "p", row=3), *files(2)])
     index, within = units.locate(np.array([BLOCK - 1, BLOCK, BLOCK + 9, BLOCK + 10]))
     assert index.tolist() == [BLOCK - 1, BLOCK, BLOCK, BLOCK + 1]
     assert within.tolist() == [0, 0, 9, 0]
@@ -80,17 +80,17 @@ def test_one_unit_of_another_kind_gives_all_of_them_numbers_of_their_own() -> No
 def test_a_subset_that_goes_on_in_the_next_batch_is_one_range() -> None:
     names = [str(number) for number in range(BLOCK)]
     some = [Files(0, names, names, [1] * BLOCK, names, [subset] * BLOCK, names) for subset in ("a", "a", "b", "a")]
-    assert subset_ranges(Units.of(some)) == {"a": [(0, 2 * BLOCK), (3 * BLOCK, 4 * BLOCK)], "b": [(2 * BLOCK, 3 * BLOCK)]}
+    assert subset_ranges(UnitTable.of(some)) == {"a": [(0, 2 * BLOCK), (3 * BLOCK, 4 * BLOCK)], "b": [(2 * BLOCK, 3 * BLOCK)]}
 
 
 def test_the_digest_of_the_inputs_is_that_of_a_table_in_memory() -> None:
-    units = Units.of(files(BLOCK + 77))
-    assert planning._inputs_digest(units, None) == planning._inputs_digest(Units(units.table), None)
+    units = UnitTable.of(files(BLOCK + 77))
+    assert planning._inputs_digest(units, None) == planning._inputs_digest(UnitTable(units.table), None)
 
 
 def test_units_in_a_file_take_little_memory() -> None:
     before = pa.total_allocated_bytes()
-    units = Units.of(files(20 * BLOCK))
+    units = UnitTable.of(files(20 * BLOCK))
     assert pa.total_allocated_bytes() - before < 1 << 20 < units.table.nbytes
 
 
@@ -98,4 +98,4 @@ def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with open("/dev/full", "r+b", buffering=0) as full:  # noqa: PTH123 - a device
         monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: full)
         with pytest.raises(StoreFull, match=r"has no room for the plan's units: No space left on device\.$"):
-            Units.of(files(BLOCK + 1))
+            UnitTable.of(files(BLOCK + 1))

@@ -23,14 +23,14 @@ from dataprep_converter.cli.display import Display
 from dataprep_converter.core.tensors import Array, to_arrow
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.feature import FeatureSpec
-from dataprep_converter.statistics import comparing
+from dataprep_converter.statistics import comparison
 from dataprep_converter.statistics.class_counts import ClassCounts
 from dataprep_converter.statistics.histograms import Histogram
 from dataprep_converter.statistics.statistics import ShardStatistics, room
 from dataprep_converter.statistics.summaries import Summariser, Summary, enough, extremes, octet_counts
 from dataprep_converter.statistics.top_values import TopValues
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -357,15 +357,15 @@ def test_chance_alone_is_no_difference() -> None:
     told = 0
     for _ in range(300):
         first, second = (random.multinomial(size, shares).astype(np.float64) for size in (2000, 100))
-        told += comparing.is_unlikely(first, second)
+        told += comparison.is_unlikely(first, second)
     assert told <= 2
 
 
 def test_a_shift_is_seen() -> None:
     first, second = np.array([900.0, 100]), np.array([60.0, 40])
-    assert comparing.is_unlikely(first, second)
-    assert comparing.distance(first, second) == pytest.approx(0.3)
-    assert comparing.distance(first, first * 7) == 0
+    assert comparison.is_unlikely(first, second)
+    assert comparison.distance(first, second) == pytest.approx(0.3)
+    assert comparison.distance(first, first * 7) == 0
 
 
 # --- data sets ---------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 _pq: Any = pq  # these have no types
 _ipc: Any = pa.ipc

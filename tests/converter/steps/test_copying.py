@@ -16,9 +16,9 @@ from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec, NotFound, NotWhole, OutputExists
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.run import run
-from dataprep_converter.stores import publishing
-from dataprep_converter.tools import repairing
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.stores import publish
+from dataprep_converter.tools import repair
+from dataprep_converter.tools.verification import verify
 
 
 def a_job(root: Path, **changes: Any) -> DataPrepJob:
@@ -95,7 +95,7 @@ def test_what_is_there_is_not_copied_again(root: Path, monkeypatch: pytest.Monke
     gone = sorted((root / "b").glob("train-*"))[2]
     gone.unlink()
     copied: list[str] = []
-    before = publishing.copied
+    before = publish.copied
 
     def told(source: Any, source_uri: str, *args: Any, **more: Any) -> Any:  # Any: passed on
         copied.append(source_uri)
@@ -178,7 +178,7 @@ def test_a_copy_is_repaired_reused_and_extended_as_the_original_is(root: Path) -
     made(a_job(root, output={"uri": str(root / "c"), "overwrite": "Extend"}, **growing))
     made(a_copy(root, original="c"))
     min((root / "b").glob("train-*")).unlink()
-    assert repairing.repair(str(root / "b"), Access()).remade == ["train-00000.tfrecords"]
+    assert repair.repair(str(root / "b"), Access()).remade == ["train-00000.tfrecords"]
     assert everything(root / "b") == everything(root / "c")
     assert made(a_job(root, output={"uri": str(root / "b"), "overwrite": "Extend"}, **growing))[0].reused
     (root / "grow/two.csv").write_text("1000,1\n1001,2\n")

@@ -11,7 +11,7 @@ from tests.converter.stores.site import serving
 
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, OutputExists, Unreachable
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.runtime.retrying import Patience
+from dataprep_converter.runtime.retry import Patience
 from dataprep_converter.steps import copying_files
 from dataprep_converter.steps.copying_files import Copied
 from dataprep_converter.stores.files import FileInput, FileStore, FileUpload

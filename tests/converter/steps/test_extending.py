@@ -22,8 +22,8 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins
 from dataprep_converter.steps import preparing
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools import inspecting, repairing
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools import inspection, repair
+from dataprep_converter.tools.verification import verify
 from dataprep_reader import open as open_data_set
 
 HALVES = {"seed": 3, "into": [{"name": "train", "fraction": 0.5}, {"name": "test", "fraction": 0.5}]}
@@ -190,7 +190,7 @@ def test_readers_metadata_cover_the_whole_data_set(tmp_path: Path) -> None:
     assert {path.name for path in (folder / "_dataprep/index").iterdir()} == {f"{file.file}.idx" for file in said.files}
     assert sum(sum(split.label_counts["label"].values()) for split in said.splits) == 80
     shown = io.StringIO()
-    inspecting.show(str(folder), Access(), records=1, as_json=True, stream=shown)
+    inspection.show(str(folder), Access(), records=1, as_json=True, stream=shown)
     assert json.loads(shown.getvalue())["manifest"]["recordsOut"] == 80
 
 
@@ -351,7 +351,7 @@ def test_an_extended_data_set_is_repaired(tmp_path: Path) -> None:
     before = everything(tmp_path / "out")
     (tmp_path / "out/train-00000.tfrecords").unlink()
     (tmp_path / "out/test-00003.tfrecords").write_bytes(b"x")
-    repaired = repairing.repair(str(tmp_path / "out"), Access())
+    repaired = repair.repair(str(tmp_path / "out"), Access())
     assert sorted(repaired.remade) == ["test-00003.tfrecords", "train-00000.tfrecords"]
     assert everything(tmp_path / "out") == before
 
@@ -476,7 +476,7 @@ def test_dl4js_data_set_of_an_older_release_keeps_its_names_when_it_is_extended_
     before = visible(tmp_path / "out")
     (tmp_path / "out/dataset_00001.bin").unlink()
     next((tmp_path / "out/_dataprep").glob("*/plan.json")).unlink()
-    repairing.repair(str(tmp_path / "out"), Access())
+    repair.repair(str(tmp_path / "out"), Access())
     assert visible(tmp_path / "out") == before
 
     days(tmp_path, 2)
@@ -499,10 +499,10 @@ def test_a_data_set_with_a_credential_in_its_manifest_is_extended_without_it(tmp
     assert b"s3cr3t" in (tmp_path / f"out/_dataprep/{old}/manifest.json").read_bytes()
     next((tmp_path / "out").glob("train*")).unlink()
     with pytest.raises(BadSpec, match="made by a release that kept credentials of its job in the manifest, and this one makes no such run"):
-        repairing.repair(str(tmp_path / "out"), Access())
+        repair.repair(str(tmp_path / "out"), Access())
     with monkeypatch.context() as older:
         older.setattr(run_id, "concealed", lambda value: value)
-        repairing.repair(str(tmp_path / "out"), Access())
+        repair.repair(str(tmp_path / "out"), Access())
 
     days(tmp_path, 2)
     made(with_a_secret(tmp_path))
@@ -517,8 +517,8 @@ def test_a_data_set_whose_manifest_lacks_a_credential_is_repaired_by_its_job(tmp
     before = visible(tmp_path / "out")
     next((tmp_path / "out").glob("train*")).unlink()
     with pytest.raises(BadSpec, match="had credentials in its texts, which aren't kept beside the data set; give the job's file: --job"):
-        repairing.repair(str(tmp_path / "out"), Access())
-    repairing.repair(str(tmp_path / "out"), Access(), job=with_a_secret(tmp_path))
+        repair.repair(str(tmp_path / "out"), Access())
+    repair.repair(str(tmp_path / "out"), Access(), job=with_a_secret(tmp_path))
     assert visible(tmp_path / "out") == before
 
 
@@ -539,14 +539,14 @@ def test_files_around_the_data_that_another_release_made_otherwise_stay_when_a_s
     shard = out / "train-00000.tfrecords"
     before = shard.read_bytes()
     shard.unlink()
-    repairing.repair(str(out), Access())
+    repair.repair(str(out), Access())
     assert shard.read_bytes() == before
     assert loader.read_text() == "# of another release\n"
     assert verify(str(out), Access()) == told
 
     loader.unlink()
     with pytest.raises(NotWhole) as refused:
-        repairing.repair(str(out), Access())
+        repair.repair(str(out), Access())
     assert str(refused.value) == (
         f"{loader} is damaged, and this release of dataprep makes it otherwise than the one that made the data set. "
         "Repair it with that release, or run the job again with output.overwrite: Always."

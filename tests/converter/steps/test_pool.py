@@ -15,9 +15,9 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
-from dataprep_converter.runtime import forking, plugins
+from dataprep_converter.runtime import fork_server, plugins
 from dataprep_converter.steps import pool, working
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 CODE = """
 import logging, multiprocessing, os, pathlib, signal, sys
@@ -132,7 +132,7 @@ def test_other_processes_have_the_environment_of_the_one_that_starts_them(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "told"
-    forking.get_ready()
+    fork_server.get_ready()
     monkeypatch.setenv("TOLD_LATE", "after what they are forked from")
     monkeypatch.setattr(working, "work", after(place, working.work))
     made(a_job_of(few, tmp_path / "out", "tells", place), workers=2)

@@ -21,8 +21,8 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard, shard_sink
 from dataprep_converter.steps.run import run
-from dataprep_converter.stores import publishing, scattered
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.stores import publish, scattered
+from dataprep_converter.tools.verification import verify
 from workbench import mnist
 
 
@@ -189,11 +189,11 @@ def test_files_of_somebody_else_are_never_touched(few: Path, tmp_path: Path) -> 
 
 
 def test_a_run_that_lost_its_output_publishes_nothing_more(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish = publishing.publish
+    original = publish.publish
     published: list[str] = []
 
     def then_lose(upload: Any, store: Any, uri: str, **sizes: Any) -> Any:
-        entry = publish(upload, store, uri, **sizes)
+        entry = original(upload, store, uri, **sizes)
         published.append(uri)
         (tmp_path / names.OWNER).write_text('{"runId": "other", "epoch": 2}')
         return entry

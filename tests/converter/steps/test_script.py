@@ -21,9 +21,9 @@ from dataprep_converter.steps.collecting import collect
 from dataprep_converter.steps.preparing import run_plan_step
 from dataprep_converter.steps.run import run
 from dataprep_converter.steps.scripting import execute
-from dataprep_converter.tools import inspecting
-from dataprep_converter.tools.repairing import repair
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools import inspection
+from dataprep_converter.tools.repair import repair
+from dataprep_converter.tools.verification import verify
 
 COPY = ["cp", "-r", "${DATAPREP_INPUT}/.", "${DATAPREP_OUTPUT}"]
 """A script that makes its data set by copying what a test has laid out."""
@@ -177,7 +177,7 @@ def test_its_files_become_a_data_set_that_verifies_and_can_be_shown(lay: Lay, ca
         ("train-0.tfrecords", 3),
         ("train-1.tfrecords", 2),
     ]
-    inspecting.show(str(folder / "out"), Access(), records=0, as_json=False, stream=sys.stdout)
+    inspection.show(str(folder / "out"), Access(), records=0, as_json=False, stream=sys.stdout)
     assert "5 records" in capsys.readouterr().out
 
 

@@ -21,7 +21,7 @@ from dataprep_converter.inputs import maxcompute
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import table_output
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 from storeservers.odps import FakeMaxCompute, rows_of, wire
 
 T = "odps://p/tables/out"

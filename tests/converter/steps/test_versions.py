@@ -12,7 +12,7 @@ from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import OutputExists
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 
 def a_job(root: Path, **output: Any) -> DataPrepJob:

@@ -13,11 +13,11 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard
 from dataprep_converter.pipeline.task_progress import TaskProgress
-from dataprep_converter.runtime import retrying
-from dataprep_converter.runtime.prefetching import prefetched
+from dataprep_converter.runtime import retry
+from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.steps import preparing, working
-from dataprep_converter.stores import publishing
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.stores import publish
+from dataprep_converter.tools.verification import verify
 
 SECONDS = 30
 
@@ -33,14 +33,14 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return begin(one, **arguments)
 
     monkeypatch.setattr(shard, "begin", noted)
-    monkeypatch.setattr(working, "_SHARD_PATIENCE", retrying.Patience(attempts=3, first_delay_seconds=0.01))
+    monkeypatch.setattr(working, "_SHARD_PATIENCE", retry.Patience(attempts=3, first_delay_seconds=0.01))
     return files
 
 
 def test_a_shard_is_published_while_the_next_one_is_read(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str]
 ) -> None:
-    publish = publishing.publish
+    original = publish.publish
     next_was_read = threading.Event()
     begin = shard.begin
 
@@ -52,7 +52,7 @@ def test_a_shard_is_published_while_the_next_one_is_read(
 
     def waits(*arguments: Any, **sizes: Any) -> Any:
         assert next_was_read.wait(SECONDS), "the second shard was not read before the first was published"
-        return publish(*arguments, **sizes)
+        return original(*arguments, **sizes)
 
     monkeypatch.setattr(shard, "begin", noted)
     monkeypatch.setattr(shard, "publish", waits)
@@ -88,14 +88,14 @@ def test_the_time_that_encoding_waits_for_a_batch_is_told(few: Path, tmp_path: P
 def test_a_shard_that_could_not_be_published_is_made_again(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str], failing: int
 ) -> None:
-    publish = publishing.publish
+    original = publish.publish
     tried: list[str] = []
 
     def fails_once(upload: Any, store: Any, uri: str, **sizes: Any) -> Any:
         tried.append(uri.rpartition("/")[2])
         if len(tried) == failing + 1:
             raise Unreachable("the store is away")
-        return publish(upload, store, uri, **sizes)
+        return original(upload, store, uri, **sizes)
 
     monkeypatch.setattr(shard, "publish", fails_once)
     result = made(a_job(few, tmp_path / "out", output=EIGHT))

@@ -21,7 +21,7 @@ from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadCredentials, Unreachable
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.databases.table import TableReader
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.credentials.alibaba import AlibabaCredentials
 from dataprep_converter.stores.objects.oss import OssStore
@@ -258,7 +258,7 @@ def test_a_table_is_read_while_the_keys_of_a_role_expire(service_account: FakeRo
         access = Access([StoreSettings(uri_prefix="odps://", endpoint=fake.endpoint)])
         source = Source.model_validate({"table": {"uris": ["odps://p/tables/t"]}})
         discovery = TableReader.discover(source, access)
-        reader, units = TableReader(source, dict(discovery.state), access), Units.of(discovery.units)
+        reader, units = TableReader(source, dict(discovery.state), access), UnitTable.of(discovery.units)
         batches = list(reader.read(units, iter([np.arange(100)])))
 
     assert sum(batch.records.num_rows for batch in batches) == 100

@@ -23,9 +23,9 @@ from tests.converter.stores.small_jobs import SmallJob, Whole, assert_nothing_br
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.runtime.retrying import Patience
+from dataprep_converter.runtime.retry import Patience
 from dataprep_converter.steps import working as converter_working
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 ALL = "CRASHES" in os.environ
 """All points everywhere, and not a sample: `make crashes`."""

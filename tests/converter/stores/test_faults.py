@@ -24,7 +24,7 @@ from tests.converter.stores.small_jobs import SmallJob, Whole, assert_nothing_br
 from dataprep_api.reasons import Reason
 from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.runtime.retrying import Patience
+from dataprep_converter.runtime.retry import Patience
 from dataprep_converter.steps import preflight
 from dataprep_converter.steps import working as converter_working
 from storeservers import AzureServer, HdfsCluster

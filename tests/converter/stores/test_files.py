@@ -16,7 +16,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.removing import remove
 from dataprep_converter.stores import Entry, StoreSettings, files
 from dataprep_converter.stores.files import FileStore, temporary_name
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadCredentials, BadSpec, InputChanged, NotFound, Unreachable
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.opening import open_pinned
+from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.steps import copying_files
 from dataprep_converter.steps.run import run
 from dataprep_converter.stores import StoreSettings

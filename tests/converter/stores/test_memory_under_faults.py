@@ -21,7 +21,7 @@ from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import Unreachable
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.maxcompute import Table
-from dataprep_converter.runtime.retrying import Patience, retrying
+from dataprep_converter.runtime.retry import Patience, retrying
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.objects import objects
 from storeservers import HdfsCluster

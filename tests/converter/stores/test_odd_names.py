@@ -19,8 +19,8 @@ from dataprep_converter.steps.removing import remove
 from dataprep_converter.steps.run import run
 from dataprep_converter.stores import StoreSettings, files
 from dataprep_converter.stores.files import FileStore
-from dataprep_converter.tools import repairing
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools import repair
+from dataprep_converter.tools.verification import verify
 
 
 def a_job(source: str, to: Path | str, *, overwrite: str = "Never", **spec: Any) -> DataPrepJob:
@@ -185,7 +185,7 @@ def test_whatever_is_cut_short_is_no_defect_of_ours(lines: Path, tmp_path: Path,
         cut(folder, name)
         told = refusal(job)
         assert told is None or (told.exit is not Exit.INTERNAL and str(folder) in str(told))
-        repairing.repair(str(folder), Access(), job=job)
+        repair.repair(str(folder), Access(), job=job)
         verify(str(folder), Access(), every_record=True)
 
 

@@ -21,7 +21,7 @@ from dataprep_converter.cli.convert_to_records import mnist_job
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import copying_files
 from dataprep_converter.stores import StoreSettings
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 from storeservers.odps import FakeMaxCompute, rows_of
 from workbench import mnist
 

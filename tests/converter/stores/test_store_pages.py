@@ -30,7 +30,7 @@ from dataprep_converter.inputs.store_settings import settings_for
 from dataprep_converter.steps import preflight
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.hdfs import hdfs, hdfs_border
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.tools.verification import verify
 from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server
 from storeservers.odps import FakeMaxCompute, rows_of
 

@@ -14,7 +14,7 @@ from dataprep_converter.core.errors import BadSpec, InputChanged
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import preparing, working
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools import repairing
+from dataprep_converter.tools import repair
 
 KEYED = {"columns": ["user"], "keyEnv": "PEPPER"}
 
@@ -85,10 +85,10 @@ def test_a_data_set_is_not_repaired_with_another_key(root: Path, monkeypatch: py
     shard.unlink()
     monkeypatch.setenv("PEPPER", "two")
     with pytest.raises(InputChanged, match="The environment variable PEPPER, the key of the transform hash, has changed"):
-        repairing.repair(str(root / "out"), Access())
+        repair.repair(str(root / "out"), Access())
     assert (root / "out/_SUCCESS").exists()
     monkeypatch.setenv("PEPPER", "one")
-    repairing.repair(str(root / "out"), Access())
+    repair.repair(str(root / "out"), Access())
     assert shard.read_bytes() == whole
 
 

@@ -7,7 +7,7 @@ from tests.converter.transforms.image_batches import applied, pixels, schema_aft
 
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import to_numpy
-from dataprep_converter.records.batch import Bad, Batch
+from dataprep_converter.records.batch import Batch, RejectedSample
 
 
 def cast(values: Any, dtype: str) -> Batch:
@@ -51,7 +51,7 @@ def test_a_value_that_fits_is_converted(values: Any, dtype: str, expected: list[
     ids=str,
 )
 def test_a_value_that_does_not_fit_makes_its_sample_bad(values: Any, dtype: str, shown: str) -> None:
-    assert cast(values, dtype).bad == [Bad(0, f"x {shown} does not fit {dtype}")]
+    assert cast(values, dtype).bad == [RejectedSample(0, f"x {shown} does not fit {dtype}")]
 
 
 def test_infinity_and_no_number_stay_what_they_are_in_a_float() -> None:
@@ -60,12 +60,12 @@ def test_infinity_and_no_number_stay_what_they_are_in_a_float() -> None:
 
 
 def test_a_missing_value_is_bad() -> None:
-    assert cast(pa.array([None, 1], pa.int64()), "float32").bad == [Bad(0, "x has no value")]
+    assert cast(pa.array([None, 1], pa.int64()), "float32").bad == [RejectedSample(0, "x has no value")]
 
 
 def test_tensors_keep_their_shape() -> None:
     done = applied(tensors(np.arange(6.0).reshape(2, 3), np.full((2, 3), 300.0)), {"cast": {"columns": ["image"], "dtype": "uint8"}})
-    assert done.bad == [Bad(11, "image 300.0 does not fit uint8")]
+    assert done.bad == [RejectedSample(11, "image 300.0 does not fit uint8")]
     np.testing.assert_array_equal(pixels(done), np.arange(6, dtype=np.uint8).reshape(1, 2, 3))
 
 

@@ -13,7 +13,7 @@ from tests.converter.transforms.image_batches import applied, drawn, file_of, fi
 from dataprep_api.spec import Transform
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.pipeline.features import resolve
-from dataprep_converter.records.batch import Bad
+from dataprep_converter.records.batch import RejectedSample
 from dataprep_converter.transforms.crop_or_pad import overlap
 
 JPEGS = (file_of(drawn(60, 80)), file_of(drawn(81, 55, seed=1)), file_of(drawn(40, 40, mode="L")))
@@ -61,9 +61,9 @@ def test_a_column_of_another_name_keeps_it() -> None:
 def test_an_image_without_a_value_or_without_a_header_is_bad() -> None:
     done = applied(files(None, JPEGS[0], b"", b"text"), {"decode": {}})
     assert done.bad == [
-        Bad(10, "image/encoded has no value"),
-        Bad(12, "the file is empty"),
-        Bad(13, "not an image: it begins with 74 65 78 74"),
+        RejectedSample(10, "image/encoded has no value"),
+        RejectedSample(12, "the file is empty"),
+        RejectedSample(13, "not an image: it begins with 74 65 78 74"),
     ]
     assert column(done, "_sample") == [11]
 
@@ -218,7 +218,7 @@ def test_resize_refuses_floats_and_says_where_it_belongs() -> None:
 def test_an_image_that_cannot_be_decoded_is_bad_with_the_reason() -> None:
     cut = JPEGS[0][: len(JPEGS[0]) // 2] + b"\xff\xd9"
     done = applied(files(JPEGS[1], cut, JPEGS[2]), {"decode": {}}, {"resize": {"height": 8, "width": 8}})
-    assert done.bad == [Bad(11, "damaged jpeg: Corrupt JPEG data: premature end of data segment")]
+    assert done.bad == [RejectedSample(11, "damaged jpeg: Corrupt JPEG data: premature end of data segment")]
     assert column(done, "_sample") == [10, 12]
     assert pixels(done).shape == (2, 8, 8, 3)
 

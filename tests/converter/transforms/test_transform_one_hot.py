@@ -7,7 +7,7 @@ import pytest
 from dataprep_api.spec import Transform
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import to_numpy
-from dataprep_converter.records.batch import Bad, Batch
+from dataprep_converter.records.batch import Batch, RejectedSample
 from dataprep_converter.transforms.one_hot import OneHotStep
 
 
@@ -27,12 +27,12 @@ def test_each_class_has_its_place(dtype: pa.DataType) -> None:
 
 def test_a_class_outside_the_range_makes_its_sample_bad() -> None:
     done = one_hot(pa.array([12, 9, -1]), 10)
-    assert done.bad == [Bad(0, "y 12 is outside 0..9"), Bad(2, "y -1 is outside 0..9")]
+    assert done.bad == [RejectedSample(0, "y 12 is outside 0..9"), RejectedSample(2, "y -1 is outside 0..9")]
     assert to_numpy(done.records.column("y"))[0].tolist() == [0.0] * 9 + [1.0]
 
 
 def test_a_sample_without_a_class_is_bad() -> None:
-    assert one_hot(pa.array([None, 1], pa.int64()), 2).bad == [Bad(0, "y has no value")]
+    assert one_hot(pa.array([None, 1], pa.int64()), 2).bad == [RejectedSample(0, "y has no value")]
 
 
 def test_background_has_the_last_place_and_is_not_the_unknown() -> None:
@@ -42,7 +42,7 @@ def test_background_has_the_last_place_and_is_not_the_unknown() -> None:
     assert vectors.shape == (2, 201)
     assert vectors.argmax(axis=1).tolist() == [7, 200]
     assert vectors.sum(axis=1).tolist() == [1.0, 1.0]
-    assert done.bad == [Bad(2, "y 200 is outside 0..199")]
+    assert done.bad == [RejectedSample(2, "y 200 is outside 0..199")]
 
 
 def test_the_unknown_is_background_when_asked() -> None:

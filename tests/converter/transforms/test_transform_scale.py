@@ -7,7 +7,7 @@ import pytest
 from dataprep_api.spec import Transform
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import to_arrow, to_numpy
-from dataprep_converter.records.batch import Bad, Batch
+from dataprep_converter.records.batch import Batch, RejectedSample
 from dataprep_converter.transforms.scale import ScaleStep
 
 
@@ -34,7 +34,7 @@ def test_the_ranges_are_parameters() -> None:
 
 def test_a_value_that_float32_cannot_hold_makes_its_sample_bad() -> None:
     done = scaled(pa.array([1e300, 0.0, float("inf")]), fromMax=1)
-    assert done.bad == [Bad(0, "x does not fit float32 after scale")]
+    assert done.bad == [RejectedSample(0, "x does not fit float32 after scale")]
     assert done.records.column("x").to_pylist() == [0.0, float("inf")]
     assert done.records.column("_sample").to_pylist() == [1, 2]
 

@@ -11,7 +11,7 @@ from tests.converter.cli.commandline import code_of
 from dataprep_api.spec import Transform
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.formats.tfrecord import records
-from dataprep_converter.records.batch import SAMPLE, Bad, Batch
+from dataprep_converter.records.batch import SAMPLE, Batch, RejectedSample
 from dataprep_converter.transforms import vocabulary
 from dataprep_converter.transforms.vocabulary import VocabularyStep
 
@@ -29,7 +29,7 @@ def a_step(column: Any, **options: Any) -> VocabularyStep:
     return VocabularyStep(transform, pa.schema([("x", column.type)]))
 
 
-def applied(column: Any, **options: Any) -> tuple[list[Any], list[Bad]]:
+def applied(column: Any, **options: Any) -> tuple[list[Any], list[RejectedSample]]:
     step = a_step(column, **options)
     done = step.apply(a_batch(column))
     assert done.records.schema.field("x").type == step.schema().field("x").type
@@ -45,7 +45,7 @@ def test_terms_become_their_numbers_and_a_missing_one_stays_missing() -> None:
 
 
 def test_an_unknown_term_is_bad_and_named_or_the_last_number() -> None:
-    assert applied(TEXT, terms=["dog", "cat"]) == ([0, 1, None, 1], [Bad(103, "x: 'emu' is not in the vocabulary", column="x")])
+    assert applied(TEXT, terms=["dog", "cat"]) == ([0, 1, None, 1], [RejectedSample(103, "x: 'emu' is not in the vocabulary", column="x")])
     assert applied(TEXT, terms=["dog", "cat"], unknown="Last") == ([0, 1, None, 2, 1], [])
 
 
@@ -54,7 +54,7 @@ def test_lists_keep_their_order_and_may_lose_unknown_words() -> None:
     assert applied(LISTS, terms=["dog", "cat"], unknown="Last") == ([[0, 1], [], None, [2, 1], [1]], [])
     assert applied(LISTS, terms=["dog", "cat"]) == (
         [[0, 1], [], None, [1]],
-        [Bad(103, "x: 'emu' is not in the vocabulary", column="x", step=0)],
+        [RejectedSample(103, "x: 'emu' is not in the vocabulary", column="x", step=0)],
     )
 
 

@@ -12,10 +12,10 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.sidecars import Finished, Made
-from dataprep_converter.statistics import comparing
+from dataprep_converter.statistics import comparison
 from dataprep_converter.statistics.class_counts import Class, ClassCounts
 from dataprep_converter.statistics.statistics import SplitStatistics
-from dataprep_converter.statistics.summaries import Numbers, Summary
+from dataprep_converter.statistics.summaries import NumberSummary, Summary
 from dataprep_converter.statistics.top_values import TopValues
 
 STATISTICS: Final = f"{names.SIDE}/statistics.json"
@@ -34,7 +34,7 @@ def make(finished: Finished) -> Made:
         "version": 1,
         "extent": finished.spec.output.statistics,
         "splits": {name: _split(split, kinds, manifest.labels) for name, split in found.items()},
-        "warnings": comparing.warnings(manifest, finished.statistics),
+        "warnings": comparison.warnings(manifest, finished.statistics),
     }
     yield STATISTICS, _laid_out(document).encode() + b"\n"
 
@@ -96,7 +96,7 @@ def _feature(summary: Summary, feature: Mapping[str, Any]) -> dict[str, Any]:
     return found | (_top(summary.top) if summary.top is not None else {})
 
 
-def _numbers(numbers: Numbers, *, is_whole: bool) -> dict[str, Any]:
+def _numbers(numbers: NumberSummary, *, is_whole: bool) -> dict[str, Any]:
     moments, histogram = numbers.moments, numbers.histogram
     # The outermost buckets reach beyond the values.
     least, greatest = numbers.least, numbers.greatest
@@ -144,7 +144,7 @@ def _balance(counts: ClassCounts, classes: Sequence[str]) -> list[dict[str, Any]
     known.update(dict.fromkeys(range(len(classes)), 0))
     total = sum(known.values())
     balance: list[dict[str, Any]] = []
-    for found in sorted(known, key=comparing.order):
+    for found in sorted(known, key=comparison.order):
         shown: dict[str, Any] = {"class": found.decode(errors="backslashreplace") if isinstance(found, bytes) else found}
         if isinstance(found, int) and 0 <= found < len(classes):
             shown["name"] = classes[found]

@@ -12,8 +12,8 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_api.spec.formats.webdataset import WebdatasetOptions
 from dataprep_converter.core.errors import BrokenRecord
 from dataprep_converter.formats.archives.webdataset_encoder import BLOCK, RECORD, Member, members
-from dataprep_converter.formats.flattening import flat, narrowed
-from dataprep_converter.formats.taking import Pieces
+from dataprep_converter.formats.flat_values import flat, narrowed
+from dataprep_converter.formats.pieces import Pieces
 from dataprep_converter.records.feature import FeatureSpec
 
 _CHECKSUM: Final = slice(148, 156)

@@ -21,7 +21,7 @@ from dataprep_converter.core.tensors import NUMPY_NAMES
 from dataprep_converter.formats.archives.held import Held, Values
 from dataprep_converter.formats.dl4j import nd4j
 from dataprep_converter.formats.encoder import SingleFile
-from dataprep_converter.records.feature import FeatureSpec, Numbers
+from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 
 FEATURES: Final = 1
 LABELS: Final = 2
@@ -55,9 +55,9 @@ class Dl4jDatasetEncoder(SingleFile):
         return "bin"
 
     @staticmethod
-    def numbers(_output: Output) -> Numbers:
+    def numbers(_output: Output) -> DtypeSupport:
         """float32, which DL4J's networks compute with, unless the spec says otherwise."""
-        return Numbers(unasked=dict.fromkeys(NUMPY_NAMES.values(), "float32"), held=frozenset(nd4j.KINDS))
+        return DtypeSupport(unasked=dict.fromkeys(NUMPY_NAMES.values(), "float32"), held=frozenset(nd4j.KINDS))
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """Nothing yet."""

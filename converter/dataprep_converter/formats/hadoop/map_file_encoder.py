@@ -24,7 +24,7 @@ from dataprep_converter.formats.hadoop.sequence_file_encoder import Blocks, Fram
 from dataprep_converter.formats.hadoop.writables_encoder import pairs
 from dataprep_converter.formats.tfrecord.contents import Fixed, Part, Ragged
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
-from dataprep_converter.records.feature import FeatureSpec, Numbers
+from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 
 POSITIONS: Final = "org.apache.hadoop.io.LongWritable"
 _INDEX: Final = "index"
@@ -55,9 +55,9 @@ class MapFileEncoder(SingleFile):
         return "map"
 
     @staticmethod
-    def numbers(output: Output) -> Numbers:
+    def numbers(output: Output) -> DtypeSupport:
         """In their own types, but for those of a tf.train.Example."""
-        return TfrecordEncoder.numbers(output) if output.map_file.value == "Example" else Numbers()
+        return TfrecordEncoder.numbers(output) if output.map_file.value == "Example" else DtypeSupport()
 
     def begin(self, shard: Shard, *, seed: int) -> None:
         """The sync markers and the numbers of the records depend on the shard."""

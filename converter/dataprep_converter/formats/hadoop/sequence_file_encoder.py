@@ -30,7 +30,7 @@ from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.formats.hadoop.writables_encoder import data_of, joined, pairs, vint
 from dataprep_converter.formats.tfrecord.contents import Fixed, Part, Ragged, look_up
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
-from dataprep_converter.records.feature import FeatureSpec, Numbers
+from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 
 VERSION: Final = b"SEQ\x06"
 CODEC: Final = "org.apache.hadoop.io.compress.DefaultCodec"
@@ -197,9 +197,9 @@ class SequenceFileEncoder(SingleFile):
         return "seq"
 
     @staticmethod
-    def numbers(output: Output) -> Numbers:
+    def numbers(output: Output) -> DtypeSupport:
         """In their own types, but for those of a tf.train.Example."""
-        return TfrecordEncoder.numbers(output) if output.sequence_file.value == "Example" else Numbers()
+        return TfrecordEncoder.numbers(output) if output.sequence_file.value == "Example" else DtypeSupport()
 
     def begin(self, shard: Shard, *, seed: int) -> None:
         """The sync marker and the numbers of the records depend on the shard."""

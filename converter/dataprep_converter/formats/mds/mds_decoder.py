@@ -11,10 +11,10 @@ import numpy as np
 from dataprep_api.dataset.report import Manifest
 from dataprep_api.spec.formats.mds import MdsOptions
 from dataprep_converter.core.errors import BrokenRecord
-from dataprep_converter.formats.decompressing import decompressed
-from dataprep_converter.formats.flattening import flat, narrowed
+from dataprep_converter.formats.decompression import decompressed
+from dataprep_converter.formats.flat_values import flat, narrowed
 from dataprep_converter.formats.mds.mds_encoder import Column, algorithm, columns, config
-from dataprep_converter.formats.taking import Pieces
+from dataprep_converter.formats.pieces import Pieces
 from dataprep_converter.records.feature import FeatureSpec
 
 

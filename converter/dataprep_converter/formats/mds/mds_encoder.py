@@ -32,7 +32,7 @@ from dataprep_converter.formats.archives import payloads
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.formats.tfrecord.contents import Fixed, Part, Ragged, even_offsets, look_up
 from dataprep_converter.records.feature import FeatureSpec
-from dataprep_converter.runtime.spooling import Spool
+from dataprep_converter.runtime.spool import Spool
 
 LARGEST: Final = (1 << 32) - 1
 HASHES: Final = ["sha256"]

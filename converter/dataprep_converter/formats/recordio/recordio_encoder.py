@@ -29,7 +29,7 @@ from dataprep_converter.core.native import Lengths, Piece, join
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_data, pc, to_numpy
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.formats.tfrecord.contents import Fixed, Part, Ragged, contents, delimited, look_up, look_ups, varint
-from dataprep_converter.records.feature import FeatureSpec, Numbers
+from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 from dataprep_converter.records.provenance import SOURCE, UID
 
 MAGIC: Final = 0xCED7230A
@@ -123,9 +123,9 @@ class RecordioEncoder(SingleFile):
         return "rec"
 
     @staticmethod
-    def numbers(output: Output) -> Numbers:
+    def numbers(output: Output) -> DtypeSupport:
         """float32 unless the spec says otherwise; the keys of sparse features are whole numbers."""
-        return Numbers(
+        return DtypeSupport(
             unasked=dict.fromkeys(NUMPY_NAMES.values(), "float32"),
             held=frozenset({"float32", "float64", "int32"}),
             as_they_are=frozenset(each.keys for each in output.recordio_protobuf.sparse or []),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from dataprep_converter.core.errors import BrokenRecord
-from dataprep_converter.formats.decompressing import decompressed
+from dataprep_converter.formats.decompression import decompressed
 
 
 def lines(pieces: Iterable[bytes], *, compression: str) -> Iterator[tuple[int, bytes]]:

@@ -17,7 +17,7 @@ from dataprep_converter.core.framing import FOOTER, HEADER
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.formats.tfrecord import array_records
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
-from dataprep_converter.records.feature import FeatureSpec, Numbers
+from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 
 _COMPRESSIONS: Final = {"None": "uncompressed", "Zstd": "zstd", "Brotli": "brotli", "Snappy": "snappy"}
 _PIECE: Final = 4 << 20
@@ -40,7 +40,7 @@ class ArrayRecordEncoder(SingleFile):
         return "array_record"
 
     @staticmethod
-    def numbers(output: Output) -> Numbers:
+    def numbers(output: Output) -> DtypeSupport:
         """Those of tf.train.Example."""
         return TfrecordEncoder.numbers(output)
 

@@ -20,7 +20,7 @@ from dataprep_converter.core.errors import BrokenRecord, NotWhole
 from dataprep_converter.core.framing import FOOTER, HEADER, mask
 from dataprep_converter.core.native import broken
 from dataprep_converter.formats.decoder import Checked, Places
-from dataprep_converter.inputs.opening import BrokenGzip, gunzipped
+from dataprep_converter.inputs.pinned import BrokenGzip, gunzipped
 
 _LENGTH: Final = struct.Struct("<QI")
 _ALIKE: Final = 8

@@ -58,7 +58,7 @@ from dataprep_converter.formats.tfrecord.contents import (
     no_nulls,
     varint,
 )
-from dataprep_converter.records.feature import FeatureSpec, Numbers
+from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 
 _LIST_TAGS: Final[Mapping[str, bytes]] = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
 _CONTEXT: Final = b"\x0a"
@@ -194,9 +194,9 @@ class TfrecordEncoder(SingleFile):
         return "tfrecords.gz" if output.tfrecord.compression == "Gzip" else "tfrecords"
 
     @staticmethod
-    def numbers(_output: Output) -> Numbers:
+    def numbers(_output: Output) -> DtypeSupport:
         """The only float of a list in tf.train.Example is float32."""
-        return Numbers(unasked={"float64": "float32"}, raw=True)
+        return DtypeSupport(unasked={"float64": "float32"}, raw=True)
 
     @staticmethod
     def compressor(output: Output) -> Compressor:

@@ -23,7 +23,7 @@ from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.arrays.rows import Bytes, RowFiles, gathered
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.records.batch import SAMPLE, Batch
-from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Entry
 
 RECORD: Final = "record"
@@ -55,12 +55,12 @@ class FixedLengthReader:
         """None: the files have numbers only."""
         return {}
 
-    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """See the module."""
         for wanted in samples:
             yield self._batch(units, wanted)
 
-    def _batch(self, units: Units, wanted: npt.NDArray[np.int64]) -> Batch:
+    def _batch(self, units: UnitTable, wanted: npt.NDArray[np.int64]) -> Batch:
         length = self._source.record_bytes
         records = gathered(units, wanted, self._take) if len(wanted) else np.empty((0, length), np.uint8)
         columns = [field.column(records) for field in self._fields]

@@ -23,11 +23,11 @@ from dataprep_converter.core.errors import BadData, BadSpec, ConvertError
 from dataprep_converter.core.tensors import arrow_type, shape_fault, to_arrow
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.metered import Count, Counted
-from dataprep_converter.inputs.opening import GZIP_MAGIC, Forward, Spool, found, open_pinned
+from dataprep_converter.inputs.pinned import GZIP_MAGIC, Forward, Spool, found, open_pinned
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.arrays.rows import Bytes, Rows, gathered, within_reads
 from dataprep_converter.records.batch import SAMPLE, Batch
-from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Input, scheme_of
 
 TYPES: Final[Mapping[int, str]] = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
@@ -94,12 +94,12 @@ class IdxReader:
         """None: an IDX file has numbers only."""
         return {}
 
-    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """In order at the speed of the file; see the module for any other order."""
         for wanted in samples:
             yield self._batch(units, wanted)
 
-    def _batch(self, units: Units, wanted: npt.NDArray[np.int64]) -> Batch:
+    def _batch(self, units: UnitTable, wanted: npt.NDArray[np.int64]) -> Batch:
         def images(unit: Unit, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
             return self._file(unit.uri, unit.pin).take(rows)
 

@@ -29,7 +29,7 @@ from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.arrays.rows import RowFiles, gathered
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.records.batch import SAMPLE, Batch
-from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Entry, Input
 
 VALUES: Final = "values"
@@ -120,18 +120,18 @@ class NumpyReader:
         """None."""
         return {}
 
-    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """See the module."""
         for wanted in samples:
             yield self._batch(units, wanted)
 
-    def _batch(self, units: Units, wanted: npt.NDArray[np.int64]) -> Batch:
+    def _batch(self, units: UnitTable, wanted: npt.NDArray[np.int64]) -> Batch:
         columns = [column.column(self._rows(units, wanted, number)) for number, column in enumerate(self._columns)]
         schema = self.schema().append(pa.field(SAMPLE, pa.int64()))
         found = pa.RecordBatch.from_arrays([*columns, to_arrow(wanted)], schema=schema)
         return Batch(records=found, bad=[], bytes_in=self._files.taken())
 
-    def _rows(self, units: Units, wanted: npt.NDArray[np.int64], number: int) -> npt.NDArray[Any]:
+    def _rows(self, units: UnitTable, wanted: npt.NDArray[np.int64], number: int) -> npt.NDArray[Any]:
         row_bytes = self._columns[number].row_bytes
         if not len(wanted):
             return np.empty((0, row_bytes), np.uint8)

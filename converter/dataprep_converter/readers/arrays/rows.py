@@ -14,10 +14,10 @@ from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.metered import Count, Counted
-from dataprep_converter.inputs.opening import Forward, Spool, open_pinned
+from dataprep_converter.inputs.pinned import Forward, Spool, open_pinned
 from dataprep_converter.inputs.zips import Member, Stored, inflated
 from dataprep_converter.readers.base.blocks import KEPT_FILES
-from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Input, read_each, scheme_of
 
 Bytes = npt.NDArray[np.uint8]
@@ -120,7 +120,7 @@ class RowFiles:
 
 
 def gathered(
-    units: Units,
+    units: UnitTable,
     wanted: npt.NDArray[np.int64],
     take: Callable[[Unit, npt.NDArray[np.int64]], npt.NDArray[Any]],
 ) -> npt.NDArray[Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, MutableMapping
 from typing import Final
 
 from dataprep_api import names
-from dataprep_converter.inputs.opening import is_hidden
+from dataprep_converter.inputs.pinned import is_hidden
 from dataprep_converter.stores import FolderFiles, Store
 
 MOST_HELD = 4096

@@ -18,11 +18,11 @@ from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import to_arrow, to_numpy
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.metered import Count, Counted
-from dataprep_converter.inputs.opening import open_pinned
-from dataprep_converter.readers.base import gathering
-from dataprep_converter.records.batch import SAMPLE, Bad, Batch, Lost, Raw
+from dataprep_converter.inputs.pinned import open_pinned
+from dataprep_converter.readers.base import windows
+from dataprep_converter.records.batch import SAMPLE, Batch, Lost, Raw, RejectedSample
 from dataprep_converter.runtime import limits
-from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Input
 
 KEPT_BYTES: Final = 64 << 20
@@ -101,7 +101,7 @@ class BlockReader:
         self._blocks: LruCache[tuple[str, int, int], Block] = LruCache(
             KEPT_BLOCKS, self._kept_bytes, lambda block: block.records.nbytes + block.held
         )
-        self._gathering = gathering.Gathering()
+        self._gathering = windows.Gathering()
         self._weighed: int | None = None
 
     def schema(self) -> pa.Schema:
@@ -131,7 +131,7 @@ class BlockReader:
         """None."""
         return {}
 
-    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """In order, each unit is decoded once; the last ones are kept for any other order, and for one that is too scattered batches are gathered."""
         first = next(samples, None)
         if first is None:
@@ -149,7 +149,7 @@ class BlockReader:
         """Take note of what `read` will be asked for: for each call, from the next one on, its arrays."""
         self._gathering.coming = coming
 
-    def _row_bytes(self, units: Units, wanted: npt.NDArray[np.int64]) -> int:
+    def _row_bytes(self, units: UnitTable, wanted: npt.NDArray[np.int64]) -> int:
         """About how many bytes a decoded row has, by the unit that was wanted first."""
         if self._weighed is None:
             index, within = units.locate(wanted[:1])
@@ -158,16 +158,16 @@ class BlockReader:
             self._weighed = max(1, records.nbytes // max(1, records.num_rows))
         return self._weighed
 
-    def _batch(self, units: Units, wanted: npt.NDArray[np.int64]) -> Batch:
+    def _batch(self, units: UnitTable, wanted: npt.NDArray[np.int64]) -> Batch:
         index, rows = units.locate(wanted)
         pieces: list[pa.RecordBatch] = []
         order: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
-        bad: dict[int, Bad] = {}
+        bad: dict[int, RejectedSample] = {}
         for here in _grouped(index):
             unit = units.unit(int(index[here[0]]))
             refusal = self._folders.refusal(unit) if self._folders is not None else None
             if refusal is not None:
-                bad |= {int(at): Bad(int(wanted[at]), refusal) for at in here.tolist()}
+                bad |= {int(at): RejectedSample(int(wanted[at]), refusal) for at in here.tolist()}
                 continue
             for first, block in self.parts(unit, self._file(unit), rows[here]):
                 within = rows[here] - first
@@ -179,7 +179,7 @@ class BlockReader:
                 pieces.append(good if self._folders is None else self._folders.added(good, unit))
                 order.append(asked[is_good])
                 for at, row in zip(asked[~is_good].tolist(), within[~is_good].tolist(), strict=True):
-                    bad[at] = Bad(int(wanted[at]), block.reasons[row], block.raws.get(row))
+                    bad[at] = RejectedSample(int(wanted[at]), block.reasons[row], block.raws.get(row))
         asked = np.concatenate(order)
         schema = pa.schema([*self.schema(), *((lost_name(name), pa.string()) for name in self._lost_of)])
         records = _in_order(pieces, asked, schema)

@@ -19,9 +19,9 @@ import pyarrow as pa
 from dataprep_converter.core.errors import BadSample, InputChanged
 from dataprep_converter.core.tensors import Array, binary
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.opening import open_pinned
-from dataprep_converter.records.batch import SAMPLE, Bad, Batch, Raw
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.inputs.pinned import open_pinned
+from dataprep_converter.records.batch import SAMPLE, Batch, Raw, RejectedSample
+from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.stores import ReadsFiles, Store
 
 _THREADS = 8
@@ -113,7 +113,7 @@ class FilesReader(Generic[T]):
         """The columns of `schema()` and perhaps more."""
         raise NotImplementedError
 
-    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Any order costs the same: every sample is files of its own."""
         batch: list[_Wanted] = []
         contents: list[_Content] = []
@@ -124,7 +124,7 @@ class FilesReader(Generic[T]):
                 yield self._batch(batch, contents, task.room)
                 batch, contents = [], []
 
-    def _tasks(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[_Task]:
+    def _tasks(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[_Task]:
         """The samples of each array, some at a time."""
         for numbers in samples:
             wanted = self._wanted(units, numbers)
@@ -138,7 +138,7 @@ class FilesReader(Generic[T]):
             task.ends_batch = True
             yield task
 
-    def _wanted(self, units: Units, samples: npt.NDArray[np.int64]) -> list[_Wanted]:
+    def _wanted(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> list[_Wanted]:
         index, _ = units.locate(samples)
         rows = units.rows(index, _COLUMNS)
         # Stores are looked up here and not in the threads: the first look-up of a store makes its client.
@@ -179,7 +179,7 @@ class FilesReader(Generic[T]):
         return [content for content, _ in read]
 
     def _batch(self, batch: Sequence[_Wanted], contents: Sequence[_Content], room: Room) -> Batch:
-        bad: list[Bad] = []
+        bad: list[RejectedSample] = []
         columns = None
         if len(room) and all(isinstance(content, memoryview) for content in contents):
             columns = self.laid_out([wanted.row for wanted in batch], room, np.cumsum([0, *map(len, contents)]))
@@ -196,7 +196,7 @@ class FilesReader(Generic[T]):
             bytes_in=sum(map(len, contents)),
         )
 
-    def _examined(self, batch: Sequence[_Wanted], contents: Iterator[_Content], bad: list[Bad]) -> dict[int, T]:
+    def _examined(self, batch: Sequence[_Wanted], contents: Iterator[_Content], bad: list[RejectedSample]) -> dict[int, T]:
         """What each good sample is."""
         found: dict[int, T] = {}
         for wanted in batch:
@@ -204,7 +204,7 @@ class FilesReader(Generic[T]):
             try:
                 found[wanted.sample] = self.examine(wanted.row, own)
             except BadSample as exc:
-                bad.append(Bad(wanted.sample, str(exc), Raw.of(own[0]) if own else None))
+                bad.append(RejectedSample(wanted.sample, str(exc), Raw.of(own[0]) if own else None))
         return found
 
 

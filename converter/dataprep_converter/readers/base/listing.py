@@ -10,7 +10,7 @@ from dataprep_api import names
 from dataprep_converter.core import globs
 from dataprep_converter.core.errors import NotFound
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.opening import is_hidden, relative_path
+from dataprep_converter.inputs.pinned import is_hidden, relative_path
 from dataprep_converter.readers.base.below_inputs import without_data_sets
 from dataprep_converter.stores import Entry, FolderFiles, folders_of
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.inputs.inflating import GZIP
+from dataprep_converter.inputs.gzip_inflate import GZIP
 
 Unpack = Callable[[bytes, int], bytes]
 """(compressed, the most bytes that the contents may have) → contents. Raises ValueError saying what is wrong with them."""

@@ -20,7 +20,7 @@ from dataprep_converter.core.errors import BadSample, BadSpec
 from dataprep_converter.core.tensors import Array
 from dataprep_converter.images import image_headers
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.opening import is_hidden
+from dataprep_converter.inputs.pinned import is_hidden
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.files_ahead import File, FilesReader, Row, whole
 from dataprep_converter.readers.images import coco, voc, yolo

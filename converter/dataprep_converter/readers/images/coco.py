@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dataprep_converter.core.errors import BadData, BadSample
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.opening import GZIP_MAGIC, Forward, found
+from dataprep_converter.inputs.pinned import GZIP_MAGIC, Forward, found
 from dataprep_converter.readers.images.boxes import Annotation, BoxedObject
 from dataprep_converter.readers.text.json_members import elements
 

@@ -12,7 +12,7 @@ from dataprep_api.shown import unsigned
 from dataprep_api.spec.sources.images import ImageList
 from dataprep_converter.core.errors import BadData, BadSpec, NotFound
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.opening import GZIP_MAGIC, Forward, found
+from dataprep_converter.inputs.pinned import GZIP_MAGIC, Forward, found
 from dataprep_converter.readers.images.image_listing import ListedFile, extension_of, listed
 from dataprep_converter.stores import Entry
 

@@ -28,7 +28,7 @@ from dataprep_converter.readers.images.image_listing import folders_of_images
 from dataprep_converter.readers.images.image_lists import images_of
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.records.columns import NOT_BY_DEFAULT
-from dataprep_converter.sampling.units import Files, Units
+from dataprep_converter.sampling.units import Files, UnitTable
 
 LABEL: Final = "image/class/label"
 TEXT: Final = "image/class/text"
@@ -117,7 +117,7 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
             columns["image/height"], columns["image/width"] = (to_arrow(sizes[:, place]) for place in (0, 1))
         return columns | self._labels([row["extra"] for row in rows])
 
-    def read_columns(self, units: Units, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
+    def read_columns(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
         """What the plan knows already, class and path, is told without reading a file."""
         known = [name for name in columns if name in (LABEL, TEXT, FILENAME.name)]
         if len(known) < len(columns):

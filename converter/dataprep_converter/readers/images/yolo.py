@@ -6,7 +6,7 @@ import yaml
 
 from dataprep_converter.core.errors import BadSample, BadSpec
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.opening import found
+from dataprep_converter.inputs.pinned import found
 from dataprep_converter.readers.images.boxes import MOST_OBJECTS, Annotation, BoxedObject, finite
 from dataprep_converter.readers.images.image_listing import extension_of
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_converter.core.tensors import Array, to_arrow
-from dataprep_converter.readers.joins.matching import Keys, Places
+from dataprep_converter.readers.joins.keys import Keys, Places
 from dataprep_converter.readers.joins.out_of_core import OutOfCore
 from dataprep_converter.readers.joins.sorted_keys import SortedKeys, are_numbers
 from dataprep_converter.readers.joins.tables import Columns

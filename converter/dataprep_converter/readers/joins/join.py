@@ -1,6 +1,6 @@
 """`join`: tables that belong together by key.
 
-Planning reads every table once through its own reader, joins them (`joining/`) and writes the records, in the order of their
+Planning reads every table once through its own reader, joins them (`joined_tables.py`) and writes the records, in the order of their
 keys, to Arrow files that are stored beside the plan. Working reads these: a unit is one record batch of a few MiB, pinned by its content. A
 row of a table that can't be read is a unit of its own, so that it is judged, counted and named like a bad record of any other source.
 """
@@ -26,14 +26,14 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.metered import Counted
 from dataprep_converter.readers import Discovery, Reader, reader_class
 from dataprep_converter.readers.base.blocks import Block, BlockReader
-from dataprep_converter.readers.joins.joining import Columns, Count, Join, Keys
+from dataprep_converter.readers.joins.joined_tables import Columns, Count, Join, Keys
 from dataprep_converter.records.batch import SAMPLE, TEXT, TEXTS, WAS, marked
 from dataprep_converter.records.columns import IS_SEQUENCE, NOT_BY_DEFAULT, find_columns
 from dataprep_converter.records.schemas import frozen, thawed
 from dataprep_converter.runtime import limits
-from dataprep_converter.runtime.prefetching import prefetched
+from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.sampling.made_files import IntermediateFiles
-from dataprep_converter.sampling.units import Unit, Units, samples_of_a_batch
+from dataprep_converter.sampling.units import Unit, UnitTable, samples_of_a_batch
 from dataprep_converter.stores import Input
 
 UNIT_BYTES: Final = 4 << 20
@@ -113,7 +113,7 @@ class _Table:
     number: int
     written: JoinTable
     reader: Reader
-    units: Units
+    units: UnitTable
     keys: list[str]
     others: list[str]
     columns: Columns
@@ -205,7 +205,7 @@ class _Planner:
             source = Source.model_validate({kind: getattr(written.source, kind)})
             reader_type = reader_class(kind)
             discovery = reader_type.discover(source, self._access)
-            units = Units.of(discovery.units)
+            units = UnitTable.of(discovery.units)
             if "warnings" in discovery.state:
                 self._state.setdefault("warnings", []).extend(f"join, table {written.name}: {each}" for each in discovery.state["warnings"])
             if self._access.output is not None:
@@ -291,7 +291,7 @@ def _are(found: Count) -> str:
     return "are" if found.keys > 1 else "is"
 
 
-def _table(number: int, written: JoinTable, reader: Reader, units: Units, source: JoinSource) -> _Table:
+def _table(number: int, written: JoinTable, reader: Reader, units: UnitTable, source: JoinSource) -> _Table:
     """Raises BadSpec for columns that are not there or can't be keys."""
     of = f"source.join: the table {written.name}"
     schema = reader.schema()

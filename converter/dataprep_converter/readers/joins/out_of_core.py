@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec, ConvertError, StoreFull
 from dataprep_converter.core.tensors import Array
-from dataprep_converter.readers.joins.matching import Places, first_of
+from dataprep_converter.readers.joins.keys import Places, first_of
 from dataprep_converter.readers.joins.tables import Columns, Count
 from dataprep_converter.runtime import limits
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.tensors import Array
-from dataprep_converter.readers.joins.matching import Places, first_of
+from dataprep_converter.readers.joins.keys import Places, first_of
 from dataprep_converter.readers.joins.tables import Columns, Count
 
 Numbers = npt.NDArray[np.int64]

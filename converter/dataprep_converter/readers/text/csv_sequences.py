@@ -18,16 +18,16 @@ from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
 from dataprep_converter.core.errors import BadSample, BadSpec
 from dataprep_converter.core.tensors import Array, binary_data, to_arrow, to_numpy
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.opening import GZIP_MAGIC, BrokenGzip, gunzipped
+from dataprep_converter.inputs.pinned import GZIP_MAGIC, BrokenGzip, gunzipped
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.files_ahead import File, FilesReader, Row, binaries
 from dataprep_converter.readers.columnar.columns import shown
 from dataprep_converter.readers.text.csv_cells import Dialect, Parser
 from dataprep_converter.readers.text.csv_starts import Preamble, selected
 from dataprep_converter.readers.text.sequence_listing import LABELS, OF, SequencePlanner, dialect_of_source
-from dataprep_converter.records.batch import SAMPLE, Bad, Batch, Raw
+from dataprep_converter.records.batch import SAMPLE, Batch, Raw, RejectedSample
 from dataprep_converter.records.columns import IS_SEQUENCE, find_columns
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units import UnitTable
 
 _UNCOMPRESSED: Final = 256 << 20
 """Bytes of a gzip file's contents at most."""
@@ -146,12 +146,12 @@ class CsvSequencesReader:
         """None."""
         return {}
 
-    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Any order costs the same."""
         for batch in self._texts.read(units, samples):
             yield self._parsed(batch)
 
-    def places(self, units: Units, bad: Sequence[Bad]) -> list[str]:
+    def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
         """The line of a step, or of the first row, in the file of the sequence or in that of its labels. The files are read again."""
         of_labels = set(self._labels.schema.names) if self._labels is not None else set()
         order = sorted(bad, key=lambda each: each.sample)
@@ -194,7 +194,7 @@ class CsvSequencesReader:
         arrays = [*(columns[name] for name in self._schema.names), samples.filter(pa.array(is_good))]
         records = pa.RecordBatch.from_arrays(arrays, schema=self._schema.append(pa.field(SAMPLE, pa.int64())))
         numbers = to_numpy(samples)
-        bad = [Bad(int(numbers[file]), faults[file], Raw.of(parts[0].text(file))) for file in faults]
+        bad = [RejectedSample(int(numbers[file]), faults[file], Raw.of(parts[0].text(file))) for file in faults]
         everything = sorted([*batch.bad, *bad], key=lambda each: each.sample)
         return Batch(records=records, bad=everything, bytes_in=batch.bytes_in)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dataprep_api.spec import CsvColumn, CsvSource, Source
 from dataprep_converter.core.errors import BadData, BadSample, BadSpec
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.opening import Forward
+from dataprep_converter.inputs.pinned import Forward
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.listing import input_files

@@ -18,10 +18,10 @@ from dataprep_api.spec.sources.jsonl import JsonlColumn, JsonlSource
 from dataprep_converter.core.errors import BadSpec, InputChanged
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.opening import Forward
+from dataprep_converter.inputs.pinned import Forward
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import Block
-from dataprep_converter.readers.base.halving import good_runs
+from dataprep_converter.readers.base.good_runs import good_runs
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.base.partitions import Partitions, partitioned
 from dataprep_converter.readers.columnar.columns import TYPES, Column, default_of, narrowed, settled, shown

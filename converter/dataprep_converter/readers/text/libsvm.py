@@ -25,7 +25,7 @@ from dataprep_converter.readers.text.lines import Lines, with_lines
 from dataprep_converter.readers.text.lines import scan as scan_lines
 from dataprep_converter.readers.text.stretches import BOM, StretchReader, cut, opened, units_of
 from dataprep_converter.records.batch import SAMPLE, Batch, Raw
-from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.sampling.units import Unit, UnitTable
 
 _LIMIT: Final = "a line of more than {} MiB; is the file no text?"
 _IS_SPACE: Final = np.isin(np.arange(256), np.frombuffer(b" \t\r\n\v\f", np.uint8))
@@ -62,12 +62,12 @@ class LibsvmReader:
         """None."""
         return {}
 
-    def read(self, units: Units, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
+    def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Vectors are made of a batch, not of a stretch, which may have very many short lines."""
         for batch in self._sparse.read(units, samples):
             yield replace(batch, records=self._with_vectors(batch.records)) if self._source.dense else batch
 
-    def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The line of each of these samples, from 1."""
         return self._sparse.lines(units, samples)
 

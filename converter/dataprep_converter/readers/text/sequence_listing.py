@@ -16,7 +16,7 @@ from dataprep_api.spec import CsvColumn
 from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
 from dataprep_converter.core.errors import BadData, BadSample, BadSpec
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.opening import Forward
+from dataprep_converter.inputs.pinned import Forward
 from dataprep_converter.readers.base.files_ahead import File
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.columnar.columns import check_names

@@ -18,10 +18,10 @@ from dataprep_converter.core.errors import BadData, InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.formats.tfrecord import frames
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.opening import GZIP_MAGIC, Forward, Spool
+from dataprep_converter.inputs.pinned import GZIP_MAGIC, Forward, Spool
 from dataprep_converter.readers.base.blocks import KEPT_BLOCKS, KEPT_FILES, Block, BlockReader, FolderColumns
 from dataprep_converter.records.batch import Raw
-from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Entry, Input
 
 UNIT_BYTES: Final = 4 << 20
@@ -158,7 +158,7 @@ class StretchReader(BlockReader):
         for stretch in file.stretches(rows):
             yield stretch.first, self.kept(unit, stretch.offset, stretch.first, partial(self._parsed, unit, file, stretch))
 
-    def lines(self, units: Units, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The line on which each of these samples begins, from 1: their stretches are read and scanned again, but for the latest ones."""
         # From now on they are kept when a gzip file is parsed, because going back in it is dear.
         self._lines_were_asked_for = True

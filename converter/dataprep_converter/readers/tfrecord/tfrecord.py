@@ -26,7 +26,7 @@ from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS
 from dataprep_converter.formats.tfrecord.records import parse_sequence
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.metered import Count, Counted
-from dataprep_converter.inputs.opening import GZIP_MAGIC
+from dataprep_converter.inputs.pinned import GZIP_MAGIC
 from dataprep_converter.inputs.streamed import Streamed, gunzipped
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import KEPT_FILES, Block, BlockReader

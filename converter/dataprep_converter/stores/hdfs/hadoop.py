@@ -5,7 +5,7 @@ from typing import Final
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import AlreadyExists, NotPermitted, Unreachable
-from dataprep_converter.runtime.retrying import retrying
+from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import Entry, Store
 
 SCHEMES: Final = ("hdfs", "webhdfs", "swebhdfs")

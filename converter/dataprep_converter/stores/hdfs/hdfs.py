@@ -27,7 +27,7 @@ import hdfs_native
 from dataprep_api.quantity import to_bytes
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import AlreadyExists, BadSpec, InputChanged, NotFound, StoreError, Unreachable
-from dataprep_converter.runtime.retrying import ON_THE_WAY_OUT, retrying
+from dataprep_converter.runtime.retry import ON_THE_WAY_OUT, retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.files import swept, temporary_name
 from dataprep_converter.stores.hdfs import hadoop, hadoop_configuration, hdfs_kerberos

@@ -31,7 +31,7 @@ from dataprep_converter.core.errors import (
     StoreFull,
     Unreachable,
 )
-from dataprep_converter.runtime.retrying import retrying
+from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.files import swept, temporary_name
 from dataprep_converter.stores.hdfs import hadoop

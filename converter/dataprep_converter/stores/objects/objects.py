@@ -20,7 +20,7 @@ from obstore.exceptions import BaseError, InvalidPathError, PreconditionError, U
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import BadCredentials, ConvertError, InputChanged, NotFound, StoreError, Unreachable
-from dataprep_converter.runtime.retrying import retrying
+from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import Entry, StoreSettings
 from dataprep_converter.stores.digests import checked
 from dataprep_converter.stores.objects.parts import IN_FLIGHT, Parts, part_bytes_for

@@ -25,7 +25,7 @@ from alibabacloud_oss_v2.retry import StandardRetryer  # type: ignore[import-unt
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotPermitted, StoreError, Unreachable
-from dataprep_converter.runtime.retrying import retrying
+from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.credentials.alibaba import AlibabaCredentials
 from dataprep_converter.stores.digests import checked

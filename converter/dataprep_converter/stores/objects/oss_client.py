@@ -20,7 +20,7 @@ from dataprep_converter.core.errors import (
     StoreFull,
     Unreachable,
 )
-from dataprep_converter.runtime.retrying import ON_THE_WAY_OUT, Patience, retrying
+from dataprep_converter.runtime.retry import ON_THE_WAY_OUT, Patience, retrying
 from dataprep_converter.stores import Entry
 
 RIGHT_OF: Final = {

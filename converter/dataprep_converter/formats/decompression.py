@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dataprep_converter.core.errors import BrokenRecord
-from dataprep_converter.inputs.opening import BrokenGzip, gunzipped
+from dataprep_converter.inputs.pinned import BrokenGzip, gunzipped
 
 _PIECE: Final = 4 << 20
 _arrow: Any = pa  # the stubs don't know compressed streams over files of Python

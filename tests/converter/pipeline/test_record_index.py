@@ -12,9 +12,9 @@ from tests.converter.dataset.test_metadata import a_job, made
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.formats.recordio.recordio_decoder import RecordioDecoder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.pipeline import indexing, shard
-from dataprep_converter.pipeline.indexing import RecordIndex
-from dataprep_converter.tools.verifying import verify
+from dataprep_converter.pipeline import record_index, shard
+from dataprep_converter.pipeline.record_index import RecordIndex
+from dataprep_converter.tools.verification import verify
 
 NO_MANIFEST: Any = None
 MAGIC = struct.unpack("<f", struct.pack("<I", 0xCED7230A))[0]
@@ -43,7 +43,7 @@ def test_a_tfrecord_index_has_offset_and_size(
     tmp_path: Path, features: Any, batch: int, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shard, "MOST_RECORDS", batch)
-    monkeypatch.setattr(indexing, "_TOGETHER", together)
+    monkeypatch.setattr(record_index, "_TOGETHER", together)
     out = made(a_job(tmp_path, features=features, output={"shards": {"count": 2}}))
     for file in sorted(out.glob("*.tfrecords")):
         assert index_of(out, file.name) == frames(file.read_bytes())

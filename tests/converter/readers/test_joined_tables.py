@@ -18,10 +18,10 @@ from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers.joins import in_memory, join, joining, out_of_core
+from dataprep_converter.readers.joins import in_memory, join, joined_tables, out_of_core
 from dataprep_converter.readers.joins.join import JoinReader
 from dataprep_converter.runtime import limits
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units import UnitTable
 
 _arrow: Any = pa  # the stubs don't know all functions
 
@@ -72,7 +72,7 @@ class Planned:
 def planned(source: Source) -> Planned:
     try:
         discovery = JoinReader.discover(source, Access())
-        units = Units.of(discovery.units)
+        units = UnitTable.of(discovery.units)
     except (BadData, BadSpec) as exc:
         return Planned(refused=str(exc))
     assert discovery.made is not None
@@ -88,18 +88,18 @@ class Watched:
         self.asked = 0
         self.most: int | None = None
         self.moved = 0
-        fits, move = in_memory.InMemory.fits, joining.Join._move
+        fits, move = in_memory.InMemory.fits, joined_tables.Join._move
 
         def asked(rows: in_memory.InMemory) -> bool:
             self.asked += 1
             return fits(rows) if self.most is None else self.asked <= self.most
 
-        def moved(opened: joining.Join) -> None:
+        def moved(opened: joined_tables.Join) -> None:
             self.moved += 1
             move(opened)
 
         patch.setattr(in_memory.InMemory, "fits", asked)
-        patch.setattr(joining.Join, "_move", moved)
+        patch.setattr(joined_tables.Join, "_move", moved)
 
 
 def each_way(source: Source, patch: pytest.MonkeyPatch) -> Iterator[Planned]:
@@ -109,9 +109,9 @@ def each_way(source: Source, patch: pytest.MonkeyPatch) -> Iterator[Planned]:
     yield planned(source)
     assert not watched.moved
     watched.most, watched.asked = watched.asked // 2, 0
-    patch.setattr(joining, "_MOST", 0)
+    patch.setattr(joined_tables, "_MOST", 0)
     yield planned(source)
-    patch.setattr(joining, "_MOST", 8 << 30)
+    patch.setattr(joined_tables, "_MOST", 8 << 30)
     yield planned(source)
     assert watched.moved == (watched.asked > 0)
 
@@ -140,8 +140,8 @@ def test_all_ways_make_the_same_of_any_tables(
     numbers: list[list[int]], rules: tuple[str, ...], missing: str, keys: list[str], columns: list[str], piece: int, size: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joining, "PIECE_RECORDS", piece)
-        patch.setattr(joining, "_PIECE_BYTES", size)
+        patch.setattr(joined_tables, "PIECE_RECORDS", piece)
+        patch.setattr(joined_tables, "_PIECE_BYTES", size)
         patch.setattr(join, "UNIT_RECORDS", 3 * piece)
         patch.setattr(join, "UNIT_BYTES", 2 * size)
         patch.setattr(in_memory, "_SPAN_BYTES", size)
@@ -191,15 +191,15 @@ def test_rows_move_out_of_core_when_they_need_more_than_their_share(tmp_path: Pa
     each_row = 8 + 8 + 8 + in_memory._MATCHING_BYTES
     for share, ways in ((6100 * each_row, 0), (6000 * each_row - 1, 12), (2200 * each_row, 12), (0, 12)):
         added.clear()
-        monkeypatch.setattr(joining, "_MOST", share)
+        monkeypatch.setattr(joined_tables, "_MOST", share)
         assert planned(source) == expected
         assert len(added) == ways
 
 
 def test_a_column_too_long_for_arrow_is_not_held_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    columns = joining.Columns(pa.schema([("id", pa.int64())]), pa.schema([("text", pa.string())]))
+    columns = joined_tables.Columns(pa.schema([("id", pa.int64())]), pa.schema([("text", pa.string())]))
     monkeypatch.setattr(in_memory, "_MOST_OF_A_COLUMN", 30_000)
-    with joining.Join([columns, columns]) as opened:
+    with joined_tables.Join([columns, columns]) as opened:
         for table in range(2):
             for first in range(0, 4000, 1000):
                 rows = pa.array(np.arange(first, first + 1000))
@@ -224,25 +224,25 @@ def test_a_column_too_long_for_arrow_is_not_held_in_memory(monkeypatch: pytest.M
     ids=str,
 )
 def test_only_columns_that_come_back_as_they_were_are_held_in_memory(kind: pa.DataType, is_kept: bool) -> None:
-    one = joining.Columns(pa.schema([("id", pa.int64())]), pa.schema([("x", kind)]))
-    other = joining.Columns(pa.schema([("id", pa.int64())]), pa.schema([]))
+    one = joined_tables.Columns(pa.schema([("id", pa.int64())]), pa.schema([("x", kind)]))
+    other = joined_tables.Columns(pa.schema([("id", pa.int64())]), pa.schema([]))
     assert in_memory.is_for_memory([other, one]) == is_kept
 
 
 def test_tables_of_sequences_and_keys_of_two_types_are_not_held_in_memory() -> None:
-    numbers = joining.Columns(pa.schema([("id", pa.int64())]), pa.schema([("x", pa.int64())]))
-    texts = joining.Columns(pa.schema([("id", pa.string())]), pa.schema([]))
-    sequences = joining.Columns(numbers.keys, numbers.others, order_by=[0])
+    numbers = joined_tables.Columns(pa.schema([("id", pa.int64())]), pa.schema([("x", pa.int64())]))
+    texts = joined_tables.Columns(pa.schema([("id", pa.string())]), pa.schema([]))
+    sequences = joined_tables.Columns(numbers.keys, numbers.others, order_by=[0])
     assert in_memory.is_for_memory([numbers, numbers])
     assert not in_memory.is_for_memory([numbers, texts])
     assert not in_memory.is_for_memory([numbers, sequences])
 
 
 def test_a_join_without_duckdb_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    columns = joining.Columns(pa.schema([("id", pa.int64())]), pa.schema([]))
+    columns = joined_tables.Columns(pa.schema([("id", pa.int64())]), pa.schema([]))
     monkeypatch.setattr(out_of_core, "find_spec", lambda _: None)
     with pytest.raises(BadSpec, match=r"source\.join needs DuckDB: pip install 'dataprep-operator\[join\]'\."):
-        joining.Join([columns, columns])
+        joined_tables.Join([columns, columns])
 
 
 def two_csv_tables(folder: Path, left: str, right: str) -> Source:

@@ -18,13 +18,13 @@ from dataprep_api.dataset.plan import HASH_BLOCK, SplitPlan
 from dataprep_api.spec import DataPrepJobSpec, Split, Splits
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import pc
-from dataprep_converter.planning import column_values, deduplicating, ranking
-from dataprep_converter.planning.splitting import deviations, subset_ranges
+from dataprep_converter.planning import column_values, dedupe, ranking
+from dataprep_converter.planning.splits import deviations, subset_ranges
 from dataprep_converter.records.columns import find_columns
 from dataprep_converter.runtime.mapped_table import room_for
-from dataprep_converter.sampling import codes
+from dataprep_converter.sampling import split_assignments
 from dataprep_converter.sampling.selection import Samples, hashes, mix, mixed
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units import UnitTable
 
 MOST_CLASSES: Final = 10_000
 
@@ -69,7 +69,7 @@ def needed(spec: DataPrepJobSpec, samples: int) -> bool:
 
 
 def assign(
-    rules: Splits, units: Units, *, limit: int | None, unique: Sequence[str] | None = None, schema: pa.Schema, read: ReadColumns
+    rules: Splits, units: UnitTable, *, limit: int | None, unique: Sequence[str] | None = None, schema: pa.Schema, read: ReadColumns
 ) -> Assigned:
     """A code for each sample. Raises BadSpec for columns and values that can't be."""
     table = _Table(units, rules)
@@ -99,7 +99,7 @@ def assign(
 class _Table:
     """One code for each sample while they are given out."""
 
-    def __init__(self, units: Units, rules: Splits) -> None:
+    def __init__(self, units: UnitTable, rules: Splits) -> None:
         self.units = units
         self.rules = rules
         self.codes = scratch(units.samples, np.uint8)
@@ -154,7 +154,7 @@ class _Table:
                 counts.append(np.bincount(here, minlength=len(self.rules.into) + 1))
                 yield here
 
-        stored = codes.stored(final())
+        stored = split_assignments.stored(final())
         by_block = np.stack(counts) if counts else np.zeros((0, len(self.rules.into) + 1), np.int64)
         plans = []
         for number, split in enumerate(self.rules.into):
@@ -258,12 +258,12 @@ def _leave_out_repeated(table: _Table, columns: list[str], read: ReadColumns) ->
     """One pass over the source: what repeats an earlier sample belongs to no split. What can't be read repeats nothing."""
     known = scratch(2 * table.units.samples, np.uint64).reshape(-1, 2)
     for asked, records, good in read(columns):
-        known[good] = deduplicating.digests(records, columns)
+        known[good] = dedupe.digests(records, columns)
         unreadable = np.setdiff1d(asked, good)
         known[unreadable, 0], known[unreadable, 1] = unreadable.astype(np.uint64), np.uint64(0)
     # A sample beyond the limit is not there, so it doesn't make a later one a repetition.
     there = np.flatnonzero(table.codes != _BEYOND)
-    for samples in deduplicating.repeated(known if len(there) == len(known) else known[there], there):
+    for samples in dedupe.repeated(known if len(there) == len(known) else known[there], there):
         table.codes[samples] = _BEYOND
         table.repeated += len(samples)
 

@@ -19,7 +19,7 @@ from dataprep_converter.cli.display import Display
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard
 from dataprep_converter.planning import planning
-from dataprep_converter.readers.base import blocks, gathering
+from dataprep_converter.readers.base import blocks, windows
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.delimited import CsvReader
 from dataprep_converter.records.batch import Batch
@@ -58,7 +58,7 @@ def test_a_scattered_order_gives_the_same_batches(tmp_path: Path, window: int, z
     source = a_source(tmp_path, zipped=zipped)
     in_order = {row["_sample"]: row for row in rows(batches(CsvReader, source))}
     order = np.random.default_rng(1).permutation(ROWS).astype(np.int64)
-    monkeypatch.setattr(gathering, "MOST_BYTES", window * 20)
+    monkeypatch.setattr(windows, "MOST_BYTES", window * 20)
     found = batches(CsvReader, source, size=17, order=order)
     assert rows(found) == [in_order[sample] for sample in order.tolist() if sample in in_order]
     assert sorted(faults(found)) == [n for n in range(ROWS) if n % 37 == 0]
@@ -81,7 +81,7 @@ def test_a_unit_is_decoded_once_for_a_window(tmp_path: Path, decoded: list[int])
 
 def test_what_is_kept_anyway_is_not_gathered(tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "KEPT_BYTES", 1 << 20)
-    monkeypatch.setattr(gathering, "windows", lambda *_, **__: pytest.fail("gathered"))
+    monkeypatch.setattr(windows, "windows", lambda *_, **__: pytest.fail("gathered"))
     order = np.arange(ROWS, dtype=np.int64)[::-1]
     source = a_source(tmp_path)
     batches(CsvReader, source, size=17, order=order)
@@ -90,7 +90,7 @@ def test_what_is_kept_anyway_is_not_gathered(tmp_path: Path, decoded: list[int],
 
 def test_windows_hold_whole_batches() -> None:
     arrays = [np.arange(n, dtype=np.int64) for n in (3, 3, 5, 1)]
-    found = [[len(wanted) for wanted in window] for window in gathering.windows(iter(arrays), rows=6)]
+    found = [[len(wanted) for wanted in window] for window in windows.windows(iter(arrays), rows=6)]
     assert found == [[3, 3], [5, 1]]
 
 
@@ -122,7 +122,7 @@ def expected(folder: Path, shards: Shards, number: int) -> list[dict[str, Any]]:
 @pytest.mark.usefixtures("decoded")
 @pytest.mark.parametrize("asked", [[0, 1, 2, 3], [0, 0, 1, 1], [3, 2, 1, 0], [0, 2]], ids=["in turn", "again", "backwards", "left out"])
 def test_shards_that_were_foreseen_are_the_same(asked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "MOST_BYTES", 50 * 20)
+    monkeypatch.setattr(windows, "MOST_BYTES", 50 * 20)
     shards = Shards(tmp_path)
     for number in asked:
         found = shards.read(number)
@@ -135,7 +135,7 @@ def test_shards_that_were_foreseen_are_the_same(asked: list[int], tmp_path: Path
 def test_one_pass_is_enough_for_shards_that_are_foreseen(tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     batches(CsvReader, a_source(tmp_path))
     units = len(decoded)
-    monkeypatch.setattr(gathering, "MOST_BYTES", 50 * 20)
+    monkeypatch.setattr(windows, "MOST_BYTES", 50 * 20)
     shards = Shards(tmp_path)
     decoded.clear()
     bytes_in = sum(batch.bytes_in for number in range(SHARDS) for batch in shards.read(number))
@@ -148,8 +148,8 @@ def test_one_pass_is_enough_for_shards_that_are_foreseen(tmp_path: Path, decoded
 def test_a_pass_lays_by_no_more_than_there_is_memory_for(tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     batches(CsvReader, a_source(tmp_path))
     units = len(decoded)
-    monkeypatch.setattr(gathering, "MOST_BYTES", 50 * 20)
-    monkeypatch.setattr(gathering, "MOST_ROWS", ROWS // 2)
+    monkeypatch.setattr(windows, "MOST_BYTES", 50 * 20)
+    monkeypatch.setattr(windows, "MOST_ROWS", ROWS // 2)
     shards = Shards(tmp_path)
     decoded.clear()
     for number in range(SHARDS):
@@ -165,8 +165,8 @@ def test_without_room_on_the_disk_each_window_has_its_own_pass(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(gathering, "MOST_BYTES", 50 * 20)
-    monkeypatch.setattr(gathering._Laid, "add", full)
+    monkeypatch.setattr(windows, "MOST_BYTES", 50 * 20)
+    monkeypatch.setattr(windows._Laid, "add", full)
     shards = Shards(tmp_path)
 
     assert rows(shards.read(0)) == expected(tmp_path, shards, 0)
@@ -175,8 +175,8 @@ def test_without_room_on_the_disk_each_window_has_its_own_pass(
 
 @pytest.mark.usefixtures("decoded")
 def test_many_bad_records_are_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "MOST_BYTES", 50 * 20)
-    monkeypatch.setattr(gathering, "_MOST_BAD", 3)
+    monkeypatch.setattr(windows, "MOST_BYTES", 50 * 20)
+    monkeypatch.setattr(windows, "_MOST_BAD", 3)
     shards = Shards(tmp_path)
 
     assert rows(shards.read(0)) == expected(tmp_path, shards, 0)
@@ -200,12 +200,12 @@ def test_a_whole_job_makes_the_bytes_that_it_makes_in_memory(
         return {file.name: file.read_bytes() for file in (tmp_path / folder).glob("*.tfrecords")}
 
     monkeypatch.setattr(planning, "KEPT_BYTES", 0)
-    monkeypatch.setattr(gathering, "MOST_BYTES", 20 * 20)
+    monkeypatch.setattr(windows, "MOST_BYTES", 20 * 20)
     monkeypatch.setattr(shard, "MOST_RECORDS", 16)
     gathered = made("gathered")
     decoded_with_passes = len(decoded)
     decoded.clear()
-    monkeypatch.setattr(gathering, "MOST_ROWS", 0)
+    monkeypatch.setattr(windows, "MOST_ROWS", 0)
     assert made("window by window") == gathered
     assert len(decoded) > 3 * decoded_with_passes
     monkeypatch.setattr(blocks, "KEPT_BYTES", 1 << 20)

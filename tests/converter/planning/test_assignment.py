@@ -14,20 +14,22 @@ from pydantic import ValidationError
 from dataprep_api.dataset.plan import SplitPlan
 from dataprep_api.spec import Splits
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.planning import assigning
-from dataprep_converter.planning.assigning import Assigned, ReadColumns, assign
-from dataprep_converter.sampling import codes
-from dataprep_converter.sampling.codes import Codes
+from dataprep_converter.planning import assignment
+from dataprep_converter.planning.assignment import Assigned, ReadColumns, assign
+from dataprep_converter.sampling import split_assignments
 from dataprep_converter.sampling.selection import Samples, Selection
-from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.sampling.split_assignments import SplitAssignments
+from dataprep_converter.sampling.units import Unit, UnitTable
 
 _arrow: Any = pa
 TENTHS = [{"name": "train", "fraction": 0.8}, {"name": "validation", "fraction": 0.1}, {"name": "test", "fraction": 0.1}]
 
 
-def units(*sizes: int, subsets: Sequence[str] = ()) -> Units:
+def units(*sizes: int, subsets: Sequence[str] = ()) -> UnitTable:
     named = subsets or [""] * len(sizes)
-    return Units.of(Unit(root=0, path=f"f{i}", uri=f"/x/f{i}", records=n, size=n, pin="p", subset=named[i]) for i, n in enumerate(sizes))
+    return UnitTable.of(
+        Unit(root=0, path=f"f{i}", uri=f"/x/f{i}", records=n, size=n, pin="p", subset=named[i]) for i, n in enumerate(sizes)
+    )
 
 
 def a_table(columns: dict[str, Any], *, unreadable: frozenset[int] = frozenset(), size: int = 7) -> tuple[pa.Schema, ReadColumns]:
@@ -54,13 +56,15 @@ def no_columns(names: Sequence[str]) -> Iterator[tuple[Samples, pa.RecordBatch, 
     raise AssertionError(f"nothing needs {names}")
 
 
-def made(rules: dict[str, Any], source: Units, *, limit: int | None = None, columns: dict[str, Any] | None = None, **more: Any) -> Assigned:
+def made(
+    rules: dict[str, Any], source: UnitTable, *, limit: int | None = None, columns: dict[str, Any] | None = None, **more: Any
+) -> Assigned:
     schema, read = a_table(columns, **more) if columns else (pa.schema([]), no_columns)
     return assign(Splits.model_validate(rules), source, limit=limit, schema=schema, read=read)
 
 
-def members(assigned: Assigned, source: Units, *, shuffle_seed: int | None = None) -> dict[str, list[int]]:
-    found = Codes(assigned.stored)
+def members(assigned: Assigned, source: UnitTable, *, shuffle_seed: int | None = None) -> dict[str, list[int]]:
+    found = SplitAssignments(assigned.stored)
 
     def of(plan: SplitPlan) -> list[int]:
         chunks = Selection(plan, source, shuffle_seed=shuffle_seed, codes=found).chunks(0, plan.records, size=50)
@@ -205,7 +209,7 @@ def test_stratified_fractions_hold_within_each_class(kinds: list[str | None], se
 
 
 def test_too_many_classes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assigning, "MOST_CLASSES", 3)
+    monkeypatch.setattr(assignment, "MOST_CLASSES", 3)
     with pytest.raises(BadSpec, match="the column 'id' has more than 3 values; is it a class\\?"):
         made({"stratifyBy": "id", "into": TENTHS}, units(9), columns={"id": list(range(9))})
 
@@ -311,14 +315,14 @@ def test_the_size_of_a_block_changes_no_split(rules: dict[str, Any], monkeypatch
     columns = {"g": [n % 7 for n in range(1000)]}
     run: Callable[[], dict[str, list[int]]] = lambda: members(made(rules, source, limit=800, columns=columns), source)  # noqa: E731
     whole = run()
-    for module in ("planning.assigning", "sampling.selection"):
+    for module in ("planning.assignment", "sampling.selection"):
         monkeypatch.setattr(f"dataprep_converter.{module}.HASH_BLOCK", 64)
     assert run() == whole
 
 
 def test_codes_are_stored_small_and_read_by_block() -> None:
     blocks = [np.zeros(65_536, np.uint8), np.full(65_536, 3, np.uint8), np.arange(10, dtype=np.uint8)]
-    stored = codes.stored(iter(blocks))
+    stored = split_assignments.stored(iter(blocks))
     assert len(stored) < 4096
     for number, block in enumerate(blocks):
-        assert Codes(stored).block(number).tolist() == block.tolist()
+        assert SplitAssignments(stored).block(number).tolist() == block.tolist()

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dataprep_converter.core.errors import BadData, BadSpec, InputChanged, NotFound
-from dataprep_converter.inputs import inflating
-from dataprep_converter.runtime.prefetching import prefetched
+from dataprep_converter.inputs import gzip_inflate
+from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.stores import SMALL_PIECE, Entry, Input, Store, one_by_one
 from dataprep_converter.stores.scattered import Scattered
 
@@ -29,7 +29,7 @@ class BrokenGzip(ValueError):
 
 def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """The contents of a gzip stream of one or more members, in pieces of at most 1 MiB. Raises BrokenGzip."""
-    member = inflating.member()
+    member = gzip_inflate.member()
     begun = False
     any_member = False
     head = b""
@@ -39,18 +39,18 @@ def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
             if not begun and any_member and not data.strip(b"\0"):
                 # Some tools fill the last block of a tape or a disk with zeros.
                 break
-            if not begun and len(data) < _PIECE and not inflating.header_is_whole(data):
+            if not begun and len(data) < _PIECE and not gzip_inflate.header_is_whole(data):
                 head = data
                 break
             begun = any_member = True
             try:
                 out = member.decompress(data, _PIECE)
-            except inflating.ERRORS as exc:
+            except gzip_inflate.ERRORS as exc:
                 raise BrokenGzip(f"not valid gzip: {exc}") from exc
             data = member.unconsumed_tail
             if member.eof:
                 data = member.unused_data
-                member = inflating.member()
+                member = gzip_inflate.member()
                 begun = False
             if out:
                 yield out
@@ -70,7 +70,7 @@ def _slices(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def _more(member: Any) -> bytes:
     try:
         return bytes(member.decompress(b"", _PIECE)) if not member.eof else b""
-    except inflating.ERRORS as exc:
+    except gzip_inflate.ERRORS as exc:
         raise BrokenGzip(f"not valid gzip: {exc}") from exc
 
 

@@ -22,18 +22,18 @@ from dataprep_api.dataset.report import Manifest, ShardReport, Success
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.shown import lacks_something
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotWhole, OutputExists
-from dataprep_converter.dataset import accounts
+from dataprep_converter.dataset import crosscheck
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.opening import open_pinned
+from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.pipeline.shard import selection_of
 from dataprep_converter.planning import planning
 from dataprep_converter.sampling.plan import Plan, Tables, check_versions
 from dataprep_converter.steps import committing, pool, working
 from dataprep_converter.stores import Entry, scheme_of
-from dataprep_converter.stores.publishing import digest_of
+from dataprep_converter.stores.publish import digest_of
 from dataprep_converter.stores.registry import STORES
-from dataprep_converter.tools.verifying import metadata_faults
+from dataprep_converter.tools.verification import metadata_faults
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class _Found:
                 f"{self.uri} was made by a dataprep whose records have other bytes (encoding {written.encoding_version}, this one has "
                 f"{run_id.ENCODING_VERSION}); repair it with dataprep {written.tools.get('dataprep', 'of that time')}."
             )
-        known = written.content if written is not None and accounts.content_is_of(self.folder.run_id, written) else None
+        known = written.content if written is not None and crosscheck.content_is_of(self.folder.run_id, written) else None
         if given is not None:
             _check_same(run_id.content(given.spec), known, self.folder.run_id)
             return given.model_copy(update={"spec": _at(given.spec, self.uri)})
@@ -221,7 +221,7 @@ class _Found:
             return ["_SUCCESS is missing or was changed"]
         if self.manifest is None:
             return [f"{names.manifest_file(self.folder.run_id)} is missing or was changed"]
-        found = [*metadata_faults(self.manifest, self.folder), *accounts.faults(self.manifest, self.success, self.folder, self._access)]
+        found = [*metadata_faults(self.manifest, self.folder), *crosscheck.faults(self.manifest, self.success, self.folder, self._access)]
         return [fault.text for fault in found]
 
     def manifest_sha256(self) -> str:
@@ -268,7 +268,7 @@ class _Found:
             return None
         self._damaged = found
         is_named = self.success is not None and hashlib.sha256(written or b"").hexdigest() == self.success.sha256
-        if found.run_id != self.folder.run_id or next(accounts.manifest_faults(found, self.folder), None) is not None:
+        if found.run_id != self.folder.run_id or next(crosscheck.manifest_faults(found, self.folder), None) is not None:
             return None
         return found if is_named or self.success is None or self.success.run_id != self.folder.run_id else None
 
@@ -276,7 +276,7 @@ class _Found:
         """Whether a shard and what belongs to it have the bytes that the report tells."""
         if self.manifest is not None and (
             report.number >= len(self.manifest.files)
-            or accounts.differences(report, self.manifest.files[report.number], number=report.number, run_id=self.folder.run_id)
+            or crosscheck.differences(report, self.manifest.files[report.number], number=report.number, run_id=self.folder.run_id)
         ):
             return False
         entry = listed.get(report.file)
@@ -290,7 +290,7 @@ class _Found:
         small += [(report.index.file, report.index.sha256)] if report.index is not None else []
         if any(hashlib.sha256(self.folder.read(file) or b"").hexdigest() != sha256 for file, sha256 in small):
             return False
-        return next(accounts.quarantine_faults(report, self.folder), None) is None
+        return next(crosscheck.quarantine_faults(report, self.folder), None) is None
 
 
 def _at(spec: Any, uri: str) -> Any:

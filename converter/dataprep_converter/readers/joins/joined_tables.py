@@ -15,7 +15,7 @@ import pyarrow as pa
 from dataprep_converter.core.tensors import Array, to_numpy
 from dataprep_converter.readers.joins import out_of_core
 from dataprep_converter.readers.joins.in_memory import InMemory, is_for_memory
-from dataprep_converter.readers.joins.matching import Keys, Matching, Rows
+from dataprep_converter.readers.joins.keys import Keys, Matching, Rows
 from dataprep_converter.readers.joins.out_of_core import OutOfCore
 from dataprep_converter.readers.joins.tables import Columns, Count, plain, restored
 from dataprep_converter.runtime import limits

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.tensors import to_arrow, to_numpy
-from dataprep_converter.records.batch import SAMPLE, Bad, Batch
+from dataprep_converter.records.batch import SAMPLE, Batch, RejectedSample
 from dataprep_converter.runtime import limits
 
 logger = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class _Held:
 
     pieces: list[pa.RecordBatch]
     """At least one; it may be empty."""
-    bad: dict[int, Bad] = field(default_factory=dict)
+    bad: dict[int, RejectedSample] = field(default_factory=dict)
     bytes_in: int = 0
 
 
@@ -139,7 +139,7 @@ class _Laid:
     def __init__(self, ahead: Sequence[Window]) -> None:
         self._windows = {_first(window): (number, window) for number, window in enumerate(ahead)}
         self._parts: list[list[tuple[int, int]]] = [[] for _ in ahead]
-        self._bad: list[dict[int, Bad]] = [{} for _ in ahead]
+        self._bad: list[dict[int, RejectedSample]] = [{} for _ in ahead]
         self._file = tempfile.TemporaryFile(prefix="dataprep-")  # noqa: SIM115 - closed with this object
         weakref.finalize(self, self._file.close)
         self._size = 0
@@ -157,7 +157,7 @@ class _Laid:
         self._parts[number].append((self._size, data.size))
         self._size += data.size
 
-    def add_bad(self, number: int, bad: Bad) -> None:
+    def add_bad(self, number: int, bad: RejectedSample) -> None:
         """A sample of a window that can't be read."""
         self._bad[number][bad.sample] = bad
 

@@ -18,8 +18,8 @@ from dataprep_converter.formats import values
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import pool
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.repairing import Repaired, repair
-from dataprep_converter.tools.verifying import Examined, verify
+from dataprep_converter.tools.repair import Repaired, repair
+from dataprep_converter.tools.verification import Examined, verify
 
 pytestmark = pytest.mark.usefixtures("native_and_python")
 

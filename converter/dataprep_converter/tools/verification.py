@@ -20,8 +20,8 @@ import numpy as np
 from dataprep_api import names
 from dataprep_api.dataset.report import Manifest, ManifestFile
 from dataprep_converter.core.errors import BrokenRecord, NotFound, NotWhole
-from dataprep_converter.dataset import accounts
-from dataprep_converter.dataset.accounts import Fault
+from dataprep_converter.dataset import crosscheck
+from dataprep_converter.dataset.crosscheck import Fault
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.script_files import is_read
 from dataprep_converter.formats import values
@@ -73,7 +73,7 @@ class Examined:
         yield from _listing_faults(self.manifest, listed)
         yield from shard_faults(self.manifest, self.folder, self._access, listed=listed, every_record=every_record)
         yield from metadata_faults(self.manifest, self.folder)
-        yield from accounts.faults(self.manifest, self._success, self.folder, self._access)
+        yield from crosscheck.faults(self.manifest, self._success, self.folder, self._access)
 
 
 def shard_faults(

@@ -1,4 +1,4 @@
-"""Inferring: a ready job for what a URI holds. What is there is found by `recognising.py`; the readers themselves then say what is in it.
+"""Inferring: a ready job for what a URI holds. What is there is found by `file_types.py`; the readers themselves then say what is in it.
 
 Looked at is a bounded part: names up to MOST_NAMES, the head of some files, and of one file (for images and IDX, of the listing) its columns
 and first records. What is written is a job like any other: nothing of it is hidden, and all of it may be changed.
@@ -23,7 +23,7 @@ from dataprep_api.shown import one_line
 from dataprep_api.spec import Feature, LabelFeature, Output, Source
 from dataprep_api.spec.splits import MOST_SPLITS
 from dataprep_converter.core.errors import BadData, BadSpec, NotFound, NotWhole
-from dataprep_converter.core.redacting import yaml_text
+from dataprep_converter.core.redaction import yaml_text
 from dataprep_converter.core.tensors import is_tensor, pc, shape_of, value_type
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
@@ -32,9 +32,9 @@ from dataprep_converter.readers import READERS, reader_class
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.base.partitions import keys_of
 from dataprep_converter.records.batch import SAMPLE
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.stores import Entry
-from dataprep_converter.tools.recognising import HEAD_BYTES, dialect, extension, kind_of, unzipped
+from dataprep_converter.tools.file_types import HEAD_BYTES, dialect, extension, kind_of, unzipped
 
 MOST_NAMES: Final = 100_000
 _HEADS: Final = 3
@@ -291,7 +291,7 @@ def _look_inside(found: _Found, chosen: Sequence[_File], access: Access) -> None
         source = Source.model_validate({found.name: found.source | _probe(found, chosen[0], Path(folder), access)})
         reader_type = reader_class(found.kind)
         discovery = reader_type.discover(source, access)
-        units = Units.of(discovery.units)
+        units = UnitTable.of(discovery.units)
         state = dict(discovery.state)
         reader = reader_type(source, state, access)
         samples = np.arange(min(_FIRST_RECORDS, units.samples), dtype=np.int64)
@@ -337,7 +337,7 @@ def _described(kind: pa.DataType) -> str:
     return f"{value_type(kind)}{list(shape_of(kind))}" if is_tensor(kind) else str(kind)
 
 
-def _by_subset(units: Units) -> str:
+def _by_subset(units: UnitTable) -> str:
     counts: dict[str, int] = {}
     for row in units.table.select(["subset", "records"]).to_pylist():
         counts[str(row["subset"])] = counts.get(str(row["subset"]), 0) + int(row["records"])

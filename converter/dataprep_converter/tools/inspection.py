@@ -20,7 +20,7 @@ from dataprep_api.dataset.plan import PlanHead
 from dataprep_api.dataset.report import Manifest, Success
 from dataprep_api.shown import one_line, shown
 from dataprep_converter.core.errors import NewerFormat, NotFound
-from dataprep_converter.core.redacting import raw
+from dataprep_converter.core.redaction import raw
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.script_files import is_read
 from dataprep_converter.dataset.sidecars.statistics import stored as stored_statistics

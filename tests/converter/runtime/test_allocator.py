@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from dataprep_converter.runtime import heap
+from dataprep_converter.runtime import allocator
 
 
 @pytest.mark.parametrize(("memory_bytes", "stay"), [(512 << 20, False), ((2 << 30) - 1, False), (2 << 30, True)])
 def test_blocks_stay_only_where_there_is_memory_for_it(memory_bytes: int, stay: bool) -> None:
-    assert bool(heap.options(memory_bytes)) == stay
+    assert bool(allocator.options(memory_bytes)) == stay
 
 
 def test_the_collector_leaves_out_what_is_there_when_a_process_settles() -> None:

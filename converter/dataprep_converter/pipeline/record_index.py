@@ -19,7 +19,7 @@ from dataprep_converter.core.compression import Plain
 from dataprep_converter.core.native import number_lines
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.stores import Store
-from dataprep_converter.stores.publishing import publish
+from dataprep_converter.stores.publish import publish
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 

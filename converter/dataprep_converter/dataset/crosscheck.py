@@ -1,6 +1,6 @@
 """Accounts: what manifest, plan and reports of a finished data set say, held against each other. No shard is read here.
 
-`verifying.py` holds the shards against the manifest. Here it shows whether the manifest is one that a run would have written, which a
+`verification.py` holds the shards against the manifest. Here it shows whether the manifest is one that a run would have written, which a
 digest beside it can't say of a manifest that was edited together with `_SUCCESS`.
 """
 

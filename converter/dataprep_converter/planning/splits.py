@@ -1,6 +1,6 @@
 """Splitting: the splits of a spec over the samples of a source, and their numbers of shards. Pure arithmetic.
 
-Splits that depend on values or ranks are made sample by sample in `assigning.py`; all others are ranges and hash intervals, made here.
+Splits that depend on values or ranks are made sample by sample in `assignment.py`; all others are ranges and hash intervals, made here.
 """
 
 import json
@@ -15,7 +15,7 @@ from dataprep_api.spec.splits import LONGEST_SUBSET, MOST_SPLITS
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.sampling.selection import Selection
-from dataprep_converter.sampling.units import Units
+from dataprep_converter.sampling.units import UnitTable
 
 DEFAULT_SHARD_BYTES = 128 * 2**20
 
@@ -24,7 +24,7 @@ Ranges = list[tuple[int, int]]
 
 def divide(
     spec: DataPrepJobSpec,
-    units: Units,
+    units: UnitTable,
     *,
     bytes_per_record: float,
     extension: str,
@@ -58,7 +58,7 @@ def divide(
     return divided
 
 
-def rules_of(spec: DataPrepJobSpec, units: Units) -> Splits:
+def rules_of(spec: DataPrepJobSpec, units: UnitTable) -> Splits:
     """The spec's rules, or the default ones for the subsets that the source has.
 
     Raises BadSpec for a subset that it doesn't have, and for subsets that can't each be a split.
@@ -193,7 +193,7 @@ def _merged(ranges: Ranges) -> Ranges:
     return merged
 
 
-def subset_ranges(units: Units) -> dict[str, Ranges]:
+def subset_ranges(units: UnitTable) -> dict[str, Ranges]:
     """Ranges of sample numbers by subset, neighbours of one subset as one, in the order in which the subsets first appear."""
     subsets: dict[str, Ranges] = {}
     last = None
@@ -209,7 +209,7 @@ def subset_ranges(units: Units) -> dict[str, Ranges]:
     return subsets
 
 
-def _members(split: Split, ranges: Ranges, interval: HashInterval | None, units: Units) -> SplitPlan:
+def _members(split: Split, ranges: Ranges, interval: HashInterval | None, units: UnitTable) -> SplitPlan:
     pool = sum(b - a for a, b in ranges)
     plan = SplitPlan(name=split.name, ranges=ranges, hash=interval, records=pool, shards=0, template="")
     if interval is None or split.fraction is None:

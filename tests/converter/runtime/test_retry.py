@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dataprep_converter.core.errors import NotFound, Unreachable
-from dataprep_converter.runtime.retrying import Patience, retrying, with_deadline
+from dataprep_converter.runtime.retry import Patience, retrying, with_deadline
 
 
 class Clock:

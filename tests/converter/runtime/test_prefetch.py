@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dataprep_converter.runtime.prefetching import prefetched
+from dataprep_converter.runtime.prefetch import prefetched
 
 
 def endless(seen: list[int]) -> Iterator[int]:

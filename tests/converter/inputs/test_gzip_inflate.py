@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from isal import isal_zlib
 
-from dataprep_converter.inputs import inflating, opening
-from dataprep_converter.inputs.opening import BrokenGzip, Forward, Spool, gunzipped
+from dataprep_converter.inputs import gzip_inflate, pinned
+from dataprep_converter.inputs.pinned import BrokenGzip, Forward, Spool, gunzipped
 from dataprep_converter.stores.files import FileInput
 
 CONTENT = b"".join(b"%d,%d\n" % (number, number * number % 977) for number in range(400))
@@ -22,8 +22,8 @@ HEADER_PARTS = tuple(product((b"", b"extra bytes"), (b"", b"name.csv"), (b"", b"
 @pytest.fixture(params=["isal", "zlib"], autouse=True)
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "zlib":
-        monkeypatch.setattr(inflating, "_Inflater", zlib.decompressobj)
-        monkeypatch.setattr(inflating, "ERRORS", (zlib.error,))
+        monkeypatch.setattr(gzip_inflate, "_Inflater", zlib.decompressobj)
+        monkeypatch.setattr(gzip_inflate, "ERRORS", (zlib.error,))
 
 
 def cut(data: bytes, size: int) -> list[bytes]:
@@ -48,7 +48,7 @@ def a_member(extra: bytes, name: bytes, comment: bytes, has_crc: bool, content: 
 
 def test_the_package_that_is_quicker_is_the_one_that_is_used(request: pytest.FixtureRequest) -> None:
     if "isal" in request.node.callspec.id:
-        assert inflating._Inflater is isal_zlib.decompressobj
+        assert gzip_inflate._Inflater is isal_zlib.decompressobj
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 11, 1000])
@@ -109,7 +109,7 @@ def test_scattered_pieces_of_a_spool_are_those_that_lie_there(maps: bool, monkey
         raise OSError("not here")
 
     if not maps:
-        monkeypatch.setattr(opening, "Scattered", no_mapping)
+        monkeypatch.setattr(pinned, "Scattered", no_mapping)
     contents = np.random.default_rng(1).bytes(3 << 20)
     (tmp_path / "a.gz").write_bytes(gzip.compress(contents, 1))
     with FileInput(str(tmp_path / "a.gz")) as source:

@@ -19,7 +19,7 @@ _parquet: Any = pq  # the stubs don't know the methods of a ParquetFile
 Array = npt.NDArray[np.uint8]
 
 
-class Codes:
+class SplitAssignments:
     """0 for a sample in no split, else the number of its split plus one."""
 
     def __init__(self, stored: bytes) -> None:

@@ -13,8 +13,8 @@ from tests.converter.cli.commandline import code_of
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.formats.tfrecord import records
-from dataprep_converter.planning import deduplicating
-from dataprep_converter.planning.deduplicating import digests, repeated
+from dataprep_converter.planning import dedupe
+from dataprep_converter.planning.dedupe import digests, repeated
 
 
 def again(columns: dict[str, Any]) -> list[int]:
@@ -45,7 +45,7 @@ def test_it_does_not_matter_in_how_many_parts_they_are_sorted(values: list[int],
     seen: set[int] = set()
     expected = [number for number, value in enumerate(values) if value in seen or seen.add(value)]  # type: ignore[func-returns-value]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deduplicating, "_AT_ONCE", -(-len(values) // parts))
+        patch.setattr(dedupe, "_AT_ONCE", -(-len(values) // parts))
         assert sorted(again({"a": pa.array(values)})) == expected
 
 

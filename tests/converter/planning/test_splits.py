@@ -10,13 +10,13 @@ from dataprep_api import names
 from dataprep_api.dataset.plan import SplitPlan
 from dataprep_api.spec import DataPrepJobSpec, Split
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.planning.splitting import divide
+from dataprep_converter.planning.splits import divide
 from dataprep_converter.sampling.selection import Selection
-from dataprep_converter.sampling.units import Unit, Units
+from dataprep_converter.sampling.units import Unit, UnitTable
 
 
-def units(**subsets: int) -> Units:
-    return Units.of(
+def units(**subsets: int) -> UnitTable:
+    return UnitTable.of(
         Unit(root=0, path=name, uri=f"/x/{name}", records=n, size=n * 100, pin="p", subset=name if name != "all" else "")
         for name, n in subsets.items()
     )
@@ -27,7 +27,7 @@ def a_spec(**fields: Any) -> DataPrepJobSpec:
     return DataPrepJobSpec.model_validate({"source": source, "output": {"uri": "/out"}} | fields)
 
 
-def members(plan: SplitPlan, source: Units) -> list[int]:
+def members(plan: SplitPlan, source: UnitTable) -> list[int]:
     return [int(s) for chunk in Selection(plan, source, shuffle_seed=None).chunks(0, plan.records, size=1000) for s in chunk]
 
 

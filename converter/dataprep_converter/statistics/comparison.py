@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dataprep_api.dataset.report import Manifest
 from dataprep_converter.statistics.class_counts import Class, ClassCounts
 from dataprep_converter.statistics.statistics import SplitStatistics
-from dataprep_converter.statistics.summaries import Numbers, Summary
+from dataprep_converter.statistics.summaries import NumberSummary, Summary
 
 MOST: Final = 100
 """Warnings of a data set."""
@@ -105,7 +105,7 @@ def _missing(name: str, mine: Summary, theirs: Summary, *, base: str, other: str
     return [f"{name}: {was:.1%} of the records of {base} have no value, and {is_now:.1%} of {other}."]
 
 
-def _range(name: str, mine: Numbers, theirs: Numbers, *, base: str, other: str) -> list[str]:
+def _range(name: str, mine: NumberSummary, theirs: NumberSummary, *, base: str, other: str) -> list[str]:
     if mine.least is None or mine.greatest is None or theirs.least is None or theirs.greatest is None:
         return []
     room = _BEYOND * (mine.greatest - mine.least)
@@ -130,7 +130,7 @@ def _shift(name: str, mine: Summary, theirs: Summary, *, base: str, other: str) 
     return [f"{name}: values are spread differently in {base} and {other} (distance {apart:.2f}); {means}."]
 
 
-def _parts(mine: Numbers, theirs: Numbers) -> tuple[Counts, Counts]:
+def _parts(mine: NumberSummary, theirs: NumberSummary) -> tuple[Counts, Counts]:
     """Counts of both in the same parts, each with about a tenth of the first's values."""
     shift = max(mine.histogram.shift, theirs.histogram.shift)
     one, two = mine.histogram.at(shift), theirs.histogram.at(shift)
