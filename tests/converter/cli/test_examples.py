@@ -1,6 +1,7 @@
 """Every example is valid, those for this machine run, and the demo does what the README says."""
 
 import hashlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,12 @@ from dataprep_converter.runtime import plugins
 from dataprep_converter.tools.verification import verify
 from workbench import foreign, mnist, photos
 from workbench.example_inputs import INPUTS
+
+GOLDEN = json.loads((ROOT / "tests/compat/examples.json").read_text(encoding="utf-8"))
+"""Digests of the files that each example made when the converter was one folder of modules."""
+
+HOLDS_PATHS = "file-batch-local.yaml"
+"""Its archives name the files that they were made of, which lie in another folder each time."""
 
 JOBS = [file for file in sorted(EXAMPLES.glob("*.yaml")) if "kind: DataPrepJob" in file.read_text(encoding="utf-8")]
 ON_STORES = ("mnist-hdfs.yaml", "mnist-oss.yaml")
@@ -48,6 +55,13 @@ def test_an_example_for_this_machine_runs(tmp_path: Path, capsys: pytest.Capture
     assert code_of("run", EXAMPLES / name, *settings({"params.input": make(tmp_path), "output.uri": output})) == 0
     assert code_of("verify", output) == 0
     assert f"{output} is whole: {expected:,} records in " in capsys.readouterr().out
+    assert name == HOLDS_PATHS or digests(output) == GOLDEN[name]
+
+
+def digests(output: Path) -> dict[str, str]:
+    """SHA-256 of each file that readers of the data set see, in its folders too."""
+    files = {file.relative_to(output).as_posix(): file for file in output.rglob("*") if file.is_file()}
+    return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items() if name[0] not in "_."}
 
 
 @pytest.mark.parametrize("name", ON_STORES)
