@@ -34,7 +34,7 @@ _SLOW: Final[Mapping[str, Any]] = {
 }
 _IMPORTS: Final = (
     "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; from dataprep_converter.runtime import without_pandas; without_pandas.hide(); "
-    "import dataprep_converter.steps.working, dataprep_converter.readers.arrays.idx, dataprep_converter.formats.tfrecord.tfrecord_encoder; os._exit(0)"
+    "import dataprep_converter.steps.convert_work, dataprep_converter.readers.arrays.idx, dataprep_converter.formats.tfrecord.tfrecord_encoder; os._exit(0)"
 )
 """How a process ends is no part of it: 0.1 s for the libraries' objects, which a pod has put aside by then (`allocator.py`)."""
 _SMALL_JOB: Final = (

@@ -17,8 +17,9 @@ from dataprep_api.dataset.report import Success
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import NewerFormat
 from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import committing, removing, working
+from dataprep_converter.steps import convert_commit, convert_work, remove
 from dataprep_converter.tools import inspection, repair
 from dataprep_converter.tools.verification import verify
 from dataprep_reader import open as open_data_set
@@ -55,23 +56,23 @@ def replaced(overwrite: str) -> None:
 
 def removed(folder: Path) -> None:
     [*runs] = {path.parent.name for path in (folder / "out" / "_dataprep").glob("*/plan.json")}
-    removing.remove("out", Access(), runs=runs)
+    remove.remove("out", Access(), runs=runs)
 
 
 def loaded(folder: Path) -> tuple[DataPrepJob, Any]:
     [path] = (folder / "out" / "_dataprep").glob("*/plan.json")
     folder_ = OutputFolder("out", Access(), path.parent.name)
-    return job_of(folder), working.load_plan(folder_, hashlib.sha256(path.read_bytes()).hexdigest())
+    return job_of(folder), load_plan(folder_, hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 def worked(folder: Path) -> None:
     job, plan = loaded(folder)
-    working.work(job.spec, plan=plan, shards=list(shards(plan.head)), access=Access(), attempt="a", watch=lambda _: None)
+    convert_work.work(job.spec, plan=plan, shards=list(shards(plan.head)), access=Access(), attempt="a", watch=lambda _: None)
 
 
 def committed(folder: Path) -> None:
     job, plan = loaded(folder)
-    committing.commit(job.spec, plan=plan, access=Access())
+    convert_commit.commit(job.spec, plan=plan, access=Access())
 
 
 ALL = {*FILES}

@@ -16,9 +16,10 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs import job_file
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import committing, working
+from dataprep_converter.steps import convert_commit, convert_work
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools import inspection, repair
 from dataprep_converter.tools.verification import verify
@@ -143,16 +144,16 @@ def test_workers_of_this_release_go_on_with_a_stored_plan_or_refuse_it_by_name(s
     job = job_of(folder)
     [path] = (folder / "out" / "_dataprep").glob("*/plan.json")
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    plan = working.load_plan(OutputFolder("out", Access(), path.parent.name), sha256)
+    plan = load_plan(OutputFolder("out", Access(), path.parent.name), sha256)
     fault = fault_of(job)
     every = list(shards(plan.head))
     if fault is not None:
         with pytest.raises(BadSpec) as refused:
-            working.work(job.spec, plan=plan, shards=every, access=Access(), attempt="a", watch=lambda _: None)
+            convert_work.work(job.spec, plan=plan, shards=every, access=Access(), attempt="a", watch=lambda _: None)
         assert fault in str(refused.value)
         return
-    working.work(job.spec, plan=plan, shards=every, access=Access(), attempt="a", watch=lambda _: None)
-    committing.commit(job.spec, plan=plan, access=Access())
+    convert_work.work(job.spec, plan=plan, shards=every, access=Access(), attempt="a", watch=lambda _: None)
+    convert_commit.commit(job.spec, plan=plan, access=Access())
     assert verify("out", Access(), every_record=True).records_out == RECORDS
 
 

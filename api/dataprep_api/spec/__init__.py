@@ -214,7 +214,7 @@ class DataPrepJobSpec(Model):
     @property
     def data(self) -> Source:
         """The source of a job that has one. Ask only where a script can't be."""
-        assert self.source is not None  # noqa: S101 - jobs with a script take another way, see `scripting.py`
+        assert self.source is not None  # noqa: S101 - jobs with a script take another way, see `steps/script_job.py` of the converter
         return self.source
 
     @model_validator(mode="after")

@@ -221,15 +221,15 @@ def _run(arguments: argparse.Namespace) -> Exit:
 
 
 def _plan(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.steps import preparing
+    from dataprep_converter.steps import plan_step
 
     job = with_code(job_of(arguments))
     if arguments.dry_run:
-        planned = preparing.dry_run(job, access_of(job))
+        planned = plan_step.dry_run(job, access_of(job))
         sys.stdout.write(json.dumps(json.loads(planned.model_dump_json(by_alias=True, exclude_none=True)), indent=2) + "\n")
     else:
         with tracing.span("plan", job=job.metadata.name) as tell:
-            planned = preparing.run_plan_step(job, access_of(job)).result
+            planned = plan_step.run_plan_step(job, access_of(job)).result
             tell(run_id=planned.run_id, tasks=planned.tasks, records=planned.records)
         found = "reused: a finished data set of the same spec and inputs is there" if planned.reused else f"{planned.tasks} tasks"
         logger.info("run %s: %d records in %d shards, %s", planned.run_id, planned.records, planned.shards, found)
@@ -241,7 +241,7 @@ def _work(arguments: argparse.Namespace) -> Exit:
     from dataprep_api.dataset.plan import task as shards_of_task
     from dataprep_converter.cli.reporting import Reporter
     from dataprep_converter.core.errors import BadSpec
-    from dataprep_converter.steps import working
+    from dataprep_converter.steps import convert_work
 
     job = with_code(job_of(arguments))
     if job.spec.script is not None:
@@ -254,7 +254,7 @@ def _work(arguments: argparse.Namespace) -> Exit:
             raise BadSpec(f"The plan has the tasks 0 to {plan.head.tasks - 1}, got {task}.")
         attempt = f"{os.environ.get('POD_NAME', 'local')}/{arguments.attempt}"
         shards = shards_of_task(plan.head, task)
-        done = working.work(job.spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=reporter.watch).result(task)
+        done = convert_work.work(job.spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=reporter.watch).result(task)
         tell(shards=done.shards_done, records=done.records.out)
     _leave(done)
     return Exit.DONE
@@ -275,10 +275,10 @@ def _commit(arguments: argparse.Namespace) -> Exit:
 
 
 def _remove(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.steps import removing
+    from dataprep_converter.steps.remove import remove
 
     job = job_of(arguments)
-    _leave(removing.remove(job.spec.output.uri, access_of(job), runs=arguments.run))
+    _leave(remove(job.spec.output.uri, access_of(job), runs=arguments.run))
     return Exit.DONE
 
 
@@ -364,10 +364,11 @@ _LIGHT = (_validate, _fetch_code, _logs, _retry)
 def _stored_plan(job: "DataPrepJob", access: "Access", arguments: argparse.Namespace) -> "Plan":
     """The plan that the plan step has made."""
     from dataprep_converter.dataset.output_folder import OutputFolder
-    from dataprep_converter.steps import copying, working
+    from dataprep_converter.dataset.stored_plan import load_plan
+    from dataprep_converter.steps import copy_job
 
     folder = OutputFolder(job.spec.output.uri, access, arguments.run)
-    return working.load_plan(folder, arguments.plan_sha256, runs_code=job.spec.output.format != copying.FORMAT)
+    return load_plan(folder, arguments.plan_sha256, runs_code=job.spec.output.format != copy_job.FORMAT)
 
 
 def _task_number(arguments: argparse.Namespace) -> int:

@@ -42,19 +42,19 @@ def _copy(arguments: argparse.Namespace) -> Exit:
 
 
 def _is_data_set(uri: str, access: "Access") -> bool:
-    from dataprep_converter.steps import copying_files
+    from dataprep_converter.tools import file_copy
 
-    return copying_files.is_data_set(uri, access)
+    return file_copy.is_data_set(uri, access)
 
 
 def _copy_files(arguments: argparse.Namespace, access: "Access") -> Exit:
-    from dataprep_converter.steps import copying_files
+    from dataprep_converter.tools import file_copy
 
     if arguments.fields:
         raise SpecError(
             [Fault("--set", f"{arguments.uri} is no data set, and other files are copied without a job whose fields could be set")]
         )
-    done = copying_files.copy(arguments.uri, arguments.to, access, overwrite=arguments.overwrite)
+    done = file_copy.copy(arguments.uri, arguments.to, access, overwrite=arguments.overwrite)
     if not arguments.quiet:
         kept = f", {done.kept:,} were there" if done.kept else ""
         sys.stderr.write(f"copied {done.files:,} files, {done.size:,} bytes{kept}\n")

@@ -1,6 +1,6 @@
 """The files of a script's data set: which of a folder are its outputs, and which of those are read as records.
 
-Apart from `scripting.py`, because `verify`, `inspect` and whoever takes over a folder ask this of data sets that are there.
+Apart from `steps/script_job.py`, because `verify`, `inspect` and whoever takes over a folder ask this of data sets that are there.
 """
 
 import re

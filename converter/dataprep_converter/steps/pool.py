@@ -23,12 +23,13 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.core.redaction import guard
 from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime import fork_server
 from dataprep_converter.runtime.watchdog import Watchdog
 from dataprep_converter.sampling.plan import Plan
-from dataprep_converter.steps import copying, working
+from dataprep_converter.steps import convert_work, copy_job
 from dataprep_converter.stores import StoreSettings, scheme_of
 
 logger = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ def convert(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch
     tasks = plan.head.tasks
     may_hang = scheme_of(job.spec.output.uri) == "hdfs"
     if not may_hang and (workers <= 1 or tasks <= 1 or plan.head.bytes_in < INLINE_BYTES):
-        working.work(
+        convert_work.work(
             job.spec, plan=plan, shards=list(shards(plan.head)), access=access, attempt="local", watch=lambda progress: watch(0, progress)
         )
         return
@@ -97,7 +98,7 @@ class _Process:
                 raise StoppedError("stopped")
             self.tell(index, progress.now())
 
-        working.work(
+        convert_work.work(
             self.job.spec, plan=self.plan, shards=task(self.plan.head, index), access=self.access, attempt=f"local-{index}", watch=watch
         )
 
@@ -211,7 +212,7 @@ def _start(setting: _Setting, reports: "Queue[tuple[int, TaskProgress] | None]",
         Watchdog().__enter__()  # ends with this process
     access = Access(setting.settings)
     folder = OutputFolder(setting.job.spec.output.uri, access, setting.run_id)
-    plan = working.load_plan(folder, setting.plan_sha256, runs_code=setting.job.spec.output.format != copying.FORMAT)
+    plan = load_plan(folder, setting.plan_sha256, runs_code=setting.job.spec.output.format != copy_job.FORMAT)
     _process = _Process(job=setting.job, plan=plan, access=access, tell=lambda *report: reports.put(report), stop=stop)
 
 

@@ -7,7 +7,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
-from dataprep_converter.steps import finishing, pool, preparing, scripting
+from dataprep_converter.steps import finishing, plan_step, pool, script_job
 
 
 class Watch(Protocol):
@@ -37,7 +37,7 @@ class Watch(Protocol):
 def run(job: DataPrepJob, *, access: Access, workers: int, display: Watch) -> tuple[PlanResult, CommitResult]:
     """Makes the data set and returns what was planned and what was made. Run again, it makes only what is missing."""
     display.step("planning")
-    prepared = preparing.run_plan_step(job, access)
+    prepared = plan_step.run_plan_step(job, access)
     planned = prepared.result
     display.planned(planned)
     if planned.reused:
@@ -48,7 +48,7 @@ def run(job: DataPrepJob, *, access: Access, workers: int, display: Watch) -> tu
 
     if job.spec.script is not None:
         display.step("running the script")
-        scripting.execute(job.spec, plan=prepared.plan)
+        script_job.execute(job.spec, plan=prepared.plan)
     else:
         pool.convert(job, plan=prepared.plan, access=access, workers=workers, watch=display.progress)
 

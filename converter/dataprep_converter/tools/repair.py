@@ -29,7 +29,7 @@ from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.pipeline.shard import selection_of
 from dataprep_converter.planning import planning
 from dataprep_converter.sampling.plan import Plan, Tables, check_versions
-from dataprep_converter.steps import committing, pool, working
+from dataprep_converter.steps import convert_commit, convert_work, pool
 from dataprep_converter.stores import Entry, scheme_of
 from dataprep_converter.stores.publish import digest_of
 from dataprep_converter.stores.registry import STORES
@@ -80,7 +80,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
         return Repaired(found.manifest_sha256(), remade=[], others=[])
     _check_inputs(broken, plan, access)
     if broken:
-        working.check_keys(plan)
+        convert_work.check_keys(plan)
 
     folder = found.folder
     folder.remove_success()
@@ -93,7 +93,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     if broken and _needs_made_files(plan, folder):
         found.make_files_again(repaired)
     pool.convert(repaired, plan=plan, access=access, workers=workers, watch=lambda *_: None)
-    result = committing.commit(repaired.spec, plan=plan, access=access, again=found.manifest)
+    result = convert_commit.commit(repaired.spec, plan=plan, access=access, again=found.manifest)
     return Repaired(result.manifest_sha256, remade=[shard.file for shard in broken], others=others)
 
 

@@ -23,9 +23,9 @@ from dataprep_converter.core.errors import ConvertError, NotFound, NotPermitted,
 from dataprep_converter.core.framing import frame
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins
-from dataprep_converter.steps import scripting
-from dataprep_converter.steps.preparing import run_plan_step
-from dataprep_converter.steps.scripting import execute
+from dataprep_converter.steps import script_job
+from dataprep_converter.steps.plan_step import run_plan_step
+from dataprep_converter.steps.script_job import execute
 from dataprep_converter.tools.verification import verify
 
 ALLOWED = "Basic " + base64.b64encode(b"git:token").decode()
@@ -176,8 +176,8 @@ def test_the_commit_is_part_of_the_run_and_of_what_the_plan_tells(
     execute(job.spec, plan=prepared.plan)
     assert (tmp_path / "out" / "made.txt").read_text() == "1\n"
 
-    assert scripting.plan(a_job(ref="v1").spec, Access())[0].head.run_id != prepared.plan.head.run_id
-    assert scripting.plan(a_job().spec, Access())[0].head.run_id == prepared.plan.head.run_id
+    assert script_job.plan(a_job(ref="v1").spec, Access())[0].head.run_id != prepared.plan.head.run_id
+    assert script_job.plan(a_job().spec, Access())[0].head.run_id == prepared.plan.head.run_id
 
 
 def test_the_command_writes_the_commit_beside_the_files(commits: Commits, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -210,11 +210,11 @@ def test_a_termination_message_that_cannot_be_written_does_not_hide_the_error(tm
 
 LOAD = """
 import os, sys
-from dataprep_converter.steps import working
+from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.dataset.output_folder import OutputFolder
 before = set(os.listdir("/proc/self/task"))
-working.load_plan(OutputFolder(sys.argv[1], Access(), sys.argv[2]), sys.argv[3])
+load_plan(OutputFolder(sys.argv[1], Access(), sys.argv[2]), sys.argv[3])
 print(len(set(os.listdir("/proc/self/task")) - before))
 """
 

@@ -17,7 +17,7 @@ from dataprep_converter.core.errors import BadSpec, NotFound
 from dataprep_converter.dataset import overlaps
 from dataprep_converter.inputs import places
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import preparing
+from dataprep_converter.steps import plan_step
 from dataprep_converter.steps.run import run
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.tools.verification import verify
@@ -64,7 +64,7 @@ def refused(job: DataPrepJob, *, kept: Path, access: Access | None = None) -> st
     with pytest.raises(BadSpec) as told:
         run(job, access=access or Access(), workers=1, display=Display(quiet=True))
     with pytest.raises(BadSpec):
-        preparing.dry_run(job, access or Access())
+        plan_step.dry_run(job, access or Access())
     assert everything(kept) == before
     return str(told.value)
 

@@ -12,7 +12,7 @@ from tests.converter.readers.test_reader_images import an_image, put
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import preparing
+from dataprep_converter.steps import plan_step
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools import inspection
 
@@ -90,7 +90,7 @@ def test_what_is_not_read_is_counted(
     monkeypatch.chdir(tmp_path / "in")
     access = Access()
     for _ in range(2):
-        assert preparing.dry_run(a_job(source, tmp_path / "out"), access).ignored == count
+        assert plan_step.dry_run(a_job(source, tmp_path / "out"), access).ignored == count
 
 
 def test_inspect_tells_how_many_files_were_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

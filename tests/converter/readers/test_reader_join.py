@@ -31,7 +31,7 @@ from dataprep_converter.readers.joins import join, joined_tables, out_of_core
 from dataprep_converter.readers.joins.join import JoinReader
 from dataprep_converter.records.batch import SAMPLE
 from dataprep_converter.runtime import limits
-from dataprep_converter.steps import pool, preparing
+from dataprep_converter.steps import plan_step, pool
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
@@ -520,7 +520,7 @@ def test_a_lost_shard_is_made_again_after_the_joined_rows_were_removed(tmp_path:
 
 
 def test_a_dry_run_writes_nothing_to_the_output(tmp_path: Path) -> None:
-    assert preparing.dry_run(a_job(tmp_path, "out"), Access()).records == 2
+    assert plan_step.dry_run(a_job(tmp_path, "out"), Access()).records == 2
     assert not (tmp_path / "out").exists()
 
 

@@ -5,17 +5,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataprep_api.dataset.plan import task
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import committing, preparing, working
+from dataprep_converter.steps import convert_commit, convert_work, plan_step
 
 
 def run_by_workers(job: DataPrepJob) -> int:
     """Does the job with a worker for each task. Returns how many there were."""
-    plan = preparing.run_plan_step(job, Access()).plan
+    plan = plan_step.run_plan_step(job, Access()).plan
 
     def work(index: int) -> None:
-        working.work(job.spec, plan=plan, shards=task(plan.head, index), access=Access(), attempt=f"worker-{index}", watch=lambda _: None)
+        convert_work.work(
+            job.spec, plan=plan, shards=task(plan.head, index), access=Access(), attempt=f"worker-{index}", watch=lambda _: None
+        )
 
     with ThreadPoolExecutor(plan.head.tasks) as workers:
         list(workers.map(work, range(plan.head.tasks)))
-    committing.commit(job.spec, plan=plan, access=Access())
+    convert_commit.commit(job.spec, plan=plan, access=Access())
     return plan.head.tasks

@@ -246,11 +246,11 @@ def test_a_death_while_writing_leaves_no_visible_file(few: Path, tmp_path: Path,
 
 
 def test_an_input_that_changed_after_the_plan_is_named(few: Path, tmp_path: Path) -> None:
-    from dataprep_converter.steps import pool, preparing
+    from dataprep_converter.steps import plan_step, pool
 
     source = shutil.copytree(few, tmp_path / "in")
     job = a_job(source, tmp_path / "out")
-    prepared = preparing.run_plan_step(job, Access())
+    prepared = plan_step.run_plan_step(job, Access())
     file = source / "train-images-idx3-ubyte.gz"
     file.write_bytes(file.read_bytes() + b"\0")
     with pytest.raises(InputChanged, match="train-images-idx3-ubyte"):

@@ -11,8 +11,9 @@ from dataprep_api.dataset.plan import task
 from dataprep_api.dataset.report import Manifest, Success
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import finishing, preparing, working
+from dataprep_converter.steps import convert_work, finishing, plan_step
 from dataprep_converter.stores.objects import objects, oss
 
 RECORDS: Final = 24
@@ -111,23 +112,23 @@ def a_copy(source: str, output: str) -> DataPrepJob:
     return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "copy"}, "spec": spec})
 
 
-def plan(job: DataPrepJob, access: Access) -> preparing.Prepared:
+def plan(job: DataPrepJob, access: Access) -> plan_step.Prepared:
     """What the plan's pod does."""
-    return preparing.run_plan_step(job, access)
+    return plan_step.run_plan_step(job, access)
 
 
-def work(job: DataPrepJob, access: Access, planned: preparing.Prepared) -> None:
+def work(job: DataPrepJob, access: Access, planned: plan_step.Prepared) -> None:
     """What the workers' pods do, one after the other."""
     folder = OutputFolder(job.spec.output.uri, access, planned.result.run_id)
     for index in range(planned.result.tasks):
-        loaded = working.load_plan(folder, planned.result.plan_sha256)
-        working.work(job.spec, plan=loaded, shards=task(loaded.head, index), access=access, attempt=str(index), watch=lambda _: None)
+        loaded = load_plan(folder, planned.result.plan_sha256)
+        convert_work.work(job.spec, plan=loaded, shards=task(loaded.head, index), access=access, attempt=str(index), watch=lambda _: None)
 
 
-def commit(job: DataPrepJob, access: Access, planned: preparing.Prepared) -> CommitResult:
+def commit(job: DataPrepJob, access: Access, planned: plan_step.Prepared) -> CommitResult:
     """What the pod of the commit does."""
     folder = OutputFolder(job.spec.output.uri, access, planned.result.run_id)
-    return finishing.finish(job.spec, plan=working.load_plan(folder, planned.result.plan_sha256), access=access)
+    return finishing.finish(job.spec, plan=load_plan(folder, planned.result.plan_sha256), access=access)
 
 
 def live(job: DataPrepJob, access: Access) -> CommitResult:

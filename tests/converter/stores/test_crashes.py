@@ -24,7 +24,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime.retry import Patience
-from dataprep_converter.steps import working as converter_working
+from dataprep_converter.steps import convert_work as converter_working
 from dataprep_converter.tools.verification import verify
 
 ALL = "CRASHES" in os.environ

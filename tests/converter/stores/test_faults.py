@@ -25,8 +25,8 @@ from dataprep_api.reasons import Reason
 from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime.retry import Patience
+from dataprep_converter.steps import convert_work as converter_working
 from dataprep_converter.steps import preflight
-from dataprep_converter.steps import working as converter_working
 from storeservers import AzureServer, HdfsCluster
 from storeservers.faulty import OF_TCP, Fault, HttpProxy, Kind, TcpProxy
 from storeservers.odps import FakeMaxCompute, rows_of

@@ -13,7 +13,7 @@ from tests.converter.stores.places import in_folder
 
 from dataprep_converter.core.errors import AlreadyExists, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps.removing import remove
+from dataprep_converter.steps.remove import remove
 from dataprep_converter.stores import Entry, StoreSettings, files
 from dataprep_converter.stores.files import FileStore, temporary_name
 from dataprep_converter.tools.verification import verify

@@ -15,10 +15,10 @@ from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadCredentials, BadSpec, InputChanged, NotFound, Unreachable
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import open_pinned
-from dataprep_converter.steps import copying_files
 from dataprep_converter.steps.run import run
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.registry import store_class
+from dataprep_converter.tools import file_copy
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_a_job_reads_a_folder_of_an_ftp_server(served: tuple[Path, str], tmp_pat
 def test_files_are_copied_from_an_ftp_server(served: tuple[Path, str], tmp_path: Path) -> None:
     folder, uri = served
     put(folder, a=b"1", b__c=b"2")
-    assert copying_files.copy(uri, str(tmp_path / "to"), access_to(uri), overwrite=False).files == 2
+    assert file_copy.copy(uri, str(tmp_path / "to"), access_to(uri), overwrite=False).files == 2
     assert (tmp_path / "to/b/c").read_bytes() == b"2"
 
 
@@ -117,7 +117,7 @@ def test_nothing_is_written(served: tuple[Path, str], tmp_path: Path) -> None:
     _, uri = served
     put(tmp_path, file=b"x")
     with pytest.raises(BadSpec) as told:
-        copying_files.copy(str(tmp_path / "file"), f"{uri}/file", access_to(uri), overwrite=False)
+        file_copy.copy(str(tmp_path / "file"), f"{uri}/file", access_to(uri), overwrite=False)
     assert str(told.value) == (
         f"{uri}/file: nothing is written to ftp://, which is read by fsspec and promises no whole files under their names. "
         "Name a folder of another store."

@@ -17,7 +17,7 @@ from tests.converter.stores.small_jobs import assert_nothing_broken, assert_whol
 from dataprep_api.reasons import Reason
 from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.runtime.retry import Patience
-from dataprep_converter.steps import working as converter_working
+from dataprep_converter.steps import convert_work as converter_working
 from storeservers import HdfsCluster
 
 pytestmark = pytest.mark.store

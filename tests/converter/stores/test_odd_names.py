@@ -14,8 +14,8 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec, ConvertError, NotFound, OutputExists
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import preparing
-from dataprep_converter.steps.removing import remove
+from dataprep_converter.steps import plan_step
+from dataprep_converter.steps.remove import remove
 from dataprep_converter.steps.run import run
 from dataprep_converter.stores import StoreSettings, files
 from dataprep_converter.stores.files import FileStore
@@ -166,7 +166,7 @@ def test_another_job_replaces_what_was_cut_short(lines: Path, tmp_path: Path, na
 
 
 def test_a_folder_of_nobody_knows_whom_is_refused_under_never(lines: Path, tmp_path: Path) -> None:
-    made_by = preparing.run_plan_step(a_job(str(lines), tmp_path / "out"), Access()).plan.head.run_id
+    made_by = plan_step.run_plan_step(a_job(str(lines), tmp_path / "out"), Access()).plan.head.run_id
     cut(tmp_path / "out", "OWNER")
     with pytest.raises(OutputExists) as told:
         made(a_job(str(lines), tmp_path / "out", limit=1))

@@ -19,8 +19,8 @@ from tests.converter.transforms.image_batches import drawn, file_of
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.convert_to_records import mnist_job
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import copying_files
 from dataprep_converter.stores import StoreSettings
+from dataprep_converter.tools import file_copy
 from dataprep_converter.tools.verification import verify
 from storeservers.odps import FakeMaxCompute, rows_of
 from workbench import mnist
@@ -214,11 +214,11 @@ def test_any_files_are_copied_between_two_stores(source: Any, target: Any, reque
     found, to = put(request, source, contents), target(request)
     access = Access([found.settings, to.settings])
     if found.lists:
-        assert copying_files.copy(found.root, to.at("to"), access, overwrite=False).files == 3
-        assert copying_files.copy(found.root, to.at("to"), access, overwrite=False).kept == 3
+        assert file_copy.copy(found.root, to.at("to"), access, overwrite=False).files == 3
+        assert file_copy.copy(found.root, to.at("to"), access, overwrite=False).kept == 3
     else:
         contents.pop("sub/b c.txt")
         for name in contents:
-            copying_files.copy(f"{found.root}/{name}", to.at(f"to/{name}"), access, overwrite=False)
+            file_copy.copy(f"{found.root}/{name}", to.at(f"to/{name}"), access, overwrite=False)
     assert {name: to.store().get(to.at(f"to/{name}")) for name in contents} == contents
     assert sorted(to.names("to")) == sorted(f"to/{name}" for name in contents)

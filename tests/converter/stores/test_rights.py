@@ -13,8 +13,9 @@ from tests.converter.stores.small_jobs import SmallJob
 
 from dataprep_converter.core.errors import BadCredentials, NotPermitted
 from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import committing, preparing, working
+from dataprep_converter.steps import convert_commit, plan_step
 from dataprep_converter.stores import StoreSettings
 from storeservers import FakeOss, HdfsCluster, S3Server
 from storeservers.oss import AccessKey
@@ -80,10 +81,10 @@ def limited_s3(request: pytest.FixtureRequest, s3_server: S3Server) -> Limited:
 def live(job: SmallJob, *settings: StoreSettings, output: str = "out") -> tuple[list[str], list[str]]:
     """A whole life. Returns the warnings of its plan step and of its commit, as the status has them."""
     written, access = job.to(output), Access(settings)
-    planned = preparing.run_plan_step(written, access)
+    planned = plan_step.run_plan_step(written, access)
     small_jobs.work(written, access, planned)
     folder = OutputFolder(written.spec.output.uri, access, planned.result.run_id)
-    made = committing.commit(written.spec, plan=working.load_plan(folder, planned.result.plan_sha256), access=access)
+    made = convert_commit.commit(written.spec, plan=load_plan(folder, planned.result.plan_sha256), access=access)
     return planned.result.warnings, made.warnings
 
 

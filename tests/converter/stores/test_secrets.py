@@ -32,7 +32,7 @@ pytestmark = pytest.mark.store
 STEPS = """
 import json, os, sys
 from dataprep_converter.cli import commands
-from dataprep_converter.steps import committing, preparing, working
+from dataprep_converter.steps import convert_commit, convert_work, plan_step
 
 for line in sys.stdin:
     order = json.loads(line)

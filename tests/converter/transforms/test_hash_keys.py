@@ -12,7 +12,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec, InputChanged
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import preparing, working
+from dataprep_converter.steps import convert_work, plan_step
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools import repair
 
@@ -62,17 +62,17 @@ def test_another_key_makes_the_data_set_anew(root: Path, monkeypatch: pytest.Mon
 
 
 def test_an_unfinished_run_does_not_go_on_with_another_key(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = preparing.run_plan_step(a_job(root), Access()).plan
+    plan = plan_step.run_plan_step(a_job(root), Access()).plan
     monkeypatch.setenv("PEPPER", "two")
-    assert preparing.run_plan_step(a_job(root), Access()).plan.head.run_id != plan.head.run_id
+    assert plan_step.run_plan_step(a_job(root), Access()).plan.head.run_id != plan.head.run_id
 
 
 def test_a_worker_with_another_key_than_the_plans_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = a_job(root)
-    plan = preparing.run_plan_step(job, Access()).plan
+    plan = plan_step.run_plan_step(job, Access()).plan
     monkeypatch.setenv("PEPPER", "two")
     with pytest.raises(InputChanged) as told:
-        working.work(job.spec, plan=plan, shards=[], access=Access(), attempt="0", watch=lambda _: None)
+        convert_work.work(job.spec, plan=plan, shards=[], access=Access(), attempt="0", watch=lambda _: None)
     assert str(told.value) == (
         "The environment variable PEPPER, the key of the transform hash, has changed since the job was planned; make a new job for the new key."
     )
@@ -110,10 +110,10 @@ def test_a_data_set_is_not_extended_with_another_key(root: Path, monkeypatch: py
 
 @pytest.mark.parametrize("transforms", [[], [{"hash": {"columns": ["user"]}}]], ids=["no hash", "a hash without a key"])
 def test_what_has_no_key_keeps_its_run_id(root: Path, monkeypatch: pytest.MonkeyPatch, transforms: list[Any]) -> None:
-    first = preparing.dry_run(a_job(root, transforms=transforms), Access())
+    first = plan_step.dry_run(a_job(root, transforms=transforms), Access())
     monkeypatch.setenv("PEPPER", "two")
-    assert preparing.dry_run(a_job(root, transforms=transforms), Access()).run_id == first.run_id
-    plan = preparing.run_plan_step(a_job(root, transforms=transforms), Access()).plan
+    assert plan_step.dry_run(a_job(root, transforms=transforms), Access()).run_id == first.run_id
+    plan = plan_step.run_plan_step(a_job(root, transforms=transforms), Access()).plan
     assert plan.head.keys == {}
 
 

@@ -1,6 +1,6 @@
 """Jobs whose data set a program of the user's own makes (`spec.script`): their plan, and the program run on this machine.
 
-In a cluster the operator runs the program, in the user's image. What it made is checked by `collecting.py`.
+In a cluster the operator runs the program, in the user's image. What it made is checked by `script_commit.py`.
 """
 
 import hashlib

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dataprep_api.dataset.plan import Shard
 from dataprep_api.dataset.report import ShardReport
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
+from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard
@@ -17,33 +17,17 @@ from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.pipeline.shard import Counts
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.readers import AcceptsReadPlan
-from dataprep_converter.runtime import allocator, plugins
+from dataprep_converter.runtime import allocator
 from dataprep_converter.runtime.retry import Patience, retrying
 from dataprep_converter.sampling.plan import Plan, check_versions
 from dataprep_converter.sampling.selection import Samples
-from dataprep_converter.steps import copying, table_output
+from dataprep_converter.steps import copy_job, table_output
 from dataprep_converter.transforms.hash import digests_of_keys
 
 logger = logging.getLogger(__name__)
 
 _SHARD_PATIENCE = Patience(attempts=3, total_seconds=300, first_delay_seconds=1)
 """A shard is made again from its beginning, under a new temporary name, when its store fails."""
-
-
-def load_plan(folder: OutputFolder, plan_sha256: str, *, runs_code: bool = True) -> Plan:
-    """The stored plan. Raises OutputLost when another run has the folder, BadSpec when the plan is not the expected one.
-
-    Without `runs_code` the code by which it is to be carried out isn't looked at.
-    """
-    plan = folder.plan()
-    if plan is None:
-        folder.check_owner()
-        raise NotFound(f"{folder.uri} has no plan of run {folder.run_id}; was it deleted? Plan again.", uri=folder.uri)
-    if plan.sha256 != plan_sha256:
-        raise BadSpec(f"The plan of run {folder.run_id} has SHA-256 {plan.sha256}, this worker was started for {plan_sha256}.")
-    if runs_code and plan.head.code_sha256 is not None and plan.head.code_sha256 != plugins.digest():
-        raise InputChanged("The files of spec.code have changed since the job was planned; make a new job for the new code.")
-    return plan
 
 
 def check_keys(plan: Plan) -> None:
@@ -65,8 +49,8 @@ def work(
     watch: Callable[[TaskProgress], None],
 ) -> TaskProgress:
     """Makes what is missing of these shards, or copies it. Each is tried again when its store fails; what is done stays done."""
-    if spec.output.format == copying.FORMAT:
-        return copying.work(spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=watch)
+    if spec.output.format == copy_job.FORMAT:
+        return copy_job.work(spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=watch)
     check_versions(plan.head, spec, spec.output.uri)
     allocator.tune_allocator()
     check_keys(plan)

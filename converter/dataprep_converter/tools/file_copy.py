@@ -1,4 +1,4 @@
-"""Copying files: any file or folder to any store, as `dataprep copy` does with what is no data set of ours (that is `copying.py`).
+"""A copy of files: any file or folder to any store, as `dataprep copy` does with what is no data set of ours (that is `steps/copy_job.py`).
 
 Nothing is known of such files but what their store says, so each is held against itself: read as it was listed, written under its name only when it
 is whole, and read back. What is there already is compared and not trusted, so a copy that was stopped goes on.

@@ -1,6 +1,6 @@
 """The commit step of a script's data set: every output is there and whole; then reports, manifest and `_SUCCESS`.
 
-Apart from `committing.py`, where the converter's own reports say what was made. Here nobody has said anything, so every file is read.
+Apart from `convert_commit.py`, where the converter's own reports say what was made. Here nobody has said anything, so every file is read.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ from dataprep_converter.formats.decoder import Decoder, ReadsBlocks
 from dataprep_converter.formats.registry import decoder, encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.plan import Plan
-from dataprep_converter.steps import committing
-from dataprep_converter.steps.scripting import inputs_sha256, script_of
+from dataprep_converter.steps.commit_result import result_of, tool_versions
+from dataprep_converter.steps.script_job import inputs_sha256, script_of
 from dataprep_converter.stores import Entry
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class _Read:
     fault: str | None
 
 
-def collect(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
+def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
     """Finishes the data set. Idempotent. Raises Missing naming all outputs that are absent, empty or broken, and NotWhole naming files of nobody."""
     folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
     folder.check_owner()
@@ -77,11 +77,11 @@ def collect(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResul
     manifest = _manifest(spec, plan, reports)
     success = folder.put_manifest(manifest)
     folder.put_success(success)
-    return committing.result_of(manifest, success, folder, reports=reports, warnings=unswept)
+    return result_of(manifest, success, folder, reports=reports, warnings=unswept)
 
 
 def _read_all(paths: Sequence[str], folder: OutputFolder, access: Access, manifest: Manifest) -> dict[str, _Read]:
-    with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="collect") as threads:
+    with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="read") as threads:
         return dict(zip(paths, threads.map(lambda path: _read(path, folder, access, manifest), paths), strict=True))
 
 
@@ -156,7 +156,7 @@ def _manifest(spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport])
         files=files,
         digest=digest,
         raw_digest=digest,
-        tools=committing.tools(),
+        tools=tool_versions(),
     )
 
 

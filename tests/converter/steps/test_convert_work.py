@@ -15,7 +15,7 @@ from dataprep_converter.pipeline import shard
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime import retry
 from dataprep_converter.runtime.prefetch import prefetched
-from dataprep_converter.steps import preparing, working
+from dataprep_converter.steps import convert_work, plan_step
 from dataprep_converter.stores import publish
 from dataprep_converter.tools.verification import verify
 
@@ -33,7 +33,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return begin(one, **arguments)
 
     monkeypatch.setattr(shard, "begin", noted)
-    monkeypatch.setattr(working, "_SHARD_PATIENCE", retry.Patience(attempts=3, first_delay_seconds=0.01))
+    monkeypatch.setattr(convert_work, "_SHARD_PATIENCE", retry.Patience(attempts=3, first_delay_seconds=0.01))
     return files
 
 
@@ -160,11 +160,11 @@ def test_of_two_failures_the_earlier_shards_is_told(few: Path, tmp_path: Path, m
 
 def test_counts_never_fall(few: Path, tmp_path: Path) -> None:
     job = a_job(few, tmp_path / "out", output=EIGHT)
-    plan = preparing.run_plan_step(job, Access()).plan
+    plan = plan_step.run_plan_step(job, Access()).plan
     seen: list[TaskProgress] = []
 
     def work() -> TaskProgress:
-        return working.work(
+        return convert_work.work(
             job.spec,
             plan=plan,
             shards=list(shards(plan.head)),

@@ -17,10 +17,10 @@ from dataprep_converter.core.errors import BadSpec, ConvertError, InputChanged, 
 from dataprep_converter.core.framing import frame
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins
-from dataprep_converter.steps.collecting import collect
-from dataprep_converter.steps.preparing import run_plan_step
+from dataprep_converter.steps.plan_step import run_plan_step
 from dataprep_converter.steps.run import run
-from dataprep_converter.steps.scripting import execute
+from dataprep_converter.steps.script_commit import commit
+from dataprep_converter.steps.script_job import execute
 from dataprep_converter.tools import inspection
 from dataprep_converter.tools.repair import repair
 from dataprep_converter.tools.verification import verify
@@ -320,7 +320,7 @@ def test_an_input_that_changes_meanwhile_is_told(lay: Lay) -> None:
     lay({"b.tfrecords": GOOD})
 
     with pytest.raises(InputChanged, match=r"/in or the code is not what was planned"):
-        collect(job.spec, plan=prepared.plan, access=Access())
+        commit(job.spec, plan=prepared.plan, access=Access())
 
 
 # --- the spec ---------------------------------------------------------------------------------------------------------------

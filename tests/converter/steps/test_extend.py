@@ -20,7 +20,7 @@ from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, InputChanged, NotWhole
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins
-from dataprep_converter.steps import preparing
+from dataprep_converter.steps import plan_step
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools import inspection, repair
 from dataprep_converter.tools.verification import verify
@@ -379,7 +379,7 @@ def test_more_that_arrives_while_an_extension_is_unfinished_is_taken_in(tmp_path
     made(a_job(tmp_path))
     first = visible(tmp_path / "out")
     days(tmp_path, 2)
-    preparing.run_plan_step(a_job(tmp_path), Access())
+    plan_step.run_plan_step(a_job(tmp_path), Access())
     days(tmp_path, 3)
     made(a_job(tmp_path))
     second = visible(tmp_path / "out")
@@ -414,7 +414,7 @@ def test_a_dry_run_tells_what_the_extension_would_be(tmp_path: Path) -> None:
     made(a_job(tmp_path))
     days(tmp_path, 2)
     before = everything(tmp_path / "out")
-    assert preparing.dry_run(a_job(tmp_path), Access()).records == 80
+    assert plan_step.dry_run(a_job(tmp_path), Access()).records == 80
     assert everything(tmp_path / "out") == before
 
 

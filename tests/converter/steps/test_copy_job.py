@@ -101,7 +101,7 @@ def test_what_is_there_is_not_copied_again(root: Path, monkeypatch: pytest.Monke
         copied.append(source_uri)
         return before(source, source_uri, *args, **more)
 
-    monkeypatch.setattr("dataprep_converter.steps.copying.copied", told)
+    monkeypatch.setattr("dataprep_converter.steps.copy_job.copied", told)
     made(a_copy(root))
     assert copied == [str(root / "a" / gone.name)]
     assert (root / "b/_SUCCESS").read_bytes() == success

@@ -16,7 +16,7 @@ from dataprep_api.dataset.messages import RemoveResult
 from dataprep_converter.core.errors import BadSpec, NotWhole, OutputLost
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps.removing import remove
+from dataprep_converter.steps.remove import remove
 
 
 @pytest.fixture

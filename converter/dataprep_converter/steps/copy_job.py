@@ -26,7 +26,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime.retry import Patience, retrying
 from dataprep_converter.sampling.plan import Plan
-from dataprep_converter.steps import committing
+from dataprep_converter.steps.commit_result import result_of
 from dataprep_converter.stores import Entry
 from dataprep_converter.stores.publish import copied, digest_of
 
@@ -115,7 +115,7 @@ def finish(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
         raise NotWhole(f"{folder.uri}: {fault}.", uri=folder.uri)
     copier.copy(success.manifest, success.sha256)
     folder.put_success(success)
-    return committing.result_of(manifest, success, folder, reports=reports)
+    return result_of(manifest, success, folder, reports=reports)
 
 
 @contextmanager

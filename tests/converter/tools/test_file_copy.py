@@ -12,9 +12,9 @@ from tests.converter.stores.site import serving
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, OutputExists, Unreachable
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime.retry import Patience
-from dataprep_converter.steps import copying_files
-from dataprep_converter.steps.copying_files import Copied
 from dataprep_converter.stores.files import FileInput, FileStore, FileUpload
+from dataprep_converter.tools import file_copy
+from dataprep_converter.tools.file_copy import Copied
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def everything(folder: Path) -> dict[str, bytes]:
 
 
 def copied(uri: Path | str, to: Path | str, *, overwrite: bool = False) -> Copied:
-    return copying_files.copy(str(uri), str(to), Access(), overwrite=overwrite)
+    return file_copy.copy(str(uri), str(to), Access(), overwrite=overwrite)
 
 
 def test_a_folder_is_copied_with_all_that_is_in_it(raw: Path, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_file_that_changes_while_it_is_copied_gets_no_name(raw: Path, tmp_path
 
 
 def test_what_reads_back_otherwise_is_removed(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying_files, "_PATIENCE", Patience(attempts=1))
+    monkeypatch.setattr(file_copy, "_PATIENCE", Patience(attempts=1))
     before = FileUpload.write
     monkeypatch.setattr(FileUpload, "write", lambda upload, data: before(upload, bytes(len(data))))
     with pytest.raises(Unreachable, match="reads back other bytes than were written; it is removed"):
@@ -113,7 +113,7 @@ def test_what_reads_back_otherwise_is_removed(raw: Path, tmp_path: Path, monkeyp
 
 
 def test_a_store_that_fails_once_is_asked_again(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying_files, "_PATIENCE", Patience(attempts=2, first_delay_seconds=0))
+    monkeypatch.setattr(file_copy, "_PATIENCE", Patience(attempts=2, first_delay_seconds=0))
     before, calls = FileStore.create, []
 
     def create(store: FileStore, uri: str, **more: Any) -> FileUpload:

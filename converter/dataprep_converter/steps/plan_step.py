@@ -26,9 +26,10 @@ from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.planning import planning
 from dataprep_converter.runtime import allocator, plugins
 from dataprep_converter.sampling.plan import Plan, Tables
-from dataprep_converter.steps import committing, copying, extending, scripting, table_output
-from dataprep_converter.steps.copying import Original
-from dataprep_converter.steps.extending import Extended
+from dataprep_converter.steps import copy_job, extend, script_job, table_output
+from dataprep_converter.steps.commit_result import result_of
+from dataprep_converter.steps.copy_job import Original
+from dataprep_converter.steps.extend import Extended
 from dataprep_converter.steps.preflight import preflight
 from dataprep_converter.stores import scheme_of
 
@@ -78,7 +79,7 @@ def run_plan_step(job: DataPrepJob, access: Access, *, check: Callable[..., list
             return Prepared(plan=fresh, result=_result(fresh, intended.classes, folder, warnings=warnings, reused=(manifest, success)))
 
     if extended is not None:
-        extending.check_whole(extended, success)
+        extend.check_whole(extended, success)
     _refuse_others(
         folder,
         success,
@@ -88,7 +89,7 @@ def run_plan_step(job: DataPrepJob, access: Access, *, check: Callable[..., list
         begun=intended.begun,
     )
     if extended is not None and intended.tables is not None:
-        extending.take_over(fresh, intended.tables, extended, folder, access)
+        extend.take_over(fresh, intended.tables, extended, folder, access)
         folder.claim()
     # Not one that another plan step's run has set since: this process may have slept.
     if success is not None and folder.success() == success:
@@ -113,13 +114,13 @@ def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
 
 def _intended(spec: DataPrepJobSpec, access: Access) -> _Intended:
     if spec.script is not None:
-        plan, tables = scripting.plan(spec, access)
+        plan, tables = script_job.plan(spec, access)
         return _Intended(plan, {}, tables)
-    if spec.output.format == copying.FORMAT:
-        original = copying.original(spec, access)
+    if spec.output.format == copy_job.FORMAT:
+        original = copy_job.original(spec, access)
         return _Intended(original.plan, original.manifest.labels, original=original)
-    extended = extending.find(spec, access) if spec.output.overwrite == "Extend" else None
-    plan, tables = planning.make(spec, access) if extended is None else extending.plan(spec, access, extended)
+    extended = extend.find(spec, access) if spec.output.overwrite == "Extend" else None
+    plan, tables = planning.make(spec, access) if extended is None else extend.plan(spec, access, extended)
     begun = _begun_by_other_rules(spec, plan.head, access)
     if begun is not None and run_id.fault_of_versions(begun.parts, spec) is None:
         plan, tables = planning.make(spec, access, parts=begun.parts)
@@ -163,7 +164,7 @@ def _stored(intended: _Intended, spec: DataPrepJobSpec, folder: OutputFolder, ac
         logger.warning("%s", exc)
         plan = None
     if plan is None and intended.original is not None:
-        copying.put_plan(spec, intended.original, folder, access)
+        copy_job.put_plan(spec, intended.original, folder, access)
     elif plan is None and intended.tables is not None:
         folder.put_plan(intended.plan, intended.tables)
     return plan or intended.plan
@@ -301,6 +302,6 @@ def _result(
         ],
         code_commit=plugins.commit(),
         reused=reused is not None,
-        commit=committing.result_of(*reused, folder) if reused else None,
+        commit=result_of(*reused, folder) if reused else None,
         warnings=[warning[:512] for warning in [*warnings, *head.warnings][:10]],
     )

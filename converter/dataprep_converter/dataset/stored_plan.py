@@ -1,0 +1,22 @@
+"""The plan of a run as its folder has it, for the steps after the plan step."""
+
+from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
+from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.runtime import plugins
+from dataprep_converter.sampling.plan import Plan
+
+
+def load_plan(folder: OutputFolder, plan_sha256: str, *, runs_code: bool = True) -> Plan:
+    """The stored plan. Raises OutputLost when another run has the folder, BadSpec when the plan is not the expected one.
+
+    Without `runs_code` the code by which it is to be carried out isn't looked at.
+    """
+    plan = folder.plan()
+    if plan is None:
+        folder.check_owner()
+        raise NotFound(f"{folder.uri} has no plan of run {folder.run_id}; was it deleted? Plan again.", uri=folder.uri)
+    if plan.sha256 != plan_sha256:
+        raise BadSpec(f"The plan of run {folder.run_id} has SHA-256 {plan.sha256}, this worker was started for {plan_sha256}.")
+    if runs_code and plan.head.code_sha256 is not None and plan.head.code_sha256 != plugins.digest():
+        raise InputChanged("The files of spec.code have changed since the job was planned; make a new job for the new code.")
+    return plan
