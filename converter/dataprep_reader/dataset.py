@@ -64,7 +64,7 @@ def _uri(source: AnyPath) -> str:
 
 def _finished(uri: str, access: Access) -> DataSet | None:
     """All shards of the data set in this folder; None without `_SUCCESS`."""
-    folder = OutputFolder(uri, access, "")
+    folder = OutputFolder(uri, access)
     try:
         success = folder.success()
         if success is None:

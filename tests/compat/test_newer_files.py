@@ -61,7 +61,7 @@ def removed(folder: Path) -> None:
 
 def loaded(folder: Path) -> tuple[DataPrepJob, Any]:
     [path] = (folder / "out" / "_dataprep").glob("*/plan.json")
-    folder_ = OutputFolder("out", Access(), path.parent.name)
+    folder_ = OutputFolder("out", Access()).of_run(path.parent.name)
     return job_of(folder), load_plan(folder_, hashlib.sha256(path.read_bytes()).hexdigest())
 
 

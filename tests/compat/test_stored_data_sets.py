@@ -144,7 +144,7 @@ def test_workers_of_this_release_go_on_with_a_stored_plan_or_refuse_it_by_name(s
     job = job_of(folder)
     [path] = (folder / "out" / "_dataprep").glob("*/plan.json")
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    plan = load_plan(OutputFolder("out", Access(), path.parent.name), sha256)
+    plan = load_plan(OutputFolder("out", Access()).of_run(path.parent.name), sha256)
     fault = fault_of(job)
     every = list(shards(plan.head))
     if fault is not None:

@@ -367,7 +367,7 @@ def _stored_plan(job: "DataPrepJob", access: "Access", arguments: argparse.Names
     from dataprep_converter.dataset.stored_plan import load_plan
     from dataprep_converter.steps import copy_job
 
-    folder = OutputFolder(job.spec.output.uri, access, arguments.run)
+    folder = OutputFolder(job.spec.output.uri, access).of_run(arguments.run)
     return load_plan(folder, arguments.plan_sha256, runs_code=job.spec.output.format != copy_job.FORMAT)
 
 

@@ -16,7 +16,7 @@ from dataprep_api.dataset.plan import Owner, PlanHead
 from dataprep_api.dataset.report import Manifest, ManifestFile, ManifestSplit, ShardReport, Success, digest_of_files
 from dataprep_api.dataset.run_id import of_content
 from dataprep_converter.core.errors import NotFound
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 
 _SHARED = ("file", "split", "size", "sha256", "raw_sha256", "companions")
@@ -33,7 +33,7 @@ class Fault:
     """What is wrong, with the file's name, and the offset where there is one."""
 
 
-def faults(manifest: Manifest, success: Success, folder: OutputFolder, access: Access) -> Iterator[Fault]:
+def faults(manifest: Manifest, success: Success, folder: RunFolder, access: Access) -> Iterator[Fault]:
     """What doesn't agree among the small files of a data set."""
     yield from _of_success(manifest, success, folder)
     yield from manifest_faults(manifest, folder)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataprep_api import names
 from dataprep_api.dataset.report import Manifest, ManifestFile, ShardReport
 from dataprep_converter.core.errors import BadData, NotFound, NotWhole
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.stores import Entry
 
@@ -17,7 +17,7 @@ def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
     return difference(visible_sizes(manifest), dict(folder.visible()))
 
 
-def is_untouched(manifest: Manifest, folder: OutputFolder) -> bool:
+def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
     """Whether a finished data set is still, file for file, the objects that the run wrote; of the files around the data their sizes, of indexes more."""
     listed = dict(folder.visible())
     if difference(visible_sizes(manifest), listed) is not None:
@@ -73,7 +73,7 @@ def some(items: Sequence[str]) -> str:
 
 def finished(uri: str, access: Access) -> Manifest:
     """The manifest of a finished data set. Raises NotFound when there is none, and BadData when it was changed."""
-    folder = OutputFolder(uri, access, "")
+    folder = OutputFolder(uri, access)
     try:
         success = folder.success()
         if success is None:

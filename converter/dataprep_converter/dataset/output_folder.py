@@ -43,19 +43,21 @@ _AT_ONCE = 4 << 20
 
 
 class OutputFolder:
-    """One output and one run of it."""
+    """An output: its files, its owner, and what is finished there, whichever run made it."""
 
-    def __init__(self, uri: str, access: Access, run_id: str) -> None:
+    def __init__(self, uri: str, access: Access) -> None:
         self.uri = uri.rstrip("/")
-        self.run_id = run_id
+        self._given = uri
         self._access = access
         self._store = access.store(uri)
+
+    def of_run(self, run_id: str) -> "RunFolder":
+        """The same folder, to read and write what one run keeps there."""
+        return RunFolder(self._given, self._access, run_id)
 
     def at(self, relative: str) -> str:
         """URI of a file of the folder."""
         return names.join(self.uri, relative)
-
-    # --- ownership ---------------------------------------------------------------------------------------------
 
     def owner(self) -> Owner | None:
         """The run that may write here. Raises NotWhole when that can't be told."""
@@ -65,108 +67,6 @@ class OutputFolder:
         except ValidationError:
             uri = self.at(names.OWNER)
             raise NotWhole(f"{uri} is damaged, so it can't be told whose files these are.", uri=uri) from None
-
-    def claim(self) -> None:
-        """Takes the folder for this run; a run that had it before sees that at its next commit."""
-        try:
-            before = self.owner()
-            is_there = before is not None
-        except NotWhole:
-            before, is_there = None, True
-        if before is not None and before.run_id == self.run_id:
-            return
-        mine = Owner(run_id=self.run_id, epoch=before.epoch + 1 if before else 1)
-        with contextlib.suppress(AlreadyExists):  # another run was faster; the check below names it
-            self._store.put(self.at(names.OWNER), mine.to_bytes(), replace=is_there)
-        self.check_owner()
-
-    def check_owner(self) -> None:
-        """Raises OutputLost when another run has taken the folder."""
-        now = self.owner()
-        if now is None or now.run_id != self.run_id:
-            taker = f"run {now.run_id} has taken it over" if now else "its _dataprep/OWNER is gone"
-            raise OutputLost(f"{self.uri} no longer belongs to run {self.run_id}: {taker}. Nothing of this run was published after that.")
-
-    # --- plan ------------------------------------------------------------------------------------------------------
-
-    def put_plan(self, plan: Plan, tables: Tables) -> None:
-        """Stores the plan, its head last."""
-        self._put_units(tables.units)
-        if tables.codes is not None:
-            self._store.put(self.at(names.codes_file(self.run_id)), tables.codes)
-        self._store.put(self.at(names.plan_file(self.run_id)), plan.head.to_bytes())
-
-    def _put_units(self, units: UnitsFile) -> None:
-        """In one call where it is small."""
-        uri = self.at(names.units_file(self.run_id))
-        if units.size <= _AT_ONCE:
-            self._store.put(uri, b"".join(units.pieces()))
-        else:
-            written(self._store, uri, units.pieces())
-
-    def put_made(self, made: IntermediateFiles) -> None:
-        """Stores what the reader made while planning, where the plan's units have it."""
-        made.put(self.at(names.made_folder(self.run_id)), self._access)
-
-    def remove_made(self) -> None:
-        """Removes it again, once no shard has to be made any more."""
-        for path, _ in list(self._listed(names.made_folder(self.run_id))):
-            self.delete(path)
-
-    def plan(self) -> Plan | None:
-        """The stored plan of this run, or None. Raises NotWhole when its files are damaged or don't belong together."""
-        path = names.plan_file(self.run_id)
-        written = self.read(path)
-        if written is None:
-            return None
-        try:
-            head = self.parsed(PlanHead, path, written)
-            with self._store.open(self.at(names.units_file(self.run_id))) as source:
-                units = UnitsFile(source.stream())
-            return load_plan(head, written, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
-        except NotWhole as exc:
-            raise NotWhole(f"{self.uri}: {exc}", uri=self.uri) from None
-        except ValidationError:
-            uri = self.at(path)
-            raise NotWhole(
-                f"{uri} is damaged: it is no plan. The plan step makes it again, and so does dataprep repair.", uri=uri
-            ) from None
-        except NotFound as exc:
-            raise NotWhole(f"{exc} The plan names it. The plan step makes it again, and so does dataprep repair.", uri=exc.uri) from None
-
-    # --- reports ---------------------------------------------------------------------------------------------------
-
-    def put_report(self, report: ShardReport) -> None:
-        """Commits a shard."""
-        self._store.put(self.at(names.report_file(self.run_id, report.number)), report.to_bytes())
-
-    def report(self, shard: int) -> ShardReport | None:
-        """The report of one shard, or None. A damaged one counts as absent: the shard is made again."""
-        path = names.report_file(self.run_id, shard)
-        found = self.read(path)
-        if found is None:
-            return None
-        try:
-            report = self.parsed(ShardReport, path, found)
-        except ValidationError:
-            return None
-        return report if report.is_intact() else None
-
-    def reports(self, count: int) -> list[ShardReport | None]:
-        """All reports, in the order of the shards' numbers."""
-        with ThreadPoolExecutor(_PARALLEL_READS, thread_name_prefix="reports") as readers:
-            return list(readers.map(self.report, range(count)))
-
-    def is_done(self, report: ShardReport | None, plan: Plan) -> bool:
-        """Whether a report belongs to this plan and its file is still the one that was written."""
-        if report is None or report.plan_sha256 != plan.sha256:
-            return False
-        written = [(report.file, report.size, report.pin)]
-        written += [(report.index.file, report.index.size, report.index.pin)] if report.index is not None else []
-        entries = [(self._store.stat(self.at(file)), size, pin) for file, size, pin in written]
-        return all(entry is not None and (entry.size, entry.pin) == (size, pin) for entry, size, pin in entries)
-
-    # --- the finished data set -------------------------------------------------------------------------------------
 
     def success(self) -> Success | None:
         """What `_SUCCESS` says, or None."""
@@ -191,13 +91,6 @@ class OutputFolder:
             raise NotWhole(f"{uri} was changed: _SUCCESS says SHA-256 {success.sha256}, it has {sha256}.")
         return self.parsed(Manifest, success.manifest, found)
 
-    def put_manifest(self, manifest: Manifest) -> Success:
-        """Writes the manifest, and returns what `_SUCCESS` will say."""
-        written = manifest.to_bytes()
-        path = names.manifest_file(self.run_id)
-        self._store.put(self.at(path), written)
-        return Success(run_id=self.run_id, manifest=path, sha256=hashlib.sha256(written).hexdigest())
-
     def put_success(self, success: Success) -> None:
         """Makes the data set visible as finished."""
         self._store.put(self.at(names.SUCCESS), success.to_bytes())
@@ -205,8 +98,6 @@ class OutputFolder:
     def remove_success(self) -> None:
         """Takes the mark away before anything visible changes."""
         self._store.delete(self.at(names.SUCCESS))
-
-    # --- listing ---------------------------------------------------------------------------------------------------
 
     def visible(self) -> Iterator[tuple[str, Entry]]:
         """(relative path, entry) of every file that readers see: no part of the path begins with `_` or `.`."""
@@ -276,14 +167,6 @@ class OutputFolder:
         """Every file that stands beside the data, by relative path."""
         return {path: entry for below in (names.SIDE, names.TFDS) for path, entry in self._listed(below)}
 
-    def side_files(self) -> Iterator[str]:
-        """What stands beside the data, but for this run's own files and OWNER: earlier runs' files, and metadata."""
-        for path, _ in self._listed(names.SIDE):
-            if path != names.OWNER and path.split("/")[1] != self.run_id:
-                yield path
-        for path, _ in self._listed(names.TFDS):
-            yield path
-
     def runs(self) -> list[str]:
         """Ids of the runs that have a plan or a manifest here."""
         found = {path.split("/")[1] for path, _ in self._listed(names.SIDE) if path.endswith(("/plan.json", "/manifest.json"))}
@@ -317,3 +200,128 @@ class OutputFolder:
             return self._store.get(self.at(relative))
         except NotFound:
             return None
+
+
+class RunFolder(OutputFolder):
+    """The output of one run: what it owns there, its plan, its reports and its manifest."""
+
+    def __init__(self, uri: str, access: Access, run_id: str) -> None:
+        super().__init__(uri, access)
+        self.run_id = run_id
+
+    # --- ownership -------------------------------------------------------------------------------------------------
+
+    def claim(self) -> None:
+        """Takes the folder for this run; a run that had it before sees that at its next commit."""
+        try:
+            before = self.owner()
+            is_there = before is not None
+        except NotWhole:
+            before, is_there = None, True
+        if before is not None and before.run_id == self.run_id:
+            return
+        mine = Owner(run_id=self.run_id, epoch=before.epoch + 1 if before else 1)
+        with contextlib.suppress(AlreadyExists):  # another run was faster; the check below names it
+            self._store.put(self.at(names.OWNER), mine.to_bytes(), replace=is_there)
+        self.check_owner()
+
+    def check_owner(self) -> None:
+        """Raises OutputLost when another run has taken the folder."""
+        now = self.owner()
+        if now is None or now.run_id != self.run_id:
+            taker = f"run {now.run_id} has taken it over" if now else "its _dataprep/OWNER is gone"
+            raise OutputLost(f"{self.uri} no longer belongs to run {self.run_id}: {taker}. Nothing of this run was published after that.")
+
+    # --- plan ------------------------------------------------------------------------------------------------------
+
+    def put_plan(self, plan: Plan, tables: Tables) -> None:
+        """Stores the plan, its head last."""
+        self._put_units(tables.units)
+        if tables.codes is not None:
+            self._store.put(self.at(names.codes_file(self.run_id)), tables.codes)
+        self._store.put(self.at(names.plan_file(self.run_id)), plan.head.to_bytes())
+
+    def _put_units(self, units: UnitsFile) -> None:
+        """In one call where it is small."""
+        uri = self.at(names.units_file(self.run_id))
+        if units.size <= _AT_ONCE:
+            self._store.put(uri, b"".join(units.pieces()))
+        else:
+            written(self._store, uri, units.pieces())
+
+    def put_made(self, made: IntermediateFiles) -> None:
+        """Stores what the reader made while planning, where the plan's units have it."""
+        made.put(self.at(names.made_folder(self.run_id)), self._access)
+
+    def remove_made(self) -> None:
+        """Removes it again, once no shard has to be made any more."""
+        for path, _ in list(self._listed(names.made_folder(self.run_id))):
+            self.delete(path)
+
+    def plan(self) -> Plan | None:
+        """The stored plan of this run, or None. Raises NotWhole when its files are damaged or don't belong together."""
+        path = names.plan_file(self.run_id)
+        written = self.read(path)
+        if written is None:
+            return None
+        try:
+            head = self.parsed(PlanHead, path, written)
+            with self._store.open(self.at(names.units_file(self.run_id))) as source:
+                units = UnitsFile(source.stream())
+            return load_plan(head, written, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
+        except NotWhole as exc:
+            raise NotWhole(f"{self.uri}: {exc}", uri=self.uri) from None
+        except ValidationError:
+            uri = self.at(path)
+            raise NotWhole(
+                f"{uri} is damaged: it is no plan. The plan step makes it again, and so does dataprep repair.", uri=uri
+            ) from None
+        except NotFound as exc:
+            raise NotWhole(f"{exc} The plan names it. The plan step makes it again, and so does dataprep repair.", uri=exc.uri) from None
+
+    # --- reports and manifest --------------------------------------------------------------------------------------
+
+    def put_report(self, report: ShardReport) -> None:
+        """Commits a shard."""
+        self._store.put(self.at(names.report_file(self.run_id, report.number)), report.to_bytes())
+
+    def report(self, shard: int) -> ShardReport | None:
+        """The report of one shard, or None. A damaged one counts as absent: the shard is made again."""
+        path = names.report_file(self.run_id, shard)
+        found = self.read(path)
+        if found is None:
+            return None
+        try:
+            report = self.parsed(ShardReport, path, found)
+        except ValidationError:
+            return None
+        return report if report.is_intact() else None
+
+    def reports(self, count: int) -> list[ShardReport | None]:
+        """All reports, in the order of the shards' numbers."""
+        with ThreadPoolExecutor(_PARALLEL_READS, thread_name_prefix="reports") as readers:
+            return list(readers.map(self.report, range(count)))
+
+    def is_done(self, report: ShardReport | None, plan: Plan) -> bool:
+        """Whether a report belongs to this plan and its file is still the one that was written."""
+        if report is None or report.plan_sha256 != plan.sha256:
+            return False
+        written = [(report.file, report.size, report.pin)]
+        written += [(report.index.file, report.index.size, report.index.pin)] if report.index is not None else []
+        entries = [(self._store.stat(self.at(file)), size, pin) for file, size, pin in written]
+        return all(entry is not None and (entry.size, entry.pin) == (size, pin) for entry, size, pin in entries)
+
+    def put_manifest(self, manifest: Manifest) -> Success:
+        """Writes the manifest, and returns what `_SUCCESS` will say."""
+        written = manifest.to_bytes()
+        path = names.manifest_file(self.run_id)
+        self._store.put(self.at(path), written)
+        return Success(run_id=self.run_id, manifest=path, sha256=hashlib.sha256(written).hexdigest())
+
+    def side_files(self) -> Iterator[str]:
+        """What stands beside the data, but for this run's own files and OWNER: earlier runs' files, and metadata."""
+        for path, _ in self._listed(names.SIDE):
+            if path != names.OWNER and path.split("/")[1] != self.run_id:
+                yield path
+        for path, _ in self._listed(names.TFDS):
+            yield path

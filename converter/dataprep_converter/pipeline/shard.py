@@ -23,7 +23,7 @@ from dataprep_api.shown import shown
 from dataprep_api.spec import BadRecords
 from dataprep_api.stages import READ_WAIT
 from dataprep_converter.core.errors import BadData
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.formats.encoder import Encoder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
@@ -86,7 +86,7 @@ def begin(
     *,
     plan: Plan,
     pipeline: Pipeline,
-    folder: OutputFolder,
+    folder: RunFolder,
     access: Access,
     attempt: str,
     watch: Watch,
@@ -185,7 +185,7 @@ def samples(shard: Shard, *, plan: Plan, most_records: int) -> Iterator[Samples]
 
 
 def _put_quarantined(
-    quarantine: Quarantine | None, folder: OutputFolder, store: Store, shard: Shard, plan: Plan, pipeline: Pipeline
+    quarantine: Quarantine | None, folder: RunFolder, store: Store, shard: Shard, plan: Plan, pipeline: Pipeline
 ) -> tuple[str | None, str | None]:
     """Path and digest of the file of bad records, when there are some."""
     if quarantine is None or not quarantine.size:
@@ -194,7 +194,7 @@ def _put_quarantined(
     return path, quarantine.put(store, folder.at(path), hdfs=pipeline.spec.output.hdfs)
 
 
-def _put(folder: OutputFolder, shard: Shard, name: str, data: bytes, pipeline: Pipeline) -> Companion:
+def _put(folder: RunFolder, shard: Shard, name: str, data: bytes, pipeline: Pipeline) -> Companion:
     """Writes a companion beside its shard, in one piece. Equal bytes at any attempt, so an existing one is replaced."""
     file = names.join(shard.file.rpartition("/")[0], name) if "/" in shard.file else name
     folder.put_visible(file, data, hdfs=pipeline.spec.output.hdfs)

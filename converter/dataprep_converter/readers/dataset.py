@@ -179,7 +179,7 @@ def _frozen(state: Mapping[str, Any]) -> Manifest:
 
 
 def _units(manifest: Manifest, uri: str, access: Access) -> Iterator[Unit]:
-    folder = OutputFolder(uri, access, manifest.run_id)
+    folder = OutputFolder(uri, access)
     listed = dict(folder.visible())
     fault = listing_fault(manifest, folder)
     if fault is not None:

@@ -12,7 +12,7 @@ from dataprep_api.spec import BadRecords, DataPrepJobSpec
 from dataprep_converter.core.errors import BadData, Missing, NotWhole
 from dataprep_converter.dataset import sidecars
 from dataprep_converter.dataset.listing import difference, remove_what_is_stale, sizes, some
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.dataset.sidecars import Finished
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
@@ -33,7 +33,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
 
     `again` is the manifest that a repair must come back to; what then differs is named as well.
     """
-    folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
+    folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     folder.check_owner()
     reports = _complete(plan, folder.reports(plan.head.shards))
     _judge_bad_records(spec.on_bad_record, reports)
@@ -136,7 +136,7 @@ def _manifest(
     )
 
 
-def _with_metadata(finished: Finished, folder: OutputFolder, *, before: Sequence[MetadataFile]) -> Manifest:
+def _with_metadata(finished: Finished, folder: RunFolder, *, before: Sequence[MetadataFile]) -> Manifest:
     """The manifest with the files around the data set, which are written; what earlier runs left beside the data is removed.
 
     `before` are those that must be there again. Those that are whole stay, since another release may have made them otherwise.
@@ -155,9 +155,7 @@ def _with_metadata(finished: Finished, folder: OutputFolder, *, before: Sequence
     return finished.manifest.model_copy(update={"metadata": written})
 
 
-def _with_metadata_again(
-    finished: Finished, made: Mapping[str, bytes], folder: OutputFolder, *, before: Sequence[MetadataFile]
-) -> Manifest:
+def _with_metadata_again(finished: Finished, made: Mapping[str, bytes], folder: RunFolder, *, before: Sequence[MetadataFile]) -> Manifest:
     """The manifest with the files that it had. Raises NotWhole naming one that is damaged and that this release makes otherwise."""
     again: list[tuple[str, bytes]] = []
     for file in before:

@@ -10,7 +10,7 @@ from dataprep_api.dataset.plan import Shard
 from dataprep_api.dataset.report import ShardReport
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import InputChanged
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard
 from dataprep_converter.pipeline.pipeline import Pipeline
@@ -54,7 +54,7 @@ def work(
     check_versions(plan.head, spec, spec.output.uri)
     allocator.tune_allocator()
     check_keys(plan)
-    folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
+    folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
     rows = table_output.opened(spec, folder, access)
     progress = TaskProgress()
@@ -76,7 +76,7 @@ class _Maker:
 
     plan: Plan
     pipeline: Pipeline
-    folder: OutputFolder
+    folder: RunFolder
     access: Access
     attempt: str
     publishing: Executor

@@ -21,7 +21,7 @@ from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotWhole
 from dataprep_converter.dataset import crosscheck, sidecars
 from dataprep_converter.dataset.listing import finished, listing_fault, remove_what_is_stale, visible_sizes
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime.retry import Patience, retrying
@@ -47,7 +47,7 @@ class _StoppedError(Exception):
 class Original:
     """The data set that is copied."""
 
-    folder: OutputFolder
+    folder: RunFolder
     success: Success
     manifest: Manifest
     plan: Plan
@@ -59,7 +59,7 @@ def original(spec: DataPrepJobSpec, access: Access) -> Original:
     manifest = finished(uri, access)
     if expected not in (None, manifest.digest):
         raise BadSpec(f"{uri} has the digest {manifest.digest}, source.dataset.digest is {expected}.")
-    folder = OutputFolder(uri, access, manifest.run_id)
+    folder = OutputFolder(uri, access).of_run(manifest.run_id)
     success, plan = folder.success(), folder.plan()
     fault = listing_fault(manifest, folder) if success is not None and plan is not None else "its plan is missing"
     if fault is not None or success is None or plan is None:
@@ -67,7 +67,7 @@ def original(spec: DataPrepJobSpec, access: Access) -> Original:
     return Original(folder, success, manifest, plan)
 
 
-def put_plan(spec: DataPrepJobSpec, found: Original, folder: OutputFolder, access: Access) -> None:
+def put_plan(spec: DataPrepJobSpec, found: Original, folder: RunFolder, access: Access) -> None:
     """Stores the original's plan, its head last."""
     copier = _Copier(spec, found.folder, folder, access, Event())
     head = found.plan.head
@@ -95,12 +95,12 @@ def work(
 def finish(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
     """Copies what no task has copied (a script's files, and all that stands beside the data), and marks the copy as finished. Idempotent."""
     manifest, success = _unchanged(spec, plan, access)
-    folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
+    folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     folder.check_owner()
     with _files(spec, plan, access, range(len(manifest.files)), attempt="commit") as done:
         reports = [report for report, _ in done]
     remove_what_is_stale(folder, keep=set(visible_sizes(manifest)))
-    copier = _Copier(spec, OutputFolder(_source(spec)[0], access, plan.head.run_id), folder, access, Event())
+    copier = _Copier(spec, OutputFolder(_source(spec)[0], access).of_run(plan.head.run_id), folder, access, Event())
     of_shards = {report.index.file for report in reports if report.index is not None}
     for file in manifest.metadata:
         if file.file not in of_shards:
@@ -124,7 +124,7 @@ def _files(
 ) -> Iterator[Iterator[tuple[ShardReport, bool]]]:
     """(report, whether it was copied now) of the files of these numbers, in order. What is under way ends when the caller does."""
     manifest, _ = _unchanged(spec, plan, access)
-    source, target = (OutputFolder(uri, access, plan.head.run_id) for uri in (_source(spec)[0], spec.output.uri))
+    source, target = (OutputFolder(uri, access).of_run(plan.head.run_id) for uri in (_source(spec)[0], spec.output.uri))
     stop = Event()
     copier = _Copier(spec, source, target, access, stop)
     threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="copy")
@@ -140,8 +140,8 @@ class _Copier:
     """From one folder to another."""
 
     spec: DataPrepJobSpec
-    source: OutputFolder
-    target: OutputFolder
+    source: RunFolder
+    target: RunFolder
     access: Access
     stop: Event
 
@@ -200,7 +200,7 @@ def _unchanged(spec: DataPrepJobSpec, plan: Plan, access: Access) -> tuple[Manif
     """The original, which is still the one that was planned. Raises InputChanged."""
     uri, _ = _source(spec)
     manifest = finished(uri, access)
-    success = OutputFolder(uri, access, manifest.run_id).success()
+    success = OutputFolder(uri, access).success()
     if success is None or manifest.run_id != plan.head.run_id:
         raise InputChanged(
             f"{uri} is another data set now (run {manifest.run_id}) than when the copy was planned (run {plan.head.run_id}). Copy it again.",

@@ -21,7 +21,7 @@ from dataprep_api.dataset.report import Success
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import BadSpec, NotWhole
 from dataprep_converter.dataset.listing import is_untouched
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.planning import planning
 from dataprep_converter.planning.growth import Base
@@ -40,17 +40,17 @@ class Extended:
     """The data set that an extension begins with."""
 
     base: Base
-    reports: OutputFolder
+    reports: RunFolder
     """Of the run that has the reports of its shards."""
 
 
 def find(spec: DataPrepJobSpec, access: Access) -> Extended | None:
     """The data set at the output, or None when there is none yet. Raises BadSpec naming what the spec says otherwise than before, NotWhole when files are missing."""
-    folder = OutputFolder(spec.output.uri, access, "")
-    success = folder.success()
+    output = OutputFolder(spec.output.uri, access)
+    success = output.success()
     if success is None:
-        return _unfinished(spec, folder)
-    folder.run_id = success.run_id
+        return _unfinished(spec, output)
+    folder = output.of_run(success.run_id)
     manifest = folder.manifest(success)
     plan = folder.plan()
     if plan is None:
@@ -66,7 +66,7 @@ def plan(spec: DataPrepJobSpec, access: Access, extended: Extended) -> tuple[Pla
     made, tables = planning.make(spec, access, extended.base)
     if len(made.units) > len(extended.base.units):
         return made, tables
-    folder = OutputFolder(spec.output.uri, access, extended.base.head.run_id)
+    folder = OutputFolder(spec.output.uri, access).of_run(extended.base.head.run_id)
     before = folder.plan()
     if before is None:
         raise NotWhole(
@@ -86,7 +86,7 @@ def check_whole(extended: Extended, success: Success | None) -> None:
         )
 
 
-def take_over(made: Plan, tables: Tables, extended: Extended, folder: OutputFolder, access: Access) -> None:
+def take_over(made: Plan, tables: Tables, extended: Extended, folder: RunFolder, access: Access) -> None:
     """Stores the plan and the reports of the shards that are there, under the new run's name. Nothing that anybody sees changes."""
     if folder.run_id in (extended.base.head.run_id, extended.reports.run_id):
         return  # nothing is new, or an extension goes on that did not end
@@ -117,12 +117,12 @@ def take_over(made: Plan, tables: Tables, extended: Extended, folder: OutputFold
     logger.info("run %s extends run %s and its %d shards", folder.run_id, extended.base.head.run_id, made.head.earlier_shards)
 
 
-def _unfinished(spec: DataPrepJobSpec, folder: OutputFolder) -> Extended | None:
+def _unfinished(spec: DataPrepJobSpec, output: OutputFolder) -> Extended | None:
     """The base of an extension that did not end: the beginning of its plan."""
-    owner = folder.owner()
+    owner = output.owner()
     if owner is None:
         return None
-    folder.run_id = owner.run_id
+    folder = output.of_run(owner.run_id)
     found = folder.plan()
     if found is None or not found.head.extends:
         return None

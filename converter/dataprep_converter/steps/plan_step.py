@@ -18,7 +18,7 @@ from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_converter.core.errors import NotWhole, OutputExists
 from dataprep_converter.dataset import overlaps
 from dataprep_converter.dataset.listing import is_untouched
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archive_uris import archive_of
@@ -68,7 +68,7 @@ def run_plan_step(job: DataPrepJob, access: Access, *, check: Callable[..., list
     warnings = check(access, output_uri=spec.output.uri, source_uris=_given(spec))
     intended = _intended(spec, access)
     fresh, extended, original = intended.plan, intended.extended, intended.original
-    folder = OutputFolder(spec.output.uri, access, fresh.head.run_id)
+    folder = OutputFolder(spec.output.uri, access).of_run(fresh.head.run_id)
     success = folder.success()
     table_output.check(spec, fresh, folder, access)
 
@@ -108,7 +108,7 @@ def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
     """The plan's figures; nothing is written."""
     _refuse_overlaps(job.spec, access)
     intended = _intended(job.spec, access)
-    folder = OutputFolder(job.spec.output.uri, access, intended.plan.head.run_id)
+    folder = OutputFolder(job.spec.output.uri, access).of_run(intended.plan.head.run_id)
     return _result(intended.plan, intended.classes, folder)
 
 
@@ -130,7 +130,7 @@ def _intended(spec: DataPrepJobSpec, access: Access) -> _Intended:
 
 def _begun_by_other_rules(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> PlanHead | None:
     """The plan of this very job that another release began and did not finish, if it did so by other versions of the rules."""
-    folder = OutputFolder(spec.output.uri, access, fresh.run_id)
+    folder = OutputFolder(spec.output.uri, access).of_run(fresh.run_id)
     try:
         owner = folder.owner()
     except NotWhole:
@@ -147,14 +147,14 @@ def _begun_by_other_rules(spec: DataPrepJobSpec, fresh: PlanHead, access: Access
     return found if found.run_id == owner.run_id == same else None
 
 
-def _may_reuse(spec: DataPrepJobSpec, success: Success, folder: OutputFolder, original: Original | None) -> bool:
+def _may_reuse(spec: DataPrepJobSpec, success: Success, folder: RunFolder, original: Original | None) -> bool:
     """Whether the finished data set that is there is the one that is wanted, if it is still whole. A copy can't be another one, whatever the policy."""
     if original is not None:
         return success == original.success and spec.output.overwrite != "Always"
     return success.run_id == folder.run_id and spec.output.overwrite in ("IfChanged", "Extend")
 
 
-def _stored(intended: _Intended, spec: DataPrepJobSpec, folder: OutputFolder, access: Access) -> Plan:
+def _stored(intended: _Intended, spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> Plan:
     """The plan in the folder: one that is there already, or this one."""
     if intended.tables is not None and intended.tables.made is not None:
         folder.put_made(intended.tables.made)
@@ -226,7 +226,7 @@ def _folder_of_glob(uri: str) -> str:
 
 
 def _refuse_others(
-    folder: OutputFolder, success: Success | None, *, planned: AbstractSet[str], extension: str, may_replace: bool, begun: str | None
+    folder: RunFolder, success: Success | None, *, planned: AbstractSet[str], extension: str, may_replace: bool, begun: str | None
 ) -> None:
     """Raises OutputExists when the folder holds what may not be replaced. An unfinished folder of this very run may always go on."""
     try:

@@ -211,7 +211,7 @@ def _start(setting: _Setting, reports: "Queue[tuple[int, TaskProgress] | None]",
     if scheme_of(setting.job.spec.output.uri) == "hdfs":
         Watchdog().__enter__()  # ends with this process
     access = Access(setting.settings)
-    folder = OutputFolder(setting.job.spec.output.uri, access, setting.run_id)
+    folder = OutputFolder(setting.job.spec.output.uri, access).of_run(setting.run_id)
     plan = load_plan(folder, setting.plan_sha256, runs_code=setting.job.spec.output.format != copy_job.FORMAT)
     _process = _Process(job=setting.job, plan=plan, access=access, tell=lambda *report: reports.put(report), stop=stop)
 

@@ -22,7 +22,7 @@ from dataprep_api.dataset.report import Manifest, ShardReport
 from dataprep_api.dataset.stored import Stored
 from dataprep_converter.core.errors import BadSpec, NotWhole
 from dataprep_converter.dataset import sidecars
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.stores import Entry
 from dataprep_converter.stores.publish import digest_of
@@ -57,13 +57,13 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     for run in runs:
         if not _RUN_ID.fullmatch(run):
             raise BadSpec(f"A run id has 16 hex digits, got {run!r}.")
-    folder = OutputFolder(uri, access, runs[0])
-    owner = _owner(folder)
+    output = OutputFolder(uri, access)
+    owner = _owner(output)
     if owner is None:
         return RemoveResult()
     if owner not in runs:
         return RemoveResult(owner=owner)
-    folder.run_id = owner
+    folder = output.of_run(owner)
 
     # All is read before anything is removed: what a newer release wrote is refused.
     listed = dict(folder.everything())
@@ -167,7 +167,7 @@ def _is_ours(entry: Entry, written: Sequence[_Written], access: Access) -> bool:
     return bool(alike) and digest_of(access.store(entry.uri), entry.uri) in alike
 
 
-def _delete(folder: OutputFolder, paths: Iterable[str], listed: Mapping[str, Entry]) -> list[int]:
+def _delete(folder: RunFolder, paths: Iterable[str], listed: Mapping[str, Entry]) -> list[int]:
     """Deletes files of the folder, as long as it is ours. Returns their sizes."""
     left, sizes = iter(dict.fromkeys(paths)), list[int]()
     with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="remove") as hands:

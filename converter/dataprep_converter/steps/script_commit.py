@@ -46,7 +46,7 @@ class _Read:
 
 def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
     """Finishes the data set. Idempotent. Raises Missing naming all outputs that are absent, empty or broken, and NotWhole naming files of nobody."""
-    folder = OutputFolder(spec.output.uri, access, plan.head.run_id)
+    folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     folder.check_owner()
     if inputs_sha256(spec, access) != plan.head.inputs_sha256:
         raise InputChanged(

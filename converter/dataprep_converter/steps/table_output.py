@@ -17,7 +17,7 @@ from dataprep_api import canonical, names
 from dataprep_api.dataset.report import ShardReport
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import BadData, BadSpec, Missing, NotFound, NotWhole, OutputExists, OutputLost
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.formats.columnar.tables_decoder import spooled
 from dataprep_converter.formats.columnar.tables_encoder import ordered, schema_of
 from dataprep_converter.inputs.access import Access
@@ -47,7 +47,7 @@ class _Begun:
 # --- the plan step ------------------------------------------------------------------------------------------------
 
 
-def check(spec: DataPrepJobSpec, plan: Plan, folder: OutputFolder, access: Access) -> None:
+def check(spec: DataPrepJobSpec, plan: Plan, folder: RunFolder, access: Access) -> None:
     """Raises BadSpec naming columns that don't fit or shards that are too many, OutputExists for rows that may not be replaced, and what the service says."""
     if spec.output.table is None:
         return
@@ -67,7 +67,7 @@ def check(spec: DataPrepJobSpec, plan: Plan, folder: OutputFolder, access: Acces
         )
 
 
-def is_untouched(spec: DataPrepJobSpec, folder: OutputFolder, access: Access) -> bool:
+def is_untouched(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> bool:
     """Whether the table still is as this run left it."""
     if spec.output.table is None:
         return True
@@ -75,7 +75,7 @@ def is_untouched(spec: DataPrepJobSpec, folder: OutputFolder, access: Access) ->
     return begun is not None and begun.version is not None and begun.version == _version(Table(begun.uri, access))
 
 
-def begin(spec: DataPrepJobSpec, folder: OutputFolder, access: Access) -> None:
+def begin(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> None:
     """Opens the run's upload session, unless there is one that takes blocks, or that was committed to a table that nobody changed since."""
     if spec.output.table is None:
         return
@@ -98,7 +98,7 @@ def begin(spec: DataPrepJobSpec, folder: OutputFolder, access: Access) -> None:
 class TableRows:
     """A worker's end of the upload session."""
 
-    def __init__(self, upload: Upload, columns: pa.Schema, folder: OutputFolder, access: Access) -> None:
+    def __init__(self, upload: Upload, columns: pa.Schema, folder: RunFolder, access: Access) -> None:
         self._upload = upload
         self._columns = columns
         self._folder = folder
@@ -121,7 +121,7 @@ class TableRows:
                 yield pa.RecordBatch.from_arrays([_cast(batch, field, self._upload.uri) for field in casts], schema=casts)
 
 
-def opened(spec: DataPrepJobSpec, folder: OutputFolder, access: Access) -> TableRows | None:
+def opened(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> TableRows | None:
     """The rows' way to the table, or None for a job without one. Raises OutputLost when the session is over."""
     if spec.output.table is None:
         return None
@@ -132,7 +132,7 @@ def opened(spec: DataPrepJobSpec, folder: OutputFolder, access: Access) -> Table
 # --- the commit step ----------------------------------------------------------------------------------------------
 
 
-def commit(spec: DataPrepJobSpec, folder: OutputFolder, reports: Sequence[ShardReport], access: Access) -> None:
+def commit(spec: DataPrepJobSpec, folder: RunFolder, reports: Sequence[ShardReport], access: Access) -> None:
     """Makes the rows visible, once. Raises Missing naming shards whose block isn't there, NotWhole when the table has another number of rows."""
     if spec.output.table is None:
         return
@@ -155,7 +155,7 @@ def commit(spec: DataPrepJobSpec, folder: OutputFolder, reports: Sequence[ShardR
 # --- what both sides need -----------------------------------------------------------------------------------------
 
 
-def _upload(table: Table, folder: OutputFolder) -> Upload:
+def _upload(table: Table, folder: RunFolder) -> Upload:
     begun = _begun(folder, table.uri)
     try:
         upload = table.upload(begun.session) if begun is not None else None
@@ -169,7 +169,7 @@ def _upload(table: Table, folder: OutputFolder) -> Upload:
     return upload
 
 
-def _begun(folder: OutputFolder, uri: str) -> _Begun | None:
+def _begun(folder: RunFolder, uri: str) -> _Begun | None:
     found = folder.read(names.upload_file(folder.run_id))
     try:
         begun = None if found is None else _Begun(**json.loads(found))
@@ -178,7 +178,7 @@ def _begun(folder: OutputFolder, uri: str) -> _Begun | None:
     return begun if begun is not None and begun.uri == uri else None
 
 
-def _note(folder: OutputFolder, begun: _Begun) -> None:
+def _note(folder: RunFolder, begun: _Begun) -> None:
     folder.put_hidden(names.upload_file(folder.run_id), canonical.dumps(asdict(begun)))
 
 

@@ -54,7 +54,7 @@ def is_data_set(uri: str, access: Access) -> bool:
     """Whether a data set of ours lies there, finished or not: it is copied as one."""
     if scheme_of(uri) in ("http", "https") or access.store(uri).stat(uri) is not None:
         return False
-    folder = OutputFolder(uri, access, "")
+    folder = OutputFolder(uri, access)
     try:
         return folder.success() is not None or folder.read(names.OWNER) is not None
     except NotWhole:

@@ -121,7 +121,7 @@ def _finished(uri: str, access: Access) -> _Found | None:
     """What dataprep made itself, when it is that."""
     if access.store(uri).stat(uri) is not None:
         return None  # below a file nothing is looked for: a web address may end in a signature
-    folder = OutputFolder(uri, access, run_id="")
+    folder = OutputFolder(uri, access)
     try:
         success = folder.success()
     except NotWhole:

@@ -93,7 +93,7 @@ def html(uri: str, access: Access, *, records: int) -> str:
 
 
 def _finished(uri: str, access: Access) -> tuple[OutputFolder, Success]:
-    folder = OutputFolder(uri, access, run_id="")
+    folder = OutputFolder(uri, access)
     success = folder.success()
     if success is None:
         raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set.", uri=uri)
@@ -123,7 +123,7 @@ def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, c
 
 def listing(uri: str, access: Access, *, stream: TextIO) -> None:
     """Every visible file below a folder, or one file, in the columns of `hdfs dfs -ls`. What the store doesn't know is a dash."""
-    found = [entry for _, entry in sorted(OutputFolder(uri, access, run_id="").visible(), key=lambda each: each[0])]
+    found = [entry for _, entry in sorted(OutputFolder(uri, access).visible(), key=lambda each: each[0])]
     if found:
         stream.write(f"Found {len(found)} items\n")
     elif (file := access.store(uri).stat(uri)) is not None:

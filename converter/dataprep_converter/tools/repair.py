@@ -23,7 +23,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.shown import lacks_something
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotWhole, OutputExists
 from dataprep_converter.dataset import crosscheck
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.pipeline.shard import selection_of
@@ -103,9 +103,9 @@ class _Found:
     def __init__(self, uri: str, access: Access) -> None:
         self._access = access
         self.uri = uri
-        self.folder = OutputFolder(uri, access, "")
-        self.success = self._success()
-        self.folder.run_id = self._run_id()
+        folder = OutputFolder(uri, access)
+        self.success = _success(folder)
+        self.folder = folder.of_run(_run_id(folder, self.success))
         self._damaged: Manifest | None = None
         self.manifest: Manifest | None = self._manifest()
         """None when it can't be believed."""
@@ -238,26 +238,6 @@ class _Found:
             self.folder.claim()
         self.folder.check_owner()
 
-    def _success(self) -> Success | None:
-        try:
-            return self.folder.success()
-        except NotWhole:
-            return None
-
-    def _run_id(self) -> str:
-        """The run whose data set this is: of those that are named, the one that has files here. Raises NotFound."""
-        named = [self.success.run_id] if self.success is not None else []
-        owner = self.folder.read(names.OWNER)
-        try:
-            named += [self.folder.parsed(Owner, names.OWNER, owner).run_id] if owner is not None else []
-        except ValidationError:
-            logger.warning("%s is damaged", self.folder.at(names.OWNER))
-        runs = self.folder.runs()
-        for each in [*named, *runs]:
-            if each in runs:
-                return each
-        raise NotFound(f"{self.uri} holds nothing of a run of dataprep: there is no data set to repair.", uri=self.uri)
-
     def _manifest(self) -> Manifest | None:
         """The manifest, if it is the one that `_SUCCESS` names, or without that one that doesn't contradict itself."""
         path = names.manifest_file(self.folder.run_id)
@@ -293,6 +273,28 @@ class _Found:
         return next(crosscheck.quarantine_faults(report, self.folder), None) is None
 
 
+def _success(folder: OutputFolder) -> Success | None:
+    try:
+        return folder.success()
+    except NotWhole:
+        return None
+
+
+def _run_id(folder: OutputFolder, success: Success | None) -> str:
+    """The run whose data set this is: of those that are named, the one that has files here. Raises NotFound."""
+    named = [success.run_id] if success is not None else []
+    owner = folder.read(names.OWNER)
+    try:
+        named += [folder.parsed(Owner, names.OWNER, owner).run_id] if owner is not None else []
+    except ValidationError:
+        logger.warning("%s is damaged", folder.at(names.OWNER))
+    runs = folder.runs()
+    for each in [*named, *runs]:
+        if each in runs:
+            return each
+    raise NotFound(f"{folder.uri} holds nothing of a run of dataprep: there is no data set to repair.", uri=folder.uri)
+
+
 def _at(spec: Any, uri: str) -> Any:
     """The spec with another output URI."""
     return spec.model_copy(update={"output": spec.output.model_copy(update={"uri": uri})})
@@ -311,7 +313,7 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def _needs_made_files(plan: Plan, folder: OutputFolder) -> bool:
+def _needs_made_files(plan: Plan, folder: RunFolder) -> bool:
     made = folder.at(names.made_folder(folder.run_id))
     return any(str(uri).startswith(made) for uri in plan.units.table["uri"].unique().to_pylist())
 

@@ -54,13 +54,14 @@ class Examined:
     """A finished data set and its faults. Raises as `verify` does when there is no manifest to hold it against."""
 
     def __init__(self, uri: str, access: Access, *, expect: str | None = None) -> None:
-        self.folder = OutputFolder(uri, access, run_id="")
+        folder = OutputFolder(uri, access)
         self._access = access
-        success = self.folder.success()
+        success = folder.success()
         if success is None:
             raise NotFound(f"{uri} has no _SUCCESS: there is no finished data set.", uri=uri)
         self._success = success
-        self.manifest = self.folder.manifest(success)
+        self.manifest = folder.manifest(success)
+        self.folder = folder.of_run(self.manifest.run_id)
         if expect is not None and expect.lower() not in (success.sha256, self.manifest.digest):
             raise NotWhole(
                 f"{uri} is not the expected data set: manifest {success.sha256}, digest {self.manifest.digest}, expected {expect}."
@@ -68,7 +69,6 @@ class Examined:
 
     def faults(self, *, every_record: bool = False) -> Generator[Fault]:
         """Everything that is not as it was written, at most one fault of each file; shards in the manifest's order."""
-        self.folder.run_id = self.manifest.run_id
         listed = dict(self.folder.visible())
         yield from _listing_faults(self.manifest, listed)
         yield from shard_faults(self.manifest, self.folder, self._access, listed=listed, every_record=every_record)

@@ -214,7 +214,7 @@ from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.dataset.output_folder import OutputFolder
 before = set(os.listdir("/proc/self/task"))
-load_plan(OutputFolder(sys.argv[1], Access(), sys.argv[2]), sys.argv[3])
+load_plan(OutputFolder(sys.argv[1], Access()).of_run(sys.argv[2]), sys.argv[3])
 print(len(set(os.listdir("/proc/self/task")) - before))
 """
 

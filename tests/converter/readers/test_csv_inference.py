@@ -441,6 +441,6 @@ def test_an_unfinished_run_of_the_first_rule_goes_on_by_it(tmp_path: Path, monke
     (tmp_path / "out/_SUCCESS").unlink()
     (tmp_path / "out" / before.files[0].file).unlink()
     assert made(job).files == before.files
-    plan_of_old = OutputFolder(str(tmp_path / "out"), Access(), before.run_id).plan()
+    plan_of_old = OutputFolder(str(tmp_path / "out"), Access()).of_run(before.run_id).plan()
     assert plan_of_old is not None
     assert plan_of_old.head.reader_state["columns"] == [{"name": "0", "type": "String", "required": False}]

@@ -9,7 +9,7 @@ from tests.converter.steps.test_run import EIGHT, a_job, made, sha256s, visible
 
 from dataprep_api.dataset.plan import shards
 from dataprep_converter.core.errors import BadData, ConvertError, StoreFull, Unreachable
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard
 from dataprep_converter.pipeline.task_progress import TaskProgress
@@ -65,7 +65,7 @@ def test_a_shard_is_published_while_the_next_one_is_read(
 def test_the_time_that_encoding_waits_for_a_batch_is_told(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     reports: list[Any] = []
-    put_report = OutputFolder.put_report
+    put_report = RunFolder.put_report
 
     def late(items: Any, *, depth: int) -> Any:
         for item in prefetched(items, depth=depth):
@@ -78,7 +78,7 @@ def test_the_time_that_encoding_waits_for_a_batch_is_told(few: Path, tmp_path: P
 
     monkeypatch.setattr(shard, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(shard, "prefetched", late)
-    monkeypatch.setattr(OutputFolder, "put_report", noted)
+    monkeypatch.setattr(RunFolder, "put_report", noted)
     result = made(a_job(few, tmp_path / "out", output=EIGHT))
     assert [report.seconds["readWait"] for report in reports] == [0.5] * 24, "each shard is one batch"
     assert (result.seconds["readWait"], result.seconds["encode"]) == (12.0, 0.0)

@@ -17,7 +17,7 @@ from dataprep_converter.cli.convert_to_records import mnist_job
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core import sha256
 from dataprep_converter.core.errors import BadData, InputChanged, NoInput, NotFound, NotWhole, OutputExists, OutputLost
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard, shard_sink
 from dataprep_converter.steps.run import run
@@ -238,8 +238,8 @@ def test_a_death_while_writing_leaves_no_visible_file(few: Path, tmp_path: Path,
     def die(*_: Any, **__: Any) -> None:
         raise Stop
 
-    monkeypatch.setattr(OutputFolder, "check_owner", die)
-    monkeypatch.setattr(OutputFolder, "claim", lambda _: None)
+    monkeypatch.setattr(RunFolder, "check_owner", die)
+    monkeypatch.setattr(RunFolder, "claim", lambda _: None)
     with pytest.raises(Stop):
         made(a_job(few, tmp_path))
     assert visible(tmp_path) == []

@@ -221,7 +221,7 @@ def test_a_worker_or_commit_without_a_session_says_what_to_do(
         made(a_job(tmp_path))
     job = a_job(tmp_path)
     run_id = next((tmp_path / "out" / names.SIDE).glob("*/upload.json")).parent.name
-    folder = OutputFolder(job.spec.output.uri, Access(), run_id)
+    folder = OutputFolder(job.spec.output.uri, Access()).of_run(run_id)
     fake.end_sessions()
     for call in (
         lambda: table_output.opened(job.spec, folder, Access()),

@@ -119,7 +119,7 @@ def plan(job: DataPrepJob, access: Access) -> plan_step.Prepared:
 
 def work(job: DataPrepJob, access: Access, planned: plan_step.Prepared) -> None:
     """What the workers' pods do, one after the other."""
-    folder = OutputFolder(job.spec.output.uri, access, planned.result.run_id)
+    folder = OutputFolder(job.spec.output.uri, access).of_run(planned.result.run_id)
     for index in range(planned.result.tasks):
         loaded = load_plan(folder, planned.result.plan_sha256)
         convert_work.work(job.spec, plan=loaded, shards=task(loaded.head, index), access=access, attempt=str(index), watch=lambda _: None)
@@ -127,7 +127,7 @@ def work(job: DataPrepJob, access: Access, planned: plan_step.Prepared) -> None:
 
 def commit(job: DataPrepJob, access: Access, planned: plan_step.Prepared) -> CommitResult:
     """What the pod of the commit does."""
-    folder = OutputFolder(job.spec.output.uri, access, planned.result.run_id)
+    folder = OutputFolder(job.spec.output.uri, access).of_run(planned.result.run_id)
     return finishing.finish(job.spec, plan=load_plan(folder, planned.result.plan_sha256), access=access)
 
 

@@ -83,7 +83,7 @@ def live(job: SmallJob, *settings: StoreSettings, output: str = "out") -> tuple[
     written, access = job.to(output), Access(settings)
     planned = plan_step.run_plan_step(written, access)
     small_jobs.work(written, access, planned)
-    folder = OutputFolder(written.spec.output.uri, access, planned.result.run_id)
+    folder = OutputFolder(written.spec.output.uri, access).of_run(planned.result.run_id)
     made = convert_commit.commit(written.spec, plan=load_plan(folder, planned.result.plan_sha256), access=access)
     return planned.result.warnings, made.warnings
 

@@ -178,7 +178,7 @@ class _Planner:
         return self._splits[root].get(path, "")
 
     def _manifest(self, uri: str) -> Manifest | None:
-        folder = OutputFolder(uri, self._access, "")
+        folder = OutputFolder(uri, self._access)
         try:
             success = folder.success()
         except NotWhole:
