@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.operator.test_machinery import a_child, a_job
+from tests.builders.watched import child_object, job_object
 from tests.operator.world import World
 
 from dataprep_api import names
@@ -39,7 +39,7 @@ def at(version: str, raw: Any, **status: Any) -> Any:  # Any: the same
 
 
 def test_a_child_is_looked_at_for_what_is_read_of_it() -> None:
-    cache, child = Cache(), a_child()
+    cache, child = Cache(), child_object()
     assert concerned(cache, Kind.JOBS, "ADDED", child) == [KEY]
     assert concerned(cache, Kind.JOBS, "MODIFIED", at("2", child, active=1)) == [KEY]
 
@@ -51,7 +51,7 @@ def test_a_child_is_looked_at_for_what_is_read_of_it() -> None:
 
 def test_a_pod_is_looked_at_for_what_is_read_of_it() -> None:
     cache = Cache()
-    cache.put(Kind.DATAPREPJOBS, a_job())
+    cache.put(Kind.DATAPREPJOBS, job_object())
     assert concerned(cache, Kind.PODS, "ADDED", a_pod("1")) == [KEY]
 
     assert concerned(cache, Kind.PODS, "MODIFIED", a_pod("2", conditions=[{"type": "Ready", "status": "True"}])) == []
@@ -63,7 +63,7 @@ def test_a_pod_is_looked_at_for_what_is_read_of_it() -> None:
 @pytest.mark.parametrize("event", ["ADDED", None], ids=["made", "listed again"])
 def test_who_is_listed_is_looked_at(event: Any) -> None:
     """After a watch was cut, and for a child that is in the cache because we made it."""
-    cache, child = Cache(), a_child()
+    cache, child = Cache(), child_object()
     cache.put(Kind.JOBS, child)
 
     assert concerned(cache, Kind.JOBS, event, child) == [KEY]
@@ -71,22 +71,22 @@ def test_who_is_listed_is_looked_at(event: Any) -> None:
 
 def test_a_status_of_our_own_is_no_news_but_to_those_who_wait_for_it() -> None:
     cache = Cache()
-    waiting = a_job("b", uid="uid-b")
+    waiting = job_object("b", uid="uid-b")
     waiting["spec"] = {"runAfter": ["a"]}
-    cache.put(Kind.DATAPREPJOBS, a_job())
+    cache.put(Kind.DATAPREPJOBS, job_object())
     cache.put(Kind.DATAPREPJOBS, waiting)
-    written = a_job(version="9", status={"phase": "Succeeded"})
+    written = job_object(version="9", status={"phase": "Succeeded"})
     cache.put_written(written)
 
     assert concerned(cache, Kind.DATAPREPJOBS, "MODIFIED", written) == [Key("n", "b")]
-    assert concerned(cache, Kind.DATAPREPJOBS, "MODIFIED", a_job(version="10", status={"phase": "Succeeded"})) == [KEY, Key("n", "b")]
+    assert concerned(cache, Kind.DATAPREPJOBS, "MODIFIED", job_object(version="10", status={"phase": "Succeeded"})) == [KEY, Key("n", "b")]
 
 
 def test_what_was_read_past_the_watch_is_still_news() -> None:
     """It was read for another job's sake."""
     cache = Cache()
-    cache.put(Kind.DATAPREPJOBS, a_job())
-    edited = a_job(version="9")
+    cache.put(Kind.DATAPREPJOBS, job_object())
+    edited = job_object(version="9")
     cache.put(Kind.DATAPREPJOBS, edited)
 
     assert concerned(cache, Kind.DATAPREPJOBS, "MODIFIED", edited) == [KEY]
@@ -106,7 +106,7 @@ def test_a_look_leaves_nothing_for_the_echo_of_its_status(world: World) -> None:
 
 
 def test_what_is_kept_of_an_object_is_what_somebody_reads() -> None:
-    cache, raw, copy_of_it = Cache(), a_job(), "kubectl.kubernetes.io/last-applied-configuration"
+    cache, raw, copy_of_it = Cache(), job_object(), "kubectl.kubernetes.io/last-applied-configuration"
     raw["metadata"] |= {"managedFields": [{}], "annotations": {copy_of_it: "{}", names.ANNOTATION_RETRY: "1"}}
 
     cache.put_written(raw)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from kopf._cogs.clients import watching
+from tests.builders.watched import child_object, job_object
 from tests.operator.test_cron import Cron, named
-from tests.operator.test_machinery import a_child, a_job
 from tests.operator.test_removal import finalizers, succeeded
 from tests.operator.world import NAMESPACE, World, a_failure
 
@@ -298,10 +298,10 @@ def test_an_operator_that_takes_over_makes_a_missing_child_at_once(world: World)
 
 def test_a_late_answer_about_a_predecessor_does_not_replace_its_successor() -> None:
     cache = Cache()
-    cache.put(Kind.DATAPREPJOBS, a_job(version="5"))
-    cache.put(Kind.DATAPREPJOBS, a_job(uid="uid-b", version="9"))
-    cache.put(Kind.DATAPREPJOBS, a_job(version="6"))
-    cache.drop(Kind.DATAPREPJOBS, a_job(version="8"))
+    cache.put(Kind.DATAPREPJOBS, job_object(version="5"))
+    cache.put(Kind.DATAPREPJOBS, job_object(uid="uid-b", version="9"))
+    cache.put(Kind.DATAPREPJOBS, job_object(version="6"))
+    cache.drop(Kind.DATAPREPJOBS, job_object(version="8"))
 
     known = cache.job(Key("n", "a"))
     assert known is not None
@@ -310,7 +310,7 @@ def test_a_late_answer_about_a_predecessor_does_not_replace_its_successor() -> N
 
 def test_what_left_the_selection_of_a_watch_may_come_back() -> None:
     cache = Cache()
-    child = a_child()
+    child = child_object()
     cache.put(Kind.JOBS, child)
     cache.drop(Kind.JOBS, {**child, "metadata": child["metadata"] | {"resourceVersion": "3"}})
     cache.put(Kind.JOBS, {**child, "metadata": child["metadata"] | {"resourceVersion": "2"}})
@@ -323,8 +323,8 @@ def test_what_left_the_selection_of_a_watch_may_come_back() -> None:
 
 def test_a_child_whose_owner_was_edited_away_is_its_childs_no_more() -> None:
     cache = Cache()
-    cache.put(Kind.DATAPREPJOBS, a_job())
-    child = a_child()
+    cache.put(Kind.DATAPREPJOBS, job_object())
+    child = child_object()
     pod = {
         "metadata": {
             "name": "p",
@@ -346,7 +346,7 @@ def test_a_child_whose_owner_was_edited_away_is_its_childs_no_more() -> None:
 def test_a_job_that_was_taken_from_its_schedule_is_not_the_schedules_any_more() -> None:
     cache = Cache()
     owner = {"kind": CRON_KIND, "name": "nightly", "uid": "cron", "controller": True}
-    made, freed = a_job(), a_job(version="6")
+    made, freed = job_object(), job_object(version="6")
     made["metadata"]["ownerReferences"] = [owner]
     cache.put(Kind.DATAPREPJOBS, made)
     assert cache.made_by("n", "cron") == [made]
