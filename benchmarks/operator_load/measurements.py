@@ -20,7 +20,7 @@ from kubernetes import client
 from dataprep_api import GROUP, VERSION
 from dataprep_api.dataset.messages import PROGRESS_PATH, TOKEN_AUDIENCE, ProgressReport
 from dataprep_api.names import LABEL_STEP
-from dataprep_operator.leading.lease import RETRY_SECONDS
+from dataprep_operator.leadership.lease import RETRY_SECONDS
 from kubecluster.errors import ClusterError
 from workbench.installation import Installation
 

@@ -20,22 +20,22 @@ from dataprep_api.shown import one_line
 from dataprep_operator import settings as settings_module
 from dataprep_operator.cluster.cluster import KubernetesCluster
 from dataprep_operator.errors import LeaseLost, NotServed, OperatorError, Overlap, Unavailable
-from dataprep_operator.leading.leading import follow, lead, stop_by_signals
-from dataprep_operator.leading.tenure import Connection, Tenure
+from dataprep_operator.informer import handlers, log_context
+from dataprep_operator.informer.cache import Cache
+from dataprep_operator.informer.streams import Streams
+from dataprep_operator.informer.workqueue import WorkQueue
+from dataprep_operator.leadership.controller import follow, lead, stop_by_signals
+from dataprep_operator.leadership.election import Connection, Tenure
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.reconciling.cron_reconcile import CronReconciler
-from dataprep_operator.reconciling.reconcile import Reconciler
-from dataprep_operator.serving.endpoint import Endpoint
-from dataprep_operator.serving.gate import BACKLOG, Gate
-from dataprep_operator.serving.probes import Health
-from dataprep_operator.serving.progress import Board
-from dataprep_operator.serving.reviews import Reviewer
-from dataprep_operator.serving.tokens import Verifier
+from dataprep_operator.reconcilers.cron_job import CronReconciler
+from dataprep_operator.reconcilers.job import Reconciler
+from dataprep_operator.server.endpoint import Endpoint
+from dataprep_operator.server.gate import BACKLOG, Gate
+from dataprep_operator.server.probes import Health
+from dataprep_operator.server.progress import Board
+from dataprep_operator.server.reviews import Reviewer
+from dataprep_operator.server.tokens import Verifier
 from dataprep_operator.settings import Settings
-from dataprep_operator.watching import subjects, watching
-from dataprep_operator.watching.cache import Cache
-from dataprep_operator.watching.streams import Streams
-from dataprep_operator.watching.workqueue import WorkQueue
 
 logger = logging.getLogger("dataprep_operator")
 
@@ -100,7 +100,7 @@ async def serve(settings: Settings) -> None:
         if health.leading:  # who takes over looks at everything
             queue.add_after(key, seconds)
 
-    heard = health.streams = Streams(expected=watching.expected_streams(settings), cache=cache, concerns=concern)
+    heard = health.streams = Streams(expected=handlers.expected_streams(settings), cache=cache, concerns=concern)
     verifier = Verifier(cluster.document, issuer=settings.token_issuer)
     endpoint = Endpoint(
         cache=cache,
@@ -257,7 +257,7 @@ def _lost(error: BaseException) -> None:
 def _log(settings: Settings) -> None:
     handler = logging.StreamHandler()
     plain = PlainLines("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    handler.setFormatter(JsonLines(subjects.current) if settings.log_format == "json" else plain)
+    handler.setFormatter(JsonLines(log_context.current) if settings.log_format == "json" else plain)
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
     logging.getLogger("kopf").setLevel(logging.WARNING)
 

@@ -15,8 +15,8 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator import settings
-from dataprep_operator.children import children
-from dataprep_operator.leading import scope
+from dataprep_operator.children import jobs
+from dataprep_operator.leadership import scope
 from dataprep_operator.objects.observed import Key, Observed
 from kubecluster import binaries
 
@@ -79,18 +79,18 @@ def worker_pods(defaults: settings.PodDefaults) -> list[dict[str, Any]]:
         {"script": {"input": "s3://in/", "framework": name, "command": ["python", "make.py"], "outputs": ["*.tfrecords"]}}
         for name in defaults.frameworks
     ]
-    jobs: list[Any] = []  # Any: JSON
+    bodies: list[Any] = []  # Any: JSON
     for rest in [idx, idx | code, *scripts]:
         spec = a_spec(rest)
-        jobs += [
-            children.plan_job(seen, spec, attempt=1, defaults=defaults),
-            children.convert_job(
+        bodies += [
+            jobs.plan_job(seen, spec, attempt=1, defaults=defaults),
+            jobs.convert_job(
                 seen, spec, run_id="r", plan_sha256="0", tasks=1, only=[], attempt=1, gpu=False, memory=None, defaults=defaults
             ),
-            children.commit_job(seen, spec, run_id="r", plan_sha256="0", attempt=1, defaults=defaults),
-            children.cleanup_job(seen, spec, runs=["r"], defaults=defaults),
+            jobs.commit_job(seen, spec, run_id="r", plan_sha256="0", attempt=1, defaults=defaults),
+            jobs.cleanup_job(seen, spec, runs=["r"], defaults=defaults),
         ]
-    return [job["spec"]["template"]["spec"] for job in jobs]
+    return [job["spec"]["template"]["spec"] for job in bodies]
 
 
 def a_spec(rest: Mapping[str, object]) -> DataPrepJobSpec:

@@ -11,8 +11,8 @@ from tests.operator.world import NAMESPACE, World, retry
 
 from dataprep_api.dataset.messages import RemoveResult
 from dataprep_api.reasons import Reason
+from dataprep_operator.informer.cache import Kind
 from dataprep_operator.settings import PodDefaults
-from dataprep_operator.watching.cache import Kind
 
 FILES = sorted(Path(__file__).parent.glob("objects-*.json.xz"))
 STORED: dict[str, list[tuple[str, Any]]] = {

@@ -6,7 +6,7 @@ It runs last. That each right is used is asked after a run of all tests only; a 
 import pytest
 from tests.availability import unavailable
 
-from dataprep_operator.leading.scope import marker
+from dataprep_operator.leadership.scope import marker
 from kubecluster import Cluster
 from kubecluster.errors import NotSupported
 from workbench import sharing

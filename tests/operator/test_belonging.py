@@ -6,8 +6,8 @@ from tests.operator.test_cron import Cron
 from tests.operator.world import NAMESPACE, World, a_plan
 
 from dataprep_api import CRON_KIND, KIND
+from dataprep_operator.informer.cache import Kind
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.watching.cache import Kind
 
 STRANGERS = "team-b"
 Body = dict[str, Any]  # the API's JSON

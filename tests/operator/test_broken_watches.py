@@ -12,11 +12,11 @@ from kopf._cogs.clients import watching as kopf_watching
 from kopf._cogs.structs import credentials, references
 from tests.operator.stub_api import Piece, StubApi
 
+from dataprep_operator.informer import handlers, streams
+from dataprep_operator.informer.cache import Cache, Kind
+from dataprep_operator.informer.streams import Streams
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.settings import Settings
-from dataprep_operator.watching import streams, watching
-from dataprep_operator.watching.cache import Cache, Kind
-from dataprep_operator.watching.streams import Streams
 
 RESOURCE = references.Resource("dataprep.io", "v1alpha1", "dataprepjobs", namespaced=True)
 LISTED = kopf_watching.Bookmark.LISTED
@@ -44,10 +44,10 @@ async def heard(
     vault = credentials.Vault()
     await vault.populate({"stub": kopf.ConnectionInfo(server=api.address)})
     auth.vault_var.set(vault)
-    chosen = watching.operator_settings(Settings())
+    chosen = handlers.operator_settings(Settings())
     chosen.watching.reconnect_backoff = 0
     chosen.networking.error_backoffs = ()
-    expected = watching.expected_streams(Settings(namespaces=(namespace,) if namespace else ()))
+    expected = handlers.expected_streams(Settings(namespaces=(namespace,) if namespace else ()))
     undo = streams.listen(
         follower or Streams(expected=expected, cache=Cache(), concerns=lambda _: None), again_seconds=0, refused_seconds=0
     )
@@ -114,7 +114,7 @@ def test_what_is_no_event_ends_one_stream_and_not_the_operator(api: StubApi, con
 
 def test_half_a_listing_does_not_count_for_the_next() -> None:
     cache = Cache()
-    follower = Streams(expected=watching.expected_streams(Settings()), cache=cache, concerns=lambda _: None)
+    follower = Streams(expected=handlers.expected_streams(Settings()), cache=cache, concerns=lambda _: None)
     name = (Kind.DATAPREPJOBS, None)
     for each in ("a", "b"):
         cache.put(Kind.DATAPREPJOBS, a_job(each))
@@ -130,7 +130,7 @@ def test_half_a_listing_does_not_count_for_the_next() -> None:
 
 
 def two_namespaces(cache: Cache, now: list[float], concerned: list[Key]) -> Streams:
-    expected = watching.expected_streams(Settings(namespaces=("gone", "n")))
+    expected = handlers.expected_streams(Settings(namespaces=("gone", "n")))
     return Streams(expected=expected, cache=cache, concerns=concerned.append, clock=lambda: now[0])
 
 

@@ -6,8 +6,8 @@ import tracemalloc
 from tests.builders.watched import child_object, job_object
 
 from dataprep_api import names
+from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.watching.cache import Cache, Kind
 
 
 def test_a_job_is_new_until_it_has_a_phase() -> None:

@@ -9,7 +9,7 @@ from dataprep_api import names
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_operator.children import children
+from dataprep_operator.children import jobs
 from dataprep_operator.objects.observed import ANNOTATION_TASKS, QUEUE_LABEL, Key, Observed
 from dataprep_operator.settings import PodDefaults
 
@@ -55,7 +55,7 @@ def a_convert_job(spec: DataPrepJobSpec | None = None, *, seen: Observed | None 
         "memory": None,
         "defaults": DEFAULTS,
     }
-    return children.convert_job(seen or a_job(), spec or a_spec(), **(given | rest))
+    return jobs.convert_job(seen or a_job(), spec or a_spec(), **(given | rest))
 
 
 def container(job: Any) -> Any:  # Any: JSON
@@ -77,15 +77,15 @@ def exit_rules(job: Any) -> dict[str, list[int]]:  # Any: JSON
     ],
 )
 def test_names_of_children(name: str, step: str, attempt: int, expected: str) -> None:
-    assert children.name(a_job(name), step, attempt) == expected
+    assert jobs.name(a_job(name), step, attempt) == expected
 
 
 def test_an_index_behind_the_longest_name_fits_63_characters() -> None:
-    assert len(f"{children.name(a_job('x' * 253), 'convert', 9)}-99999") <= 63
+    assert len(f"{jobs.name(a_job('x' * 253), 'convert', 9)}-99999") <= 63
 
 
 def test_the_spec_is_stored_as_the_user_wrote_it() -> None:
-    body = children.spec_map(a_job(), None)
+    body = jobs.spec_map(a_job(), None)
 
     assert body["immutable"] is True
     assert body["metadata"]["name"] == "mnist-0f1e2d3c00-spec"
@@ -95,9 +95,9 @@ def test_the_spec_is_stored_as_the_user_wrote_it() -> None:
 def test_every_child_has_our_labels_and_our_owner() -> None:
     seen = a_job()
     bodies = [
-        children.plan_job(seen, a_spec(), attempt=1, defaults=DEFAULTS),
+        jobs.plan_job(seen, a_spec(), attempt=1, defaults=DEFAULTS),
         a_convert_job(),
-        children.commit_job(seen, a_spec(), run_id="r", plan_sha256=SHA, attempt=1, defaults=DEFAULTS),
+        jobs.commit_job(seen, a_spec(), run_id="r", plan_sha256=SHA, attempt=1, defaults=DEFAULTS),
     ]
 
     for step, body in zip(("plan", "convert", "commit"), bodies, strict=True):
@@ -150,10 +150,10 @@ def every_job(spec: DataPrepJobSpec, defaults: PodDefaults) -> list[Any]:  # Any
     """One Job of each step."""
     seen = a_job()
     return [
-        children.plan_job(seen, spec, attempt=1, defaults=defaults),
+        jobs.plan_job(seen, spec, attempt=1, defaults=defaults),
         a_convert_job(spec, defaults=defaults),
-        children.commit_job(seen, spec, run_id="r", plan_sha256=SHA, attempt=1, defaults=defaults),
-        children.cleanup_job(seen, spec, runs=["r"], defaults=defaults),
+        jobs.commit_job(seen, spec, run_id="r", plan_sha256=SHA, attempt=1, defaults=defaults),
+        jobs.cleanup_job(seen, spec, runs=["r"], defaults=defaults),
     ]
 
 
@@ -251,8 +251,8 @@ def test_exit_codes_of_the_conversion(policy: str, rules: dict[str, list[int]]) 
 
 
 def test_exit_codes_of_the_single_steps() -> None:
-    plan = children.plan_job(a_job(), a_spec(), attempt=1, defaults=DEFAULTS)
-    commit = children.commit_job(a_job(), a_spec(), run_id="r", plan_sha256=SHA, attempt=1, defaults=DEFAULTS)
+    plan = jobs.plan_job(a_job(), a_spec(), attempt=1, defaults=DEFAULTS)
+    commit = jobs.commit_job(a_job(), a_spec(), run_id="r", plan_sha256=SHA, attempt=1, defaults=DEFAULTS)
 
     assert exit_rules(plan)["FailJob"] == [2, 3, 4, 5]
     assert exit_rules(commit)["FailJob"] == [2, 3, 5]

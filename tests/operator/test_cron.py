@@ -13,9 +13,9 @@ from dataprep_api import API_VERSION, CRON_KIND
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_operator.cluster.cluster import Body
 from dataprep_operator.errors import Conflict, OperatorError, Refused, Unavailable
+from dataprep_operator.informer.cache import Kind
 from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.watching.cache import Kind
 
 KEY = Key(NAMESPACE, "nightly", CRON_KIND)
 TEMPLATE: Body = {"spec": {"source": {"csv": {"uris": ["s3://in/rows.csv"]}}, "output": {"uri": "s3://out/${SCHEDULED_TIME}"}}}

@@ -8,10 +8,10 @@ import pytest
 from dataprep_api import CRON_KIND
 from dataprep_operator.cluster.cluster import DATAPREPCRONJOBS, Body, KubernetesCluster
 from dataprep_operator.errors import NotFound, NotServed
+from dataprep_operator.informer import handlers
+from dataprep_operator.informer.cache import Cache, Kind
+from dataprep_operator.informer.streams import Streams
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.watching import watching
-from dataprep_operator.watching.cache import Cache, Kind
-from dataprep_operator.watching.streams import Streams
 
 CRON = Key("n", "nightly", CRON_KIND)
 OWNER = {"kind": CRON_KIND, "name": "nightly", "uid": "uid-cron", "controller": True}
@@ -74,15 +74,15 @@ def test_an_event_of_a_job_has_its_cron_job_and_who_waits_looked_at() -> None:
     for kind in ("MODIFIED", "DELETED"):
         concerned.clear()
         event = {"type": kind, "object": a_job()}
-        watching._take(Kind.DATAPREPJOBS, event, cache=cache, streams=streams, concerns=lambda key, _: concerned.append(key))
+        handlers._take(Kind.DATAPREPJOBS, event, cache=cache, streams=streams, concerns=lambda key, _: concerned.append(key))
         assert concerned == [Key("n", "nightly-1"), Key("n", "after"), CRON]
 
 
 def test_kopf_watches_four_kinds() -> None:
     streams = Streams(expected=frozenset(), cache=Cache(), concerns=lambda _: None)
-    handlers = watching.registry(cache=Cache(), streams=streams, concerns=lambda *_: None)
+    registry = handlers.registry(cache=Cache(), streams=streams, concerns=lambda *_: None)
 
-    assert {selector.any_name for selector in handlers._watching.get_all_selectors()} >= set(Kind)
+    assert {selector.any_name for selector in registry._watching.get_all_selectors()} >= set(Kind)
 
 
 class Served(KubernetesCluster):

@@ -16,13 +16,13 @@ from kopf._cogs.clients.watching import Bookmark
 from dataprep_api import names
 from dataprep_api.dataset.messages import PROGRESS_LIMIT, PROGRESS_PATH, TOKEN_AUDIENCE, ProgressReport
 from dataprep_operator.errors import ReportRefused, Unavailable
+from dataprep_operator.informer.cache import Cache, Kind
+from dataprep_operator.informer.streams import Streams
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.serving.endpoint import Endpoint
-from dataprep_operator.serving.probes import Health
-from dataprep_operator.serving.progress import POD_REPORTS_AT_ONCE, Board
-from dataprep_operator.serving.tokens import DISCOVERY_PATH, KEYS_PATH, Verifier
-from dataprep_operator.watching.cache import Cache, Kind
-from dataprep_operator.watching.streams import Streams
+from dataprep_operator.server.endpoint import Endpoint
+from dataprep_operator.server.probes import Health
+from dataprep_operator.server.progress import POD_REPORTS_AT_ONCE, Board
+from dataprep_operator.server.tokens import DISCOVERY_PATH, KEYS_PATH, Verifier
 
 ISSUER = "https://kubernetes.default.svc"
 OURS = rsa.generate_private_key(public_exponent=65537, key_size=2048)

@@ -11,7 +11,7 @@ from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import RecordProgress
 from dataprep_operator.cluster.cluster import Body
 from dataprep_operator.errors import Refused
-from dataprep_operator.reconciling.hands import ForeignChild
+from dataprep_operator.reconcilers.actuator import ForeignChild
 
 # --- failures -------------------------------------------------------------------------------------------------------------
 

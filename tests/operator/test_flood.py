@@ -15,14 +15,14 @@ from tests.operator.test_tenure import PATIENCE_SECONDS, Leases, a_tenure
 
 from dataprep_api.dataset.messages import PROGRESS_PATH
 from dataprep_operator import __main__ as program
-from dataprep_operator.leading import lease
-from dataprep_operator.serving import endpoint as endpoint_module
-from dataprep_operator.serving import gate
-from dataprep_operator.serving.endpoint import Endpoint
-from dataprep_operator.serving.gate import Gate
-from dataprep_operator.serving.probes import Health
-from dataprep_operator.serving.progress import Board
-from dataprep_operator.serving.tokens import Verifier
+from dataprep_operator.leadership import lease
+from dataprep_operator.server import endpoint as endpoint_module
+from dataprep_operator.server import gate
+from dataprep_operator.server.endpoint import Endpoint
+from dataprep_operator.server.gate import Gate
+from dataprep_operator.server.probes import Health
+from dataprep_operator.server.progress import Board
+from dataprep_operator.server.tokens import Verifier
 from dataprep_operator.settings import Settings
 
 HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: operator\r\n\r\n"

@@ -12,7 +12,7 @@ from tests.operator.test_foreign_values import VALUES, places
 from tests.operator.world import NAMESPACE, World
 
 from dataprep_operator.cluster.kueue import Kueue
-from dataprep_operator.cluster.warnings_told import Warnings
+from dataprep_operator.cluster.warning_events import Warnings
 from dataprep_operator.errors import OperatorError
 from dataprep_operator.objects.observed import Child, Key
 

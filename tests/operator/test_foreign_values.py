@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataprep_api import CRON_KIND, KIND, names
-from dataprep_operator.deciding import steps
+from dataprep_operator.decisions import steps
+from dataprep_operator.informer import handlers
+from dataprep_operator.informer.cache import Cache, Kind
+from dataprep_operator.informer.streams import Streams
 from dataprep_operator.objects import pods, ranges, times
 from dataprep_operator.objects.observed import ANNOTATION_TASKS, Child, Key
 from dataprep_operator.settings import Settings
-from dataprep_operator.watching import watching
-from dataprep_operator.watching.cache import Cache, Kind
-from dataprep_operator.watching.streams import Streams
 
 Body = dict[str, Any]  # the API's JSON
 
@@ -104,13 +104,13 @@ def test_no_object_stops_the_operator(kind: Kind, type_: str | None, data: st.Da
     cache, concerned = Cache(), list[Key]()
     defaults = {"stores": [{"uriPrefix": "s3://", "region": "r"}], "workers": {"image": "own:1"}}
     cache.put(Kind.DATAPREPPROFILES, {"metadata": {"name": "default", "namespace": "n", "uid": "uid-p"}, "spec": defaults})
-    streams = Streams(expected=watching.expected_streams(Settings()), cache=cache, concerns=concerned.append)
+    streams = Streams(expected=handlers.expected_streams(Settings()), cache=cache, concerns=concerned.append)
     cache.put(
         Kind.DATAPREPJOBS,
         an_object(Kind.DATAPREPJOBS) | {"metadata": an_object(Kind.DATAPREPJOBS)["metadata"] | {"name": "other", "uid": "uid-9"}},
     )
 
-    watching._take(
+    handlers._take(
         kind, {"type": type_, "object": copy.deepcopy(raw)}, cache=cache, streams=streams, concerns=lambda key, _: concerned.append(key)
     )
 
@@ -154,7 +154,7 @@ def test_an_object_that_can_not_be_read_is_not_waited_for() -> None:
     streams.hear((Kind.PODS, None), {"type": None, "object": raw})
     broken = {**raw, "metadata": {"uid": "uid-1"}}
     with pytest.raises(KeyError):
-        watching._take(Kind.PODS, {"type": None, "object": broken}, cache=cache, streams=streams, concerns=lambda _, __: None)
+        handlers._take(Kind.PODS, {"type": None, "object": broken}, cache=cache, streams=streams, concerns=lambda _, __: None)
 
     assert not streams._on_the_way[(Kind.PODS, None)]
 

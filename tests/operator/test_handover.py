@@ -8,7 +8,7 @@ from tests.operator.world import NAMESPACE, SHA, World, a_failure, retry
 
 from dataprep_api.reasons import Reason
 from dataprep_operator.errors import Refused, Unavailable
-from dataprep_operator.reconciling.hands import ForeignChild
+from dataprep_operator.reconcilers.actuator import ForeignChild
 
 SPLITS = [{"name": "train", "records": 900, "shards": 7, "bytes": 3600}, {"name": "hold-out", "records": 90, "shards": 1, "bytes": 400}]
 

@@ -16,7 +16,7 @@ from dataprep_api.shown import printable
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.stages import REFUSALS
 from dataprep_operator import metrics
-from dataprep_operator.children import children
+from dataprep_operator.children import jobs
 from dataprep_operator.cluster.cluster import Body
 
 HOSTILE = [
@@ -46,9 +46,9 @@ def pods(spec: DataPrepJobSpec) -> list[Any]:  # Any: JSON
     """The pod specs of all three steps."""
     seen = a_job()
     made = [
-        children.plan_job(seen, spec, attempt=1, defaults=DEFAULTS),
+        jobs.plan_job(seen, spec, attempt=1, defaults=DEFAULTS),
         a_convert_job(spec, seen=seen),
-        children.commit_job(seen, spec, run_id="run1", plan_sha256=SHA, attempt=1, code_commit=None, defaults=DEFAULTS),
+        jobs.commit_job(seen, spec, run_id="run1", plan_sha256=SHA, attempt=1, code_commit=None, defaults=DEFAULTS),
     ]
     return [job["spec"]["template"] for job in made]
 
@@ -84,7 +84,7 @@ def test_the_text_in_the_config_map_is_json(world: World) -> None:
     world.apply(output={"uri": uri})
     world.settle()
     [made] = [body for (plural, _, _), body in world.cluster.objects.items() if plural == "configmaps"]
-    assert json.loads(made["data"][children.JOB_FILE])["spec"]["output"] == {"uri": uri}
+    assert json.loads(made["data"][jobs.JOB_FILE])["spec"]["output"] == {"uri": uri}
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -8,12 +8,12 @@ from kopf._cogs.clients import watching as kopf_watching
 from tests.builders.watched import job_object, until
 
 from dataprep_operator import settings
-from dataprep_operator.leading import leading
+from dataprep_operator.informer.cache import Cache, Kind
+from dataprep_operator.informer.streams import Streams
+from dataprep_operator.informer.workqueue import WorkQueue
+from dataprep_operator.leadership import controller
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.serving.probes import Health
-from dataprep_operator.watching.cache import Cache, Kind
-from dataprep_operator.watching.streams import Streams
-from dataprep_operator.watching.workqueue import WorkQueue
+from dataprep_operator.server.probes import Health
 
 
 def test_a_scan_takes_what_has_ended_once_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +33,7 @@ def test_a_scan_takes_what_has_ended_once_an_hour(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(asyncio, "sleep", pause)
     queue = SimpleNamespace(add=lambda key: scans[-1].append(key.name))
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(leading._scan(cache, queue, every_seconds=300))  # type: ignore[arg-type]  # only what it asks of a queue
+        asyncio.run(controller._scan(cache, queue, every_seconds=300))  # type: ignore[arg-type]  # only what it asks of a queue
 
     assert scans[:11] == [["runs", "leaves"]] * 11
     assert scans[11] == ["done", "runs", "leaves"]
@@ -59,7 +59,7 @@ def test_who_takes_over_looks_at_every_job_and_at_those_that_have_ended_last() -
         stop, given = asyncio.Event(), settings.Settings(workers=1)
         queue = WorkQueue[Key]()
         leads = asyncio.create_task(
-            leading.lead(settings=given, cache=cache, heard=heard, queue=queue, look=look, health=health, stop=stop)
+            controller.lead(settings=given, cache=cache, heard=heard, queue=queue, look=look, health=health, stop=stop)
         )
         await until(lambda: len(seen) == 2)
         stop.set()
@@ -81,7 +81,7 @@ def test_nobody_is_looked_at_before_the_cache_is_whole() -> None:
     async def lives() -> None:
         stop, health = asyncio.Event(), Health(age_limit_seconds=180)
         leads = asyncio.create_task(
-            leading.lead(
+            controller.lead(
                 settings=settings.Settings(), cache=cache, heard=heard, queue=WorkQueue[Key](), look=look, health=health, stop=stop
             )
         )

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from dataprep_operator.errors import AlreadyExists, Conflict, LeaseLost, NotFound, Unavailable
-from dataprep_operator.leading import lease as lease_module
-from dataprep_operator.leading.lease import Lease
+from dataprep_operator.leadership import lease as lease_module
+from dataprep_operator.leadership.lease import Lease
 
 
 class FakeLeases:

@@ -12,11 +12,11 @@ from tests.operator.world import NAMESPACE, SHA, START, World, a_commit, a_failu
 from dataprep_api.reasons import Reason
 from dataprep_operator import metrics
 from dataprep_operator.cluster.cluster import Body
+from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.reconciling.reconcile import Reconciler
+from dataprep_operator.reconcilers.job import Reconciler
 from dataprep_operator.settings import PodDefaults
-from dataprep_operator.watching.cache import Cache, Kind
 
 # --- all goes well ------------------------------------------------------------------------------------------------------
 

@@ -11,10 +11,10 @@ from tests.operator.world import NAMESPACE, World
 from dataprep_api import CRON_KIND
 from dataprep_api.log_lines import JsonLines
 from dataprep_operator.errors import Unavailable
-from dataprep_operator.leading import leading
+from dataprep_operator.informer import log_context
+from dataprep_operator.informer.workqueue import WorkQueue
+from dataprep_operator.leadership import controller
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.watching import subjects
-from dataprep_operator.watching.workqueue import WorkQueue
 
 
 class Lines(logging.Handler):
@@ -22,7 +22,7 @@ class Lines(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
-        self.setFormatter(JsonLines(subjects.current))
+        self.setFormatter(JsonLines(log_context.current))
         self.found: list[dict[str, Any]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -45,7 +45,7 @@ def worked(world: World, *keys: Key) -> None:
 
     async def lives() -> None:
         queue = WorkQueue[Key]()
-        worker = asyncio.create_task(queue.run(leading._timed(queue, world.reconciler.reconcile)))
+        worker = asyncio.create_task(queue.run(controller._timed(queue, world.reconciler.reconcile)))
         for key in keys:
             queue.add(key)
         for _ in range(200):
@@ -74,14 +74,14 @@ def test_a_failure_has_them_too_and_the_next_job_has_its_own(world: World, lines
     world.cluster.refusals[("status", "dataprepjobs")] = Unavailable("429")
     worked(world, Key(NAMESPACE, "mnist"), Key(NAMESPACE, "other"))
 
-    failed = [(line["job"], line.get("runId")) for line in lines.found if line["logger"] == "dataprep_operator.watching.workqueue"]
+    failed = [(line["job"], line.get("runId")) for line in lines.found if line["logger"] == "dataprep_operator.informer.workqueue"]
     assert failed == [("mnist", "0123abcd"), ("other", None)]
 
 
 def test_a_schedule_is_no_job() -> None:
     async def turned() -> dict[str, str | None]:
-        subjects.turn_to(Key("n", "nightly", CRON_KIND))
-        return dict(subjects.current())
+        log_context.turn_to(Key("n", "nightly", CRON_KIND))
+        return dict(log_context.current())
 
     assert asyncio.run(turned()) == {"namespace": "n", "cronJob": "nightly"}
-    assert subjects.current() == {}
+    assert log_context.current() == {}

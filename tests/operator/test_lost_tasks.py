@@ -13,11 +13,11 @@ import kopf
 import pytest
 from tests.operator.stub_api import StubApi
 
-from dataprep_operator.leading import leading
+from dataprep_operator.informer import handlers
+from dataprep_operator.informer.cache import Cache
+from dataprep_operator.informer.streams import Streams
+from dataprep_operator.leadership import controller
 from dataprep_operator.settings import Settings
-from dataprep_operator.watching import watching
-from dataprep_operator.watching.cache import Cache
-from dataprep_operator.watching.streams import Streams
 
 ROOT: Final = Path(__file__).parents[2]
 TASKS: Final = (
@@ -48,16 +48,16 @@ def test_these_are_all_of_kopfs_tasks() -> None:
     async def names() -> set[str]:
         before = asyncio.all_tasks()
         streams = Streams(expected=frozenset(), cache=Cache(), concerns=lambda _: None)
-        handlers = watching.registry(cache=Cache(), streams=streams, concerns=lambda _, __: None)
+        registry = handlers.registry(cache=Cache(), streams=streams, concerns=lambda _, __: None)
         roots = await kopf.spawn_tasks(
-            registry=handlers,
-            settings=watching.operator_settings(Settings()),
+            registry=registry,
+            settings=handlers.operator_settings(Settings()),
             identity="test",  # type: ignore[arg-type]  # kopf's NewType of str is not public
             standalone=True,
             clusterwide=True,
             stop_flag=asyncio.Event(),
         )
-        core = [task for task in asyncio.all_tasks() - before if task.get_name() == leading.CREDENTIALS_TASK]
+        core = [task for task in asyncio.all_tasks() - before if task.get_name() == controller.CREDENTIALS_TASK]
         found = {task.get_name() for task in [*roots, *core]}
         for task in asyncio.all_tasks() - before:
             task.cancel()
@@ -95,7 +95,7 @@ def test_a_task_that_ends_because_all_ends_is_no_fault() -> None:
             stop.set()
         task = asyncio.create_task(asyncio.sleep(0), name="kopf's")
         await task
-        leading._ended(task, stop=stop, died=lambda name, _: died.append(name))
+        controller._ended(task, stop=stop, died=lambda name, _: died.append(name))
 
     asyncio.run(end(is_wanted=True))
     assert died == []

@@ -8,16 +8,16 @@ from tests.builders.watched import child_object, job_object
 from tests.operator.world import World
 
 from dataprep_api import names
+from dataprep_operator.informer import handlers
+from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.watching import watching
-from dataprep_operator.watching.cache import Cache, Kind
 
 KEY = Key("n", "a")
 
 
 def concerned(cache: Cache, kind: Kind, event: str, raw: Any) -> list[Key]:  # Any: an object's JSON
     found: list[Key] = []
-    watching._take(
+    handlers._take(
         kind,
         {"type": event, "object": raw},
         cache=cache,

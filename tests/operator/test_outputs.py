@@ -8,9 +8,9 @@ from tests.operator.world import NAMESPACE, World, a_failure, retry
 
 from dataprep_api.reasons import Reason
 from dataprep_operator.cluster.cluster import Body
+from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.objects.outputs import place_of
-from dataprep_operator.watching.cache import Cache, Kind
 
 
 def a_spec(uri: str, **rest: Any) -> Body:  # Any: the spec as YAML has it

@@ -7,9 +7,9 @@ import pytest
 from tests.operator.world import NAMESPACE, World, a_commit, a_plan
 
 from dataprep_api import names
+from dataprep_operator.informer import handlers
+from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.watching import watching
-from dataprep_operator.watching.cache import Cache, Kind
 
 
 def told(world: World, **changes: Any) -> None:  # Any: fields of PlanResult
@@ -82,7 +82,7 @@ def test_only_the_end_of_a_plans_pod_is_looked_at_now(step: str, phase: str, sec
     cache._keys_by_uid["job-uid"] = Key(NAMESPACE, "mnist")
     labels = {names.LABEL_STEP: step, names.LABEL_JOB_UID: "job-uid"}
     pod = {"metadata": {"name": "p", "namespace": NAMESPACE, "uid": "u", "labels": labels}, "status": {"phase": phase}}
-    watching._take(
+    handlers._take(
         Kind.PODS,
         {"type": "ADDED", "object": pod},
         cache=cache,

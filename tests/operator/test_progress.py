@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from dataprep_api.dataset.messages import ProgressReport, WorkResult
 from dataprep_api.resources.status import RecordProgress
-from dataprep_operator.serving.progress import Board
+from dataprep_operator.server.progress import Board
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ import pytest
 
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources.status import Condition
-from dataprep_operator.deciding import conditions
+from dataprep_operator.decisions import conditions
 from dataprep_operator.objects import ranges, times
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

@@ -10,11 +10,11 @@ from tests.operator.test_endpoint import Keys, a_cache
 from dataprep_operator.cluster import cluster as cluster_module
 from dataprep_operator.cluster.cluster import ACCESS_REVIEWS, DATAPREPJOBS, LEASES, TOKEN_REVIEWS, Resource
 from dataprep_operator.errors import Refused, ReportRefused, Unavailable
-from dataprep_operator.serving.endpoint import LONGEST_TOKEN, Endpoint
-from dataprep_operator.serving.probes import Health
-from dataprep_operator.serving.progress import Board
-from dataprep_operator.serving.reviews import KEPT_SECONDS, REVIEWS_A_SECOND, REVIEWS_AT_ONCE, Reviewer
-from dataprep_operator.serving.tokens import Verifier
+from dataprep_operator.server.endpoint import LONGEST_TOKEN, Endpoint
+from dataprep_operator.server.probes import Health
+from dataprep_operator.server.progress import Board
+from dataprep_operator.server.reviews import KEPT_SECONDS, REVIEWS_A_SECOND, REVIEWS_AT_ONCE, Reviewer
+from dataprep_operator.server.tokens import Verifier
 
 Body = dict[str, Any]  # the API's JSON
 PROMETHEUS = {"username": "system:serviceaccount:monitoring:prometheus", "uid": "u", "groups": ["g"], "extra": {"k": ["v"]}}

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from dataprep_operator.deciding.schedules import BadSchedule, Schedule
+from dataprep_operator.decisions.schedules import BadSchedule, Schedule
 
 
 def utc(text: str) -> datetime:

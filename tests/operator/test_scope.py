@@ -10,13 +10,13 @@ from dataprep_api import names
 from dataprep_api.resources.cron import DataPrepCronJobStatus
 from dataprep_operator import __main__ as program
 from dataprep_operator.cluster.cluster import LEASES, Body
-from dataprep_operator.deciding import crons
+from dataprep_operator.decisions import crons
 from dataprep_operator.errors import NotFound, Overlap, Refused, Unavailable
-from dataprep_operator.leading import scope
-from dataprep_operator.leading.scope import DEAD_SECONDS, Scope
+from dataprep_operator.informer import handlers
+from dataprep_operator.leadership import scope
+from dataprep_operator.leadership.scope import DEAD_SECONDS, Scope
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.settings import Settings
-from dataprep_operator.watching import watching
 
 
 class Stopped(Exception):
@@ -224,7 +224,7 @@ def test_an_overlap_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(("operator_class", "selector"), [(None, f"!{names.LABEL_CLASS}"), ("blue", f"{names.LABEL_CLASS}=blue")])
 def test_a_release_watches_its_class(operator_class: str | None, selector: str) -> None:
-    chosen = watching.operator_settings(Settings(operator_class=operator_class)).watching.label_selectors
+    chosen = handlers.operator_settings(Settings(operator_class=operator_class)).watching.label_selectors
 
     assert chosen["dataprep.io", "v1alpha1", "dataprepjobs"] == selector
     assert chosen["dataprep.io", "v1alpha1", "dataprepcronjobs"] == selector

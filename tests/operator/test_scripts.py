@@ -8,7 +8,7 @@ from tests.operator.test_children import DEFAULTS, a_convert_job, a_job, a_spec,
 from tests.operator.world import World, a_failure, retry
 
 from dataprep_api.reasons import Reason
-from dataprep_operator.children import children
+from dataprep_operator.children import jobs
 from dataprep_operator.settings import from_environment
 
 COMMAND = ["python", "convert_to_records.py", "--name", "a b; $(id)", "${MINE}"]
@@ -96,8 +96,8 @@ def test_its_exit_codes_mean_nothing_of_ours() -> None:
 
 def test_plan_and_commit_are_ours() -> None:
     spec = a_spec(source=None, script=SCRIPT | {"command": ["true"]})
-    plan = children.plan_job(a_job(), spec, attempt=1, defaults=DEFAULTS)
-    commit = children.commit_job(a_job(), spec, run_id="r", plan_sha256="ab", attempt=1, defaults=DEFAULTS)
+    plan = jobs.plan_job(a_job(), spec, attempt=1, defaults=DEFAULTS)
+    commit = jobs.commit_job(a_job(), spec, run_id="r", plan_sha256="ab", attempt=1, defaults=DEFAULTS)
 
     for job in (plan, commit):
         assert (container(job)["image"], container(job)["command"]) == ("dataprep:1", ["dataprep"])

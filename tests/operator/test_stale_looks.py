@@ -21,13 +21,13 @@ from dataprep_api import CRON_KIND, names
 from dataprep_api.reasons import Reason
 from dataprep_operator import __main__ as program
 from dataprep_operator.cluster.cluster import DATAPREPJOBS, PODS, KubernetesCluster
-from dataprep_operator.deciding.decide import DeleteSelf, FailPod, Guard
+from dataprep_operator.decisions.actions import DeleteSelf, FailPod, Guard
 from dataprep_operator.errors import Conflict, NotFound, Unavailable
+from dataprep_operator.informer.cache import Cache, Kind
+from dataprep_operator.informer.streams import Streams
 from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.settings import Settings
-from dataprep_operator.watching.cache import Cache, Kind
-from dataprep_operator.watching.streams import Streams
 
 KEY = Key(NAMESPACE, "mnist")
 

@@ -13,11 +13,11 @@ from tests.builders.watched import child_object, job_object
 
 from dataprep_api import names
 from dataprep_operator import settings
+from dataprep_operator.informer import handlers, streams
+from dataprep_operator.informer.cache import Cache, Kind
+from dataprep_operator.informer.streams import Streams
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.serving.probes import Health
-from dataprep_operator.watching import streams, watching
-from dataprep_operator.watching.cache import Cache, Kind
-from dataprep_operator.watching.streams import Streams
+from dataprep_operator.server.probes import Health
 
 
 def a_stream(cache: Cache, *, now: list[float]) -> tuple[Streams, list[Key]]:
@@ -88,7 +88,7 @@ def test_the_wrapped_stream_passes_everything_on_and_is_taken_off_again(monkeypa
 
 
 def test_kopf_watches_only_what_is_ours_and_writes_nothing() -> None:
-    chosen = watching.operator_settings(settings.Settings())
+    chosen = handlers.operator_settings(settings.Settings())
 
     assert chosen.scanning.disabled
     assert chosen.peering.standalone
@@ -98,5 +98,5 @@ def test_kopf_watches_only_what_is_ours_and_writes_nothing() -> None:
 
 
 def test_there_is_one_stream_for_each_kind_and_namespace() -> None:
-    assert len(watching.expected_streams(settings.Settings(namespaces=("a", "b")))) == 10
-    assert watching.expected_streams(settings.Settings()) == frozenset((kind, None) for kind in Kind)
+    assert len(handlers.expected_streams(settings.Settings(namespaces=("a", "b")))) == 10
+    assert handlers.expected_streams(settings.Settings()) == frozenset((kind, None) for kind in Kind)

@@ -8,11 +8,11 @@ from tests.operator.world import NAMESPACE, World, a_failure, retry
 
 from dataprep_api import canonical, names
 from dataprep_api.reasons import Reason
-from dataprep_operator.children import children
+from dataprep_operator.children import jobs
 from dataprep_operator.cluster.cluster import Body
 from dataprep_operator.errors import SpecUnreadable
 from dataprep_operator.objects.observed import ANNOTATION_SPEC
-from dataprep_operator.reconciling.observing import StatusUnreadable
+from dataprep_operator.reconcilers.observer import StatusUnreadable
 
 
 def asked(world: World) -> list[tuple[str, str]]:
@@ -28,7 +28,7 @@ def taken_over(world: World) -> None:
 
 def kept_spec(world: World) -> Body:
     [stored] = [body for (plural, _, _), body in world.cluster.objects.items() if plural == "configmaps"]
-    return children.kept_spec(stored)
+    return jobs.kept_spec(stored)
 
 
 def test_every_child_has_the_digest_of_the_spec_that_its_pods_get(world: World) -> None:

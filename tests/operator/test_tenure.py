@@ -10,11 +10,11 @@ from tests.operator.test_lease import FakeLeases
 
 from dataprep_operator import __main__ as program
 from dataprep_operator.errors import LeaseLost
-from dataprep_operator.leading import lease, scope, tenure
-from dataprep_operator.leading.tenure import Tenure
+from dataprep_operator.informer.cache import Cache
+from dataprep_operator.informer.streams import Streams
+from dataprep_operator.leadership import election, lease, scope
+from dataprep_operator.leadership.election import Tenure
 from dataprep_operator.settings import Settings
-from dataprep_operator.watching.cache import Cache
-from dataprep_operator.watching.streams import Streams
 
 PATIENCE_SECONDS = 60.0
 
@@ -94,28 +94,28 @@ def test_a_lease_that_another_has_taken_is_told_at_once() -> None:
     lost: list[BaseException] = []
 
     async def lives() -> None:
-        tenure = a_tenure(leases, lost)
+        election = a_tenure(leases, lost)
 
         def tell(error: BaseException) -> None:
             lost.append(error)
             told.set()
 
-        tenure._lost = tell
-        await tenure.begin()
-        assert tenure.sure
+        election._lost = tell
+        await election.begin()
+        assert election.sure
         assert leases.body is not None
         leases._store(leases.body | {"spec": leases.body["spec"] | {"holderIdentity": "two"}})
         # The process would be gone by now.
         assert told.wait(PATIENCE_SECONDS)
-        await tenure.end()
+        await election.end()
 
     asyncio.run(lives())
     assert [type(each) for each in lost] == [LeaseLost]
 
 
 def test_an_event_loop_that_stands_still_for_long_loses_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tenure, "_STANDS_STILL_SECONDS", 0.5)
-    monkeypatch.setattr(tenure, "_BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(election, "_STANDS_STILL_SECONDS", 0.5)
+    monkeypatch.setattr(election, "_BEAT_SECONDS", 0.01)
     told = threading.Event()
     lost: list[BaseException] = []
 

@@ -11,8 +11,8 @@ from dataprep_api.reasons import Reason
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_operator.cluster.cluster import Body
 from dataprep_operator.errors import Unavailable
+from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.watching.cache import Cache, Kind
 
 DIGEST = "cd" * 32
 FROM_FIRST = {"fromJob": {"name": "first"}}

@@ -17,9 +17,9 @@ from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.shown import printable
 from dataprep_operator import __main__ as command
-from dataprep_operator.deciding import events
+from dataprep_operator.decisions import events
 from dataprep_operator.errors import Refused
-from dataprep_operator.objects import border, times
+from dataprep_operator.objects import redaction, times
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.settings import Settings
 
@@ -222,8 +222,8 @@ def test_a_wish_with_such_a_text_is_granted_once(world: World) -> None:
 
 @given(st.text(max_size=300))
 def test_what_was_shown_once_is_shown_so_again(text: str) -> None:
-    once = border.of_job(DataPrepJobStatus(warnings=[text]))
-    assert border.of_job(once) == once
+    once = redaction.of_job(DataPrepJobStatus(warnings=[text]))
+    assert redaction.of_job(once) == once
 
 
 def test_the_text_of_an_event_is_shown_whoever_said_it() -> None:

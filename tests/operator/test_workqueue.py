@@ -6,10 +6,10 @@ import pytest
 from tests.builders.watched import job_object, until
 
 from dataprep_operator.errors import Unavailable
+from dataprep_operator.informer import workqueue
+from dataprep_operator.informer.cache import Cache, Kind
+from dataprep_operator.informer.workqueue import WorkQueue
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.watching import workqueue
-from dataprep_operator.watching.cache import Cache, Kind
-from dataprep_operator.watching.workqueue import WorkQueue
 
 
 def test_a_key_is_worked_on_once_at_a_time_and_again_when_it_was_added_meanwhile() -> None:

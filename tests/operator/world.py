@@ -16,13 +16,13 @@ from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import RecordProgress
 from dataprep_operator.cluster.cluster import Body, Resource
 from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, OperatorError
+from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.reconciling.cron_reconcile import CronReconciler
-from dataprep_operator.reconciling.reconcile import Reconciler
-from dataprep_operator.serving.progress import Board
+from dataprep_operator.reconcilers.cron_job import CronReconciler
+from dataprep_operator.reconcilers.job import Reconciler
+from dataprep_operator.server.progress import Board
 from dataprep_operator.settings import PodDefaults, Settings
-from dataprep_operator.watching.cache import Cache, Kind
 
 NAMESPACE = "team-a"
 SHA = "ab" * 32

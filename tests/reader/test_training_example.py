@@ -10,7 +10,7 @@ import pytest
 import yaml
 from tests.converter.cli.commandline import EXAMPLES, code_of, environment, mnist_run
 
-from dataprep_operator.deciding.handover import FILE
+from dataprep_operator.decisions.handover import FILE
 from workbench import mnist
 
 TRAIN, VALIDATION, TEST = 1_000, 5_000, 100

@@ -1,6 +1,6 @@
 """What Kueue says about a convert Job: its Workload, and its place in the queue. Only asked when the chart's `kueue.enabled` says that Kueue is there.
 
-Apart from `observing.py`, because nothing here is ours: another project's API, in the versions that it serves, read with care.
+Apart from `observer.py`, because nothing here is ours: another project's API, in the versions that it serves, read with care.
 """
 
 import logging
@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from dataprep_operator.cluster.cluster import Cluster, Resource
 from dataprep_operator.errors import ClusterError, NotFound, Refused
-from dataprep_operator.objects import foreign
+from dataprep_operator.objects import untrusted
 from dataprep_operator.objects.observed import QUEUE_DOMAIN, Admission, Child
 
 logger = logging.getLogger(__name__)
@@ -39,10 +39,10 @@ class Kueue:
             return Admission()
         reserved = _condition(found, "QuotaReserved")
         if reserved.get("status") == "True":
-            return Admission(exists=True, reserved=True, message=foreign.text(reserved.get("message")))
+            return Admission(exists=True, reserved=True, message=untrusted.text(reserved.get("message")))
         position = await self._position(child.namespace, queue, str(found["metadata"]["name"]))
         told = reserved or _condition(found, "Evicted")
-        return Admission(exists=True, message=foreign.text(told.get("message")), position=position)
+        return Admission(exists=True, message=untrusted.text(told.get("message")), position=position)
 
     async def _workloads(self, child: Child) -> Mapping[str, Any] | None:  # Any: the API's JSON
         for version in self._versions:
@@ -65,12 +65,12 @@ class Kueue:
                 continue
             except ClusterError:
                 return None  # Kueue's own server may be down; the Workload has said what matters
-            for item in foreign.mappings(found.get("items")):
-                if foreign.mapping(item.get("metadata")).get("name") == workload:
-                    position = foreign.number(item.get("positionInLocalQueue"), -1)
+            for item in untrusted.mappings(found.get("items")):
+                if untrusted.mapping(item.get("metadata")).get("name") == workload:
+                    position = untrusted.number(item.get("positionInLocalQueue"), -1)
                     return position if position >= 0 else None
         return None
 
 
 def _condition(workload: Mapping[str, Any], kind: str) -> Mapping[str, Any]:  # Any: the API's JSON
-    return foreign.conditions(foreign.mapping(workload.get("status"))).get(kind, {})
+    return untrusted.conditions(untrusted.mapping(workload.get("status"))).get(kind, {})

@@ -9,7 +9,7 @@ from dataprep_api import KIND, names
 from dataprep_api.dataset.messages import CommitResult, PlanResult, WorkResult
 from dataprep_api.resources.status import TERMINAL_PHASES, DataPrepJobStatus, FromJob, RecordProgress
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_operator.objects import foreign, times
+from dataprep_operator.objects import times, untrusted
 from dataprep_operator.objects.pods import CONTAINER, Blockage, Pod
 
 ANNOTATION_TASKS: Final = "dataprep.io/tasks"
@@ -243,11 +243,11 @@ class Observed:
 # Any: a Job as the API server's JSON.
 def read_child(raw: Mapping[str, Any]) -> Child:
     """The child Job in the API server's JSON."""
-    metadata, spec, status = raw["metadata"], foreign.mapping(raw.get("spec")), foreign.mapping(raw.get("status"))
-    labels, annotations = foreign.mapping(metadata.get("labels")), foreign.mapping(metadata.get("annotations"))
+    metadata, spec, status = raw["metadata"], untrusted.mapping(raw.get("spec")), untrusted.mapping(raw.get("status"))
+    labels, annotations = untrusted.mapping(metadata.get("labels")), untrusted.mapping(metadata.get("annotations"))
     owner = controller(raw)
     owner = owner if owner.get("kind") == KIND else {}
-    conditions = {kind: each for kind, each in foreign.conditions(status).items() if each.get("status") == "True"}
+    conditions = {kind: each for kind, each in untrusted.conditions(status).items() if each.get("status") == "True"}
     # FailureTarget comes first and names the real reason; Failed follows when the last pod is gone.
     broken = conditions.get("Failed") or {}
     ended = broken or conditions.get("Complete") or {}
@@ -255,10 +255,10 @@ def read_child(raw: Mapping[str, Any]) -> Child:
         name=metadata["name"],
         namespace=metadata["namespace"],
         uid=metadata["uid"],
-        owner_uid=foreign.text(owner.get("uid")),
-        owner_name=foreign.text(owner.get("name")),
-        step=foreign.text(labels.get(names.LABEL_STEP)),
-        attempt=foreign.number(labels.get(names.LABEL_ATTEMPT)),
+        owner_uid=untrusted.text(owner.get("uid")),
+        owner_name=untrusted.text(owner.get("name")),
+        step=untrusted.text(labels.get(names.LABEL_STEP)),
+        attempt=untrusted.number(labels.get(names.LABEL_ATTEMPT)),
         created=times.parse(metadata.get("creationTimestamp")),
         suspended=bool(spec.get("suspend")),
         queued=QUEUE_LABEL in labels,
@@ -266,34 +266,34 @@ def read_child(raw: Mapping[str, Any]) -> Child:
         and QUEUE_LABEL not in labels
         and annotations.get(ANNOTATION_SUSPEND) in ("false", RESUMED),
         resumed=annotations.get(ANNOTATION_SUSPEND) == RESUMED,
-        parallelism=foreign.number(spec.get("parallelism"), 1),
-        completions=foreign.number(spec.get("completions"), 1),
-        active=foreign.number(status.get("active")),
-        completed_indexes=foreign.text(status.get("completedIndexes")),
-        failed_indexes=foreign.text(status.get("failedIndexes")),
+        parallelism=untrusted.number(spec.get("parallelism"), 1),
+        completions=untrusted.number(spec.get("completions"), 1),
+        active=untrusted.number(status.get("active")),
+        completed_indexes=untrusted.text(status.get("completedIndexes")),
+        failed_indexes=untrusted.text(status.get("failedIndexes")),
         complete="Complete" in conditions,
         failed="Failed" in conditions,
-        failure_reason=foreign.text(broken.get("reason")),
-        failure_message=foreign.text(broken.get("message")),
+        failure_reason=untrusted.text(broken.get("reason")),
+        failure_message=untrusted.text(broken.get("message")),
         started_at=times.parse(status.get("startTime")),
         ended_at=times.parse(status.get("completionTime") or ended.get("lastTransitionTime")),
-        tasks=foreign.text(annotations.get(ANNOTATION_TASKS)) or None,
-        plan_sha256=foreign.text(annotations.get(ANNOTATION_PLAN)) or None,
-        spec_sha256=foreign.text(annotations.get(ANNOTATION_SPEC)) or None,
+        tasks=untrusted.text(annotations.get(ANNOTATION_TASKS)) or None,
+        plan_sha256=untrusted.text(annotations.get(ANNOTATION_PLAN)) or None,
+        spec_sha256=untrusted.text(annotations.get(ANNOTATION_SPEC)) or None,
         deleting="deletionTimestamp" in metadata,
         image=_image(spec),
     )
 
 
 def _image(spec: Mapping[str, Any]) -> str | None:
-    pod = foreign.mapping(foreign.mapping(spec.get("template")).get("spec"))
-    found = [foreign.text(each.get("image")) for each in foreign.mappings(pod.get("containers")) if each.get("name") == CONTAINER]
+    pod = untrusted.mapping(untrusted.mapping(spec.get("template")).get("spec"))
+    found = [untrusted.text(each.get("image")) for each in untrusted.mappings(pod.get("containers")) if each.get("name") == CONTAINER]
     return found[0] or None if found else None
 
 
 def controller(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """The ownerReference of the object's controller, or an empty mapping."""
-    return next((owner for owner in foreign.mappings(raw["metadata"].get("ownerReferences")) if owner.get("controller")), {})
+    return next((owner for owner in untrusted.mappings(raw["metadata"].get("ownerReferences")) if owner.get("controller")), {})
 
 
 def owned_by(raw: Mapping[str, Any], *, uid: str) -> bool:

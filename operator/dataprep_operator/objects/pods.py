@@ -16,7 +16,7 @@ from dataprep_api.errors import MessageError
 from dataprep_api.exits import Exit
 from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import Failure
-from dataprep_operator.objects import foreign, times
+from dataprep_operator.objects import times, untrusted
 
 CONTAINER: Final = "dataprep"
 CODE_CONTAINER: Final = "dataprep-code"
@@ -130,16 +130,16 @@ class Pod:
 # Any: a Pod as the API server's JSON.
 def read(raw: Mapping[str, Any]) -> Pod:
     """The pod in the API server's JSON."""
-    metadata, status = raw["metadata"], foreign.mapping(raw.get("status"))
-    conditions = foreign.conditions(status)
+    metadata, status = raw["metadata"], untrusted.mapping(raw.get("status"))
+    conditions = untrusted.conditions(status)
     scheduled = conditions.get("PodScheduled", {})
     scheduled_at = times.parse(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None
     fetching = _container_state(status, "initContainerStatuses", CODE_CONTAINER)
-    is_fetching = "waiting" in fetching or bool(foreign.mapping(fetching.get("terminated")).get("exitCode"))
+    is_fetching = "waiting" in fetching or bool(untrusted.mapping(fetching.get("terminated")).get("exitCode"))
     state = fetching if is_fetching else _container_state(status, "containerStatuses", CONTAINER)
-    terminated, waiting = foreign.mapping(state.get("terminated")), foreign.mapping(state.get("waiting"))
-    labels, annotations = foreign.mapping(metadata.get("labels")), foreign.mapping(metadata.get("annotations"))
-    phase, exit_code = foreign.text(status.get("phase")) or "Pending", terminated.get("exitCode")
+    terminated, waiting = untrusted.mapping(state.get("terminated")), untrusted.mapping(state.get("waiting"))
+    labels, annotations = untrusted.mapping(metadata.get("labels")), untrusted.mapping(metadata.get("annotations"))
+    phase, exit_code = untrusted.text(status.get("phase")) or "Pending", terminated.get("exitCode")
     disruption = conditions.get("DisruptionTarget", {})
     is_disrupted = disruption.get("status") == "True"
     owner = _job(metadata)
@@ -147,26 +147,28 @@ def read(raw: Mapping[str, Any]) -> Pod:
         name=metadata["name"],
         namespace=metadata["namespace"],
         uid=metadata["uid"],
-        version=foreign.text(metadata.get("resourceVersion")),
-        owner_uid=foreign.text(owner.get("uid")),
-        owner_name=foreign.text(owner.get("name")),
+        version=untrusted.text(metadata.get("resourceVersion")),
+        owner_uid=untrusted.text(owner.get("uid")),
+        owner_name=untrusted.text(owner.get("name")),
         phase=phase,
-        step=foreign.text(labels.get(names.LABEL_STEP)),
-        attempt=foreign.number(labels.get(names.LABEL_ATTEMPT)),
+        step=untrusted.text(labels.get(names.LABEL_STEP)),
+        attempt=untrusted.number(labels.get(names.LABEL_ATTEMPT)),
         created=times.parse(metadata.get("creationTimestamp")),
         scheduled_at=scheduled_at,
         unschedulable=_unschedulable(scheduled),
         waiting=_waiting(waiting),
-        creating=scheduled_at is not None and phase == "Pending" and foreign.text(waiting.get("reason", "ContainerCreating")) in _CREATING,
+        creating=scheduled_at is not None
+        and phase == "Pending"
+        and untrusted.text(waiting.get("reason", "ContainerCreating")) in _CREATING,
         deletion_due=times.parse(metadata.get("deletionTimestamp")),
         disrupted_at=times.parse(disruption.get("lastTransitionTime")) if is_disrupted else None,
         disrupted_by=str(disruption.get("reason") or "") if is_disrupted else "",
         told=str(status.get("message") or "") if status.get("reason") == "Evicted" else "",
-        index=foreign.number(annotations[INDEX_ANNOTATION]) if INDEX_ANNOTATION in annotations else None,
-        exit_code=foreign.number(exit_code) if exit_code is not None else None,
-        exit_reason=foreign.text(terminated.get("reason")) or None,
+        index=untrusted.number(annotations[INDEX_ANNOTATION]) if INDEX_ANNOTATION in annotations else None,
+        exit_code=untrusted.number(exit_code) if exit_code is not None else None,
+        exit_reason=untrusted.text(terminated.get("reason")) or None,
         finished_at=times.parse(terminated.get("finishedAt")),
-        message=foreign.text(terminated.get("message")),
+        message=untrusted.text(terminated.get("message")),
         script=annotations.get(names.ANNOTATION_SCRIPT) == "true" and labels.get(names.LABEL_STEP) == "convert" and not is_fetching,
     )
 
@@ -174,7 +176,7 @@ def read(raw: Mapping[str, Any]) -> Pod:
 def missing_mount(pod_events: Sequence[Mapping[str, Any]]) -> str | None:
     """What a volume of the pod needs and nobody has, from its Events. A slow mount is none of these."""
     for event in reversed(pod_events):
-        message = foreign.text(event.get("message"))
+        message = untrusted.text(event.get("message"))
         if event.get("reason") in ("FailedMount", "FailedAttachVolume") and any(phrase in message for phrase in _GONE_FOR_GOOD):
             return message
     return None
@@ -182,7 +184,7 @@ def missing_mount(pod_events: Sequence[Mapping[str, Any]]) -> str | None:
 
 def refused_pods(job_events: Sequence[Mapping[str, Any]]) -> str | None:
     """Why the API server takes no pod of a Job, from the Job's Events."""
-    return next((foreign.text(event.get("message")) for event in reversed(job_events) if event.get("reason") == "FailedCreate"), None)
+    return next((untrusted.text(event.get("message")) for event in reversed(job_events) if event.get("reason") == "FailedCreate"), None)
 
 
 def may_pass(refusal: str) -> bool:
@@ -240,9 +242,9 @@ def _reason_and_message(pod: Pod, told: FailureResult | None) -> tuple[Reason, s
 
 
 def _container_state(status: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:
-    for container in foreign.mappings(status.get(kind)):
+    for container in untrusted.mappings(status.get(kind)):
         if container.get("name") == name:
-            return foreign.mapping(container.get("state"))
+            return untrusted.mapping(container.get("state"))
     return {}
 
 
@@ -251,13 +253,13 @@ def _unschedulable(condition: Mapping[str, Any]) -> Blockage | None:
         return None
     return Blockage(
         reason=Reason.UNSCHEDULABLE,
-        message=foreign.text(condition.get("message")) or "no node takes the pod",
+        message=untrusted.text(condition.get("message")) or "no node takes the pod",
         since=times.parse(condition.get("lastTransitionTime")),
     )
 
 
 def _waiting(waiting: Mapping[str, Any]) -> Blockage | None:
-    reason, message = foreign.text(waiting.get("reason")), foreign.text(waiting.get("message"))
+    reason, message = untrusted.text(waiting.get("reason")), untrusted.text(waiting.get("message"))
     for known, ours in ((_IMAGE, Reason.IMAGE_PULL_FAILED), (_CONFIG, Reason.CONFIG_MISSING), (_REFUSED, Reason.POD_REFUSED)):
         if reason in known:
             return Blockage(reason=ours, message=f"{reason}: {message}" if message else reason, fatal=True)
@@ -266,5 +268,5 @@ def _waiting(waiting: Mapping[str, Any]) -> Blockage | None:
 
 def _job(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """The ownerReference of the Job that controls a pod, or an empty mapping."""
-    controller = next((owner for owner in foreign.mappings(metadata.get("ownerReferences")) if owner.get("controller")), {})
+    controller = next((owner for owner in untrusted.mappings(metadata.get("ownerReferences")) if owner.get("controller")), {})
     return controller if controller.get("kind") == "Job" else {}

@@ -5,7 +5,7 @@ A text may come from anybody and name more indexes than there is room for, so ru
 
 from collections.abc import Iterable
 
-from dataprep_operator.objects import foreign
+from dataprep_operator.objects import untrusted
 
 
 def runs(text: str | None) -> list[tuple[int, int]]:
@@ -13,7 +13,7 @@ def runs(text: str | None) -> list[tuple[int, int]]:
     read: list[tuple[int, int]] = []
     for part in (text or "").split(","):
         first, _, last = part.partition("-")
-        run = (foreign.number(first, -1), foreign.number(last or first, -1))
+        run = (untrusted.number(first, -1), untrusted.number(last or first, -1))
         if 0 <= run[0] <= run[1]:
             read.append(run)
     found: list[tuple[int, int]] = []

@@ -16,7 +16,7 @@ from dataprep_api.resources.status import FromJob
 from dataprep_api.spec import DataPrepJobSpec, Model
 from dataprep_operator.children import scripts
 from dataprep_operator.errors import SpecUnreadable
-from dataprep_operator.objects import foreign, ranges
+from dataprep_operator.objects import ranges, untrusted
 from dataprep_operator.objects.observed import (
     ANNOTATION_PLAN,
     ANNOTATION_SPEC,
@@ -71,9 +71,9 @@ def spec_map(seen: Observed, from_job: FromJob | None) -> Body:
 
 def kept_spec(config_map: Mapping[str, Any]) -> Body:
     """The spec in that ConfigMap. Raises SpecUnreadable."""
-    text = foreign.text(foreign.mapping(config_map.get("data")).get(JOB_FILE))
+    text = untrusted.text(untrusted.mapping(config_map.get("data")).get(JOB_FILE))
     try:
-        spec = foreign.mapping(json.loads(text)).get("spec")
+        spec = untrusted.mapping(json.loads(text)).get("spec")
     except (ValueError, RecursionError):
         spec = None
     if not isinstance(spec, dict):
@@ -353,7 +353,7 @@ def _confined(containers: Sequence[Body]) -> list[Body]:
 
 def _unasked(context: Body) -> Body:
     """What a container's securityContext gets, where it says nothing of it. The API server refuses more privileges without their escalation."""
-    may_more = context.get("privileged") or foreign.mapping(context.get("capabilities")).get("add")
+    may_more = context.get("privileged") or untrusted.mapping(context.get("capabilities")).get("add")
     return {"capabilities": {"drop": ["ALL"]}} | ({} if may_more else {"allowPrivilegeEscalation": False})
 
 

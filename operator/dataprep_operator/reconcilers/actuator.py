@@ -9,10 +9,10 @@ from typing import Any
 from dataprep_api import KIND, names
 from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import DataPrepJobStatus
-from dataprep_operator.children import children
+from dataprep_operator.children import jobs
 from dataprep_operator.cluster.cluster import CONFIG_MAPS, DATAPREPJOBS, JOBS, PODS, Body, Cluster
-from dataprep_operator.deciding import handover
-from dataprep_operator.deciding.decide import (
+from dataprep_operator.decisions import handover
+from dataprep_operator.decisions.actions import (
     Action,
     CreateJob,
     DeleteJob,
@@ -25,16 +25,16 @@ from dataprep_operator.deciding.decide import (
     PatchJob,
     Tell,
 )
-from dataprep_operator.deciding.events import Note
-from dataprep_operator.deciding.status import as_json
+from dataprep_operator.decisions.events import Note
+from dataprep_operator.decisions.status import as_json
 from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, Refused, SpecUnreadable, Unavailable
+from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.objects import observed, pods, times
-from dataprep_operator.objects.foreign import Raw
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import Blockage, Pod
-from dataprep_operator.reconciling.observing import Observer
-from dataprep_operator.reconciling.telling import EventRecorder
-from dataprep_operator.watching.cache import Cache, Kind
+from dataprep_operator.objects.untrusted import Raw
+from dataprep_operator.reconcilers.event_recorder import EventRecorder
+from dataprep_operator.reconcilers.observer import Observer
 
 logger = logging.getLogger(__name__)
 
@@ -172,7 +172,7 @@ class Actuator:
             case PatchJob(child=child, spec=spec, told=told):
                 metadata: Body = {"uid": child.uid}
                 if "suspend" in spec:
-                    metadata["annotations"] = children.asked(suspend=spec["suspend"], again=child.suspended_by_others)
+                    metadata["annotations"] = jobs.asked(suspend=spec["suspend"], again=child.suspended_by_others)
                 body = {"metadata": metadata, "spec": spec}
                 await self._on_child(JOBS, Kind.JOBS, child.namespace, child.name, child.uid, body)
                 if told:
@@ -201,9 +201,9 @@ class Actuator:
         try:
             spec = self._observer.frozen(seen.uid)
             if spec is None:
-                spec = children.kept_spec(await self._ensure(CONFIG_MAPS, action.config_map, seen))
+                spec = jobs.kept_spec(await self._ensure(CONFIG_MAPS, action.config_map, seen))
                 self._observer.froze(seen.uid, spec)
-            made = await self._ensure(JOBS, children.marked(action.body, spec), seen)
+            made = await self._ensure(JOBS, jobs.marked(action.body, spec), seen)
         except Refused as exc:
             self._observer.refused(seen.uid, Blockage(Reason.POD_REFUSED, str(exc), fatal=not pods.may_pass(str(exc))))
             raise

@@ -9,7 +9,7 @@ from dataprep_api import API_VERSION
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.shown import shown
-from dataprep_operator.deciding import conditions, memory
+from dataprep_operator.decisions import conditions, memory
 from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key
 

@@ -13,7 +13,7 @@ from typing import Final
 from dataprep_operator.cluster.cluster import ACCESS_REVIEWS, TOKEN_REVIEWS, Cluster
 from dataprep_operator.cluster.ratelimit import TokenBucket
 from dataprep_operator.errors import ClusterError, ReportRefused
-from dataprep_operator.objects import foreign
+from dataprep_operator.objects import untrusted
 
 PATH: Final = "/metrics"
 KEPT_SECONDS: Final = 60.0
@@ -51,13 +51,13 @@ class Reviewer:
     async def _refusal(self, token: str) -> ReportRefused | None:
         try:
             whose = await self._cluster.create(TOKEN_REVIEWS, "", _body("TokenReview", "authentication", {"token": token}))
-            status = foreign.mapping(whose.get("status"))
+            status = untrusted.mapping(whose.get("status"))
             if status.get("authenticated") is not True:
                 return ReportRefused(401, "the token is not valid here")
-            user = foreign.mapping(status.get("user"))
+            user = untrusted.mapping(status.get("user"))
             asked = {
-                "user": foreign.text(user.get("username")),
-                "uid": foreign.text(user.get("uid")),
+                "user": untrusted.text(user.get("username")),
+                "uid": untrusted.text(user.get("uid")),
                 "groups": user.get("groups") or [],
                 "extra": user.get("extra") or {},
                 "nonResourceAttributes": {"path": PATH, "verb": "get"},
@@ -65,7 +65,7 @@ class Reviewer:
             may = await self._cluster.create(ACCESS_REVIEWS, "", _body("SubjectAccessReview", "authorization", asked))
         except ClusterError as exc:
             raise ReportRefused(503, f"the API server can't be asked whose token it is: {exc}") from exc
-        if foreign.mapping(may.get("status")).get("allowed") is not True:
+        if untrusted.mapping(may.get("status")).get("allowed") is not True:
             return ReportRefused(403, f"{asked['user']} may not get the nonResourceURL {PATH}")
         return None
 

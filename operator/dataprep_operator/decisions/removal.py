@@ -9,9 +9,9 @@ from typing import Final
 
 from dataprep_api.dataset.messages import RemoveResult
 from dataprep_api.reasons import Reason
-from dataprep_operator.deciding import queueing, steps
-from dataprep_operator.deciding.events import Note
-from dataprep_operator.deciding.steps import Broken, Held, Queued
+from dataprep_operator.decisions import queueing, steps
+from dataprep_operator.decisions.events import Note
+from dataprep_operator.decisions.steps import Broken, Held, Queued
 from dataprep_operator.objects.observed import CLEANUP, Child, Observed
 
 TRY_AGAIN_SECONDS: Final = 300.0

@@ -11,10 +11,10 @@ from typing import Any, Final, TypeVar, get_args
 from dataprep_api import CRON_KIND, KIND, names
 from dataprep_api.resources import profile
 from dataprep_api.resources.status import TERMINAL_PHASES, Phase
-from dataprep_operator.objects import foreign, observed, outputs, pods, times
-from dataprep_operator.objects.foreign import Raw
+from dataprep_operator.objects import observed, outputs, pods, times, untrusted
 from dataprep_operator.objects.observed import Child, Key
 from dataprep_operator.objects.pods import Pod
+from dataprep_operator.objects.untrusted import Raw
 
 K = TypeVar("K")
 _Owner = tuple[str, str]
@@ -192,7 +192,7 @@ class Cache:
     def also_concerned(self, job: Raw) -> list[Key]:
         """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it or for its output, and the DataPrepCronJob that made it."""
         metadata, owner = job["metadata"], observed.controller(job)
-        crons = [Key(metadata["namespace"], foreign.text(owner.get("name")), CRON_KIND)] if owner.get("kind") == CRON_KIND else []
+        crons = [Key(metadata["namespace"], untrusted.text(owner.get("name")), CRON_KIND)] if owner.get("kind") == CRON_KIND else []
         key, kept = Key(metadata["namespace"], metadata["name"]), self._jobs.get(Key(metadata["namespace"], metadata["name"]))
         output = self._place_of(job)
         others = sorted(self._outputs.get(output, set()) - {key}) if output is not None else []
@@ -256,12 +256,12 @@ class Cache:
             return Key(metadata["namespace"], metadata["name"])
         if kind is Kind.JOBS:
             owner = observed.controller(raw)
-            return Key(metadata["namespace"], foreign.text(owner.get("name"))) if owner.get("kind") == KIND else None
-        child = self._child(metadata["namespace"], foreign.text(observed.controller(raw).get("uid")))
+            return Key(metadata["namespace"], untrusted.text(owner.get("name"))) if owner.get("kind") == KIND else None
+        child = self._child(metadata["namespace"], untrusted.text(observed.controller(raw).get("uid")))
         if child is not None:
             return Key(child.namespace, child.owner_name)
         # Of a pod whose Job is gone only a label tells. It wakes a job of the same namespace, and no more.
-        key = self._keys_by_uid.get(foreign.text(foreign.mapping(metadata.get("labels")).get(names.LABEL_JOB_UID)))
+        key = self._keys_by_uid.get(untrusted.text(untrusted.mapping(metadata.get("labels")).get(names.LABEL_JOB_UID)))
         return key if key is not None and key.namespace == metadata["namespace"] else None
 
     def rival_of(self, key: Key) -> Key | None:
@@ -336,7 +336,7 @@ class Cache:
         return False
 
     def _place_of(self, job: Raw) -> str | None:
-        spec = foreign.mapping(job.get("spec"))
+        spec = untrusted.mapping(job.get("spec"))
         return outputs.place_of(job, self.profile(job["metadata"]["namespace"], spec.get("profile") or profile.DEFAULT))
 
     def _put_profile(self, raw: Raw) -> None:
@@ -443,21 +443,21 @@ class Cache:
 
 
 def _kept(raw: Raw, *, output: str | None) -> _Kept:
-    metadata, status, maker = raw["metadata"], foreign.mapping(raw.get("status")), observed.controller(raw)
-    rate = foreign.mapping(status.get("progress")).get("recordsPerSecond")
+    metadata, status, maker = raw["metadata"], untrusted.mapping(raw.get("status")), observed.controller(raw)
+    rate = untrusted.mapping(status.get("progress")).get("recordsPerSecond")
     is_deleted = "deletionTimestamp" in metadata
     return _Kept(
         text=json.dumps(_slim(raw), separators=(",", ":")),
         uid=metadata["uid"],
         version=_version(raw),
-        phase=foreign.text(status.get("phase")) or None,
+        phase=untrusted.text(status.get("phase")) or None,
         has_started=bool(status.get("startTime")),
         is_deleted=is_deleted,
         is_leaving=is_deleted and names.FINALIZER in _list(metadata.get("finalizers")),
         records_per_second=float(rate) if isinstance(rate, int | float) else 0.0,
         output=output,
         awaited=tuple(_awaited_by(raw)),
-        maker=(foreign.text(maker.get("uid")) or None) if maker.get("kind") == CRON_KIND else None,
+        maker=(untrusted.text(maker.get("uid")) or None) if maker.get("kind") == CRON_KIND else None,
     )
 
 
@@ -466,12 +466,12 @@ Claim = tuple[bool, datetime, str]
 
 def claim(raw: Raw) -> Claim:
     """What orders two jobs that want one output: who has begun goes first, then the older (a retry claims anew), then the uid."""
-    status = foreign.mapping(raw.get("status"))
+    status = untrusted.mapping(raw.get("status"))
     since = times.parse(raw["metadata"].get("creationTimestamp"))
-    failed = foreign.conditions(status).get("Failed", {})
+    failed = untrusted.conditions(status).get("Failed", {})
     if failed.get("status") == "False":
         since = times.parse(failed.get("lastTransitionTime")) or since
-    if foreign.text(status.get("phase")) in TERMINAL_PHASES:
+    if untrusted.text(status.get("phase")) in TERMINAL_PHASES:
         # Judged at the moment of its retry: whoever is under way was first.
         return True, times.now(), raw["metadata"]["uid"]
     return not status.get("startTime"), since or times.now(), raw["metadata"]["uid"]
@@ -479,25 +479,25 @@ def claim(raw: Raw) -> Claim:
 
 def _awaited_by(raw: Raw) -> list[Key]:
     """The jobs that one waits for. One that has started waits no more; one that failed before may be retried, and would wait again."""
-    spec, status = foreign.mapping(raw.get("spec")), foreign.mapping(raw.get("status"))
+    spec, status = untrusted.mapping(raw.get("spec")), untrusted.mapping(raw.get("status"))
     if status.get("startTime") or status.get("phase") == "Succeeded":
         return []
     after = spec.get("runAfter")
-    from_job = foreign.mapping(foreign.mapping(spec.get("source")).get("fromJob"))
-    named = [foreign.text(each) for each in (from_job.get("name"), *(after if isinstance(after, list) else []))]
+    from_job = untrusted.mapping(untrusted.mapping(spec.get("source")).get("fromJob"))
+    named = [untrusted.text(each) for each in (from_job.get("name"), *(after if isinstance(after, list) else []))]
     return [Key(raw["metadata"]["namespace"], name) for name in dict.fromkeys(named) if name]
 
 
 def _keeps(raw: Raw, runs: set[str]) -> bool:
-    status = foreign.mapping(raw.get("status"))
+    status = untrusted.mapping(raw.get("status"))
     if "deletionTimestamp" in raw["metadata"]:
         return False
-    is_over = foreign.text(status.get("phase")) in TERMINAL_PHASES
-    return foreign.text(status.get("runId")) in runs if is_over else bool(status.get("startTime"))
+    is_over = untrusted.text(status.get("phase")) in TERMINAL_PHASES
+    return untrusted.text(status.get("runId")) in runs if is_over else bool(status.get("startTime"))
 
 
 def _version(raw: Raw) -> int:
-    return foreign.number(raw["metadata"].get("resourceVersion"))
+    return untrusted.number(raw["metadata"].get("resourceVersion"))
 
 
 # Any: JSON of any form.
@@ -514,6 +514,6 @@ def _discard(index: defaultdict[K, set[V]], key: K, value: V) -> None:
 def _slim(raw: Raw) -> Raw:
     """The object without `managedFields`, which are half of its size, and without kubectl's copy of it. They are nobody's business here."""
     metadata = {key: value for key, value in raw["metadata"].items() if key != "managedFields"}
-    if _LAST_APPLIED in foreign.mapping(metadata.get("annotations")):
+    if _LAST_APPLIED in untrusted.mapping(metadata.get("annotations")):
         metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != _LAST_APPLIED}
     return {**raw, "metadata": metadata}

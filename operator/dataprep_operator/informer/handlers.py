@@ -12,11 +12,11 @@ from typing import Any, Final
 import kopf
 
 from dataprep_api import CRON_PLURAL, GROUP, PLURAL, PROFILE_PLURAL, VERSION, names
-from dataprep_operator.objects import foreign
+from dataprep_operator.informer.cache import Cache, Kind
+from dataprep_operator.informer.streams import StreamName, Streams
+from dataprep_operator.objects import untrusted
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.settings import Settings
-from dataprep_operator.watching.cache import Cache, Kind
-from dataprep_operator.watching.streams import StreamName, Streams
 
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -77,7 +77,7 @@ def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, concerns: C
 # Any: the API's JSON.
 def _ends_the_plan(pod: Any) -> bool:
     """Whether workers wait for nothing but this pod, which has ended."""
-    labels, status = foreign.mapping(pod["metadata"].get("labels")), foreign.mapping(pod.get("status"))
+    labels, status = untrusted.mapping(pod["metadata"].get("labels")), untrusted.mapping(pod.get("status"))
     return labels.get(names.LABEL_STEP) == "plan" and status.get("phase") == "Succeeded"
 
 
@@ -88,7 +88,7 @@ def operator_settings(settings: Settings) -> kopf.OperatorSettings:
     chosen.scanning.disabled = True
     # Leadership is a Lease's; kopf's own peering pauses all replicas of one priority.
     chosen.peering.standalone = True
-    # Events are told by `hands.py`, deduplicated.
+    # Events are told by `actuator.py`, deduplicated.
     chosen.posting.enabled = False
     of_the_class = f"{names.LABEL_CLASS}={settings.operator_class}" if settings.operator_class else f"!{names.LABEL_CLASS}"
     for plural in (PLURAL, CRON_PLURAL):

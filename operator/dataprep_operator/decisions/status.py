@@ -30,10 +30,21 @@ from dataprep_api.resources.status import (
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.stages import READ_WAIT, verdict
 from dataprep_operator.children import scripts
-from dataprep_operator.children.children import parallelism
-from dataprep_operator.deciding import conditions, deadlines, evictions, handover, memory, numbers_shown, patience, queueing, removal, steps
-from dataprep_operator.deciding.steps import Absent, Broken, Held, Queued, Through, Working
-from dataprep_operator.objects import border, ranges, results, times
+from dataprep_operator.children.jobs import parallelism
+from dataprep_operator.decisions import (
+    blocked_deadline,
+    conditions,
+    deadlines,
+    evictions,
+    handover,
+    memory,
+    progress_status,
+    queueing,
+    removal,
+    steps,
+)
+from dataprep_operator.decisions.steps import Absent, Broken, Held, Queued, Through, Working
+from dataprep_operator.objects import ranges, redaction, results, times
 from dataprep_operator.objects.observed import Awaited, Child, Observed
 from dataprep_operator.objects.pods import Blockage
 from dataprep_operator.settings import PodDefaults
@@ -61,7 +72,7 @@ class Moment:
 
 def following(seen: Observed, *, now: datetime, defaults: PodDefaults) -> DataPrepJobStatus:
     """The status that follows from what is there."""
-    return bounded(_steady(seen.status, border.of_job(_following(Moment(seen, now, defaults)))))
+    return bounded(_steady(seen.status, redaction.of_job(_following(Moment(seen, now, defaults)))))
 
 
 def _following(moment: Moment) -> DataPrepJobStatus:
@@ -254,7 +265,7 @@ def _failed(moment: Moment, status: DataPrepJobStatus, reason: Reason, message: 
 
 def _ended(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
     total = times.seconds_between(times.parse(status.start_time), moment.now)
-    timings = (status.timings or Timings()).model_copy(update={"total_seconds": numbers_shown.rounded(total)})
+    timings = (status.timings or Timings()).model_copy(update={"total_seconds": progress_status.rounded(total)})
     ended = times.text(moment.now)
     return status.model_copy(
         update={"completion_time": ended, "timings": timings, "runs": [_run(moment, status, ended), *status.runs][:MAX_RUNS]}
@@ -365,7 +376,7 @@ def _converting(moment: Moment, status: DataPrepJobStatus) -> DataPrepJobStatus:
     status = _with_effective_values(moment, status, child)
     status = status.model_copy(
         update={
-            "progress": numbers_shown.running(status, moment.seen.live, child, now=moment.now),
+            "progress": progress_status.running(status, moment.seen.live, child, now=moment.now),
             "failed_indexes": _given_up(status, child),
         }
     )
@@ -438,11 +449,11 @@ _MESSAGES: Final = {
 def _held(moment: Moment, status: DataPrepJobStatus, blockage: Blockage) -> DataPrepJobStatus:
     since, waited = _since(moment, status, blockage), (moment.now - _since(moment, status, blockage)).total_seconds()
     before = conditions.find(status.conditions, ConditionType.RUNNING)
-    message = patience.message(blockage, before.message if before is not None and before.reason == blockage.reason else "")
-    limit = patience.seconds(message, moment.spec, status, since=since) if blockage.fatal else None
+    message = blocked_deadline.message(blockage, before.message if before is not None and before.reason == blockage.reason else "")
+    limit = blocked_deadline.seconds(message, moment.spec, status, since=since) if blockage.fatal else None
     if limit is not None and waited >= limit:
         return _failed(
-            moment, status, blockage.reason, message if limit == patience.LEAST_SECONDS else f"{message} Waited for {limit:.0f} s."
+            moment, status, blockage.reason, message if limit == blocked_deadline.LEAST_SECONDS else f"{message} Waited for {limit:.0f} s."
         )
     limit = moment.spec.start_deadline_seconds
     if limit is not None and not blockage.fatal and waited >= limit:
@@ -532,7 +543,7 @@ def _succeeded(moment: Moment, status: DataPrepJobStatus, result: CommitResult) 
             ],
             "warnings": _shortened([*status.warnings, *result.warnings]),
             "failed_indexes": None,
-            "progress": numbers_shown.final(status, result, now=moment.now),
+            "progress": progress_status.final(status, result, now=moment.now),
         }
     )
     status = _condition(moment, status, ConditionType.RUNNING, "False", reason, message)

@@ -13,12 +13,12 @@ import kopf
 
 from dataprep_operator import metrics
 from dataprep_operator.errors import OperatorError
+from dataprep_operator.informer import handlers, log_context, streams
+from dataprep_operator.informer.cache import Cache
+from dataprep_operator.informer.workqueue import WorkQueue
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.serving.probes import Health
+from dataprep_operator.server.probes import Health
 from dataprep_operator.settings import Settings
-from dataprep_operator.watching import streams, subjects, watching
-from dataprep_operator.watching.cache import Cache
-from dataprep_operator.watching.workqueue import WorkQueue
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +50,8 @@ async def follow(*, settings: Settings, cache: Cache, heard: streams.Streams, co
     before = asyncio.all_tasks()
     try:
         roots = await kopf.spawn_tasks(
-            registry=watching.registry(cache=cache, streams=heard, concerns=concerns),
-            settings=watching.operator_settings(settings),
+            registry=handlers.registry(cache=cache, streams=heard, concerns=concerns),
+            settings=handlers.operator_settings(settings),
             # Without one kopf asks for the user's name, and an image's user 65532 has none.
             identity=settings.identity,  # type: ignore[arg-type]  # kopf's NewType of str is not public
             standalone=True,
@@ -122,7 +122,7 @@ async def _work(settings: Settings, cache: Cache, heard: streams.Streams, queue:
 def _timed(queue: WorkQueue[Key], look: Look) -> Callable[[Key], Awaitable[None]]:
     async def work(key: Key) -> None:
         started = time.monotonic()
-        subjects.turn_to(key)
+        log_context.turn_to(key)
         metrics.QUEUE_DEPTH.set(len(queue))
         try:
             wait = await look(key)

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Final
 
 from dataprep_operator.cluster.cluster import EVENTS, Body, Cluster
-from dataprep_operator.deciding import events
-from dataprep_operator.deciding.events import Note
+from dataprep_operator.decisions import events
+from dataprep_operator.decisions.events import Note
 from dataprep_operator.errors import AlreadyExists, ClusterError
 from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key

@@ -13,14 +13,14 @@ from pydantic import ValidationError
 from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import TERMINAL_PHASES, DataPrepJobStatus
 from dataprep_api.spec import CleanupRule, DataPrepJobSpec
-from dataprep_operator.children import children
-from dataprep_operator.children.children import Body
-from dataprep_operator.deciding import deadlines, evictions, handover, memory, patience, removal, steps
-from dataprep_operator.deciding.events import Note
-from dataprep_operator.deciding.queueing import UNQUEUED_AFTER_SECONDS
-from dataprep_operator.deciding.status import accelerator
-from dataprep_operator.deciding.steps import Held, Queued, Through
-from dataprep_operator.objects import foreign, times
+from dataprep_operator.children import jobs
+from dataprep_operator.children.jobs import Body
+from dataprep_operator.decisions import blocked_deadline, deadlines, evictions, handover, memory, removal, steps
+from dataprep_operator.decisions.events import Note
+from dataprep_operator.decisions.queueing import UNQUEUED_AFTER_SECONDS
+from dataprep_operator.decisions.status import accelerator
+from dataprep_operator.decisions.steps import Held, Queued, Through
+from dataprep_operator.objects import times, untrusted
 from dataprep_operator.objects.observed import CLEANUP, Child, Observed
 from dataprep_operator.objects.pods import LINGERING_SECONDS, STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
 from dataprep_operator.settings import PodDefaults
@@ -159,7 +159,7 @@ def _for_step(
     if current is None:
         if spec.suspend or _just_gone(seen, (status.step or "Plan").lower(), status.attempt, now=now):
             return []
-        return [CreateJob(_body(seen, spec, status, defaults=defaults), children.spec_map(seen, status.from_job))]
+        return [CreateJob(_body(seen, spec, status, defaults=defaults), jobs.spec_map(seen, status.from_job))]
     if _ran_for_nothing(seen, spec, status):
         return [DeleteJob(current)]
     if current.finished or current.deleting:
@@ -185,7 +185,7 @@ def _just_gone(seen: Observed, step: str, attempt: int, *, now: datetime) -> boo
 def _kept(seen: Observed, status: DataPrepJobStatus, current: Child | None, *, now: datetime) -> list[Action]:
     """Somebody may have deleted the ConfigMap that pods mount; it isn't watched, so a pod that should have started long ago is what tells."""
     waits = current is not None and not current.finished and any(pod.stuck_creating(now) for pod in seen.pods_of(current))
-    return [KeepConfigMap(children.spec_map(seen, status.from_job))] if waits else []
+    return [KeepConfigMap(jobs.spec_map(seen, status.from_job))] if waits else []
 
 
 def _body(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, defaults: PodDefaults) -> Body:
@@ -194,7 +194,7 @@ def _body(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, d
     match status.step:
         case "Convert":
             tasks = status.tasks or 0
-            return children.convert_job(
+            return jobs.convert_job(
                 seen,
                 spec,
                 run_id=run_id,
@@ -208,7 +208,7 @@ def _body(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, d
                 defaults=defaults,
             )
         case "Commit":
-            return children.commit_job(
+            return jobs.commit_job(
                 seen,
                 spec,
                 run_id=run_id,
@@ -219,7 +219,7 @@ def _body(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, d
                 defaults=defaults,
             )
         case _:
-            return children.plan_job(seen, spec, attempt=status.attempt, memory=memory.of(status), defaults=defaults)
+            return jobs.plan_job(seen, spec, attempt=status.attempt, memory=memory.of(status), defaults=defaults)
 
 
 def _ran_for_nothing(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus) -> bool:
@@ -234,7 +234,7 @@ def _adjustments(spec: DataPrepJobSpec, current: Child, *, suspend: bool) -> lis
     if current.suspended != suspend:
         wanted["suspend"] = suspend
     if current.step == "convert":
-        parallelism = children.parallelism(spec, current.completions)
+        parallelism = jobs.parallelism(spec, current.completions)
         if parallelism != current.parallelism:
             wanted["parallelism"] = parallelism
             told = f"parallelism {current.parallelism} → {parallelism}"
@@ -288,8 +288,8 @@ def _ends(seen: Observed) -> tuple[Sequence[CleanupRule], int | None, bool]:
     """The cleanup rules, the time to live, and whether the output stays. Of a spec that can't be accepted, what of these can be read."""
     if seen.spec is not None:
         return seen.spec.cleanup or [], seen.spec.ttl_seconds_after_finished, seen.spec.deletion_policy == "Retain"
-    ttl = foreign.number(seen.raw_spec.get("ttlSecondsAfterFinished"), -1)
-    found = [_rule(each) for each in foreign.mappings(seen.raw_spec.get("cleanup"))]
+    ttl = untrusted.number(seen.raw_spec.get("ttlSecondsAfterFinished"), -1)
+    found = [_rule(each) for each in untrusted.mappings(seen.raw_spec.get("cleanup"))]
     return [rule for rule in found if rule is not None], ttl if ttl >= 0 else None, not seen.removes
 
 
@@ -310,8 +310,8 @@ def _removal(seen: Observed, *, now: datetime, defaults: PodDefaults) -> list[Ac
     cleanup = seen.child(CLEANUP, 1)
     strays = _stops(seen, keep=cleanup)
     if isinstance(judgement, removal.Remove) and seen.spec is not None and not strays and not _just_gone(seen, CLEANUP, 1, now=now):
-        body = children.cleanup_job(seen, seen.spec, runs=judgement.runs, defaults=defaults)
-        return [*lost, CreateJob(body, children.spec_map(seen, seen.status.from_job))]
+        body = jobs.cleanup_job(seen, seen.spec, runs=judgement.runs, defaults=defaults)
+        return [*lost, CreateJob(body, jobs.spec_map(seen, seen.status.from_job))]
     if isinstance(judgement, removal.Wait) and judgement.again_at is not None and judgement.again_at <= now and cleanup is not None:
         return [*lost, *strays, *([DeleteJob(cleanup)] if not cleanup.deleting else [])]
     return [*lost, *strays, *(_enqueued(seen, cleanup) if cleanup is not None and cleanup.suspended_by_others else [])]
@@ -335,7 +335,7 @@ def _deadlines(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus,
     judgement = steps.judge(seen, spec, step=(status.step or "Plan").lower(), attempt=status.attempt)
     if isinstance(judgement, Held | Queued):
         # Not worth exact arithmetic: a held job is looked at now and then until something gives.
-        found.append(now + timedelta(seconds=patience.LEAST_SECONDS / 3))
+        found.append(now + timedelta(seconds=blocked_deadline.LEAST_SECONDS / 3))
     current = seen.child((status.step or "Plan").lower(), status.attempt)
     paused_until = evictions.paused_until(seen, spec, status, current)
     if paused_until is not None:

@@ -10,15 +10,15 @@ from dataprep_api.stages import REFUSALS, SIDES
 from dataprep_operator import metrics
 from dataprep_operator.cluster.cluster import Cluster
 from dataprep_operator.cluster.kueue import Kueue
-from dataprep_operator.deciding import decide, events, handover, status
+from dataprep_operator.decisions import actions, events, handover, status
+from dataprep_operator.informer import log_context
+from dataprep_operator.informer.cache import Cache
 from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key, Observed
-from dataprep_operator.reconciling.hands import Actuator
-from dataprep_operator.reconciling.observing import Observer
-from dataprep_operator.serving.progress import Board
+from dataprep_operator.reconcilers.actuator import Actuator
+from dataprep_operator.reconcilers.observer import Observer
+from dataprep_operator.server.progress import Board
 from dataprep_operator.settings import Settings
-from dataprep_operator.watching import subjects
-from dataprep_operator.watching.cache import Cache
 
 
 class Reconciler:
@@ -51,7 +51,7 @@ class Reconciler:
             if seen is None:
                 return None
             desired = status.following(seen, now=now, defaults=self._settings.pods)
-        subjects.learn(desired.run_id)
+        log_context.learn(desired.run_id)
         tell(phase=desired.phase, run_id=desired.run_id, attempt=desired.attempt)
         wait = self._too_soon(seen, desired, now=now)
         if desired.phase == "Succeeded" and not seen.deleting:
@@ -64,14 +64,14 @@ class Reconciler:
             notes = events.about(before, desired)
             _count(seen, before, desired, now=now)
         try:
-            for action in decide.actions(seen, desired, now=now, defaults=self._settings.pods):
+            for action in actions.actions(seen, desired, now=now, defaults=self._settings.pods):
                 await self._hands.perform(action, seen=seen, status=desired)
         finally:
             # Last: pods don't wait for them.
             await self._hands.tell(seen, desired, notes)
         if desired.phase in TERMINAL_PHASES:
             self._observer.forget(seen.uid)
-        return _sooner(wait, decide.wake_after_seconds(seen, desired, now=now, defaults=self._settings.pods))
+        return _sooner(wait, actions.wake_after_seconds(seen, desired, now=now, defaults=self._settings.pods))
 
     def _must_ask(self, seen: Observed, desired: DataPrepJobStatus, *, now: datetime) -> bool:
         """Whether what the watch tells of the job is not enough for what is about to be done."""
@@ -81,7 +81,7 @@ class Reconciler:
         if self._observer.has_met(seen.uid) or (desired != seen.status and self._too_soon(seen, desired, now=now) is None):
             # A status is written only over the version that was looked at.
             return False
-        return bool(decide.actions(seen, desired, now=now, defaults=self._settings.pods))
+        return bool(actions.actions(seen, desired, now=now, defaults=self._settings.pods))
 
     def _too_soon(self, seen: Observed, desired: DataPrepJobStatus, *, now: datetime) -> float | None:
         """How long a status that differs in its progress only must wait; None when it may be written."""

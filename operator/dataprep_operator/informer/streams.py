@@ -21,8 +21,8 @@ from typing import Any, Final
 import aiohttp
 from kopf._cogs.clients import errors, watching
 
+from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.watching.cache import Cache, Kind
 
 logger = logging.getLogger(__name__)
 

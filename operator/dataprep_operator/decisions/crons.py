@@ -14,13 +14,13 @@ from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources import cron
 from dataprep_api.resources.cron import MAX_ACTIVE, ActiveJob, DataPrepCronJobSpec, DataPrepCronJobStatus
 from dataprep_api.resources.status import TERMINAL_PHASES
-from dataprep_operator.children.children import Body
-from dataprep_operator.deciding import conditions
-from dataprep_operator.deciding.events import Note
-from dataprep_operator.deciding.schedules import Schedule
-from dataprep_operator.objects import foreign, times
-from dataprep_operator.objects.foreign import Raw
+from dataprep_operator.children.jobs import Body
+from dataprep_operator.decisions import conditions
+from dataprep_operator.decisions.events import Note
+from dataprep_operator.decisions.schedules import Schedule
+from dataprep_operator.objects import times, untrusted
 from dataprep_operator.objects.observed import Key, controller
+from dataprep_operator.objects.untrusted import Raw
 
 MANY_MISSED: Final = 100
 """So many times may be left out in silence."""
@@ -172,7 +172,7 @@ def job(seen: SeenCron, due: datetime) -> Body:
 
 def _of_the_class(seen: SeenCron) -> dict[str, str]:
     """Who looks after the schedule makes its jobs, and looks after them."""
-    found = foreign.mapping(seen.raw["metadata"].get("labels")).get(names.LABEL_CLASS)
+    found = untrusted.mapping(seen.raw["metadata"].get("labels")).get(names.LABEL_CLASS)
     return {names.LABEL_CLASS: found} if found else {}
 
 
@@ -183,7 +183,7 @@ def job_name(cron_name: str, due: datetime) -> str:
 
 def read_made(raw: Raw) -> Made:
     """A job in the API server's JSON."""
-    metadata, status = raw["metadata"], foreign.mapping(raw.get("status"))
+    metadata, status = raw["metadata"], untrusted.mapping(raw.get("status"))
     created = times.parse(metadata["creationTimestamp"])
     assert created is not None  # noqa: S101 - every object of the API server has a creation time
     return Made(
@@ -192,7 +192,7 @@ def read_made(raw: Raw) -> Made:
         version=metadata["resourceVersion"],
         created=created,
         scheduled=_scheduled_time(raw),
-        phase=foreign.text(status.get("phase")) or None,
+        phase=untrusted.text(status.get("phase")) or None,
         ended=times.parse(status.get("completionTime")),
         deleting="deletionTimestamp" in metadata,
     )
@@ -278,7 +278,7 @@ def _scheduled_time(raw: Raw) -> datetime | None:
     """The time in the annotation, which anybody may edit: it counts when the name, which nobody can change, says the same."""
     metadata = raw["metadata"]
     try:
-        due = times.parse(foreign.mapping(metadata.get("annotations")).get(names.ANNOTATION_SCHEDULED))
+        due = times.parse(untrusted.mapping(metadata.get("annotations")).get(names.ANNOTATION_SCHEDULED))
     except ValueError:
         return None
     return due if due is not None and metadata["name"] == job_name(controller(raw).get("name", ""), due) else None

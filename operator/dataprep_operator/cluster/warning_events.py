@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from dataprep_operator.cluster.cluster import EVENTS, Body, Cluster
-from dataprep_operator.objects import foreign
+from dataprep_operator.objects import untrusted
 
 KEPT_SECONDS: Final = 5.0
 
@@ -33,9 +33,9 @@ class Warnings:
     async def _all(self, namespace: str) -> Mapping[str, list[Body]]:
         found: defaultdict[str, list[Body]] = defaultdict(list)
         for event in await self._cluster.list(EVENTS, namespace, fields="type=Warning"):
-            found[foreign.text(foreign.mapping(event.get("involvedObject")).get("uid"))].append(event)
+            found[untrusted.text(untrusted.mapping(event.get("involvedObject")).get("uid"))].append(event)
         for events in found.values():
             events.sort(
-                key=lambda event: foreign.text(event.get("lastTimestamp")) or foreign.text(event["metadata"].get("creationTimestamp"))
+                key=lambda event: untrusted.text(event.get("lastTimestamp")) or untrusted.text(event["metadata"].get("creationTimestamp"))
             )
         return dict(found)

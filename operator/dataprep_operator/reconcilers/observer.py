@@ -16,19 +16,19 @@ from dataprep_api.resources import chaining, profile
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.status import DataPrepJobStatus, FromJob
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_operator.children import children, privileges, scripts
+from dataprep_operator.children import jobs, privileges, scripts
 from dataprep_operator.cluster.cluster import CONFIG_MAPS, DATAPREPJOBS, NAMESPACES, PODS, Cluster
 from dataprep_operator.cluster.kueue import Kueue
-from dataprep_operator.cluster.warnings_told import Warnings
-from dataprep_operator.deciding import conditions, steps
+from dataprep_operator.cluster.warning_events import Warnings
+from dataprep_operator.decisions import conditions, steps
 from dataprep_operator.errors import NotFound, OperatorError, Refused, SpecUnreadable
-from dataprep_operator.objects import foreign, observed, pods, times
-from dataprep_operator.objects.foreign import Raw
+from dataprep_operator.informer.cache import Cache, Kind
+from dataprep_operator.objects import observed, pods, times, untrusted
 from dataprep_operator.objects.observed import CLEANUP, QUEUE_DOMAIN, QUEUE_LABEL, Admission, Awaited, Child, Key, Observed
 from dataprep_operator.objects.pods import STUCK_CREATING_SECONDS, Blockage, Pod
-from dataprep_operator.serving.progress import Board
+from dataprep_operator.objects.untrusted import Raw
+from dataprep_operator.server.progress import Board
 from dataprep_operator.settings import PodDefaults
-from dataprep_operator.watching.cache import Cache, Kind
 
 # One stuck pod speaks for all: they come from one template.
 MOST_LOOK_UPS: Final = 2
@@ -209,7 +209,7 @@ class Observer:
         found = self._cache.profile(namespace, wanted or profile.DEFAULT)
         if found is None:
             return spec, wanted
-        return profile.merged(spec, foreign.mapping(found.get("spec")), name=found["metadata"]["name"]), None
+        return profile.merged(spec, untrusted.mapping(found.get("spec")), name=found["metadata"]["name"]), None
 
     async def _frozen_spec(self, seen: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if seen.uid not in self._frozen:
@@ -218,12 +218,12 @@ class Observer:
                 self.froze(seen.uid, unedited)
                 return unedited
             try:
-                stored = await self._cluster.get(CONFIG_MAPS, seen.key.namespace, children.spec_map_name(seen))
+                stored = await self._cluster.get(CONFIG_MAPS, seen.key.namespace, jobs.spec_map_name(seen))
             except NotFound:
                 return None
             if not observed.owned_by(stored, uid=seen.uid):
                 return None
-            self.froze(seen.uid, children.kept_spec(stored))
+            self.froze(seen.uid, jobs.kept_spec(stored))
         return self.frozen(seen.uid)
 
     async def spec_of_the_run(self, seen: Observed) -> DataPrepJobSpec | None:
@@ -315,7 +315,7 @@ class Observer:
             message = pods.missing_mount(await self._warnings.about(pod.namespace, pod.uid, now=now))
             if message is not None:
                 # Our own is made again, and the kubelet looks for it when it looks next.
-                return Blockage(Reason.CONFIG_MISSING, message, fatal=children.spec_map_name(seen) not in message)
+                return Blockage(Reason.CONFIG_MISSING, message, fatal=jobs.spec_map_name(seen) not in message)
         return None
 
     async def _admission(self, seen: Observed) -> Admission | None:
@@ -339,7 +339,7 @@ class Observer:
 def _may_write(seen: Observed, pod: Pod) -> bool:
     """Whether a pod with a deleted job's label may still write for it. Its Job may be gone, or have orphaned it: then names tell."""
     of = pod.owner_name or pod.name
-    return of.startswith(f"{seen.child_prefix}-") and not of.startswith(children.name(seen, CLEANUP, 1))
+    return of.startswith(f"{seen.child_prefix}-") and not of.startswith(jobs.name(seen, CLEANUP, 1))
 
 
 def _not_begun(seen: Observed) -> bool:
@@ -349,8 +349,8 @@ def _not_begun(seen: Observed) -> bool:
 def _awaited_job(name: str, raw: Raw | None) -> Awaited:
     if raw is None:
         return Awaited(name, None)
-    status = foreign.mapping(raw.get("status"))
-    phase, output = foreign.text(status.get("phase")) or "Pending", foreign.mapping(status.get("output"))
+    status = untrusted.mapping(raw.get("status"))
+    phase, output = untrusted.text(status.get("phase")) or "Pending", untrusted.mapping(status.get("output"))
     if phase != "Succeeded":
         return Awaited(name, phase)
     try:
@@ -369,13 +369,13 @@ def _status(raw: Raw) -> DataPrepJobStatus:
 
 def _bare(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
     metadata = raw["metadata"]
-    labels, annotations = foreign.mapping(metadata.get("labels")), foreign.mapping(metadata.get("annotations"))
-    spec, finalizers = foreign.mapping(raw.get("spec")), metadata.get("finalizers")
+    labels, annotations = untrusted.mapping(metadata.get("labels")), untrusted.mapping(metadata.get("annotations"))
+    spec, finalizers = untrusted.mapping(raw.get("spec")), metadata.get("finalizers")
     return Observed(
         key=key,
         uid=metadata["uid"],
         version=metadata["resourceVersion"],
-        generation=foreign.number(metadata.get("generation"), 1),
+        generation=untrusted.number(metadata.get("generation"), 1),
         status=status,
         spec=None,
         raw_spec=spec,
@@ -383,7 +383,7 @@ def _bare(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
         guarded=isinstance(finalizers, list) and names.FINALIZER in finalizers,
         removes=spec.get("deletionPolicy") == "Delete",
         retry=_wish(annotations.get(names.ANNOTATION_RETRY)),
-        queue=foreign.text(labels.get(QUEUE_LABEL)) or None,
+        queue=untrusted.text(labels.get(QUEUE_LABEL)) or None,
         queue_labels=_of_the_queue(labels) if labels.get(QUEUE_LABEL) else {},
         queue_annotations=_of_the_queue(annotations) if labels.get(QUEUE_LABEL) else {},
     )
@@ -404,8 +404,8 @@ def _overlaid(frozen: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, A
     """The frozen spec with the fields that may change taken from the live one."""
     spec = {key: value for key, value in frozen.items() if key not in _LIVE_FIELDS}
     spec |= {key: live[key] for key in _LIVE_FIELDS if key in live}
-    parallelism = foreign.mapping(live.get("workers")).get("parallelism")
-    return spec if parallelism is None else spec | {"workers": {**foreign.mapping(spec.get("workers")), "parallelism": parallelism}}
+    parallelism = untrusted.mapping(live.get("workers")).get("parallelism")
+    return spec if parallelism is None else spec | {"workers": {**untrusted.mapping(spec.get("workers")), "parallelism": parallelism}}
 
 
 def _parse(key: Key, spec: Mapping[str, Any], *, source: str, defaults: PodDefaults) -> _Parsed:

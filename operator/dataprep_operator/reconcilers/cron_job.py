@@ -12,15 +12,15 @@ from dataprep_api.errors import SpecError
 from dataprep_api.reasons import Reason
 from dataprep_api.resources.cron import DataPrepCronJob, DataPrepCronJobStatus
 from dataprep_operator.cluster.cluster import DATAPREPCRONJOBS, DATAPREPJOBS, Cluster
-from dataprep_operator.deciding import crons
-from dataprep_operator.deciding.crons import Decision, Made, SeenCron
-from dataprep_operator.deciding.schedules import BadSchedule, Schedule
+from dataprep_operator.decisions import crons
+from dataprep_operator.decisions.crons import Decision, Made, SeenCron
+from dataprep_operator.decisions.schedules import BadSchedule, Schedule
 from dataprep_operator.errors import AlreadyExists, Conflict, NotFound, OperatorError, Refused
+from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.objects import times
-from dataprep_operator.objects.foreign import Raw
 from dataprep_operator.objects.observed import Key, controller
-from dataprep_operator.reconciling.telling import EventRecorder
-from dataprep_operator.watching.cache import Cache, Kind
+from dataprep_operator.objects.untrusted import Raw
+from dataprep_operator.reconcilers.event_recorder import EventRecorder
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import Final
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_operator.deciding import conditions
+from dataprep_operator.decisions import conditions
 from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Observed
 

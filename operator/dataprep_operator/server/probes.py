@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dataprep_operator.watching.streams import Streams
+from dataprep_operator.informer.streams import Streams
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """This replica's turn to lead: its Lease and its markers, on a thread with an event loop and connections of its own.
 
-Apart from what a leader does (`leading.py`), because that may keep an event loop busy: thousands of jobs, or whoever floods the server. Then the leader is slow, and stays
+Apart from what a leader does (`controller.py`), because that may keep an event loop busy: thousands of jobs, or whoever floods the server. Then the leader is slow, and stays
 the leader; the thread needs a moment every two seconds. An event loop that stands still for a minute is another matter: it may do so for ever, and another replica's
 turn has come.
 """
@@ -16,8 +16,8 @@ from typing import Final, Protocol
 
 from dataprep_operator.cluster.cluster import Cluster
 from dataprep_operator.errors import LeaseLost
-from dataprep_operator.leading.lease import Lease
-from dataprep_operator.leading.scope import Scope
+from dataprep_operator.leadership.lease import Lease
+from dataprep_operator.leadership.scope import Scope
 from dataprep_operator.settings import Settings
 
 _STANDS_STILL_SECONDS: Final = 60.0

@@ -15,13 +15,13 @@ from dataprep_api.dataset.messages import PROGRESS_LIMIT, PROGRESS_PATH, Progres
 from dataprep_operator import metrics
 from dataprep_operator.cluster.ratelimit import TokenBucket
 from dataprep_operator.errors import ReportRefused
+from dataprep_operator.informer.cache import Cache
 from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.serving.probes import Health
-from dataprep_operator.serving.progress import LEAST_INTERVAL_SECONDS, REPORTS_A_SECOND, Board
-from dataprep_operator.serving.reviews import Reviewer
-from dataprep_operator.serving.tokens import Bearer, Verifier
-from dataprep_operator.watching.cache import Cache
+from dataprep_operator.server.probes import Health
+from dataprep_operator.server.progress import LEAST_INTERVAL_SECONDS, REPORTS_A_SECOND, Board
+from dataprep_operator.server.reviews import Reviewer
+from dataprep_operator.server.tokens import Bearer, Verifier
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from dataprep_api.dataset.messages import CommitResult
 from dataprep_api.resources.status import DataPrepJobStatus, Progress, RecordProgress, ShardProgress
-from dataprep_operator.deciding import steps
+from dataprep_operator.decisions import steps
 from dataprep_operator.objects import ranges, times
 from dataprep_operator.objects.observed import Child, Live
 
