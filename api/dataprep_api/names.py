@@ -2,12 +2,13 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import takewhile
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from dataprep_api import GROUP
+from dataprep_api.formats import RULES, format_rules
 
 # --- on the cluster -----------------------------------------------------------------------------------------------
 
@@ -160,46 +161,27 @@ _FIELD = re.compile(r"\{([^{}]*)\}")
 _KNOWN = ("split", "shard", "shards", "ext")
 
 
-_DEFAULTS: Final[Mapping[str, str]] = {
-    "sequenceFile": "part-r-{shard}",
-    "mapFile": "part-r-{shard}",
-    "webdataset": "{split}-{shard:06}.{ext}",
-    "mds": "{split}/shard.{shard}.{ext}",
-    "dl4jDataset": "dataset_{shard}.{ext}",
-}
-"""File names that a format's users expect instead of ours; in a folder for each split where there are several."""
-_ALONE: Final[Mapping[str, str]] = {
-    "dl4jDataset": "{split}/dataset_{shard}.{ext}",
-    "fileBatch": "{split}/batch_{shard}.{ext}",
-}
-"""File names since version 2 of the part `dl4jFolders`: DL4J's loaders take every file of a folder, hidden ones too, so a split's folder holds data alone."""
 EXTENDABLE: Final = "{split}-{shard}.{ext}"
 """The default where a data set may grow: no name says how many shards there are."""
-INDEX_JSON: Final = "index.json"
-_INNER: Final[Mapping[str, str]] = {"mapFile": "data"}
-"""In formats whose shards are folders: the file in it that has the records. The template names the folder."""
 
 
 def extendable_template(format_: str) -> str | None:
     """The template to be given for a data set that may grow, or None where the format's own default will do."""
-    return None if format_ in _DEFAULTS or format_ in _ALONE else EXTENDABLE
-
-
-def has_folders_of_its_own(format_: str) -> bool:
-    """Whether each split of this format has a folder even when it is the only one."""
-    return format_ in _ALONE
+    rules = format_rules(format_)
+    return None if rules.file_name or rules.split_folder_name else EXTENDABLE
 
 
 def file_name_template(
     template: str | None, *, shards: int, format_: str = "tfrecord", several_splits: bool = False, dl4j_folders: int = 2
 ) -> str:
     """The given template, or the format's default, for that number of shards. `dl4j_folders` is the version of that part."""
-    if template is None and dl4j_folders > 1 and format_ in _ALONE:
-        return _ALONE[format_]
+    rules = format_rules(format_)
+    if template is None and dl4j_folders > 1 and rules.split_folder_name is not None:
+        return rules.split_folder_name
     if template is None:
-        template = _DEFAULTS.get(format_, "{split}.{ext}" if shards <= 1 else "{split}-{shard}-of-{shards}.{ext}")
+        template = rules.file_name or ("{split}.{ext}" if shards <= 1 else "{split}-{shard}-of-{shards}.{ext}")
         template = f"{{split}}/{template}" if several_splits and "{split}" not in template else template
-    return f"{template}/{_INNER[format_]}" if format_ in _INNER else template
+    return f"{template}/{rules.inner_file}" if rules.inner_file is not None else template
 
 
 def file_name(template: str, *, split: str, shard: int, shards: int, ext: str) -> str:
@@ -217,16 +199,19 @@ def file_name(template: str, *, split: str, shard: int, shards: int, ext: str) -
 def split_folder(template: str | None, *, format_: str, split: str, several_splits: bool, dl4j_folders: int = 2) -> str | None:
     """The folder, relative to the output, that holds the files of this split alone; None where the file names give it none."""
     named = template or file_name_template(None, shards=2, format_=format_, several_splits=several_splits, dl4j_folders=dl4j_folders)
-    whole = named.removesuffix(f"/{_INNER[format_]}") if format_ in _INNER and template is None else named
+    inner = format_rules(format_).inner_file
+    whole = named.removesuffix(f"/{inner}") if inner is not None and template is None else named
     parts = list(takewhile(lambda part: "{shard" not in part and "{ext}" not in part, whole.split("/")[:-1]))
     # Without {split}, other splits or the marks of the data set may stand in the same folder.
     return "/".join(parts).replace("{split}", split) if any("{split}" in part for part in parts) else None
 
 
 def split_files(extension: str, files: Iterable[str]) -> set[str]:
-    """Visible files that the commit step writes beside these shards: the index.json without which the reader of `mds` finds nothing."""
-    folders = {file.rpartition("/")[0] for file in files} if extension.partition(".")[0] == "mds" else set()
-    return {f"{folder}/{INDEX_JSON}" if folder else INDEX_JSON for folder in folders}
+    """Visible files that the commit step writes beside shards of this extension: the index.json without which the reader of `mds` finds nothing."""
+    kind = extension.partition(".")[0]
+    found = [rules.split_file.name for rules in RULES.values() if rules.split_file is not None and rules.split_file.extension == kind]
+    folders = {file.rpartition("/")[0] for file in files} if found else set()
+    return {f"{folder}/{name}" if folder else name for folder in folders for name in found}
 
 
 def is_hidden(path: str) -> bool:

@@ -43,8 +43,11 @@ PARTS: Mapping[str, Part] = {
 def _names_dl4j_folders(spec: DataPrepJobSpec) -> bool:
     """Whether files have other names since a split of DL4J's formats has a folder even when it is the only one."""
     several = spec.splits is not None and len(spec.splits.into) > 1
-    named_so_before = spec.output.format == "dl4jDataset" and several
-    return names.has_folders_of_its_own(spec.output.format) and spec.output.file_name is None and not named_so_before
+    before, now = (
+        names.file_name_template(spec.output.file_name, shards=2, format_=spec.output.format, several_splits=several, dl4j_folders=version)
+        for version in (1, 2)
+    )
+    return before != now
 
 
 def _infers_columns(spec: DataPrepJobSpec) -> bool:
@@ -69,9 +72,7 @@ def _tables(spec: DataPrepJobSpec) -> Sequence[Source | TableSource]:
 
 def _is_flat_or_sparse(spec: DataPrepJobSpec) -> bool:
     """Whether SageMaker's records are other ones since IDX became flat vectors there, and libsvm one sparse tensor."""
-    if spec.script is not None or spec.output.format != "recordioProtobuf":
-        return False
-    return spec.data.idx is not None or sagemaker.is_sparse_libsvm(spec)
+    return sagemaker.is_flat_idx(spec) or sagemaker.is_sparse_libsvm(spec)
 
 
 def _counts_postgres_rows(spec: DataPrepJobSpec) -> bool:

@@ -1,5 +1,6 @@
 """What SageMaker's algorithms expect of records that come from formats of their own: libsvm is one sparse tensor, and IDX a flat vector."""
 
+from dataprep_api.formats import format_rules
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.spec.formats.recordio_protobuf import Sparse
 
@@ -14,11 +15,16 @@ def sparse(num_features: int) -> Sparse:
     return Sparse(name=VALUES, keys=KEYS, values=VALUES, shape=[num_features])
 
 
+def is_flat_idx(spec: DataPrepJobSpec) -> bool:
+    """Whether images of IDX are stored as vectors without their sizes."""
+    return spec.source is not None and spec.source.idx is not None and format_rules(spec.output.format).is_for_sagemaker
+
+
 def is_sparse_libsvm(spec: DataPrepJobSpec) -> bool:
-    """Whether `recordioProtobuf` stores libsvm as one tensor: where the job says nothing of features."""
-    source = spec.data.libsvm if spec.source is not None else None
+    """Whether libsvm is stored as one tensor: where the job says nothing of features."""
+    source = spec.source.libsvm if spec.source is not None else None
     asked = spec.features is not None or spec.transforms or spec.output.recordio_protobuf.sparse is not None
-    return source is not None and not source.dense and not asked and spec.output.format == "recordioProtobuf"
+    return source is not None and not source.dense and not asked and format_rules(spec.output.format).is_for_sagemaker
 
 
 def has_unknown_length(spec: DataPrepJobSpec) -> bool:

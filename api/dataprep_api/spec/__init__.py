@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from dataprep_api.formats import SAGEMAKER, format_rules
 from dataprep_api.spec.code import Code
 from dataprep_api.spec.copying import faults as copying_faults
 from dataprep_api.spec.features import Dtype, Feature, LabelFeature
@@ -116,7 +117,9 @@ _OF_A_SOURCE: Final = ("features", "labels", "transforms", "deduplicate", "limit
 
 _NO_LIMIT: Final = "limit counts all splits of the other job's data set; leave it out with fromJob.split"
 
-NO_TRAIN: Final = "recordioProtobuf is for SageMaker, whose training jobs need a channel named train: name one of the splits train"
+NO_TRAIN: Final = (
+    f"{' and '.join(SAGEMAKER)} is for SageMaker, whose training jobs need a channel named train: name one of the splits train"
+)
 
 
 class DataPrepJobSpec(Model):
@@ -135,7 +138,7 @@ class DataPrepJobSpec(Model):
                 path=".limit",
             ),
             rule(
-                "!has(self.splits) || !has(self.output.format) || self.output.format != 'recordioProtobuf'"
+                f"!has(self.splits) || !has(self.output.format) || !(self.output.format in {SAGEMAKER})"
                 " || self.splits.into.exists(a, a.name == 'train')",
                 NO_TRAIN,
                 path=".splits",
@@ -243,7 +246,7 @@ class DataPrepJobSpec(Model):
     @model_validator(mode="after")
     def _a_channel_to_train_on(self) -> Self:
         names = [split.name for split in self.splits.into] if self.splits is not None else ["train"]
-        if self.output.format == "recordioProtobuf" and "train" not in names:
+        if format_rules(self.output.format).is_for_sagemaker and "train" not in names:
             raise ValueError(f"{NO_TRAIN}; they are {', '.join(names)}")
         return self
 

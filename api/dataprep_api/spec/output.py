@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from dataprep_api import names, quantity
+from dataprep_api.formats import ONE_MINIBATCH, TABLES, FormatName, format_rules
 from dataprep_api.spec.formats.array_record import ArrayRecordOptions
 from dataprep_api.spec.formats.arrow import ArrowOptions
 from dataprep_api.spec.formats.csv import CsvOptions
@@ -81,8 +82,8 @@ class TableOutput(Model):
     """`odps://project/tables/t`, or one partition, `odps://project/tables/t/pt=20260101`, which is made when it isn't there. Its rows are replaced, all at once, when the data set is finished."""
 
 
-_ONE_MINIBATCH: Final = ("npz", "fileBatch", "dl4jDataset")
-"""Formats whose files have no records of their own: with minibatches each file is one."""
+_SHARDS_GIVEN: Final = f"with granularity: Minibatch a file of {', '.join(ONE_MINIBATCH)} is one minibatch: leave shards out"
+_NO_ROWS: Final = f"table needs format: {' or '.join(TABLES)}"
 _IS_MINIBATCH: Final = "has(self.granularity) && self.granularity == 'Minibatch'"
 _VERSION: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _GROWING: Final = "with overwrite: Extend the file name needs {shard} and can't have {shards}: names never change"
@@ -103,8 +104,8 @@ class Output(Model):
                 path=".minibatchSize",
             ),
             rule(
-                f"!({_IS_MINIBATCH}) || !(has(self.format) && self.format in {list(_ONE_MINIBATCH)}) || !({_ANY_SHARDS})",
-                f"with granularity: Minibatch a file of {', '.join(_ONE_MINIBATCH)} is one minibatch: leave shards out",
+                f"!({_IS_MINIBATCH}) || !(has(self.format) && self.format in {ONE_MINIBATCH}) || !({_ANY_SHARDS})",
+                _SHARDS_GIVEN,
                 path=".shards",
             ),
             rule(
@@ -119,11 +120,7 @@ class Output(Model):
                 _ONE_UID,
                 path=".provenance",
             ),
-            rule(
-                "!has(self.table) || (has(self.format) && self.format == 'arrow')",
-                "table needs format: arrow",
-                path=".table",
-            ),
+            rule(f"!has(self.table) || (has(self.format) && self.format in {TABLES})", _NO_ROWS, path=".table"),
             rule(
                 "!has(self.overwrite) || self.overwrite != 'Extend' || !has(self.fileName)"
                 " || (self.fileName.contains('{shard') && !self.fileName.contains('{shards'))",
@@ -138,23 +135,7 @@ class Output(Model):
     """Folder of the data set: `hdfs://nn:9000/mnist-tfrecord`, `oss://bucket/mnist`, `s3://bucket/mnist`, `/mnt/nas/mnist`."""
     version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     """The data set goes into the folder of this name below `uri`, beside other versions: `v1`, `${DATE}`, `${SCHEDULED_TIME}`."""
-    format: Literal[
-        "tfrecord",
-        "recordioProtobuf",
-        "sequenceFile",
-        "mapFile",
-        "parquet",
-        "arrow",
-        "jsonl",
-        "csv",
-        "npz",
-        "fileBatch",
-        "dl4jDataset",
-        "webdataset",
-        "mds",
-        "arrayRecord",
-        "copy",
-    ] = "tfrecord"
+    format: Literal[FormatName, "copy"] = "tfrecord"
     """Format of the shards; `copy` copies the data set that is the source, byte for byte."""
     tfrecord: TfrecordOptions = TfrecordOptions()
     """Options of the format `tfrecord`."""
@@ -236,8 +217,8 @@ class Output(Model):
 
     @model_validator(mode="after")
     def _rows_for_the_table(self) -> Self:
-        if self.table is not None and self.format != "arrow":
-            raise ValueError("table needs format: arrow")
+        if self.table is not None and not format_rules(self.format).fills_tables:
+            raise ValueError(_NO_ROWS)
         return self
 
     @model_validator(mode="after")
@@ -247,8 +228,8 @@ class Output(Model):
             if self.minibatch_size is not None:
                 raise ValueError("minibatchSize needs granularity: Minibatch")
             return self
-        if self.format in _ONE_MINIBATCH and wanted != Shards():
-            raise ValueError(f"with granularity: Minibatch a file of {', '.join(_ONE_MINIBATCH)} is one minibatch: leave shards out")
+        if format_rules(self.format).is_one_minibatch and wanted != Shards():
+            raise ValueError(_SHARDS_GIVEN)
         if wanted.records is not None and wanted.records < self.batch:
             raise ValueError(f"shards.records must be at least minibatchSize, {self.batch}, got {wanted.records}")
         return self
@@ -257,6 +238,13 @@ class Output(Model):
     def template(self) -> str | None:
         """The files' names; None for the format's default."""
         return names.extendable_template(self.format) if self.overwrite == "Extend" and self.file_name is None else self.file_name
+
+    @property
+    def options(self) -> Model:
+        """The options of the format. Raises KeyError for `copy`, which has none."""
+        members = {field.alias: name for name, field in type(self).model_fields.items()}
+        options: Model = getattr(self, members[self.format])
+        return options
 
     @property
     def batch(self) -> int:

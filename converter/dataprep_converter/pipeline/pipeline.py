@@ -71,7 +71,7 @@ class Pipeline:
         self.most_records = max(1, _TENSOR_BYTES // max(1, widest))
         """Samples of a batch at most. What is read of them may be small, but the tensors made of it must fit into memory."""
         features = spec.features
-        if features is None and self._is_flat():
+        if features is None and sagemaker.is_flat_idx(spec):
             named = {column for label in spec.labels or [] for column in label.columns or [label.name]}
             schema = pa.schema([field for field in schema if field.name not in _SIZES or field.name in named])
         if spec.output.provenance:
@@ -83,16 +83,12 @@ class Pipeline:
     @property
     def features(self) -> list[FeatureSpec]:
         """The features of the records."""
-        if not self._is_flat():
+        if not sagemaker.is_flat_idx(self.spec):
             return self._projector.features
         return [
             replace(feature, shape=(math.prod(feature.shape),)) if len(feature.shape) > 1 else feature
             for feature in self._projector.features
         ]
-
-    def _is_flat(self) -> bool:
-        """Whether images are vectors without their sizes, as SageMaker's algorithms take those of IDX."""
-        return self.spec.output.format == "recordioProtobuf" and self.spec.data.idx is not None
 
     @property
     def warnings(self) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataprep_api import names, quantity
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.plan import HASH_BLOCK, HashInterval, SplitPlan
+from dataprep_api.formats import format_rules
 from dataprep_api.spec import NO_TRAIN, DataPrepJobSpec, Split, Splits
 from dataprep_api.spec.splits import LONGEST_SUBSET, MOST_SPLITS
 from dataprep_converter.core.errors import BadSpec
@@ -41,7 +42,7 @@ def divide(
             for split, ranges, interval in _assign(rules or rules_of(spec, units), subset_ranges(units))
         ]
     found = [plan.name for plan in plans]
-    if spec.output.format == "recordioProtobuf" and "train" not in found:
+    if format_rules(spec.output.format).is_for_sagemaker and "train" not in found:
         raise BadSpec(f"{NO_TRAIN}; they are {', '.join(found)}.")
     several = len(plans) > 1
     divided = []

@@ -12,6 +12,7 @@ from dataprep_api.dataset import run_id
 from dataprep_api.dataset.messages import PlanResult
 from dataprep_api.dataset.plan import PlanHead, shards
 from dataprep_api.dataset.report import Manifest, Success
+from dataprep_api.formats import format_rules
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.status import MAX_LABELS, LabelStatus, SplitStatus
 from dataprep_api.spec import DataPrepJobSpec, Source
@@ -192,7 +193,8 @@ def _endings(spec: DataPrepJobSpec) -> list[str] | None:
     ending = template.rpartition("{ext}")[2] if "{ext}" in template else None
     if ending is None or "{" in ending or "/" in ending:
         return None
-    return [f"{extension}{ending}", *([names.INDEX_JSON] if output.format == "mds" else [])]
+    of_splits = format_rules(output.format).split_file
+    return [f"{extension}{ending}", *([of_splits.name] if of_splits is not None else [])]
 
 
 def _shallow(source: Source) -> list[str]:
