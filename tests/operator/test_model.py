@@ -18,6 +18,7 @@ from dataprep_api import names
 from dataprep_api.dataset.messages import RemoveResult
 from dataprep_api.reasons import Reason
 from dataprep_operator.errors import OperatorError, Unavailable
+from dataprep_operator.objects import observed
 
 JOBS = ("first", "second")
 STEPS = ("plan", "convert", "commit")
@@ -253,6 +254,11 @@ class Lives(RuleBasedStateMachine):
     def everything_can_still_end_well(self) -> None:
         """From any state, with good luck from now on, every job that isn't suspended ends, and every deleted one goes."""
         self.world.listen()
+        for (plural, _, name), job in list(self.world.cluster.objects.items()):
+            if plural == "jobs" and job["metadata"].get("annotations", {}).get(observed.ANNOTATION_SUSPEND) == observed.RESUMED:
+                self.world.cluster.change(
+                    "jobs", name, {"spec": {"suspend": False}}
+                )  # the operator leaves a second suspension to its author
         for _ in range(12):
             left = [name for name in JOBS if self.body(name) is not None]
             for name in left:

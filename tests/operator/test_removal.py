@@ -376,6 +376,19 @@ def test_a_pod_that_cannot_start_is_told(world: World) -> None:
     assert "The pod that removes s3://out/mnist can't start. ErrImagePull: no such image" in world.message("OutputRemoved")
 
 
+def test_a_removal_that_somebody_suspends_starts_again_once(world: World) -> None:
+    succeeded(world)
+    delete(world)
+    world.cluster.change("jobs", world.job("cleanup")["metadata"]["name"], {"spec": {"suspend": True}})
+    look(world)
+    assert not world.job("cleanup")["spec"]["suspend"]
+
+    world.cluster.change("jobs", world.job("cleanup")["metadata"]["name"], {"spec": {"suspend": True}})
+    look(world)
+    assert world.job("cleanup")["spec"]["suspend"]
+    assert world.condition("OutputRemoved") == ("False", "Queued")
+
+
 def test_a_job_that_is_refused_is_told_and_tried_again(world: World) -> None:
     succeeded(world)
     world.cluster.refusals[("create", "jobs")] = Refused("exceeded quota: count/jobs.batch")

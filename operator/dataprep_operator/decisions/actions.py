@@ -314,7 +314,11 @@ def _removal(seen: Observed, *, now: datetime, defaults: PodDefaults) -> list[Ac
         return [*lost, CreateJob(body, jobs.spec_map(seen, seen.status.from_job))]
     if isinstance(judgement, removal.Wait) and judgement.again_at is not None and judgement.again_at <= now and cleanup is not None:
         return [*lost, *strays, *([DeleteJob(cleanup)] if not cleanup.deleting else [])]
-    return [*lost, *strays, *(_enqueued(seen, cleanup) if cleanup is not None and cleanup.suspended_by_others else [])]
+    return [*lost, *strays, *(_started_again(seen, cleanup) if cleanup is not None and cleanup.suspended_by_others else [])]
+
+
+def _started_again(seen: Observed, child: Child) -> list[Action]:
+    return _enqueued(seen, child) if steps.left_to_others(seen, child) else [PatchJob(child, {"suspend": False})]
 
 
 # --- when to look again -------------------------------------------------------------------------------------------------------

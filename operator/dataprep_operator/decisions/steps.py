@@ -85,7 +85,7 @@ def left_to_others(seen: Observed, child: Child) -> bool:
     A job with a queue goes into it at once. Without one the operator starts the Job again, once: somebody may have slipped. Whoever suspends it
     after that means it, as Kueue does when it manages Jobs without a queue; to go on would be a quarrel without an end.
     """
-    return child.suspended_by_others and (seen.queue is not None or child.resumed or child.step == CLEANUP)
+    return child.suspended_by_others and (seen.queue is not None or child.resumed)
 
 
 def has_told(seen: Observed, child: Child) -> bool:
