@@ -31,7 +31,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard_sink
 from dataprep_converter.pipeline.features import resolve
 from dataprep_converter.pipeline.shard import MOST_RECORDS
-from dataprep_converter.planning import planning
+from dataprep_converter.planning.planner import make_plan
 from dataprep_converter.readers import reader_class
 from dataprep_converter.records.batch import Batch
 from dataprep_converter.runtime import allocator, fork_server, limits
@@ -184,8 +184,7 @@ def plan(spec: dict[str, Any], files: int) -> int:
     store, others = Listing(files), access.store
     access.store = lambda uri: store if uri.startswith("/simulated") else others(uri)  # type: ignore[assignment, method-assign, return-value]
     job = a_job(spec, Path("/simulated"), Path("/nowhere"))
-    made, _ = planning.make(job.spec, access)
-    return made.head.samples
+    return make_plan(job.spec, access).plan.head.samples
 
 
 class SlowFiles(FileStore):

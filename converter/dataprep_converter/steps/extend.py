@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dataprep_api import names
@@ -23,8 +23,8 @@ from dataprep_converter.core.errors import BadSpec, NotWhole
 from dataprep_converter.dataset.listing import is_untouched
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.planning import planning
 from dataprep_converter.planning.growth import Base
+from dataprep_converter.planning.planner import NewPlan, make_plan
 from dataprep_converter.sampling.plan import Plan, Tables, check_versions
 from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.stores.publish import copied
@@ -61,11 +61,11 @@ def find(spec: DataPrepJobSpec, access: Access) -> Extended | None:
     return Extended(base, folder)
 
 
-def plan(spec: DataPrepJobSpec, access: Access, extended: Extended) -> tuple[Plan, Tables]:
+def plan(spec: DataPrepJobSpec, access: Access, extended: Extended) -> NewPlan:
     """The plan of the extended data set; where no input is new, the one that it has."""
-    made, tables = planning.make(spec, access, extended.base)
-    if len(made.units) > len(extended.base.units):
-        return made, tables
+    new = make_plan(spec, access, extended.base)
+    if len(new.plan.units) > len(extended.base.units):
+        return new
     folder = OutputFolder(spec.output.uri, access).of_run(extended.base.head.run_id)
     before = folder.plan()
     if before is None:
@@ -73,7 +73,7 @@ def plan(spec: DataPrepJobSpec, access: Access, extended: Extended) -> tuple[Pla
             f"An extension of {folder.uri} was all but finished, and its new inputs are gone. Put them back, or set output.overwrite: Always.",
             uri=folder.uri,
         )
-    return before, tables
+    return replace(new, plan=before)
 
 
 def check_whole(extended: Extended, success: Success | None) -> None:

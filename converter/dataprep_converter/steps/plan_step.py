@@ -23,8 +23,8 @@ from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archive_uris import archive_of
-from dataprep_converter.pipeline.pipeline import Pipeline
-from dataprep_converter.planning import planning
+from dataprep_converter.planning.planner import make_plan
+from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.runtime import allocator, plugins
 from dataprep_converter.sampling.plan import Plan, Tables
 from dataprep_converter.steps import copy_job, extend, script_job, table_output
@@ -57,6 +57,7 @@ class _Intended:
     """Of the plan; None for a copy, which takes them as they are."""
     extended: Extended | None = None
     original: Original | None = None
+    features: Sequence[FeatureSpec] = ()
     begun: str | None = None
     """The unfinished run of this very job that another release began by other rules: it goes on, or is replaced where these are gone."""
 
@@ -71,7 +72,7 @@ def run_plan_step(job: DataPrepJob, access: Access, *, check: Callable[..., list
     fresh, extended, original = intended.plan, intended.extended, intended.original
     folder = OutputFolder(spec.output.uri, access).of_run(fresh.head.run_id)
     success = folder.success()
-    table_output.check(spec, fresh, folder, access)
+    table_output.check(spec, fresh, intended.features, folder, access)
 
     if success is not None and _may_reuse(spec, success, folder, original):
         manifest = folder.manifest(success)
@@ -121,12 +122,18 @@ def _intended(spec: DataPrepJobSpec, access: Access) -> _Intended:
         original = copy_job.original(spec, access)
         return _Intended(original.plan, original.manifest.labels, original=original)
     extended = extend.find(spec, access) if spec.output.overwrite == "Extend" else None
-    plan, tables = planning.make(spec, access) if extended is None else extend.plan(spec, access, extended)
-    begun = _begun_by_other_rules(spec, plan.head, access)
+    new = make_plan(spec, access) if extended is None else extend.plan(spec, access, extended)
+    begun = _begun_by_other_rules(spec, new.plan.head, access)
     if begun is not None and run_id.fault_of_versions(begun.parts, spec) is None:
-        plan, tables = planning.make(spec, access, parts=begun.parts)
-    classes = Pipeline(spec, plan.head.reader_state, access, plan.head.learned).class_names()
-    return _Intended(plan, classes, tables, extended, begun=begun.run_id if begun is not None else None)
+        new = make_plan(spec, access, parts=begun.parts)
+    return _Intended(
+        new.plan,
+        new.pipeline.class_names(),
+        new.tables,
+        extended,
+        features=new.pipeline.features,
+        begun=begun.run_id if begun is not None else None,
+    )
 
 
 def _begun_by_other_rules(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> PlanHead | None:

@@ -22,7 +22,7 @@ from dataprep_converter.formats.columnar.tables_decoder import spooled
 from dataprep_converter.formats.columnar.tables_encoder import ordered, schema_of
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.maxcompute import SessionEnded, Table, Upload
-from dataprep_converter.pipeline.pipeline import Pipeline
+from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.sampling.plan import Plan
 
@@ -47,7 +47,7 @@ class _Begun:
 # --- the plan step ------------------------------------------------------------------------------------------------
 
 
-def check(spec: DataPrepJobSpec, plan: Plan, folder: RunFolder, access: Access) -> None:
+def check(spec: DataPrepJobSpec, plan: Plan, features: Sequence[FeatureSpec], folder: RunFolder, access: Access) -> None:
     """Raises BadSpec naming columns that don't fit or shards that are too many, OutputExists for rows that may not be replaced, and what the service says."""
     if spec.output.table is None:
         return
@@ -58,7 +58,6 @@ def check(spec: DataPrepJobSpec, plan: Plan, folder: RunFolder, access: Access) 
         )
     table = Table(uri, access)
     version = _version(table)
-    features = Pipeline(spec, plan.head.reader_state, access, plan.head.learned).features
     _casts(schema_of(ordered(features)), table.columns(), uri)
     if spec.output.overwrite == "Never" and version is not None and _begun(folder, uri) is None and (rows := table.session().count):
         raise OutputExists(

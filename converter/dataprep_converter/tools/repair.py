@@ -27,8 +27,8 @@ from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.pipeline.shard import selection_of
-from dataprep_converter.planning import planning
-from dataprep_converter.sampling.plan import Plan, Tables, check_versions
+from dataprep_converter.planning.planner import NewPlan, make_plan
+from dataprep_converter.sampling.plan import Plan, check_versions
 from dataprep_converter.steps import convert_commit, convert_work, pool
 from dataprep_converter.stores import Entry, scheme_of
 from dataprep_converter.stores.publish import digest_of
@@ -156,35 +156,35 @@ class _Found:
 
     def planned_again(self, job: DataPrepJob) -> Plan:
         """A new plan, stored. Raises InputChanged when it is not for the same inputs."""
-        plan, tables = self._made_again(job)
-        if plan.head.run_id != self.folder.run_id:
+        new = self._made_again(job)
+        if new.plan.head.run_id != self.folder.run_id:
             raise InputChanged(
                 f"The plan of {self.uri} is damaged, and the inputs ({', '.join(job.spec.data.inputs())}) are not those of run {self.folder.run_id} any more."
             )
-        if tables.made is not None:
-            self.folder.put_made(tables.made)
-        self.folder.put_plan(plan, tables)
-        return plan
+        if new.tables.made is not None:
+            self.folder.put_made(new.tables.made)
+        self.folder.put_plan(new.plan, new.tables)
+        return new.plan
 
-    def _made_again(self, job: DataPrepJob) -> tuple[Plan, Tables]:
+    def _made_again(self, job: DataPrepJob) -> NewPlan:
         """A new plan by the rules of the old one. Nothing tells them when the manifest is gone too: then those of this release, and else the first ones."""
         written = self.manifest or self._damaged
         if written is not None:
             fault = run_id.fault_of_versions(written.parts, job.spec)
             if fault is not None:
                 raise BadSpec(f"{self.uri} (run {self.folder.run_id}) {fault}.")
-            return planning.make(job.spec, self._access, parts=written.parts)
-        plan, tables = planning.make(job.spec, self._access)
-        if plan.head.run_id != self.folder.run_id and plan.head.parts and run_id.fault_of_versions({}, job.spec) is None:
-            return planning.make(job.spec, self._access, parts={})
-        return plan, tables
+            return make_plan(job.spec, self._access, parts=written.parts)
+        new = make_plan(job.spec, self._access)
+        if new.plan.head.run_id != self.folder.run_id and new.plan.head.parts and run_id.fault_of_versions({}, job.spec) is None:
+            return make_plan(job.spec, self._access, parts={})
+        return new
 
     def make_files_again(self, job: DataPrepJob) -> None:
         """What the reader made while planning, which the commit step removed. Raises InputChanged when it would be other files."""
-        plan, tables = self._made_again(job)
-        if plan.head.run_id != self.folder.run_id or tables.made is None:
+        new = self._made_again(job)
+        if new.plan.head.run_id != self.folder.run_id or new.tables.made is None:
             raise InputChanged(f"The inputs ({', '.join(job.spec.data.inputs())}) are not those of run {self.folder.run_id} any more.")
-        self.folder.put_made(tables.made)
+        self.folder.put_made(new.tables.made)
 
     def reports(self, plan: Plan) -> Iterator[ShardReport | None]:
         """The report of each shard, when the report and everything it tells of is as it was written; else None."""

@@ -18,7 +18,7 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
-from dataprep_converter.planning import planning
+from dataprep_converter.planning.planner import make_plan
 from dataprep_converter.records.batch import Batch, RejectedSample
 from dataprep_converter.steps.run import run
 from dataprep_converter.transforms import decode
@@ -144,7 +144,7 @@ def test_images_are_encoded_again_with_true_columns(folder: Path) -> None:
 
 def test_a_chain_that_ends_with_images_of_different_sizes_fails_while_planning(folder: Path) -> None:
     with pytest.raises(BadSpec, match=r"The feature 'image': .*different sizes \(add resize with height and width, cropOrPad or encode"):
-        planning.make(a_job(folder, {"decode": {}}, {"resize": {"shortestSide": 32}}).spec, Access())
+        make_plan(a_job(folder, {"decode": {}}, {"resize": {"shortestSide": 32}}).spec, Access())
     assert not (folder.parent / "out").exists()
 
 

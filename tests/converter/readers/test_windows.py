@@ -18,7 +18,7 @@ from dataprep_api.spec import Source
 from dataprep_converter.cli.display import Display
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard
-from dataprep_converter.planning import planning
+from dataprep_converter.planning import planner
 from dataprep_converter.readers.base import blocks, windows
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.delimited import CsvReader
@@ -199,7 +199,7 @@ def test_a_whole_job_makes_the_bytes_that_it_makes_in_memory(
         convert(spec)
         return {file.name: file.read_bytes() for file in (tmp_path / folder).glob("*.tfrecords")}
 
-    monkeypatch.setattr(planning, "KEPT_BYTES", 0)
+    monkeypatch.setattr(planner, "KEPT_BYTES", 0)
     monkeypatch.setattr(windows, "MOST_BYTES", 20 * 20)
     monkeypatch.setattr(shard, "MOST_RECORDS", 16)
     gathered = made("gathered")

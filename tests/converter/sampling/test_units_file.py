@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dataprep_converter.core.errors import StoreFull
-from dataprep_converter.planning import planning
+from dataprep_converter.planning.planned_inputs import units_sha256
 from dataprep_converter.planning.splits import subset_ranges
 from dataprep_converter.sampling import units as units_module
 from dataprep_converter.sampling.units import Files, Unit, UnitTable
@@ -85,7 +85,7 @@ def test_a_subset_that_goes_on_in_the_next_batch_is_one_range() -> None:
 
 def test_the_digest_of_the_inputs_is_that_of_a_table_in_memory() -> None:
     units = UnitTable.of(files(BLOCK + 77))
-    assert planning._inputs_digest(units, None) == planning._inputs_digest(UnitTable(units.table), None)
+    assert units_sha256(units, None) == units_sha256(UnitTable(units.table), None)
 
 
 def test_units_in_a_file_take_little_memory() -> None:

@@ -8,7 +8,7 @@ import pytest
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
-from dataprep_converter.planning import planning
+from dataprep_converter.planning import planner
 from dataprep_converter.runtime.plugins import CODE_VARIABLE
 
 ROW_BYTES = 940
@@ -17,8 +17,8 @@ ROW_BYTES = 940
 
 @pytest.fixture(autouse=True)
 def _small_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "POD_BYTES", 10 * ROW_BYTES + 100)
-    monkeypatch.setattr(planning, "TASK_BYTES", 20 * ROW_BYTES + 200)
+    monkeypatch.setattr(planner, "POD_BYTES", 10 * ROW_BYTES + 100)
+    monkeypatch.setattr(planner, "TASK_BYTES", 20 * ROW_BYTES + 200)
 
 
 def tasks(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> int:
@@ -29,7 +29,7 @@ def tasks(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> int:
         **spec,
     }
     job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": written})
-    plan, _ = planning.make(job.spec, Access())
+    plan = planner.make_plan(job.spec, Access()).plan
     return plan.head.tasks
 
 
@@ -64,7 +64,7 @@ def test_the_users_own_code_may_take_long_for_few_bytes(tmp_path: Path, monkeypa
 def test_tasks_that_pass_over_all_of_the_input_are_those_of_the_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int, expected: int
 ) -> None:
-    monkeypatch.setattr(planning, "KEPT_BYTES", kept)
+    monkeypatch.setattr(planner, "KEPT_BYTES", kept)
     (tmp_path / "rows.jsonl").write_text(f'{{"text": "{"x" * 890}"}}\n' * 60)
     source = {"jsonl": {"uris": [str(tmp_path / "rows.jsonl")]}}
     assert tasks(tmp_path, rows=60, source=source, shuffle={"seed": 1}, workers={"parallelism": 2}) == expected

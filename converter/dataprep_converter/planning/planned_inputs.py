@@ -1,0 +1,140 @@
+"""The inputs of a plan: what the source holds now, of an extension what is new in it, and the digest over that."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep_api import canonical
+from dataprep_api.dataset import sagemaker
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.core.errors import NoInput
+from dataprep_converter.core.tensors import pc, to_numpy
+from dataprep_converter.dataset import overlaps
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.planning.growth import Base, check_frozen, growth
+from dataprep_converter.readers import Reader, ReadsColumns, reader_class
+from dataprep_converter.records.batch import SAMPLE, TEXTS
+from dataprep_converter.runtime import plugins
+from dataprep_converter.sampling.made_files import IntermediateFiles
+from dataprep_converter.sampling.selection import Samples
+from dataprep_converter.sampling.units import UnitTable, samples_of_a_batch
+from dataprep_converter.transforms.hash import digests_of_keys, keyed_by
+
+_BATCH_RECORDS = 8192
+"""Of a batch that is read for a few of its columns."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a plan is made of."""
+
+    units: UnitTable
+    """All of them, those of the base first."""
+    new: UnitTable
+    """Those that have no place in a split yet: all, or what is new to the base."""
+    state: Mapping[str, Any]
+    """What every worker must know of the source."""
+    texts: Mapping[str, str]
+    """By column of text: why it is no column of numbers. For messages while the plan is made, so not a part of it."""
+    made: IntermediateFiles | None
+    """Files that the units name and that the reader made on this machine."""
+    code_sha256: str | None
+    keys: Mapping[str, str]
+    """Digests of the keys that records are hashed with, by variable."""
+    sha256: str
+
+
+def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inputs:
+    """Lists the source. Raises BadSpec, NoInput, InputChanged when the base's inputs are not what they were, or what the source's store says."""
+    access.passed_over.clear()
+    access.hidden.clear()
+    reader_type = reader_class(spec.data.kind)
+    discovery = reader_type.discover(access.unsigned(spec.data), access)
+    units = UnitTable.of(discovery.units)
+    overlaps.check_units(units, spec.output.uri, access)
+    if units.samples == 0 and not spec.allow_empty:
+        raise NoInput(f"The source {spec.data.kind} holds no records; set allowEmpty: true if that is right.")
+
+    code_sha256 = plugins.digest() if spec.code is not None else None
+    keys = digests_of_keys(keyed_by(spec.transforms or []))
+    state = dict(discovery.state)
+    texts = state.pop(TEXTS, {})
+    if sagemaker.has_unknown_length(spec):
+        state[sagemaker.NUM_FEATURES] = _largest_key(reader_type(spec.data, state, access), units) + 1
+    new = units
+    if base is not None:
+        check_frozen(base, code_sha256=code_sha256, keys=keys, state=state)
+        grown = growth(base.units, units)
+        units, new = grown.joined(), grown.added
+    return Inputs(
+        units=units,
+        new=new,
+        state=state,
+        texts=texts,
+        made=discovery.made,
+        code_sha256=code_sha256,
+        keys=keys,
+        sha256=_sha256(new, code_sha256=code_sha256, keys=keys, base=base),
+    )
+
+
+def read_columns(
+    reader: Reader, units: UnitTable, columns: Sequence[str], *, bytes_in: int
+) -> Iterator[tuple[Samples, pa.RecordBatch, Samples]]:
+    """These columns of every sample, in order: (numbers asked for, the good ones' records, the good ones' numbers)."""
+    size = samples_of_a_batch(bytes_in, units.samples, most=_BATCH_RECORDS)
+
+    def chunks() -> Iterator[Samples]:
+        for start in range(0, units.samples, size):
+            yield np.arange(start, min(start + size, units.samples), dtype=np.int64)
+
+    batches = reader.read_columns(units, chunks(), columns) if isinstance(reader, ReadsColumns) else reader.read(units, chunks())
+    for asked, batch in zip(chunks(), batches, strict=True):
+        yield asked, batch.records, to_numpy(batch.records.column(SAMPLE))
+
+
+def _largest_key(reader: Reader, units: UnitTable) -> int:
+    """The largest position of a value in all records that can be read; 0 where there is none."""
+    largest = 0
+    for _, records, _ in read_columns(reader, units, [sagemaker.KEYS], bytes_in=units.size):
+        lists: Any = records.column(sagemaker.KEYS)
+        largest = max(largest, pc.max(lists.flatten()).as_py() or 0)
+    return largest
+
+
+def _sha256(units: UnitTable, *, code_sha256: str | None, keys: Mapping[str, str], base: Base | None) -> str:
+    """The digest of the inputs. That of an extension is over the earlier one and what is new, since the same inputs at once make other shards."""
+    sha256 = units_sha256(units, code_sha256)
+    if keys:
+        sha256 = canonical.sha256({"inputs": sha256, "keys": dict(keys)})
+    if base is not None:
+        sha256 = canonical.sha256({"before": base.head.inputs_sha256, "added": sha256})
+    return sha256
+
+
+def units_sha256(units: UnitTable, code_sha256: str | None) -> str:
+    """Over root, path, size and pin of every unit: what was pinned, not where it lies."""
+    digest = hashlib.sha256((code_sha256 or "").encode())
+    for batch in units.batches(["root", "path", "offset", "size", "records", "pin", "extra"]):
+        for piece in _written(batch):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _written(batch: pa.RecordBatch) -> Iterator[bytes]:
+    """The canonical JSON of the columns by name, in pieces. Many have one value in all rows."""
+    before = b"{"
+    for name in sorted(batch.schema.names):
+        yield before + canonical.dumps(name) + b":"
+        before = b","
+        values = batch.column(name)
+        if len(values) > 1 and pc.all(pc.equal(values, values[0])).as_py():
+            text = canonical.dumps(values[0].as_py())
+            yield b"[" + (text + b",") * (len(values) - 1) + text + b"]"
+        else:
+            yield canonical.dumps(values.to_pylist())
+    yield b"}"

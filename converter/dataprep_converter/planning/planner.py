@@ -1,0 +1,287 @@
+"""Planning: every sample's place in a split and a shard. Pure but for the listing and the reading of a few samples."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dataprep_api import canonical, names
+from dataprep_api.dataset import run_id
+from dataprep_api.dataset.plan import PlanHead, SplitPlan
+from dataprep_api.spec import DataPrepJobSpec, Split, Splits
+from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.formats.registry import encoder_class
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.pipeline.pipeline import Pipeline
+from dataprep_converter.planning import assignment
+from dataprep_converter.planning.assignment import Assigned
+from dataprep_converter.planning.growth import Base, moved
+from dataprep_converter.planning.planned_inputs import Inputs, list_inputs, read_columns
+from dataprep_converter.planning.splits import counted_by_size, divide, missed, rules_of
+from dataprep_converter.readers import AcceptsReadPlan
+from dataprep_converter.readers.base.blocks import KEPT_BYTES
+from dataprep_converter.records.batch import TEXTS
+from dataprep_converter.sampling.plan import Plan, Tables
+from dataprep_converter.sampling.selection import Selection
+from dataprep_converter.sampling.split_assignments import SplitAssignments
+from dataprep_converter.sampling.split_assignments import stored as store_codes
+from dataprep_converter.sampling.units import UnitTable
+from dataprep_converter.sampling.units_file import UnitsFile
+
+TASK_BYTES = 256 * 2**20
+TASKS_PER_WORKER = 4
+POD_BYTES = 64 * 2**20
+"""Fewer are converted sooner than one more pod starts."""
+MAX_TASKS = 10_000
+_PROBE_RECORDS = 64
+_FEW_RECORDS = 4
+"""Where the number of shards is given: then the size of the records only decides on the number of tasks."""
+_LEARNED_RECORDS = 4096
+
+
+@dataclass(frozen=True)
+class NewPlan:
+    """A plan, its files, and the pipeline that it was made with."""
+
+    plan: Plan
+    tables: Tables
+    pipeline: Pipeline
+
+
+@dataclass(frozen=True)
+class _Division:
+    """How the new units are divided into splits and shards."""
+
+    rules: Splits
+    splits: list[SplitPlan]
+    codes: bytes | None
+    """`splits.parquet`, when samples have codes."""
+    repeated: int
+    """Records that are left out because they say the same as an earlier one."""
+    learned: Mapping[str, Any]
+    """What transforms learned, by their number."""
+    encoded_bytes: int
+    """Of the records before compression, about."""
+
+
+def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, parts: Mapping[str, int] | None = None) -> NewPlan:
+    """Plans a job. With a base the plan begins with that one, and only what is new to it is divided into splits and shards.
+
+    `parts` are the versions of the rules that a plan made again was made by; a base has its own, and otherwise they are this release's.
+
+    Raises BadSpec, NoInput, InputChanged when the base's inputs are not what they were, or what the source's store says.
+    """
+    if parts is None:
+        parts = run_id.versions(spec) if base is None else base.head.parts
+    access.parts = parts
+    inputs = list_inputs(spec, access, base)
+    learned = base.head.learned if base is not None else None
+    pipeline = Pipeline(spec, {**inputs.state, TEXTS: inputs.texts}, access, learned)
+    division = _divide(spec, inputs, pipeline, base, parts)
+
+    this_run = run_id.run_id(spec, inputs_sha256=inputs.sha256, parts=parts)
+    units, codes, splits = inputs.units, division.codes, division.splits
+    if base is not None:
+        codes = _joined(base, codes)
+        splits = [*base.head.splits, *(moved(split, base) for split in splits)]
+    elif inputs.made is not None:
+        units = inputs.made.stored(units, names.join(spec.output.uri, names.made_folder(this_run)))
+    units_file = UnitsFile.of(units)
+    head = PlanHead(
+        run_id=this_run,
+        encoding_version=run_id.ENCODING_VERSION,
+        parts=dict(parts),
+        spec_sha256=canonical.sha256(run_id.content(spec)),
+        inputs_sha256=inputs.sha256,
+        units_sha256=units_file.sha256,
+        codes_sha256=hashlib.sha256(codes).hexdigest() if codes is not None else None,
+        reader=spec.data.kind,
+        reader_state=dict(inputs.state),
+        learned=dict(division.learned),
+        samples=inputs.units.samples,
+        bytes_in=inputs.units.size,
+        ignored=_ignored(spec, inputs.state, access),
+        code_sha256=inputs.code_sha256,
+        keys=dict(inputs.keys),
+        shuffle_seed=spec.shuffle.seed if spec.shuffle else None,
+        splits=splits,
+        extends=[*base.head.extends, base.as_earlier()] if base is not None else [],
+        extension=encoder_class(spec.output.format).extension(spec.output),
+        tasks=_tasks(spec, inputs, division, pipeline, extends=base is not None),
+        warnings=[*_warnings(spec, inputs, division, pipeline, access, extends=base is not None)],
+    )
+    plan = Plan(
+        head=head,
+        sha256=hashlib.sha256(head.to_bytes()).hexdigest(),
+        units=units,
+        codes=SplitAssignments(codes) if codes is not None else None,
+    )
+    return NewPlan(plan=plan, tables=Tables(units=units_file, codes=codes, made=inputs.made), pipeline=pipeline)
+
+
+def _divide(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, base: Base | None, parts: Mapping[str, int]) -> _Division:
+    """Splits and shards of the new units. The pipeline has what its steps learned when this returns."""
+    units = inputs.new
+    rules = rules_of(spec, inputs.units)
+    assigned = _assign(spec, inputs, pipeline, rules)
+    divided = partial(
+        divide,
+        spec,
+        units,
+        extension=encoder_class(spec.output.format).extension(spec.output),
+        rules=rules,
+        assigned=assigned.plans if assigned else None,
+    )
+    # Which samples a split has doesn't depend on the size of their records.
+    members = partial(divided, bytes_per_record=0)
+    learned = base.head.learned if base is not None else _learn(spec, units, pipeline, members, assigned)
+    probe = _PROBE_RECORDS if counted_by_size(spec) else _FEW_RECORDS
+    encoded_bytes = _encoded_bytes(pipeline, units, units.size, probe=probe)
+    return _Division(
+        rules=rules,
+        splits=divided(bytes_per_record=encoded_bytes / max(1, units.samples), parts=parts),
+        codes=assigned.stored if assigned else None,
+        repeated=assigned.repeated if assigned else 0,
+        learned=learned,
+        encoded_bytes=encoded_bytes,
+    )
+
+
+def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Splits) -> Assigned | None:
+    """The split of each new sample, where ranges and hash intervals can't say it."""
+    units = inputs.new
+    if not assignment.needed(spec, units.samples):
+        return None
+    return assignment.assign(
+        rules,
+        units,
+        limit=spec.limit,
+        unique=spec.deduplicate.columns if spec.deduplicate else None,
+        schema=pipeline.reader.schema(),
+        read=lambda columns: read_columns(pipeline.reader, units, columns, bytes_in=units.size),
+    )
+
+
+def _learn(
+    spec: DataPrepJobSpec, units: UnitTable, pipeline: Pipeline, splits: Callable[[], Sequence[SplitPlan]], assigned: Assigned | None
+) -> dict[str, Any]:
+    """What the pipeline's steps learn from the samples of their split, by the number of the step. Each has it for the steps after it."""
+    learned: dict[str, Any] = {}
+    for number, name in pipeline.unlearned():
+        split = _split(splits(), name, of=(spec.transforms or [])[number].kind)
+        size = min(pipeline.most_records, _LEARNED_RECORDS)
+        codes = SplitAssignments(assigned.stored) if assigned else None
+        chunks = Selection(split, units, shuffle_seed=None, codes=codes).chunks(0, split.records, size=size)
+        learned[str(number)] = pipeline.learn(number, units, chunks)
+        pipeline.take(number, learned[str(number)])
+    return learned
+
+
+def _joined(base: Base, added: bytes | None) -> bytes | None:
+    """The codes of a base and of what is new."""
+    parts = [(base.codes, base.blocks)] if base.codes is not None else []
+    if added is not None:
+        new = SplitAssignments(added)
+        parts.append((new, new.blocks))
+    return store_codes(codes.block(number) for codes, blocks in parts for number in range(blocks)) if parts else None
+
+
+def _split(splits: Sequence[SplitPlan], name: str, *, of: str) -> SplitPlan:
+    """The split of this name, or the first one that has records. Raises BadSpec naming those that there are."""
+    found = next((split for split in splits if split.name == name or (not name and split.records)), None)
+    if found is None:
+        raise BadSpec(f"The transform {of}: there is no split {name!r} with records; the splits are {', '.join(s.name for s in splits)}.")
+    return found
+
+
+def _warnings(
+    spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline: Pipeline, access: Access, *, extends: bool
+) -> Iterator[str]:
+    """What the user should know about the inputs, the features and the splits."""
+    yield from inputs.state.get("warnings", [])
+    yield from _passed_over(access)
+    yield from pipeline.warnings
+    if spec.splits is None:
+        yield from (_renamed(split) for split in division.rules.into if split.subset not in (None, split.name))
+    # An extension may add nothing to a split.
+    splits = [split for split in division.splits if split.records] if extends else division.splits
+    total = min(inputs.new.samples, spec.limit or inputs.new.samples)
+    yield from _split_warnings(splits, total=total, repeated=division.repeated)
+
+
+def _split_warnings(splits: Sequence[SplitPlan], *, total: int, repeated: int) -> Iterator[str]:
+    """What the user should know about the splits."""
+    for split in splits:
+        if split.records == 0:
+            yield f"the split {split.name} is empty"
+        elif missed(split):
+            within = f" within {split.tolerance:,}" if split.tolerance else ""
+            yield f"the split {split.name} has {split.records:,} records; its rule asks for {split.expected:,}{within}"
+    if repeated:
+        yield f"{repeated:,} of {total:,} records say the same as an earlier one and are left out"
+    left_out = total - repeated - sum(split.records for split in splits)
+    if left_out:
+        yield f"{left_out:,} of {total:,} records are in no split"
+
+
+def _renamed(split: Split) -> str:
+    return f"the subset {split.subset!r} is the split {split.name}; splits.into can give it another name"
+
+
+def _ignored(spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access) -> int:
+    """How many files among the inputs are not read. What a join ignores are keys, of which a warning tells."""
+    filtered = 0 if spec.data.join is not None else int(state.get("ignored", 0))
+    return filtered + sum(access.hidden.values()) + sum(access.passed_over.values())
+
+
+def _passed_over(access: Access) -> Iterator[str]:
+    """Which data sets below the inputs were left out."""
+    if access.passed_over:
+        yield (
+            f"{sum(access.passed_over.values()):,} files are left out that belong to data sets below the inputs, such as "
+            f"{min(access.passed_over)}: a data set is read where it is named itself"
+        )
+
+
+def _tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline: Pipeline, *, extends: bool) -> int:
+    """The number of tasks. One at least of an extension, which may have no new shards."""
+    shards = sum(split.shards for split in division.splits)
+    reads_all = spec.shuffle is not None and isinstance(pipeline.reader, AcceptsReadPlan) and inputs.units.size > KEPT_BYTES
+    return _number_of_tasks(
+        max(1, shards) if extends else shards,
+        max(inputs.new.size, division.encoded_bytes),
+        spec.workers.parallelism,
+        passes=reads_all,
+        own_code=spec.code is not None,
+    )
+
+
+def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, own_code: bool) -> int:
+    """Where each task `passes` over all of the input, one for each worker, and otherwise more, so that slow ones are evened out.
+
+    Few bytes are not worth more pods than workers; but how long the user's `own_code` takes for them, nobody knows.
+    """
+    if passes:
+        return min(shards, MAX_TASKS, parallelism)
+    evened_out = TASKS_PER_WORKER * parallelism
+    if not own_code:
+        evened_out = min(evened_out, max(parallelism, -(-size // POD_BYTES)))
+    return min(shards, MAX_TASKS, max(evened_out, -(-size // TASK_BYTES)))
+
+
+def _encoded_bytes(pipeline: Pipeline, units: UnitTable, bytes_in: int, *, probe: int) -> int:
+    """About how many bytes the records will have before compression, from the first few samples."""
+    samples = np.arange(min(probe, units.samples), dtype=np.int64)
+    if not len(samples):
+        return 0
+    encoded, good = pipeline.encoded_size(units, samples)
+    if not good:
+        return bytes_in
+    if len(units) == units.samples:  # one file a sample: sizes differ, what is added does not
+        index, _ = units.locate(samples)
+        read = sum(int(row["size"]) for row in units.rows(index, ["size"]))
+        return max(1, bytes_in + (encoded - read) * units.samples // good)
+    return encoded * units.samples // good
