@@ -5,7 +5,7 @@ batches; of any other file there is one, the whole, and who wants records furthe
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,11 +20,11 @@ from dataprep_api.dataset.report import ManifestFile
 from dataprep_converter.core.errors import BadData, BrokenRecord, NotWhole
 from dataprep_converter.core.tensors import is_tensor, to_arrow
 from dataprep_converter.formats import values
-from dataprep_converter.formats.archives.npz_decoder import NpzDecoder
 from dataprep_converter.formats.columnar import arrow_messages
 from dataprep_converter.formats.columnar.hugging_face import unwrapped
-from dataprep_converter.formats.decoder import Decoder, MakesColumns, ReadsBlocks
-from dataprep_converter.formats.registry import by_feature, decoder
+from dataprep_converter.formats.decoder import Decoder, MakesColumns, ReadsArrays, ReadsBlocks
+from dataprep_converter.formats.format import ReadUnit
+from dataprep_converter.formats.registry import by_feature, decoder, format_of
 from dataprep_converter.formats.tfrecord.examples import parse
 from dataprep_converter.formats.tfrecord.frames import payloads
 from dataprep_converter.inputs.access import Access
@@ -86,24 +86,18 @@ class Form:
         """In the data set's order."""
         manifest = self.found.manifest
         indexed = {file.file for file in manifest.metadata}
-        made: list[Shard] = []
-        for file in self.found.files:
-            if manifest.format == "parquet":
-                made.append(ParquetShard(self, file))
-            elif manifest.format == "arrow":
-                made.append(ArrowShard(self, file))
-            elif manifest.format == "npz":
-                made.append(ArraysShard(self, file))
-            elif manifest.format == "tfrecord" and self.examples is not None and names.index_file(file.file) in indexed:
-                made.append(IndexedShard(self, file))
-            else:
-                made.append(StreamedShard(self, file))
-        return made
+        unit = format_of(manifest.format).read_unit
+
+        def unit_of(file: ManifestFile) -> ReadUnit:
+            is_indexed = self.examples is not None and names.index_file(file.file) in indexed
+            return ReadUnit.FILE if unit is ReadUnit.INDEXED_RECORDS and not is_indexed else unit
+
+        return [SHARDS[unit_of(file)](self, file) for file in self.found.files]
 
     @cached_property
     def examples(self) -> Any:
         """How the records are parsed all at once, where they are plain tf.train.Examples; else None."""
-        return examples_of(self.features) if self.found.manifest.format == "tfrecord" else None
+        return examples_of(self.features) if format_of(self.found.manifest.format).holds_examples else None
 
     def opened(self, file: ManifestFile) -> Input:
         """The file, when it is as long as the manifest says."""
@@ -282,9 +276,11 @@ class ArraysShard:
         """Slices of the arrays; checksums are compared."""
         del part  # there is but one
         uri = self.form.uri(self.file)
+        format_ = decoder(self.form.found.manifest)
+        assert isinstance(format_, ReadsArrays)  # noqa: S101 - the format's entry says so
         try:
             with self.form.opened(self.file) as source:
-                arrays = NpzDecoder(self.form.found.manifest).arrays(source.stream())
+                arrays = format_.arrays(source.stream())
         except BrokenRecord as exc:
             raise BadData(f"{uri}: {exc}.", uri=uri) from exc
         self.form.counted(self.file, [len(next(iter(arrays.values())))])
@@ -372,3 +368,13 @@ def _named(uri: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as exc:
         raise BadData(f"{uri} can't be read: {' '.join(str(exc).split())}. See dataprep verify.", uri=uri) from exc
+
+
+SHARDS: Final[Mapping[ReadUnit, Callable[[Form, ManifestFile], Shard]]] = {
+    ReadUnit.FILE: StreamedShard,
+    ReadUnit.INDEXED_RECORDS: IndexedShard,
+    ReadUnit.ROW_GROUPS: ParquetShard,
+    ReadUnit.RECORD_BATCHES: ArrowShard,
+    ReadUnit.ARRAYS: ArraysShard,
+}
+"""What of a file can be read alone → how it is read."""

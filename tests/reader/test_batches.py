@@ -16,7 +16,7 @@ from tests.reader.sets import SCORES, WORDS, exactly, flat, lists, numbers, open
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.dataset.listing import finished
-from dataprep_converter.formats.registry import DECODERS
+from dataprep_converter.formats.registry import FORMATS
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.dataset import DatasetReader
 from dataprep_reader import Feature, Ragged, shards
@@ -85,7 +85,7 @@ BY_FORMAT = {
 
 
 def test_every_format_is_among_the_examples_or_the_tables() -> None:
-    assert set(BY_FORMAT) | set(TABLES) == set(DECODERS)
+    assert set(BY_FORMAT) | set(TABLES) == set(FORMATS)
 
 
 @pytest.mark.parametrize("example", [*BY_FORMAT.values(), "jsonl", "masks"])

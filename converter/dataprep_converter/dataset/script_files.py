@@ -4,20 +4,15 @@ Apart from `steps/script_job.py`, because `verify`, `inspect` and whoever takes 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core import globs
+from dataprep_converter.formats.registry import FORMATS
 
 READER: Final = "script"
 """`reader` in the plan of such a job: there is none."""
-
-_RECORDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "tfrecord": ("tfrecords", "tfrecord", "tfrec", "records", "record"),
-    "recordioProtobuf": ("rec", "recordio", "pbr"),
-}
-"""Formats whose records can be read without knowing what is in them, and the extensions that such files have. TensorFlow's own names, `train-00000-of-00008`, have none."""
 
 
 def matching(patterns: Iterable[str], paths: Iterable[str]) -> dict[str, list[str]]:
@@ -32,9 +27,13 @@ def named(patterns: Sequence[str], paths: Iterable[str]) -> set[str]:
 
 
 def holds_records(path: str, *, format_: str) -> bool:
-    """Whether a file that a script made is read record by record: by its name, as nothing else says what is in it."""
+    """Whether a file that a script made is read record by record: by its name, as nothing else says what is in it.
+
+    Where the format's records can be read so, a name that ends in a digit and has no extension is one of them: TensorFlow's own
+    names, `train-00000-of-00008`.
+    """
     name = path.rpartition("/")[2].lower().removesuffix(".gz")
-    extensions = _RECORDS.get(format_, ())
+    extensions = FORMATS[format_].script_extensions if format_ in FORMATS else ()
     _, dot, extension = name.rpartition(".")
     return extension in extensions if dot else bool(extensions) and name[-1:].isdigit()
 

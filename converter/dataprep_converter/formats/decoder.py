@@ -77,6 +77,15 @@ class MakesColumns(Protocol):
 
 
 @runtime_checkable
+class ReadsArrays(Protocol):
+    """A decoder of a format whose files are arrays."""
+
+    def arrays(self, pieces: Iterable[bytes]) -> dict[str, npt.NDArray[Any]]:
+        """The arrays of a file by feature, with the records along the first dimension, all as long as each other. Raises BrokenRecord."""
+        ...
+
+
+@runtime_checkable
 class NamesFeatures(Protocol):
     """A decoder of a format that stores features under other keys than their names."""
 

@@ -7,7 +7,6 @@ A compressed shard has none: nobody can begin within it.
 """
 
 import hashlib
-from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -17,32 +16,29 @@ from dataprep_api.dataset.report import IndexFile
 from dataprep_api.spec import HdfsOptions, Output
 from dataprep_converter.core.compression import Plain
 from dataprep_converter.core.native import number_lines
-from dataprep_converter.formats.registry import encoder_class
+from dataprep_converter.formats.format import IndexLine
+from dataprep_converter.formats.registry import encoder_class, format_of
 from dataprep_converter.stores import Store
 from dataprep_converter.stores.publish import publish
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
-_LINES: Final[Mapping[str, tuple[str, str, str]]] = {
-    "tfrecord": ("offset", " ", "size"),
-    "recordioProtobuf": ("number", "\t", "offset"),
-}
-"""Format → what stands in a line."""
 _TOGETHER: Final = 65_536
 """Records whose lines are written at once, at least."""
 
 
-def has_index(output: Output) -> bool:
-    """Whether the shards of an output get one."""
-    return output.index and output.format in _LINES and encoder_class(output.format).compressor(output).name == Plain.name
+def index_line(output: Output) -> IndexLine | None:
+    """What stands in a line of the indexes of an output; None where its shards get none."""
+    is_indexed = output.index and encoder_class(output.format).compressor(output).name == Plain.name
+    return format_of(output.format).index_line if is_indexed else None
 
 
 class RecordIndex:
     """The lines of one shard, written as its records are."""
 
-    def __init__(self, format_: str, store: Store, uri: str, *, hdfs: HdfsOptions) -> None:
+    def __init__(self, line: IndexLine, store: Store, uri: str, *, hdfs: HdfsOptions) -> None:
         """Nothing is visible at `uri` before `publish`."""
-        self._line = _LINES[format_]
+        self._line = line
         self._store = store
         self._uri = uri
         self._upload = store.create(uri, hdfs=hdfs)
@@ -80,8 +76,7 @@ class RecordIndex:
         }
         self._records += len(sizes)
         self._offset += int(sizes.sum())
-        first, between, second = self._line
-        lines = number_lines(columns[first], between, columns[second])
+        lines = number_lines(columns[self._line.first], self._line.between, columns[self._line.second])
         self._size += len(lines)
         self._digest.update(lines)
         if lines:

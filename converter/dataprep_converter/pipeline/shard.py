@@ -28,7 +28,7 @@ from dataprep_converter.formats.encoder import Encoder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.pipeline.quarantine import Quarantine
-from dataprep_converter.pipeline.record_index import RecordIndex, has_index
+from dataprep_converter.pipeline.record_index import RecordIndex, index_line
 from dataprep_converter.pipeline.shard_sink import ShardSink
 from dataprep_converter.records import lossy
 from dataprep_converter.records.batch import Batch
@@ -109,8 +109,8 @@ def begin(
         held.callback(tally.close)
         upload = store.create(uri, hdfs=pipeline.spec.output.hdfs)
         held.push(_aborting(upload))
-        if has_index(pipeline.spec.output):
-            tally.index = RecordIndex(pipeline.spec.output.format, store, folder.at(index_file), hdfs=pipeline.spec.output.hdfs)
+        if (line := index_line(pipeline.spec.output)) is not None:
+            tally.index = RecordIndex(line, store, folder.at(index_file), hdfs=pipeline.spec.output.hdfs)
             held.push(_aborting(tally.index))
         encoder = pipeline.encoder()
         encoder.begin(shard, seed=plan.head.shuffle_seed or 0)

@@ -22,7 +22,7 @@ from dataprep_converter.dataset.listing import finished, listing_fault
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.formats import values
 from dataprep_converter.formats.decoder import Decoder
-from dataprep_converter.formats.registry import by_feature, decoder
+from dataprep_converter.formats.registry import by_feature, decoder, format_of
 from dataprep_converter.formats.tfrecord.examples import Expected, parse
 from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS
 from dataprep_converter.inputs.access import Access
@@ -56,7 +56,7 @@ class DatasetReader(BlockReader):
         del source
         self._manifest = _frozen(state)
         self._features: Sequence[Mapping[str, Any]] = self._manifest.features
-        self._examples = examples_of(self._features) if self._manifest.format == "tfrecord" else None
+        self._examples = examples_of(self._features) if format_of(self._manifest.format).holds_examples else None
         self._walks: LruCache[str, _Walk] = LruCache(_KEPT_WALKS)
 
     def schema(self) -> pa.Schema:

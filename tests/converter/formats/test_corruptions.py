@@ -18,7 +18,8 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import NotFound, NotWhole
-from dataprep_converter.formats.registry import DECODERS, decoder
+from dataprep_converter.formats import registry
+from dataprep_converter.formats.registry import decoder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools.repair import repair
@@ -109,7 +110,7 @@ def finished(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 def test_every_format_takes_part() -> None:
-    assert set(FORMATS) == set(DECODERS)
+    assert set(FORMATS) == set(registry.FORMATS)
 
 
 # --- healthy -------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.tensors import to_arrow
-from dataprep_converter.formats.registry import DECODERS, by_feature, decoder
+from dataprep_converter.formats.registry import FORMATS, by_feature, decoder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
@@ -63,7 +63,7 @@ OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {"jsonl": {"nonFinite": "Liter
 
 
 def test_every_format_takes_part() -> None:
-    assert set(HOLDS) == set(DECODERS)
+    assert set(HOLDS) == set(FORMATS)
 
 
 def made(source: Mapping[str, Any], folder: Path, *, format_: str, features: list[dict[str, Any]]) -> Manifest:

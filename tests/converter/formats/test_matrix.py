@@ -13,7 +13,7 @@ from PIL import Image
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.formats.registry import ENCODERS
+from dataprep_converter.formats.registry import FORMATS
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard
 from dataprep_converter.steps.run import run
@@ -128,7 +128,7 @@ def made(job: DataPrepJob, *, workers: int) -> dict[str, str]:
     return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in paths.items() if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("format_", ENCODERS)
+@pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("source", SOURCES)
 def test_any_source_in_any_format(source: str, format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The bytes are looked at, not whether they outlive a power cut, and waiting for disks is most of the time.

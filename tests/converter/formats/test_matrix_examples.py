@@ -10,7 +10,7 @@ from tests.converter.formats import test_matrix_services
 from tests.converter.formats.test_matrix import SOURCES
 
 from dataprep_api.spec import Source
-from dataprep_converter.formats.registry import ENCODERS
+from dataprep_converter.formats.registry import FORMATS
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins
 from dataprep_converter.tools.verification import verify
@@ -140,7 +140,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return of
 
 
-@pytest.mark.parametrize("format_", ENCODERS)
+@pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("kind", EXAMPLE_OF)
 def test_any_source_in_any_format(
     kind: str,

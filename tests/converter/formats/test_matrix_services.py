@@ -11,7 +11,7 @@ from tests.converter.formats.test_matrix import RECORDS, a_job, csv, made
 from dataprep_api.resources import chaining
 from dataprep_api.resources.status import FromJob
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.formats.registry import ENCODERS
+from dataprep_converter.formats.registry import FORMATS
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
 from storeservers.odps import FakeMaxCompute, rows_of
@@ -56,7 +56,7 @@ def from_job(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return chaining.resolved({"source": {"fromJob": {"name": "other"}}}, FromJob(uri=other.spec.output.uri, digest=digest))
 
 
-@pytest.mark.parametrize("format_", ENCODERS)
+@pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("source", SOURCES)
 def test_any_source_in_any_format(
     source: str, format_: str, table: dict[str, Any], from_job: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

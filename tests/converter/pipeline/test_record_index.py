@@ -10,6 +10,7 @@ import pytest
 from tests.converter.dataset.test_metadata import a_job, made
 
 from dataprep_api.spec import HdfsOptions
+from dataprep_converter.formats.format import IndexLine
 from dataprep_converter.formats.recordio.recordio_decoder import RecordioDecoder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import record_index, shard
@@ -17,6 +18,7 @@ from dataprep_converter.pipeline.record_index import RecordIndex
 from dataprep_converter.tools.verification import verify
 
 NO_MANIFEST: Any = None
+LINE = IndexLine("offset", " ", "size")
 MAGIC = struct.unpack("<f", struct.pack("<I", 0xCED7230A))[0]
 """A number whose bytes are those before every RecordIO record."""
 
@@ -93,7 +95,7 @@ def test_a_shard_whose_index_is_not_as_it_was_written_is_made_again(tmp_path: Pa
 
 def test_a_long_index_is_written_as_it_comes(tmp_path: Path) -> None:
     uri = str(tmp_path / "long.idx")
-    index = RecordIndex("tfrecord", Access().store(uri), uri, hdfs=HdfsOptions())
+    index = RecordIndex(LINE, Access().store(uri), uri, hdfs=HdfsOptions())
     for _ in range(30):
         index.add(np.full(10_000, 33))
     assert not Path(uri).exists()
@@ -107,7 +109,7 @@ def test_a_long_index_is_written_as_it_comes(tmp_path: Path) -> None:
 
 def test_offsets_may_be_beyond_32_bits(tmp_path: Path) -> None:
     uri = str(tmp_path / "large.idx")
-    index = RecordIndex("tfrecord", Access().store(uri), uri, hdfs=HdfsOptions())
+    index = RecordIndex(LINE, Access().store(uri), uri, hdfs=HdfsOptions())
     sizes = [1 << 32, 9, 10, 1 << 40, 99, 100]
     index.add(np.array(sizes[:1]))
     index.add(np.array(sizes[1:]))
@@ -118,7 +120,7 @@ def test_offsets_may_be_beyond_32_bits(tmp_path: Path) -> None:
 
 def test_nothing_is_left_of_an_index_that_was_dropped(tmp_path: Path) -> None:
     uri = str(tmp_path / "dropped.idx")
-    index = RecordIndex("tfrecord", Access().store(uri), uri, hdfs=HdfsOptions())
+    index = RecordIndex(LINE, Access().store(uri), uri, hdfs=HdfsOptions())
     index.add(np.full(100_000, 33))
     index.abort()
     assert list(tmp_path.iterdir()) == []

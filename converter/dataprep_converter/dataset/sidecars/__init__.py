@@ -7,11 +7,12 @@ format's own reader asks for by name: `names.split_files`.) The commit step writ
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Final, TypeAlias
 
 from dataprep_api.dataset.report import Manifest, ShardReport
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.formats.registry import FORMATS, format_of
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.statistics.statistics import SplitStatistics
 
@@ -24,7 +25,9 @@ METADATA: Final[Mapping[str, str]] = {
     "loaders": "dataprep_converter.dataset.sidecars.loaders:make",
     "mds_index": "dataprep_converter.dataset.sidecars.mds_index:make",
 }
-"""Kind → function. Adding a kind is one line here and one file."""
+"""Kind → function. Adding a kind is one line here and one file, and a word in the entries of the formats (`FORMATS`) that alone have it."""
+
+_OF_SOME_FORMATS: Final = frozenset(kind for format_ in FORMATS.values() for kind in format_.sidecars)
 
 PLACED: Final[Mapping[str, str]] = {
     "paths": "dataprep_converter.dataset.sidecars.paths:place",
@@ -55,18 +58,18 @@ Made: TypeAlias = Iterator[tuple[str, bytes]]
 
 def files(finished: Finished) -> Made:
     """All files of all kinds, in the registry's order. Deterministic: equal data sets have equal metadata."""
-    for place in METADATA.values():
-        module, _, name = place.partition(":")
-        make: Callable[[Finished], Made] = getattr(import_module(module), name)
-        yield from make(finished)
+    own = format_of(finished.manifest.format).sidecars
+    for kind, place in METADATA.items():
+        if kind in own or kind not in _OF_SOME_FORMATS:
+            make: Callable[[Finished], Made] = resolve_name(place)
+            yield from make(finished)
 
 
 def placed(uri: str, manifest: Manifest) -> Made:
     """The files that say where the data set lies, for a folder. Those that the manifest names are left out: older versions made them for any place."""
     known = {file.file for file in manifest.metadata}
     for place in PLACED.values():
-        module, _, name = place.partition(":")
-        make: Callable[[str, Manifest], Made] = getattr(import_module(module), name)
+        make: Callable[[str, Manifest], Made] = resolve_name(place)
         yield from (made for made in make(uri, manifest) if made[0] not in known)
 
 

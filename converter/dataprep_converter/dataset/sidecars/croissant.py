@@ -5,25 +5,24 @@ Shards are named relative to this file, so a copy of the folder describes itself
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from pkgutil import resolve_name
+from typing import Any, Final, TypeAlias
 
 from dataprep_api import names
 from dataprep_converter.dataset.sidecars import Finished, Made
-from dataprep_converter.dataset.sidecars.sagemaker import CONTENT_TYPES
 from dataprep_converter.dataset.sidecars.tfds import IMAGE
+from dataprep_converter.formats.registry import format_of
 from dataprep_converter.formats.text import csv_encoder
 from dataprep_converter.records.feature import FeatureSpec
+
+Column: TypeAlias = tuple[str, str, bool]
+"""Name, type, and whether it is a list."""
 
 FILE: Final = f"{names.SIDE}/croissant.json"
 _MOST_COLUMNS: Final = 1000
 """A CSV of pixels would make this file larger than its shards."""
 _TYPES: Final = {"int64": "sc:Integer", "float": "sc:Float", "bytes": "sc:Text"}
-_FORMATS: Final[Mapping[str, str]] = {
-    **CONTENT_TYPES,
-    "arrow": "application/vnd.apache.arrow.file",
-    "webdataset": "application/x-tar",
-}
 _CONTEXT: Final[Mapping[str, Any]] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -67,7 +66,7 @@ _CONTEXT: Final[Mapping[str, Any]] = {
 def make(finished: Finished) -> Made:
     """One file."""
     manifest = finished.manifest
-    kind = _FORMATS.get(manifest.format, "application/octet-stream")
+    kind = format_of(manifest.format).media_type
     files = [
         {
             "@type": "cr:FileObject",
@@ -139,14 +138,24 @@ def _records(finished: Finished) -> list[Mapping[str, Any]]:
     )
 
 
-def _columns(finished: Finished) -> list[tuple[str, str, bool]] | None:
-    """(name, type, whether it is a list) of each column; None of files whose columns Croissant can't name."""
-    format_, options = finished.manifest.format, finished.spec.output.csv
-    if finished.manifest.compression != "none":
+def _columns(finished: Finished) -> list[Column] | None:
+    """The columns of the files; None of those that Croissant can't name."""
+    place = format_of(finished.manifest.format).croissant_columns
+    if place is None or finished.manifest.compression != "none":
         return None
-    if format_ in ("parquet", "jsonl"):
-        return [(feature.name, _type(feature), bool(feature.shape)) for feature in finished.features]
-    if format_ != "csv" or not options.header or options.delimiter != ",":
+    columns: Callable[[Finished], list[Column] | None] = resolve_name(place)
+    return columns(finished)
+
+
+def feature_columns(finished: Finished) -> list[Column]:
+    """A column for each feature, as `parquet` and `jsonl` have them."""
+    return [(feature.name, _type(feature), bool(feature.shape)) for feature in finished.features]
+
+
+def csv_columns(finished: Finished) -> list[Column] | None:
+    """The columns of `csv`; None without names, with other delimiters and of too many."""
+    options = finished.spec.output.csv
+    if not options.header or options.delimiter != ",":
         return None
     found = [(name, _type(feature), False) for feature in finished.features for name in csv_encoder.names(feature)]
     return found if len(found) <= _MOST_COLUMNS else None

@@ -88,12 +88,8 @@ _NAMES: Final = {
 }  # fmt: skip
 
 
-def text(finished: Finished) -> str:
-    """The file. Raises Unreadable for what DALI doesn't read: other formats, gzip, SequenceExample."""
-    if finished.manifest.format == "webdataset":
-        return _of_members(finished)
-    if finished.manifest.format != "tfrecord":
-        raise loader_source.Unreadable(f"this one is for tfrecord and webdataset, and this data set is {finished.manifest.format}.")
+def examples(finished: Finished) -> str:
+    """The file for `tfrecord`. Raises Unreadable for what DALI doesn't read: gzip, SequenceExample, files without an index."""
     if finished.manifest.compression != "none":
         raise loader_source.Unreadable(
             "NVIDIA DALI reads no compressed TFRecord. Make the data set with output.tfrecord.compression: None."
@@ -141,7 +137,8 @@ def _decoded(feature: FeatureSpec) -> str:
     return ""
 
 
-def _of_members(finished: Finished) -> str:
+def members(finished: Finished) -> str:
+    """The file for `webdataset`."""
     found = loader_torch_samples.extensions(finished)
     images = [each for each in finished.features if each.name in found and _is_image(each)]
     lines = [

@@ -4,6 +4,8 @@ from string import Template
 from typing import Final
 
 from dataprep_api import names
+from dataprep_api.spec.formats.map_file import MapFileOptions
+from dataprep_api.spec.formats.sequence_file import SequenceFileOptions
 from dataprep_converter.dataset.sidecars import Finished, loader_source
 
 _COMMON: Final = """\
@@ -89,30 +91,30 @@ _BATCH: Final = """\
 """
 
 
+def hadoop_options(finished: Finished) -> SequenceFileOptions | MapFileOptions:
+    """The options of a data set in one of Hadoop's formats."""
+    options = finished.spec.output.options
+    assert isinstance(options, SequenceFileOptions | MapFileOptions)  # noqa: S101 - only their entries in FORMATS name these loaders
+    return options
+
+
 def hadoop(finished: Finished) -> str:
-    """`LoadHadoop.java`. Raises Unreadable for other formats than Hadoop's."""
-    output = finished.spec.output
-    values = {"sequenceFile": output.sequence_file.value, "mapFile": output.map_file.value}
-    kind = values.get(finished.manifest.format)
-    if kind is None:
-        raise loader_source.Unreadable("it is for sequenceFile and mapFile.")
+    """`LoadHadoop.java`."""
     notes = {
         "Example": "a value is a BytesWritable with a tf.train.Example.",
         "Feature": "a value is the feature's own Writable.",
         "Record": "a value is DL4J's RecordWritable or SequenceRecordWritable: datavec-hadoop 1.0.0-beta6 is needed, too.",
     }
-    return loader_source.filled(_HADOOP, splits=_splits(finished), value=notes[kind])
+    return loader_source.filled(_HADOOP, splits=_splits(finished), value=notes[hadoop_options(finished).value])
 
 
-def dl4j(finished: Finished) -> str:
-    """`LoadDl4j.java`. Raises Unreadable for other formats than DL4J's."""
-    format_ = finished.manifest.format
-    if format_ == "fileBatch":
-        return loader_source.filled(
-            _DL4J, splits=_splits(finished), folders=_folders(finished), package="common.loader.FileBatch", load=_BATCH
-        )
-    if format_ != "dl4jDataset":
-        raise loader_source.Unreadable("it is for dl4jDataset and fileBatch.")
+def file_batch(finished: Finished) -> str:
+    """`LoadDl4j.java` for `fileBatch`."""
+    return loader_source.filled(_DL4J, splits=_splits(finished), folders=_folders(finished), package="common.loader.FileBatch", load=_BATCH)
+
+
+def dl4j_dataset(finished: Finished) -> str:
+    """`LoadDl4j.java` for `dl4jDataset`."""
     kind = finished.spec.output.dl4j_dataset.holds
     load = Template(_DATASET).substitute(kind=kind, first="0" if kind == "MultiDataSet" else "")
     return loader_source.filled(_DL4J, splits=_splits(finished), folders=_folders(finished), package=f"linalg.dataset.{kind}", load=load)

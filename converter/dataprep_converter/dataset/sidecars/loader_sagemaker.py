@@ -3,7 +3,9 @@
 from string import Template
 from typing import Final
 
+from dataprep_api.formats import format_rules
 from dataprep_converter.dataset.sidecars import Finished, loader_source, sagemaker
+from dataprep_converter.formats.registry import format_of
 
 _LOADER: Final = Template('''\
 """Gives this data set to a SageMaker training job, when it lies on S3.
@@ -79,15 +81,15 @@ def text(finished: Finished) -> str:
     if fault is not None:
         raise loader_source.Unreadable(fault)
     beginnings = {name: loader_source.quoted(found) for name, found in sagemaker.beginnings(finished.manifest).items()}
-    is_recordio = finished.manifest.format == "recordioProtobuf"
+    has_records = format_rules(finished.manifest.format).is_for_sagemaker
     return loader_source.filled(
         _LOADER,
         splits=loader_source.splits(finished),
         classes=loader_source.classes(finished),
         channels=loader_source.dictionary("CHANNELS", beginnings, "How the names of each split's files begin."),
         files=loader_source.files_function("Python", "remote store"),
-        kind=sagemaker.CONTENT_TYPES[finished.manifest.format],
+        kind=format_of(finished.manifest.format).media_type,
         compression=sagemaker.compression(finished.manifest),
-        load=_RECORDS if is_recordio else "",
-        count=_COUNTED if is_recordio else _LISTED,
+        load=_RECORDS if has_records else "",
+        count=_COUNTED if has_records else _LISTED,
     )

@@ -4,9 +4,10 @@ from string import Template
 from typing import Final
 
 from dataprep_converter.dataset.sidecars import Finished, loader_source
+from dataprep_converter.dataset.sidecars.loader_java import hadoop_options
 
 _HEAD: Final = '''\
-"""Loads this data set with Spark: `load(spark, "train")`, or `spark-submit $submit load_spark.py [FOLDER]` to count its records.
+"""Loads this data set with Spark: `load(spark, "train")`, or `spark-submit$submit load_spark.py [FOLDER]` to count its records.
 
 FOLDER may be of any store that this Spark reads.
 """
@@ -73,40 +74,50 @@ def load(spark, split, folder=FOLDER):
 )
 
 
-def text(finished: Finished) -> str:
-    """The file. Raises Unreadable for formats that Spark doesn't read."""
-    parts = {"splits": loader_source.splits(finished), "classes": loader_source.classes(finished)}
-    output = finished.spec.output
-    tables = {
-        "parquet": "parquet(*",
-        "jsonl": "json(",
-        "csv": f"options(header={output.csv.header}, sep={output.csv.delimiter!r}, escape='\"', inferSchema=True, multiLine=True).csv(",
-    }
-    format_ = finished.manifest.format
-    if format_ == "tfrecord":
-        message = "SequenceExample" if any(feature.sequence for feature in finished.features) else "Example"
-        parse = f"tf.train.{message}.FromString makes a message of each."
-        return loader_source.filled(_RECORDS, submit="--packages org.tensorflow:tensorflow-hadoop:1.15.0", parse=parse, **parts)
-    if format_ in ("sequenceFile", "mapFile"):
-        return loader_source.filled(_HADOOP, submit="", value=_value(finished), **parts).replace("spark-submit  load", "spark-submit load")
-    if format_ not in tables:
-        raise loader_source.Unreadable(
-            f"there is one for {', '.join(['tfrecord', *tables, 'sequenceFile', 'mapFile'])}, and this data set is {format_}."
-        )
-    return loader_source.filled(_TABLE, submit="", read=tables[format_], **parts).replace("spark-submit  load", "spark-submit load")
+def examples(finished: Finished) -> str:
+    """The file for `tfrecord`."""
+    parse = f"tf.train.{_message(finished)}.FromString makes a message of each."
+    return _filled(_RECORDS, finished, submit=" --packages org.tensorflow:tensorflow-hadoop:1.15.0", parse=parse)
+
+
+def parquet(finished: Finished) -> str:
+    """The file for `parquet`."""
+    return _filled(_TABLE, finished, read="parquet(*")
+
+
+def jsonl(finished: Finished) -> str:
+    """The file for `jsonl`."""
+    return _filled(_TABLE, finished, read="json(")
+
+
+def csv(finished: Finished) -> str:
+    """The file for `csv`."""
+    options = finished.spec.output.csv
+    read = f"options(header={options.header}, sep={options.delimiter!r}, escape='\"', inferSchema=True, multiLine=True).csv("
+    return _filled(_TABLE, finished, read=read)
+
+
+def hadoop(finished: Finished) -> str:
+    """The file for `sequenceFile` and `mapFile`. Raises Unreadable for values that PySpark can't hand over."""
+    return _filled(_HADOOP, finished, value=_value(finished))
+
+
+def _filled(template: Template, finished: Finished, *, submit: str = "", **parts: str) -> str:
+    splits, classes = loader_source.splits(finished), loader_source.classes(finished)
+    return loader_source.filled(template, splits=splits, classes=classes, submit=submit, **parts)
+
+
+def _message(finished: Finished) -> str:
+    return "SequenceExample" if any(feature.sequence for feature in finished.features) else "Example"
 
 
 def _value(finished: Finished) -> str:
     """What Python gets of a value. Raises Unreadable for those that PySpark can't hand over."""
-    output = finished.spec.output
-    is_map = finished.manifest.format == "mapFile"
-    kind = output.map_file.value if is_map else output.sequence_file.value
-    key = output.map_file.key if is_map else output.sequence_file.key
+    kind, key = hadoop_options(finished).value, hadoop_options(finished).key
     if kind == "Record":
         raise loader_source.Unreadable("PySpark can't hand DL4J's records over to Python; LoadHadoop.java reads them.")
     if kind == "Example":
-        message = "SequenceExample" if any(feature.sequence for feature in finished.features) else "Example"
-        return f"tf.train.{message}.FromString makes a message of a value."
+        return f"tf.train.{_message(finished)}.FromString makes a message of a value."
     stored = next(feature for feature in finished.features if feature.name != key)
     if (stored.shape and stored.dtype not in ("int8", "uint8")) or (not stored.shape and stored.dtype == "int8"):
         raise loader_source.Unreadable("PySpark can't hand arrays and single bytes of Hadoop over to Python; LoadHadoop.java reads them.")

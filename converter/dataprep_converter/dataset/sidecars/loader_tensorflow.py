@@ -47,9 +47,7 @@ _UNSIGNED: Final = {"uint32": "int32"}
 
 
 def text(finished: Finished) -> str:
-    """The file. Raises Unreadable for formats that are no TFRecord."""
-    if finished.manifest.format != "tfrecord":
-        raise loader_source.Unreadable(f"tf.data reads tfrecord, and this data set is {finished.manifest.format}.")
+    """The file."""
     alone = [feature for feature in finished.features if not feature.sequence]
     steps = [feature for feature in finished.features if feature.sequence]
     described = loader_source.dictionary("FEATURES", {f.name: _described(f) for f in alone}, "How each feature is stored.")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from string import Template
 from typing import Final
 
-from dataprep_converter.dataset.sidecars import Finished, loader_source, loader_torch_samples
+from dataprep_converter.dataset.sidecars import Finished, loader_source
 from dataprep_converter.records.feature import FeatureSpec
 
 _HEAD: Final = '''\
@@ -152,30 +152,45 @@ class Records(torch.utils.data.IterableDataset):
 '''
     + _MAIN
 )
-_TABLES: Final = {"parquet": '"parquet"', "arrow": '"ipc"', "jsonl": '"json"'}
 
 
-def text(finished: Finished) -> str:
-    """The file. Raises Unreadable for formats that PyTorch users read with a library of the format's own."""
-    format_ = finished.manifest.format
-    parts = {
-        "splits": loader_source.splits(finished),
-        "classes": loader_source.classes(finished),
-        "files": loader_source.files_function("Python"),
-    }
-    if format_ in _TABLES:
-        return loader_source.filled(_TABLE, needs="Needs torch and pyarrow.", format=_TABLES[format_], **parts)
-    if format_ in loader_torch_samples.KNOWN:
-        return loader_torch_samples.text(finished)
-    if format_ != "tfrecord":
-        known = ", ".join(["tfrecord", *_TABLES, *loader_torch_samples.KNOWN])
-        raise loader_source.Unreadable(f"there is one for {known}, and this data set is {format_}.")
+def parquet(finished: Finished) -> str:
+    """The file for `parquet`."""
+    return _table(finished, "parquet")
+
+
+def arrow(finished: Finished) -> str:
+    """The file for `arrow`."""
+    return _table(finished, "ipc")
+
+
+def jsonl(finished: Finished) -> str:
+    """The file for `jsonl`."""
+    return _table(finished, "json")
+
+
+def _table(finished: Finished, format_: str) -> str:
+    """The file for a format that pyarrow reads under this name."""
+    return loader_source.filled(_TABLE, needs="Needs torch and pyarrow.", format=f'"{format_}"', **_common(finished))
+
+
+def examples(finished: Finished) -> str:
+    """The file for `tfrecord`."""
     is_indexed = bool(finished.reports) and all(report.index is not None for report in finished.reports)
-    parts |= _parsing(finished.features)
+    parts = _common(finished) | _parsing(finished.features)
     needs = "Needs torch, numpy and tfrecord (its messages of protobuf alone)."
     if is_indexed:
         return loader_source.filled(_INDEXED, needs=needs, **parts)
     return loader_source.filled(_IN_ORDER, needs=needs, open="gzip.open" if finished.manifest.compression == "gzip" else "open", **parts)
+
+
+def _common(finished: Finished) -> dict[str, str]:
+    """What all these files begin with."""
+    return {
+        "splits": loader_source.splits(finished),
+        "classes": loader_source.classes(finished),
+        "files": loader_source.files_function("Python"),
+    }
 
 
 def _parsing(features: Sequence[FeatureSpec]) -> dict[str, str]:

@@ -112,28 +112,34 @@ def main():
 if __name__ == "__main__":
     main()
 '''
-KNOWN: Final = ("webdataset", "mds", "npz")
 
 
-def text(finished: Finished) -> str:
-    """The file, for a data set in one of the formats KNOWN."""
-    parts = {"splits": loader_source.splits(finished), "classes": loader_source.classes(finished)}
-    match finished.manifest.format:
-        case "webdataset":
-            has_images = any(each.name.endswith(SNIFFED) and each.dtype == "bytes" and not each.text for each in finished.features)
-            return loader_source.filled(
-                Template(_WEBDATASET.template + _MAIN),
-                pillow=", and Pillow for images" if has_images else "",
-                members=_members(finished),
-                files=loader_source.files_function("this loader"),
-                decode='"pil"' if has_images else "",
-                **parts,
-            )
-        case "mds":
-            opened = _WHERE_IT_LIES if finished.manifest.compression == "none" else _DECOMPRESSED
-            return loader_source.filled(Template(_MDS.template + _MAIN), opened=opened, **parts)
-        case _:
-            return loader_source.filled(Template(_NPZ.template + _MAIN), files=loader_source.files_function("Python"), **parts)
+def webdataset(finished: Finished) -> str:
+    """The file for `webdataset`."""
+    has_images = any(each.name.endswith(SNIFFED) and each.dtype == "bytes" and not each.text for each in finished.features)
+    return _filled(
+        _WEBDATASET,
+        finished,
+        pillow=", and Pillow for images" if has_images else "",
+        members=_members(finished),
+        files=loader_source.files_function("this loader"),
+        decode='"pil"' if has_images else "",
+    )
+
+
+def mds(finished: Finished) -> str:
+    """The file for `mds`."""
+    return _filled(_MDS, finished, opened=_WHERE_IT_LIES if finished.manifest.compression == "none" else _DECOMPRESSED)
+
+
+def npz(finished: Finished) -> str:
+    """The file for `npz`."""
+    return _filled(_NPZ, finished, files=loader_source.files_function("Python"))
+
+
+def _filled(template: Template, finished: Finished, **parts: str) -> str:
+    splits, classes = loader_source.splits(finished), loader_source.classes(finished)
+    return loader_source.filled(Template(template.template + _MAIN), splits=splits, classes=classes, **parts)
 
 
 def extensions(finished: Finished) -> dict[str, list[str]]:

@@ -3,39 +3,51 @@
 They find the folder by where they lie, so a copy of it loads itself. Where a framework can't read the format, its file says so.
 """
 
-from collections.abc import Mapping
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence
+from pkgutil import resolve_name
 from typing import Final
 
 from dataprep_api import names
 from dataprep_converter.dataset.sidecars import Finished, Made
 from dataprep_converter.dataset.sidecars.loader_source import Unreadable, quoted
+from dataprep_converter.formats.registry import FORMATS, format_of
 
-LOADERS: Final[Mapping[str, str]] = {
-    "tensorflow": "dataprep_converter.dataset.sidecars.loader_tensorflow",
-    "torch": "dataprep_converter.dataset.sidecars.loader_torch",
-    "dali": "dataprep_converter.dataset.sidecars.loader_dali",
-    "sagemaker": "dataprep_converter.dataset.sidecars.loader_sagemaker",
-    "spark": "dataprep_converter.dataset.sidecars.loader_spark",
-    "numpy": "dataprep_converter.dataset.sidecars.loader_numpy",
+FRAMEWORKS: Final[Mapping[str, str]] = {
+    "tensorflow": "tf.data reads {readable}",
+    "torch": "there is one for {readable}",
+    "dali": "this one is for {readable}",
+    "sagemaker": "",
+    "spark": "there is one for {readable}",
+    "numpy": "this one is for {readable}",
 }
-"""Framework → module with `text(finished)`. Adding a loader is one line here and one file."""
+"""Framework → what the file says of a data set in another format than those whose entry in `FORMATS` names a loader for it."""
 
-PROGRAMS: Final[Mapping[str, str]] = {"LoadHadoop.java": "hadoop", "LoadDl4j.java": "dl4j"}
-"""File → function of `loader_java`. They are there only where the format is theirs."""
+_OF_ANY_FORMAT: Final[Mapping[str, str]] = {"sagemaker": "dataprep_converter.dataset.sidecars.loader_sagemaker:text"}
+"""Framework → loader that decides by more than the format."""
 
 
 def make(finished: Finished) -> Made:
-    """One file for each framework."""
-    for framework, module in LOADERS.items():
+    """One file for each framework, and the programs that the format has."""
+    for framework in FRAMEWORKS:
         try:
-            text: str = import_module(module).text(finished)
+            text = _loader(framework, finished.manifest.format)(finished)
         except Unreadable as exc:
             text = f"raise SystemExit({quoted(f'load_{framework}.py: {exc}')})\n"
         yield f"{names.SIDE}/loaders/load_{framework}.py", text.encode()
-    programs = import_module("dataprep_converter.dataset.sidecars.loader_java")
-    for file, function in PROGRAMS.items():
-        try:
-            yield f"{names.SIDE}/loaders/{file}", getattr(programs, function)(finished).encode()
-        except Unreadable:
-            continue
+    for file, place in format_of(finished.manifest.format).programs.items():
+        program: Callable[[Finished], str] = resolve_name(place)
+        yield f"{names.SIDE}/loaders/{file}", program(finished).encode()
+
+
+def _loader(framework: str, format_: str) -> Callable[[Finished], str]:
+    """What makes the file. Raises Unreadable when the framework has nothing for the format."""
+    place = _OF_ANY_FORMAT.get(framework) or format_of(format_).loaders.get(framework)
+    if place is None:
+        readable = _listed([name for name, known in FORMATS.items() if framework in known.loaders])
+        raise Unreadable(f"{FRAMEWORKS[framework].format(readable=readable)}, and this data set is {format_}.")
+    loader: Callable[[Finished], str] = resolve_name(place)
+    return loader
+
+
+def _listed(formats: Sequence[str]) -> str:
+    return (" and " if len(formats) == 2 else ", ").join(formats)

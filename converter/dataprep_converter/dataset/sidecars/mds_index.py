@@ -13,8 +13,6 @@ from dataprep_converter.formats.mds.mds_encoder import Stored, algorithm, column
 
 def make(finished: Finished) -> Made:
     """One for each split that has shards."""
-    if finished.manifest.format != "mds":
-        return
     options = finished.spec.output.mds
     stored = columns(finished.features, options)
     reports = {report.file: report for report in finished.reports}

@@ -6,22 +6,17 @@ A channel's shards are named by a common beginning of their keys below the data 
 
 import json
 import os.path
-from collections.abc import Mapping
 from typing import Final
 
 from dataprep_api import names
 from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.status import Channels
 from dataprep_converter.dataset.sidecars import Made, absolute
+from dataprep_converter.formats.registry import FORMATS, format_of
 
 FILE: Final = f"{names.SIDE}/input_data_config.json"
-CONTENT_TYPES: Final[Mapping[str, str]] = {
-    "recordioProtobuf": "application/x-recordio-protobuf",
-    "tfrecord": "application/x-tfrecord",
-    "csv": "text/csv",
-    "jsonl": "application/jsonlines",
-    "parquet": "application/x-parquet",
-}
+_LISTED_FIRST: Final = ("recordioProtobuf", "tfrecord", "csv", "jsonl", "parquet")
+"""The order in which the message lists formats. It stays: the message is part of data sets, whose bytes don't change."""
 
 
 def place(uri: str, manifest: Manifest) -> Made:
@@ -36,7 +31,7 @@ def channels(uri: str, manifest: Manifest) -> Channels | None:
     if fault(manifest) is not None:
         return None
     return Channels(
-        content_type=CONTENT_TYPES[manifest.format],
+        content_type=format_of(manifest.format).media_type,
         compression_type=compression(manifest),
         prefixes={name: names.join(absolute(uri), beginning) for name, beginning in beginnings(manifest).items()},
     )
@@ -45,8 +40,8 @@ def channels(uri: str, manifest: Manifest) -> Channels | None:
 def fault(manifest: Manifest) -> str | None:
     """Why there can be no InputDataConfig, or None."""
     found = [split.name for split in manifest.splits]
-    if manifest.format not in CONTENT_TYPES:
-        return f"SageMaker has no content type for {manifest.format}; it has some for {', '.join(CONTENT_TYPES)}."
+    if not format_of(manifest.format).is_sagemaker_input:
+        return f"SageMaker has no content type for {manifest.format}; it has some for {', '.join(_inputs())}."
     if "train" not in found:
         return f"SageMaker needs a channel named train, and the splits are {', '.join(found)}. Name one of spec.splits.into so."
     for name, beginning in beginnings(manifest).items():
@@ -56,6 +51,11 @@ def fault(manifest: Manifest) -> str | None:
         if others:
             return f"SageMaker names the files of a channel by how they begin, and {others[0]} begins as those of {name} do; begin output.fileName with {{split}}/."
     return None
+
+
+def _inputs() -> list[str]:
+    known = [name for name, format_ in FORMATS.items() if format_.is_sagemaker_input]
+    return [*_LISTED_FIRST, *(name for name in known if name not in _LISTED_FIRST)]
 
 
 def beginnings(manifest: Manifest) -> dict[str, str]:

@@ -30,7 +30,7 @@ IMAGE: Final = "image/encoded"
 def make(finished: Finished) -> Made:
     """Nothing where TFDS could not read the shards."""
     manifest = finished.manifest
-    if manifest.format != "tfrecord" or manifest.compression != "none":
+    if manifest.compression != "none":
         return
     if any(feature.sequence or feature.record for feature in finished.features):
         return
