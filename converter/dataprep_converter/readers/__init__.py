@@ -6,7 +6,7 @@ from the frozen state, reads any samples of the plan by number.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -128,6 +128,5 @@ def reader_class(kind: str) -> type[Reader]:
         )
     if kind not in READERS:
         raise BadSpec(f"No reader named {kind!r}; known: {', '.join(sorted(READERS))}.")
-    module, _, name = READERS[kind].partition(":")
-    found: type[Reader] = getattr(import_module(module), name)
-    return found
+    reader: type[Reader] = resolve_name(READERS[kind])
+    return reader

@@ -1,7 +1,7 @@
 """The store of each scheme."""
 
 from collections.abc import Mapping
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Final
 
 from dataprep_api.suggest import nearest
@@ -62,9 +62,8 @@ def store_class(scheme: str) -> type[Store]:
     if scheme not in STORES:
         known = ", ".join(f"{name}://" for name in STORES if name)
         raise BadSpec(f"No store for {scheme}://{nearest(scheme, STORES)} (known: {known}, or a path)")
-    module, _, name = STORES[scheme].partition(":")
     try:
-        found: type[Store] = getattr(import_module(module), name)
+        store: type[Store] = resolve_name(STORES[scheme])
     except ModuleNotFoundError as exc:
         raise BadSpec(f"{scheme}:// needs the client {exc.name}: pip install 'dataprep-operator[{EXTRAS.get(scheme, scheme)}]'.") from exc
-    return found
+    return store

@@ -1,7 +1,7 @@
 """Transforms: small named steps, each Batch → Batch, applied in the order of the spec. One file per step."""
 
 from collections.abc import Iterator, Mapping
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -97,6 +97,5 @@ def step_class(kind: str) -> type[Step]:
     """The class of a step. Raises BadSpec naming the known ones."""
     if kind not in TRANSFORMS:
         raise BadSpec(f"No transform named {kind!r}; known: {', '.join(sorted(TRANSFORMS))}.")
-    module, _, name = TRANSFORMS[kind].partition(":")
-    found: type[Step] = getattr(import_module(module), name)
-    return found
+    step: type[Step] = resolve_name(TRANSFORMS[kind])
+    return step
