@@ -13,7 +13,7 @@ from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import Failure
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.objects import pods, ranges
-from dataprep_operator.objects.observed import CLEANUP, Child, Observed
+from dataprep_operator.objects.observed import Child, Observed
 from dataprep_operator.objects.pods import Blockage, Pod
 
 
