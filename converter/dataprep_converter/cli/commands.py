@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dataprep_api.resources.job import DataPrepJob
     from dataprep_converter.inputs.access import Access
     from dataprep_converter.sampling.plan import Plan
+    from dataprep_converter.steps.kinds import Kind
 
 logger = logging.getLogger(__name__)
 
@@ -221,15 +222,15 @@ def _run(arguments: argparse.Namespace) -> Exit:
 
 
 def _plan(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.steps import plan_step
+    from dataprep_converter.steps.plan_step import dry_run, run_plan_step
 
     job = with_code(job_of(arguments))
     if arguments.dry_run:
-        planned = plan_step.dry_run(job, access_of(job))
+        planned = dry_run(job, access_of(job))
         sys.stdout.write(json.dumps(json.loads(planned.model_dump_json(by_alias=True, exclude_none=True)), indent=2) + "\n")
     else:
         with tracing.span("plan", job=job.metadata.name) as tell:
-            planned = plan_step.run_plan_step(job, access_of(job)).result
+            planned = run_plan_step(job, access_of(job)).result
             tell(run_id=planned.run_id, tasks=planned.tasks, records=planned.records)
         found = "reused: a finished data set of the same spec and inputs is there" if planned.reused else f"{planned.tasks} tasks"
         logger.info("run %s: %d records in %d shards, %s", planned.run_id, planned.records, planned.shards, found)
@@ -241,33 +242,33 @@ def _work(arguments: argparse.Namespace) -> Exit:
     from dataprep_api.dataset.plan import task as shards_of_task
     from dataprep_converter.cli.reporting import Reporter
     from dataprep_converter.core.errors import BadSpec
-    from dataprep_converter.steps import convert_work
+    from dataprep_converter.steps.kinds import kind_of
 
     job = with_code(job_of(arguments))
-    if job.spec.script is not None:
-        raise BadSpec("A job with a script has no work step: its program runs instead.")
+    kind = kind_of(job.spec)
     arguments.task = task = _task_number(arguments)
     access = access_of(job)
     with Reporter(index=task) as reporter, tracing.span("work", job=job.metadata.name, run_id=arguments.run, task=task) as tell:
-        plan = _stored_plan(job, access, arguments)
+        plan = _stored_plan(job, kind, access, arguments)
         if task >= plan.head.tasks:
             raise BadSpec(f"The plan has the tasks 0 to {plan.head.tasks - 1}, got {task}.")
         attempt = f"{os.environ.get('POD_NAME', 'local')}/{arguments.attempt}"
         shards = shards_of_task(plan.head, task)
-        done = convert_work.work(job.spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=reporter.watch).result(task)
+        done = kind.work(job.spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=reporter.watch).result(task)
         tell(shards=done.shards_done, records=done.records.out)
     _leave(done)
     return Exit.DONE
 
 
 def _commit(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.steps import finishing
+    from dataprep_converter.steps.kinds import kind_of
 
     job = with_code(job_of(arguments))
+    kind = kind_of(job.spec)
     access = access_of(job)
-    plan = _stored_plan(job, access, arguments)
+    plan = _stored_plan(job, kind, access, arguments)
     with tracing.span("commit", job=job.metadata.name, run_id=arguments.run) as tell:
-        made = finishing.finish(job.spec, plan=plan, access=access)
+        made = kind.commit(job.spec, plan=plan, access=access)
         tell(files=made.files, records=made.records.out)
     logger.info("committed %d records in %d files, %d bytes; manifest %s", made.records.out, made.files, made.bytes_out, made.manifest_uri)
     _leave(made)
@@ -361,14 +362,13 @@ _LIGHT = (_validate, _fetch_code, _logs, _retry)
 # --- what commands share ---------------------------------------------------------------------------------------------
 
 
-def _stored_plan(job: "DataPrepJob", access: "Access", arguments: argparse.Namespace) -> "Plan":
+def _stored_plan(job: "DataPrepJob", kind: "Kind", access: "Access", arguments: argparse.Namespace) -> "Plan":
     """The plan that the plan step has made."""
     from dataprep_converter.dataset.output_folder import OutputFolder
     from dataprep_converter.dataset.stored_plan import load_plan
-    from dataprep_converter.steps import copy_job
 
     folder = OutputFolder(job.spec.output.uri, access).of_run(arguments.run)
-    return load_plan(folder, arguments.plan_sha256, runs_code=job.spec.output.format != copy_job.FORMAT)
+    return load_plan(folder, arguments.plan_sha256, runs_code=kind.runs_code)
 
 
 def _task_number(arguments: argparse.Namespace) -> int:

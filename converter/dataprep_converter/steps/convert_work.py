@@ -21,7 +21,7 @@ from dataprep_converter.runtime import allocator
 from dataprep_converter.runtime.retry import Patience, retrying
 from dataprep_converter.sampling.plan import Plan, check_versions
 from dataprep_converter.sampling.selection import Samples
-from dataprep_converter.steps import copy_job, table_output
+from dataprep_converter.steps import table_output
 from dataprep_converter.transforms.hash import digests_of_keys
 
 logger = logging.getLogger(__name__)
@@ -48,9 +48,7 @@ def work(
     attempt: str,
     watch: Callable[[TaskProgress], None],
 ) -> TaskProgress:
-    """Makes what is missing of these shards, or copies it. Each is tried again when its store fails; what is done stays done."""
-    if spec.output.format == copy_job.FORMAT:
-        return copy_job.work(spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=watch)
+    """Makes what is missing of these shards. Each is tried again when its store fails; what is done stays done."""
     check_versions(plan.head, spec, spec.output.uri)
     allocator.tune_allocator()
     check_keys(plan)

@@ -19,7 +19,7 @@ from dataprep_api.dataset.plan import Shard
 from dataprep_api.dataset.report import Manifest, ShardReport, Success
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotWhole
-from dataprep_converter.dataset import crosscheck, sidecars
+from dataprep_converter.dataset import crosscheck, overlaps, sidecars
 from dataprep_converter.dataset.listing import finished, listing_fault, remove_what_is_stale, visible_sizes
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
@@ -27,12 +27,11 @@ from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime.retry import Patience, retrying
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps.commit_result import result_of
+from dataprep_converter.steps.draft import Draft
 from dataprep_converter.stores import Entry
 from dataprep_converter.stores.publish import copied, digest_of
 
 logger = logging.getLogger(__name__)
-
-FORMAT: Final = "copy"
 
 _FILES_AT_ONCE: Final = 8
 _PATIENCE = Patience(attempts=3, total_seconds=300, first_delay_seconds=1)
@@ -53,7 +52,41 @@ class Original:
     plan: Plan
 
 
-def original(spec: DataPrepJobSpec, access: Access) -> Original:
+@dataclass(frozen=True, kw_only=True)
+class CopyDraft(Draft):
+    """A data set that is there, at another place."""
+
+    original: Original
+
+    def is_wanted(self, success: Success) -> bool:
+        """Whether it is there already. Nothing else can come of the job, whatever else the policy says."""
+        return success == self.original.success and self.spec.output.overwrite != "Always"
+
+    def put_plan(self, folder: RunFolder) -> None:
+        """Copies the original's plan, its head last."""
+        copier = _Copier(self.spec, self.original.folder, folder, self.access, Event())
+        head = self.plan.head
+        for path, sha256 in (
+            (names.units_file(folder.run_id), head.units_sha256),
+            (names.codes_file(folder.run_id), head.codes_sha256),
+            (names.plan_file(folder.run_id), self.plan.sha256),
+        ):
+            if sha256 is not None:
+                copier.copy(path, sha256)
+
+
+def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
+    """Raises BadSpec when the copy would lie where the original does."""
+    overlaps.check(spec.data.inputs(), spec.output.uri, access)
+
+
+def plan(spec: DataPrepJobSpec, access: Access) -> CopyDraft:
+    """The plan of the copy is the original's. Raises what `_original` does."""
+    original = _original(spec, access)
+    return CopyDraft(spec=spec, access=access, plan=original.plan, classes=original.manifest.labels, original=original)
+
+
+def _original(spec: DataPrepJobSpec, access: Access) -> Original:
     """Raises NotFound when it isn't finished, BadSpec for another digest, and NotWhole when files are missing."""
     uri, expected = _source(spec)
     manifest = finished(uri, access)
@@ -65,19 +98,6 @@ def original(spec: DataPrepJobSpec, access: Access) -> Original:
     if fault is not None or success is None or plan is None:
         raise NotWhole(f"{uri}: {fault}. See dataprep verify.", uri=uri)
     return Original(folder, success, manifest, plan)
-
-
-def put_plan(spec: DataPrepJobSpec, found: Original, folder: RunFolder, access: Access) -> None:
-    """Stores the original's plan, its head last."""
-    copier = _Copier(spec, found.folder, folder, access, Event())
-    head = found.plan.head
-    for path, sha256 in (
-        (names.units_file(folder.run_id), head.units_sha256),
-        (names.codes_file(folder.run_id), head.codes_sha256),
-        (names.plan_file(folder.run_id), found.plan.sha256),
-    ):
-        if sha256 is not None:
-            copier.copy(path, sha256)
 
 
 def work(
@@ -92,7 +112,7 @@ def work(
     return progress
 
 
-def finish(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
+def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
     """Copies what no task has copied (a script's files, and all that stands beside the data), and marks the copy as finished. Idempotent."""
     manifest, success = _unchanged(spec, plan, access)
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)

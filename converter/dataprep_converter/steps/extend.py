@@ -27,6 +27,7 @@ from dataprep_converter.planning.growth import Base
 from dataprep_converter.planning.planner import NewPlan, make_plan
 from dataprep_converter.sampling.plan import Plan, Tables, check_versions
 from dataprep_converter.sampling.units import UnitTable
+from dataprep_converter.steps.convert_plan import ConversionDraft
 from dataprep_converter.stores.publish import copied
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,50 @@ class Extended:
     """Of the run that has the reports of its shards."""
 
 
-def find(spec: DataPrepJobSpec, access: Access) -> Extended | None:
+@dataclass(frozen=True, kw_only=True)
+class ExtensionDraft(ConversionDraft):
+    """A data set that is there, with what is new."""
+
+    extended: Extended
+
+    def check_base(self, success: Success | None) -> None:
+        """Raises NotWhole when the shards of a finished data set are not those that its runs wrote."""
+        folder = self.extended.reports
+        if success is not None and not is_untouched(folder.manifest(success), folder):
+            raise NotWhole(
+                f"{folder.uri} is not as it was written, so it isn't extended. See dataprep verify and dataprep repair, or set output.overwrite: Always.",
+                uri=folder.uri,
+            )
+
+    def take_over(self, folder: RunFolder) -> None:
+        """Stores the plan and the reports of the shards that are there, under the new run's name, and takes the folder."""
+        if folder.run_id not in (self.extended.base.head.run_id, self.extended.reports.run_id):
+            # Else nothing is new, or an extension goes on that did not end.
+            _take_over(self.plan, self.tables, self.extended, folder, self.access)
+        folder.claim()
+
+
+def plan(spec: DataPrepJobSpec, access: Access) -> ExtensionDraft | None:
+    """Plans the data set at the output with what is new. None when there is none yet.
+
+    Raises BadSpec naming what the spec says otherwise than before, NotWhole when files are missing.
+    """
+    extended = _find(spec, access)
+    if extended is None:
+        return None
+    new = _new_plan(spec, access, extended)
+    return ExtensionDraft(
+        spec=spec,
+        access=access,
+        plan=new.plan,
+        tables=new.tables,
+        classes=new.pipeline.class_names(),
+        features=new.pipeline.features,
+        extended=extended,
+    )
+
+
+def _find(spec: DataPrepJobSpec, access: Access) -> Extended | None:
     """The data set at the output, or None when there is none yet. Raises BadSpec naming what the spec says otherwise than before, NotWhole when files are missing."""
     output = OutputFolder(spec.output.uri, access)
     success = output.success()
@@ -61,7 +105,7 @@ def find(spec: DataPrepJobSpec, access: Access) -> Extended | None:
     return Extended(base, folder)
 
 
-def plan(spec: DataPrepJobSpec, access: Access, extended: Extended) -> NewPlan:
+def _new_plan(spec: DataPrepJobSpec, access: Access, extended: Extended) -> NewPlan:
     """The plan of the extended data set; where no input is new, the one that it has."""
     new = make_plan(spec, access, extended.base)
     if len(new.plan.units) > len(extended.base.units):
@@ -76,20 +120,8 @@ def plan(spec: DataPrepJobSpec, access: Access, extended: Extended) -> NewPlan:
     return replace(new, plan=before)
 
 
-def check_whole(extended: Extended, success: Success | None) -> None:
-    """Raises NotWhole when the shards of a finished data set are not those that its runs wrote."""
-    folder = extended.reports
-    if success is not None and not is_untouched(folder.manifest(success), folder):
-        raise NotWhole(
-            f"{folder.uri} is not as it was written, so it isn't extended. See dataprep verify and dataprep repair, or set output.overwrite: Always.",
-            uri=folder.uri,
-        )
-
-
-def take_over(made: Plan, tables: Tables, extended: Extended, folder: RunFolder, access: Access) -> None:
-    """Stores the plan and the reports of the shards that are there, under the new run's name. Nothing that anybody sees changes."""
-    if folder.run_id in (extended.base.head.run_id, extended.reports.run_id):
-        return  # nothing is new, or an extension goes on that did not end
+def _take_over(made: Plan, tables: Tables, extended: Extended, folder: RunFolder, access: Access) -> None:
+    """Stores the plan and the reports of the shards that are there, under the new run's name."""
     if folder.plan() is None:
         folder.put_plan(made, tables)
     store = access.store(folder.uri)

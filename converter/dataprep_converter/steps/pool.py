@@ -11,15 +11,17 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
+from typing import Protocol
 
-from dataprep_api.dataset.plan import shards, task
+from dataprep_api.dataset.plan import Shard, shards, task
 from dataprep_api.resources.job import DataPrepJob
+from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.core.redaction import guard
 from dataprep_converter.dataset.output_folder import OutputFolder
@@ -29,7 +31,6 @@ from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime import fork_server
 from dataprep_converter.runtime.watchdog import Watchdog
 from dataprep_converter.sampling.plan import Plan
-from dataprep_converter.steps import convert_work, copy_job
 from dataprep_converter.stores import StoreSettings, scheme_of
 
 logger = logging.getLogger(__name__)
@@ -46,12 +47,32 @@ class StoppedError(ConvertError):
     """Another task failed, or the user interrupted: this one ends without publishing anything."""
 
 
-def convert(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
+class Worker(Protocol):
+    """What a kind of job does with one task of its plan."""
+
+    runs_code: bool
+    """Whether code of the user's own is run for that."""
+
+    def work(
+        self,
+        spec: DataPrepJobSpec,
+        *,
+        plan: Plan,
+        shards: Sequence[Shard],
+        access: Access,
+        attempt: str,
+        watch: Callable[[TaskProgress], None],
+    ) -> TaskProgress:
+        """Makes what is missing of these shards."""
+        ...
+
+
+def run_tasks(job: DataPrepJob, worker: Worker, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
     """Runs every task, `workers` at a time. Raises the first task's error after the others have stopped."""
     tasks = plan.head.tasks
     may_hang = scheme_of(job.spec.output.uri) == "hdfs"
     if not may_hang and (workers <= 1 or tasks <= 1 or plan.head.bytes_in < INLINE_BYTES):
-        convert_work.work(
+        worker.work(
             job.spec, plan=plan, shards=list(shards(plan.head)), access=access, attempt="local", watch=lambda progress: watch(0, progress)
         )
         return
@@ -60,7 +81,7 @@ def convert(job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch
     while len(done) < tasks:
         left = [index for index in range(tasks) if index not in done]
         try:
-            _run_pool(job, plan, access, left, workers=workers, works_here=not (may_hang or restarts), watch=watch, done=done)
+            _run_pool(job, worker, plan, access, left, workers=workers, works_here=not (may_hang or restarts), watch=watch, done=done)
         except BrokenProcessPool:
             restarts += 1
             if restarts > _MOST_RESTARTS:
@@ -73,6 +94,7 @@ class _Setting:
     """What each process needs; all of it picklable."""
 
     job: DataPrepJob
+    worker: Worker
     run_id: str
     plan_sha256: str
     settings: tuple[StoreSettings, ...]
@@ -85,6 +107,7 @@ class _Process:
     """The state of one worker process: of this one, or made by the initialiser of another."""
 
     job: DataPrepJob
+    worker: Worker
     plan: Plan
     access: Access
     tell: Watch
@@ -98,7 +121,7 @@ class _Process:
                 raise StoppedError("stopped")
             self.tell(index, progress.now())
 
-        convert_work.work(
+        self.worker.work(
             self.job.spec, plan=self.plan, shards=task(self.plan.head, index), access=self.access, attempt=f"local-{index}", watch=watch
         )
 
@@ -108,6 +131,7 @@ _process: _Process | None = None
 
 def _run_pool(
     job: DataPrepJob,
+    worker: Worker,
     plan: Plan,
     access: Access,
     indexes: list[int],
@@ -127,10 +151,12 @@ def _run_pool(
             watch(index, progress)
 
     # This process doesn't report through the queue: a signal's exception in there would leave it half-way.
-    here = _Process(job=job, plan=plan, access=access, tell=tell, stop=context.Event())
+    here = _Process(job=job, worker=worker, plan=plan, access=access, tell=tell, stop=context.Event())
     listener = threading.Thread(target=_listen, args=(reports, tell), name="progress", daemon=True)
     listener.start()
-    setting = _Setting(job=job, run_id=plan.head.run_id, plan_sha256=plan.sha256, settings=access.settings, environment=dict(os.environ))
+    setting = _Setting(
+        job=job, worker=worker, run_id=plan.head.run_id, plan_sha256=plan.sha256, settings=access.settings, environment=dict(os.environ)
+    )
     others = max(1, min(workers, len(indexes)) - works_here)
     executor = ProcessPoolExecutor(others, mp_context=context, initializer=_start, initargs=(setting, reports, here.stop))
     tasks = _Tasks(deque(indexes), done, here.stop)
@@ -212,8 +238,10 @@ def _start(setting: _Setting, reports: "Queue[tuple[int, TaskProgress] | None]",
         Watchdog().__enter__()  # ends with this process
     access = Access(setting.settings)
     folder = OutputFolder(setting.job.spec.output.uri, access).of_run(setting.run_id)
-    plan = load_plan(folder, setting.plan_sha256, runs_code=setting.job.spec.output.format != copy_job.FORMAT)
-    _process = _Process(job=setting.job, plan=plan, access=access, tell=lambda *report: reports.put(report), stop=stop)
+    plan = load_plan(folder, setting.plan_sha256, runs_code=setting.worker.runs_code)
+    _process = _Process(
+        job=setting.job, worker=setting.worker, plan=plan, access=access, tell=lambda *report: reports.put(report), stop=stop
+    )
 
 
 def _end_with_parent() -> None:

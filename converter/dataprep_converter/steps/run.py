@@ -1,43 +1,18 @@
-"""The whole flow on one machine, the same steps as on a cluster: prepare → work, task by task → commit."""
-
-from typing import Protocol
+"""The whole flow on one machine, the same steps as on a cluster: plan → work, task by task → commit."""
 
 from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.pipeline.task_progress import TaskProgress
-from dataprep_converter.steps import finishing, plan_step, pool, script_job
-
-
-class Watch(Protocol):
-    """Is told how a run goes."""
-
-    def step(self, name: str) -> None:
-        """A step begins."""
-        ...
-
-    def planned(self, plan: PlanResult) -> None:
-        """The plan is made."""
-        ...
-
-    def progress(self, index: int, progress: TaskProgress) -> None:
-        """New counts of one task."""
-        ...
-
-    def reused(self, result: CommitResult) -> None:
-        """A finished data set was there already."""
-        ...
-
-    def finished(self, result: CommitResult) -> None:
-        """The data set is whole."""
-        ...
+from dataprep_converter.steps.kinds import Watch, kind_of
+from dataprep_converter.steps.plan_step import run_plan_step
 
 
 def run(job: DataPrepJob, *, access: Access, workers: int, display: Watch) -> tuple[PlanResult, CommitResult]:
     """Makes the data set and returns what was planned and what was made. Run again, it makes only what is missing."""
+    kind = kind_of(job.spec)
     display.step("planning")
-    prepared = plan_step.run_plan_step(job, access)
+    prepared = run_plan_step(job, access)
     planned = prepared.result
     display.planned(planned)
     if planned.reused:
@@ -46,13 +21,9 @@ def run(job: DataPrepJob, *, access: Access, workers: int, display: Watch) -> tu
         display.reused(planned.commit)
         return planned, planned.commit
 
-    if job.spec.script is not None:
-        display.step("running the script")
-        script_job.execute(job.spec, plan=prepared.plan)
-    else:
-        pool.convert(job, plan=prepared.plan, access=access, workers=workers, watch=display.progress)
+    kind.work_here(job, plan=prepared.plan, access=access, workers=workers, watch=display)
 
     display.step("committing")
-    made = finishing.finish(job.spec, plan=prepared.plan, access=access)
+    made = kind.commit(job.spec, plan=prepared.plan, access=access)
     display.finished(made)
     return planned, made

@@ -7,8 +7,9 @@ import hashlib
 import os
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from dataprep_api import canonical
 from dataprep_api.dataset import run_id
@@ -17,12 +18,15 @@ from dataprep_api.resources.params import expanded
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.spec.script import Script
 from dataprep_converter.core.errors import BadSpec, ScriptFailed
+from dataprep_converter.dataset import overlaps
+from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.dataset.script_files import READER
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins
 from dataprep_converter.sampling.plan import Plan, Tables
 from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.sampling.units_file import UnitsFile
+from dataprep_converter.steps.draft import Draft
 
 _STANDARD_ERROR: Final = 2
 
@@ -34,7 +38,35 @@ def script_of(spec: DataPrepJobSpec) -> Script:
     return spec.script
 
 
-def plan(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
+@dataclass(frozen=True, kw_only=True)
+class ScriptDraft(Draft):
+    """A data set that the program will make."""
+
+    tables: Tables
+
+    def store(self, folder: RunFolder) -> Plan:
+        """Stores the plan. What an earlier run left is removed, so that it doesn't pass for what this one makes."""
+        for path in sorted(folder.known_files() & {path for path, _ in folder.visible()}):
+            folder.delete(path)
+        return super().store(folder)
+
+    def put_plan(self, folder: RunFolder) -> None:
+        """Writes the plan's files, its head last."""
+        folder.put_plan(self.plan, self.tables)
+
+
+def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
+    """Raises BadSpec when the script would write where it reads."""
+    overlaps.check(source_uris(spec), spec.output.uri, access)
+
+
+def source_uris(spec: DataPrepJobSpec) -> list[str]:
+    """What has to be there before the script starts."""
+    given = script_of(spec).input
+    return [given] if given is not None else []
+
+
+def plan(spec: DataPrepJobSpec, access: Access) -> ScriptDraft:
     """A plan of one task and no shards: what there will be, only the program knows."""
     script = script_of(spec)
     code_sha256 = plugins.digest() if spec.code is not None else None
@@ -56,7 +88,8 @@ def plan(spec: DataPrepJobSpec, access: Access) -> tuple[Plan, Tables]:
         extension="",
         tasks=1,
     )
-    return Plan(head=head, sha256=hashlib.sha256(head.to_bytes()).hexdigest(), units=UnitTable.of([])), Tables(units=units)
+    new = Plan(head=head, sha256=hashlib.sha256(head.to_bytes()).hexdigest(), units=UnitTable.of([]))
+    return ScriptDraft(spec=spec, access=access, plan=new, tables=Tables(units=units))
 
 
 def inputs_sha256(spec: DataPrepJobSpec, access: Access) -> str:
@@ -75,6 +108,11 @@ def inputs_sha256(spec: DataPrepJobSpec, access: Access) -> str:
             path = found.uri.removeprefix(script.input)
             digest.update(canonical.dumps([path, found.size, found.pin]))
     return digest.hexdigest()
+
+
+def work(*_: object, **__: object) -> NoReturn:
+    """Raises BadSpec: the pod of the task runs the program."""
+    raise BadSpec("A job with a script has no work step: its program runs instead.")
 
 
 def execute(spec: DataPrepJobSpec, *, plan: Plan) -> None:

@@ -30,6 +30,7 @@ from dataprep_converter.pipeline.shard import selection_of
 from dataprep_converter.planning.planner import NewPlan, make_plan
 from dataprep_converter.sampling.plan import Plan, check_versions
 from dataprep_converter.steps import convert_commit, convert_work, pool
+from dataprep_converter.steps.kinds import Script, kind_of
 from dataprep_converter.stores import Entry, scheme_of
 from dataprep_converter.stores.publish import digest_of
 from dataprep_converter.stores.registry import STORES
@@ -61,7 +62,8 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     """
     found = _Found(uri, access)
     repaired = found.job(job)
-    if repaired.spec.script is not None:
+    kind = kind_of(repaired.spec)
+    if isinstance(kind, Script):
         raise BadSpec(f"The data set of {uri} was made by a script; run the job again with output.overwrite: Always.")
     # What signs its addresses is known from now on.
     access.unsigned(repaired.spec.data)
@@ -92,7 +94,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
         folder.delete(names.report_file(folder.run_id, shard.number))
     if broken and _needs_made_files(plan, folder):
         found.make_files_again(repaired)
-    pool.convert(repaired, plan=plan, access=access, workers=workers, watch=lambda *_: None)
+    pool.run_tasks(repaired, kind, plan=plan, access=access, workers=workers, watch=lambda *_: None)
     result = convert_commit.commit(repaired.spec, plan=plan, access=access, again=found.manifest)
     return Repaired(result.manifest_sha256, remade=[shard.file for shard in broken], others=others)
 

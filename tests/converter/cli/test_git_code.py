@@ -176,8 +176,8 @@ def test_the_commit_is_part_of_the_run_and_of_what_the_plan_tells(
     execute(job.spec, plan=prepared.plan)
     assert (tmp_path / "out" / "made.txt").read_text() == "1\n"
 
-    assert script_job.plan(a_job(ref="v1").spec, Access())[0].head.run_id != prepared.plan.head.run_id
-    assert script_job.plan(a_job().spec, Access())[0].head.run_id == prepared.plan.head.run_id
+    assert script_job.plan(a_job(ref="v1").spec, Access()).plan.head.run_id != prepared.plan.head.run_id
+    assert script_job.plan(a_job().spec, Access()).plan.head.run_id == prepared.plan.head.run_id
 
 
 def test_the_command_writes_the_commit_beside_the_files(commits: Commits, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

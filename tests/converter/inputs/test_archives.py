@@ -14,7 +14,7 @@ import pytest
 from tests.converter.readers.reader_contract import ReaderContract, batches, opened, plan, rows
 
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_api.spec import Source
+from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec, InputChanged, NotFound
 from dataprep_converter.inputs import archive_index, archives, streamed
@@ -24,7 +24,7 @@ from dataprep_converter.readers import Reader
 from dataprep_converter.readers.arrays.fixed_length import FixedLengthReader
 from dataprep_converter.readers.text.delimited import CsvReader
 from dataprep_converter.readers.whole_file import WholeFileReader
-from dataprep_converter.steps.plan_step import source_uris
+from dataprep_converter.steps.convert_plan import source_uris
 from dataprep_converter.steps.run import run
 
 SUFFIXES = ["zip", "stored.zip", "tar", "tar.gz", "tgz"]
@@ -263,7 +263,9 @@ def test_the_archive_of_a_uri_is_what_stands_before_the_sign() -> None:
 
 
 def test_the_checks_before_a_job_look_at_the_archive_only() -> None:
-    assert source_uris(whole_files("s3://b/x.zip!/train/*.png", "y/*.png")) == ["s3://b/x.zip", "y"]
+    source = whole_files("s3://b/x.zip!/train/*.png", "y/*.png")
+    spec = DataPrepJobSpec.model_validate({"source": source, "output": {"uri": "out"}})
+    assert source_uris(spec) == ["s3://b/x.zip", "y"]
 
 
 def refused(path: Path, data: bytes) -> str:

@@ -246,7 +246,8 @@ def test_a_death_while_writing_leaves_no_visible_file(few: Path, tmp_path: Path,
 
 
 def test_an_input_that_changed_after_the_plan_is_named(few: Path, tmp_path: Path) -> None:
-    from dataprep_converter.steps import plan_step, pool
+    from dataprep_converter.steps import plan_step
+    from dataprep_converter.steps.kinds import kind_of
 
     source = shutil.copytree(few, tmp_path / "in")
     job = a_job(source, tmp_path / "out")
@@ -254,7 +255,7 @@ def test_an_input_that_changed_after_the_plan_is_named(few: Path, tmp_path: Path
     file = source / "train-images-idx3-ubyte.gz"
     file.write_bytes(file.read_bytes() + b"\0")
     with pytest.raises(InputChanged, match="train-images-idx3-ubyte"):
-        pool.convert(job, plan=prepared.plan, access=Access(), workers=1, watch=lambda *_: None)
+        kind_of(job.spec).work_here(job, plan=prepared.plan, access=Access(), workers=1, watch=Display(quiet=True))
 
 
 def test_a_label_out_of_range_fails_or_is_counted(few: Path, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps import convert_work, finishing, plan_step
+from dataprep_converter.steps import plan_step
+from dataprep_converter.steps.kinds import kind_of
 from dataprep_converter.stores.objects import objects, oss
 
 RECORDS: Final = 24
@@ -122,13 +123,15 @@ def work(job: DataPrepJob, access: Access, planned: plan_step.Prepared) -> None:
     folder = OutputFolder(job.spec.output.uri, access).of_run(planned.result.run_id)
     for index in range(planned.result.tasks):
         loaded = load_plan(folder, planned.result.plan_sha256)
-        convert_work.work(job.spec, plan=loaded, shards=task(loaded.head, index), access=access, attempt=str(index), watch=lambda _: None)
+        kind_of(job.spec).work(
+            job.spec, plan=loaded, shards=task(loaded.head, index), access=access, attempt=str(index), watch=lambda _: None
+        )
 
 
 def commit(job: DataPrepJob, access: Access, planned: plan_step.Prepared) -> CommitResult:
     """What the pod of the commit does."""
     folder = OutputFolder(job.spec.output.uri, access).of_run(planned.result.run_id)
-    return finishing.finish(job.spec, plan=load_plan(folder, planned.result.plan_sha256), access=access)
+    return kind_of(job.spec).commit(job.spec, plan=load_plan(folder, planned.result.plan_sha256), access=access)
 
 
 def live(job: DataPrepJob, access: Access) -> CommitResult:

@@ -277,7 +277,7 @@ def test_it_is_not_finished_until_it_is_whole_and_goes_on_where_it_stopped(finis
             assert not (finished / "_SUCCESS").exists()
             raise KeyboardInterrupt
 
-        patched.setattr(pool, "convert", stop)
+        patched.setattr(pool, "run_tasks", stop)
         with pytest.raises(KeyboardInterrupt):
             repair(str(finished), Access())
     repaired = repair(str(finished), Access())

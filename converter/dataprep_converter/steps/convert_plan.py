@@ -1,0 +1,133 @@
+"""The plan of a conversion: where its inputs may lie, and what it will make of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from dataprep_api import names
+from dataprep_api.dataset import run_id
+from dataprep_api.dataset.plan import PlanHead
+from dataprep_api.dataset.report import Manifest, Success
+from dataprep_api.formats import format_rules
+from dataprep_api.spec import DataPrepJobSpec, Source
+from dataprep_converter.core.errors import NotWhole
+from dataprep_converter.dataset import overlaps
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
+from dataprep_converter.formats.registry import encoder_class
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.archive_uris import archive_of
+from dataprep_converter.planning.planner import make_plan
+from dataprep_converter.records.feature import FeatureSpec
+from dataprep_converter.sampling.plan import Plan, Tables
+from dataprep_converter.steps import table_output
+from dataprep_converter.steps.draft import Draft
+from dataprep_converter.stores import scheme_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConversionDraft(Draft):
+    """A data set that workers will make."""
+
+    tables: Tables
+    features: Sequence[FeatureSpec]
+
+    def check_output(self, folder: RunFolder) -> None:
+        """Raises when `output.table` can't take the records."""
+        table_output.check(self.spec, self.plan, self.features, folder, self.access)
+
+    def finished(self, success: Success, folder: RunFolder) -> Manifest | None:
+        """The manifest of the finished data set in the folder, if it and its table are as they were written."""
+        manifest = super().finished(success, folder)
+        return manifest if manifest is not None and table_output.is_untouched(self.spec, folder, self.access) else None
+
+    def store(self, folder: RunFolder) -> Plan:
+        """Stores what the reader made while planning and the plan, and opens the table's upload session."""
+        if self.tables.made is not None:
+            folder.put_made(self.tables.made)
+        plan = super().store(folder)
+        table_output.begin(self.spec, folder, self.access)
+        return plan
+
+    def put_plan(self, folder: RunFolder) -> None:
+        """Writes the plan's files, its head last."""
+        folder.put_plan(self.plan, self.tables)
+
+
+def plan(spec: DataPrepJobSpec, access: Access) -> ConversionDraft:
+    """Plans the whole data set. An unfinished run of this job that another release began goes on by the rules that it was begun by."""
+    new = make_plan(spec, access)
+    begun = _begun_by_other_rules(spec, new.plan.head, access)
+    if begun is not None and run_id.fault_of_versions(begun.parts, spec) is None:
+        new = make_plan(spec, access, parts=begun.parts)
+    return ConversionDraft(
+        spec=spec,
+        access=access,
+        plan=new.plan,
+        tables=new.tables,
+        classes=new.pipeline.class_names(),
+        features=new.pipeline.features,
+        predecessor=begun.run_id if begun is not None else None,
+    )
+
+
+def _begun_by_other_rules(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> PlanHead | None:
+    """The plan of this very job that another release began and did not finish, if it did so by other versions of the rules."""
+    folder = OutputFolder(spec.output.uri, access).of_run(fresh.run_id)
+    try:
+        owner = folder.owner()
+    except NotWhole:
+        return None
+    if owner is None or owner.run_id == fresh.run_id or folder.success() is not None:
+        return None
+    path = names.plan_file(owner.run_id)
+    written = folder.read(path)
+    try:
+        found = folder.parsed(PlanHead, path, written or b"")
+    except ValidationError:
+        return None
+    same = run_id.run_id(spec, inputs_sha256=fresh.inputs_sha256, parts=found.parts)
+    return found if found.run_id == owner.run_id == same else None
+
+
+def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
+    """Raises BadSpec when the job would write where it reads."""
+    table = spec.output.table.uri if spec.output.table is not None else None
+    shallow = _shallow(spec.data)
+    whole = [uri for uri in spec.data.inputs() if uri not in shallow]
+    overlaps.check(whole, spec.output.uri, access, table=table, shallow=shallow, endings=_endings(spec))
+
+
+def _endings(spec: DataPrepJobSpec) -> list[str] | None:
+    """How the names of the visible files end that the job writes; None where they may end in any way."""
+    output = spec.output
+    template = output.template or names.file_name_template(None, shards=2, format_=output.format, several_splits=True)
+    extension = encoder_class(output.format).extension(output)
+    ending = template.rpartition("{ext}")[2] if "{ext}" in template else None
+    if ending is None or "{" in ending or "/" in ending:
+        return None
+    of_splits = format_rules(output.format).split_file
+    return [f"{extension}{ending}", *([of_splits.name] if of_splits is not None else [])]
+
+
+def _shallow(source: Source) -> list[str]:
+    """Folders of which not all is read that lies below them: the one that paths of a list are relative to, and those of images without their folders."""
+    images = source.images
+    if images is None:
+        return []
+    if images.listed is not None:
+        return [images.listed.root] if images.listed.root else []
+    return [] if images.recursive else list(images.uris or [])
+
+
+def source_uris(spec: DataPrepJobSpec) -> list[str]:
+    """Every URI that the source names; of a file within an archive, the archive."""
+    return [_folder_of_glob(archive_of(uri)) for uri in spec.data.inputs()]
+
+
+def _folder_of_glob(uri: str) -> str:
+    """The part of a glob that names one folder; any other URI as it is, and a web address, whose question mark begins its query."""
+    if scheme_of(uri) in ("http", "https"):
+        return uri
+    at = min((uri.index(sign) for sign in "*?[" if sign in uri), default=None)
+    return uri if at is None else uri[:at].rpartition("/")[0]
