@@ -16,8 +16,9 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from tests.converter.formats.cases import OF_ROWS
 from tests.converter.readers.reader_contract import ReaderContract, batches, plan, rows
-from tests.converter.readers.test_reader_dataset import FORMATS, TestDatasetReader, a_source, convert, lines, made
+from tests.converter.readers.test_reader_dataset import TestDatasetReader, a_source, convert, lines, made
 from tests.fuzz.damage import damaged
 
 from dataprep_api.spec import Source
@@ -48,10 +49,10 @@ _ELSEWHERE: Final = "test_reader_table"
 def contracts() -> dict[str, type[ReaderContract]]:
     """The contract tests of all readers, by module and class."""
     found: dict[str, type[ReaderContract]] = {}
-    for file in sorted([*_CONVERTER.glob("readers/test_*.py"), *_CONVERTER.glob("inputs/test_*.py")]):
+    for file in sorted(_CONVERTER.rglob("test_*.py")):
         if file.stem == _ELSEWHERE or "ReaderContract)" not in file.read_text(encoding="utf-8"):
             continue
-        module = import_module(f"tests.converter.{file.parent.name}.{file.stem}")
+        module = import_module(".".join(["tests", "converter", *file.relative_to(_CONVERTER).with_suffix("").parts]))
         for name, value in vars(module).items():
             if name.startswith("Test") and isinstance(value, type) and issubclass(value, ReaderContract):
                 found[f"{file.stem.removeprefix('test_').removeprefix('reader_')}-{name.removeprefix('Test')}"] = value
@@ -77,7 +78,7 @@ def data_sets() -> dict[str, type[ReaderContract]]:
             lambda folder, count: made(folder, lines(count), features=numbers, format=format_, granularity="Minibatch", minibatchSize=8)
         )
 
-    texts = [*(format_ for format_ in FORMATS if format_ != "tfrecord"), "recordioProtobuf"]
+    texts = [*(format_ for format_ in OF_ROWS if format_ != "tfrecord"), "recordioProtobuf"]
     found = {format_: rows_as(format_) for format_ in texts} | {format_: arrays_as(format_) for format_ in ("npz", "dl4jDataset")}
     return {f"dataset-{format_}": kind for format_, kind in (found | {"fileBatch": of(of_files)}).items()}
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.converter.cli.commandline import EXAMPLES, code_of, settings
+from tests.converter.formats.cases import CASES, OF_ROWS
 from tests.converter.readers.reader_contract import batches as source_batches
 from tests.converter.readers.reader_contract import rows as source_rows
 from tests.converter.readers.test_reader_dataset import convert, expected, lines, made
@@ -24,7 +25,7 @@ from dataprep_reader.arrays import as_numpy
 from dataprep_reader.shards import ArrowShard, Form, IndexedShard, ParquetShard
 from workbench.example_inputs import INPUTS
 
-TABLES = ["tfrecord", "recordioProtobuf", "parquet", "arrow", "jsonl", "csv", "webdataset", "mds"]
+TABLES = [*OF_ROWS, "recordioProtobuf"]
 
 
 def one(source: Any, **options: Any) -> dict[str, Any]:
@@ -67,28 +68,14 @@ def test_examples_are_parsed_all_at_once(tmp_path: Path, monkeypatch: pytest.Mon
             assert rows(opened(folder, as_="arrow")) == expected(30)
 
 
-BY_FORMAT = {
-    "arrow": "csv-sequences-arrow",
-    "csv": "csv-xgboost",
-    "dl4jDataset": "dl4j-dataset",
-    "fileBatch": "file-batch",
-    "mds": "images-mds",
-    "parquet": "images-parquet",
-    "webdataset": "images-webdataset",
-    "jsonl": "jsonl-jsonl",
-    "mapFile": "map-file",
-    "npz": "npz",
-    "arrayRecord": "parquet-array-record",
-    "sequenceFile": "sequence-file",
-    "tfrecord": "csv-sequences",
-}
+EXAMPLES_IN = [case.example for case in CASES.values() if case.example is not None]
 
 
 def test_every_format_is_among_the_examples_or_the_tables() -> None:
-    assert set(BY_FORMAT) | set(TABLES) == set(FORMATS)
+    assert {name for name, case in CASES.items() if case.example is not None} | set(TABLES) == set(FORMATS)
 
 
-@pytest.mark.parametrize("example", [*BY_FORMAT.values(), "jsonl", "masks"])
+@pytest.mark.parametrize("example", [*EXAMPLES_IN, "jsonl", "masks"])
 def test_examples_of_every_format_are_what_the_source_dataset_reads(example: str, tmp_path: Path) -> None:
     make, count = INPUTS[f"{example}-local.yaml"]
     output = tmp_path / "out"

@@ -1,7 +1,4 @@
-"""Data sets of every format, healthy and damaged: `verify` reports each damage and no other, `repair` makes the original bytes again.
-
-A new format joins by a line in FORMATS.
-"""
+"""Data sets of every format, healthy and damaged: `verify` reports each damage and no other, `repair` makes the original bytes again."""
 
 import hashlib
 import json
@@ -12,13 +9,13 @@ from random import Random
 from typing import Any, Final
 
 import pytest
+from tests.converter.formats.cases import CASES
 
 from dataprep_api import canonical, names
 from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import NotFound, NotWhole
-from dataprep_converter.formats import registry
 from dataprep_converter.formats.registry import decoder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.run import run
@@ -26,31 +23,6 @@ from dataprep_converter.tools.repair import repair
 from dataprep_converter.tools.verification import Examined, verify
 
 ROWS: Final = 90
-
-TABLE: Final[Mapping[str, Any]] = {
-    "features": [{"name": "v", "columns": ["a", "b", "c"]}, {"name": "n"}, {"name": "word"}],
-    "labels": [{"name": "y"}],
-}
-NUMBERS: Final[Mapping[str, Any]] = {"features": [{"name": "v", "columns": ["a", "b", "c"]}, {"name": "n"}], "labels": [{"name": "y"}]}
-FILES: Final[Mapping[str, Any]] = {"source": "files", "features": [{"name": "content"}, {"name": "path"}]}
-
-FORMATS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "tfrecord": TABLE,
-    "recordioProtobuf": NUMBERS,
-    "sequenceFile": TABLE,
-    "mapFile": TABLE,
-    "parquet": TABLE,
-    "arrow": TABLE,
-    "jsonl": TABLE,
-    "csv": TABLE,
-    "npz": NUMBERS,
-    "fileBatch": FILES,
-    "dl4jDataset": {"features": [{"name": "v", "columns": ["a", "b", "c"]}], "labels": [{"name": "y"}]},
-    "webdataset": TABLE,
-    "mds": TABLE,
-    "arrayRecord": TABLE,
-}
-"""What a data set of each format holds: columns of a table, or whole files."""
 
 VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "shards": {},
@@ -72,7 +44,7 @@ def inputs(folder: Path) -> None:
 
 
 def a_job(folder: Path, format_: str, out: Path, **more: Any) -> DataPrepJob:
-    holds = dict(FORMATS[format_])
+    holds = dict(CASES[format_].spec)
     columns = [{"name": name, "type": "Float32"} for name in "abc"] + [
         {"name": "n", "type": "Int64"}, {"name": "word", "type": "String"}, {"name": "y", "type": "Int64"},
     ]  # fmt: skip
@@ -109,15 +81,11 @@ def finished(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
     return of
 
 
-def test_every_format_takes_part() -> None:
-    assert set(FORMATS) == set(registry.FORMATS)
-
-
 # --- healthy -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("format_", CASES)
 def test_nothing_is_reported_of_a_healthy_data_set(format_: str, variant: str, source: Path, tmp_path: Path) -> None:
     made(a_job(source, format_, tmp_path, **dict(VARIANTS[variant])))
     assert [fault.text for fault in Examined(str(tmp_path), Access()).faults(every_record=True)] == []
@@ -284,7 +252,7 @@ FORMATS_EACH: Final = 5
 
 def campaign() -> list[tuple[str, str]]:
     """(format, damage): each damage of shards in each format, and one more flipped bit; each other one in some formats."""
-    formats = list(FORMATS)
+    formats = list(CASES)
     of_shards = [(format_, damage) for format_ in formats for damage in (*OF_SHARDS, "flipped_bit")]
     beside = [
         (formats[(number + step * 3) % len(formats)], damage) for number, damage in enumerate(BESIDE_THEM) for step in range(FORMATS_EACH)

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.converter.formats.batches import Encoded
+from tests.converter.formats.cases import CASES
 
 from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.tensors import to_arrow
-from dataprep_converter.formats.registry import FORMATS, by_feature, decoder
+from dataprep_converter.formats.registry import by_feature, decoder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
@@ -38,37 +39,12 @@ COLUMNS: Final[Mapping[str, Any]] = {
     "integers": pa.array([[-(2**63)], [], [2**63 - 1, -1, 0], [1], []], pa.list_(pa.int64())),
     "path": pa.array([f"folder/{number}.bin" for number in range(5)], pa.string()),
 }  # fmt: skip
-LISTS: Final = ("numbers", "integers")
 DTYPES: Final = {"small": "int32", "whole": "int64", "single": "float32", "double": "float64"}
-ARRAYS: Final = tuple(DTYPES)
-
-HOLDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "tfrecord": ("small", "whole", "single", "content", "text", *LISTS),
-    "arrayRecord": ("small", "whole", "single", "content", "text", *LISTS),
-    "recordioProtobuf": ("small", "single", "double", "content", "text", "numbers"),
-    "sequenceFile": ("small", "whole", "single", "content", "text", *LISTS),
-    "mapFile": (*ARRAYS, "text"),
-    "parquet": (*ARRAYS, "content", "text", *LISTS),
-    "arrow": (*ARRAYS, "content", "text", *LISTS),
-    "jsonl": (*ARRAYS, "content", "text", *LISTS),
-    "csv": (*ARRAYS, "text"),
-    "npz": ARRAYS,
-    "dl4jDataset": ARRAYS,
-    "fileBatch": ("content", "path"),
-    "webdataset": (*ARRAYS, "content", "text", *LISTS),
-    "mds": (*ARRAYS, "content", "text", *LISTS),
-}
-"""The columns that each format has a place for; what it refuses has tests of its own."""
-OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {"jsonl": {"nonFinite": "Literal"}, "dl4jDataset": {"holds": "MultiDataSet"}}
-
-
-def test_every_format_takes_part() -> None:
-    assert set(HOLDS) == set(FORMATS)
 
 
 def made(source: Mapping[str, Any], folder: Path, *, format_: str, features: list[dict[str, Any]]) -> Manifest:
     """The manifest of a finished and verified data set in `folder`."""
-    output = {"uri": str(folder), "format": format_, "shards": {"count": 1}, format_: OPTIONS.get(format_, {})}
+    output = {"uri": str(folder), "format": format_, "shards": {"count": 1}, format_: CASES[format_].options}
     spec = {"source": source, "features": features, "output": output, "allowEmpty": True}
     job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec})
     run(job, access=Access(), workers=1, display=Display(quiet=True))
@@ -96,9 +72,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsync", lambda _: None)
 
 
-@pytest.mark.parametrize("format_", HOLDS)
+@pytest.mark.parametrize("format_", CASES)
 def test_extreme_values_come_back(format_: str, tmp_path: Path) -> None:
-    names = HOLDS[format_]
+    names = CASES[format_].columns
     features = [{"name": name, **({"dtype": DTYPES[name]} if name in DTYPES else {})} for name in names]
     manifest = made(parquet(tmp_path, {name: COLUMNS[name] for name in names}), tmp_path / "out", format_=format_, features=features)
     found = read_back(tmp_path / "out", manifest)
@@ -107,9 +83,9 @@ def test_extreme_values_come_back(format_: str, tmp_path: Path) -> None:
         assert repr([record[name] for record in found]) == repr([flat(value) for value in COLUMNS[name].to_pylist()]), name
 
 
-@pytest.mark.parametrize("format_", HOLDS)
+@pytest.mark.parametrize("format_", CASES)
 def test_a_data_set_of_no_records_is_whole(format_: str, tmp_path: Path) -> None:
-    names = HOLDS[format_]
+    names = CASES[format_].columns
     source = parquet(tmp_path, {name: COLUMNS[name].slice(0, 0) for name in names})
     manifest = made(source, tmp_path / "out", format_=format_, features=[{"name": name} for name in names])
     assert (manifest.records_out, read_back(tmp_path / "out", manifest)) == (0, [])
@@ -117,20 +93,20 @@ def test_a_data_set_of_no_records_is_whole(format_: str, tmp_path: Path) -> None
 
 def a_big_column(format_: str) -> tuple[str, Any]:
     """(name, its only value) of 100 MB: bytes where the format holds them, or else text, or else numbers."""
-    if "content" in HOLDS[format_]:
+    if "content" in CASES[format_].columns:
         return "content", np.random.default_rng(5).bytes(BIG - 12) + b"abcd" + MAGIC + b"efgh"
-    if "text" in HOLDS[format_]:
+    if "text" in CASES[format_].columns:
         return "text", ('a line, of "text" ☃ ' * 1000 + "\n") * (BIG // 22_000)
     return "numbers", np.arange(BIG // 8, dtype=np.float64).reshape(1, -1)
 
 
-@pytest.mark.parametrize("format_", HOLDS)
+@pytest.mark.parametrize("format_", CASES)
 def test_a_record_of_100_megabytes_comes_back(format_: str) -> None:
     name, value = a_big_column(format_)
     column = to_arrow(value) if name == "numbers" else pa.array([value], pa.large_binary() if name == "content" else pa.large_string())
     columns = {name: column, **({"path": pa.array(["a.bin"])} if format_ == "fileBatch" else {})}
     dtypes = {"numbers": "float64"} if name == "numbers" else {}
-    (record,) = Encoded(format_, columns, dtypes=dtypes, **OPTIONS.get(format_, {})).parsed(piece=1 << 20)
+    (record,) = Encoded(format_, columns, dtypes=dtypes, **CASES[format_].options).parsed(piece=1 << 20)
     if name == "numbers":
         np.testing.assert_array_equal(record[name], value[0])
     else:

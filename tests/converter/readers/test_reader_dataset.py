@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from tests.converter.cli.commandline import code_of
+from tests.converter.formats.cases import OF_ROWS
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, opened, plan, rows
 
 from dataprep_api.dataset.report import Manifest
@@ -79,10 +80,7 @@ class TestDatasetReader(ReaderContract):
         return file
 
 
-FORMATS = ["tfrecord", "parquet", "arrow", "jsonl", "csv", "webdataset", "mds", "sequenceFile", "mapFile", "arrayRecord"]
-
-
-@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("format_", OF_ROWS)
 def test_the_columns_are_the_features_whatever_the_format(format_: str, tmp_path: Path) -> None:
     folder = made(tmp_path, lines(30), format=format_)
     units, state = plan(DatasetReader, a_source(folder))
@@ -204,7 +202,7 @@ def records_of(folder: Path) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-@pytest.mark.parametrize("format_", [*FORMATS, "recordioProtobuf"])
+@pytest.mark.parametrize("format_", [*OF_ROWS, "recordioProtobuf"])
 def test_convert_keeps_splits_order_values_and_labels(format_: str, tmp_path: Path) -> None:
     before = a_split_set(tmp_path / "a")
     after = tmp_path / "b"
