@@ -1,0 +1,118 @@
+"""The section "How to add a format" of CONTRIBUTING.md holds: a format that there is not is added to a copy of the tree by these steps alone."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from tests.converter.cli.commandline import ROOT, environment
+from tests.converter.formats.invented_format import EDITS, NAME
+
+_SECTION: Final = re.compile(r"^## How to add a format\n(.*?)^## ", re.DOTALL | re.MULTILINE)
+_PATH: Final = re.compile(r"`((?:api|converter|tests|docs)/[^`]+|[A-Z]+\.md)`")
+_PLACES: Final = {"<kind>": NAME, "<name>": NAME, "<family>": "text"}
+_COPIED: Final = ("api", "charts", "converter", "crds", "docs", "operator", "pyproject.toml", "tests", "CHANGELOG.md", "CONTRIBUTING.md")
+_TESTS: Final = (
+    "tests/api/test_formats.py",
+    "tests/converter/formats",
+    "tests/converter/readers/test_reader_dataset.py",
+    "tests/reader/test_batches.py",
+)
+_ROWS: Final = [{"n": number, "word": f"word {number}", "label": number % 3} for number in range(30)]
+
+
+def named_files() -> list[str]:
+    """The files that the section names, for the invented format."""
+    section = _SECTION.search((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert section is not None
+    paths = _PATH.findall(section[1])
+    for place, name in _PLACES.items():
+        paths = [path.replace(place, name) for path in paths]
+    return sorted(paths)
+
+
+def test_the_section_names_the_files_that_have_to_be_touched() -> None:
+    assert named_files() == sorted(EDITS)
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree with the invented format."""
+    copy = tmp_path_factory.mktemp("tree")
+    for name in _COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, copy / name)
+    (copy / "examples").symlink_to(ROOT / "examples")
+    for path, edit in EDITS.items():
+        file = copy / path
+        file.write_text(edit(file.read_text(encoding="utf-8") if file.exists() else ""), encoding="utf-8")
+    python(copy, "-m", "dataprep_api.generate.crd")
+    python(copy, "-m", "dataprep_api.generate.reasons_page")
+    return copy
+
+
+def python(tree: Path, *arguments: str | Path, where: Path | None = None) -> str:
+    """What a program of the copy prints. Fails with its output when it fails."""
+    paths = [str(tree / name) for name in ("api", "converter", "operator", "tests/cluster")]
+    outer = {name: value for name, value in environment().items() if not name.startswith("PYTEST_")}
+    ended = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        cwd=where or tree,
+        env=outer | {"PYTHONPATH": ":".join(paths), "PYTHONSAFEPATH": "1"},
+    )
+    assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-5000:]
+    return ended.stdout
+
+
+@pytest.mark.long
+def test_the_definition_knows_the_format(tree: Path) -> None:
+    python(tree, "-m", "dataprep_api.generate.crd", "--check")
+    definition = yaml.safe_load((tree / "crds" / "dataprepjobs.dataprep.io.yaml").read_text(encoding="utf-8"))
+    spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    output = spec["properties"]["output"]["properties"]
+    assert NAME in output["format"]["enum"]
+    assert NAME in output
+
+
+@pytest.mark.long
+def test_the_tests_of_all_formats_hold_for_it(tree: Path) -> None:
+    # Waiting for disks is most of the time.
+    (tree / "tests" / "cluster" / "no_waiting.py").write_text("import os\n\nos.fsync = lambda _: None\n")
+    told = python(tree, "-m", "pytest", "-q", "-p", "no_waiting", "-p", "no:cacheprovider", "-k", f"{NAME} or every_format", *_TESTS)
+    assert int(re.findall(r"(\d+) passed", told)[-1]) >= 40, told
+
+
+@pytest.mark.long
+def test_a_job_converts_to_it_and_back(tree: Path, tmp_path: Path) -> None:
+    lines = [",".join(map(str, row)) for row in (list(_ROWS[0]), *(row.values() for row in _ROWS))]
+    (tmp_path / "in.csv").write_text("".join(f"{line}\n" for line in lines))
+    source = {"csv": {"uris": [str(tmp_path / "in.csv")], "header": True}}
+    a_run(tree, tmp_path, {"source": source, "output": {"uri": str(tmp_path / "out"), "format": NAME, "shards": {"count": 3}}})
+    assert "30 records in 3 files" in python(tree, "-m", "dataprep_converter", "verify", tmp_path / "out", where=tmp_path)
+    shown = json.loads(python(tree, "-m", "dataprep_converter", "inspect", tmp_path / "out", "--json", where=tmp_path))
+    assert shown["records"][0] == {"n": [0], "word": ["word 0"], "label": [0]}
+    a_run(
+        tree,
+        tmp_path,
+        {"source": {"dataset": {"uri": str(tmp_path / "out")}}, "output": {"uri": str(tmp_path / "back"), "format": "jsonl"}},
+    )
+    back = (tmp_path / "back" / "train.jsonl").read_text()
+    assert sorted((json.loads(line) for line in back.splitlines()), key=lambda row: row["n"]) == _ROWS
+
+
+def a_run(tree: Path, folder: Path, spec: Mapping[str, Any]) -> None:
+    job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec}
+    (folder / "job.yaml").write_text(yaml.safe_dump(job))
+    python(tree, "-m", "dataprep_converter", "run", "job.yaml", "--quiet", where=folder)
