@@ -14,6 +14,6 @@ def test_blocks_stay_only_where_there_is_memory_for_it(memory_bytes: int, stay: 
 
 
 def test_the_collector_leaves_out_what_is_there_when_a_process_settles() -> None:
-    script = "import gc; from dataprep_converter.runtime import heap; before = len(gc.get_objects()); heap.tune_allocator(); print(gc.get_freeze_count() >= before)"
+    script = "import gc; from dataprep_converter.runtime import allocator; before = len(gc.get_objects()); allocator.tune_allocator(); print(gc.get_freeze_count() >= before)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
