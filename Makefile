@@ -93,9 +93,20 @@ sbom: $(STAMP) ## write the software bill of materials of both images (CycloneDX
 test: $(STAMP) ## all tests; those on the cluster run at the same time as those without
 	tests/run
 
+# What needs no server, no cluster and no foreign reader, without the pairs of the nightly matrices.
+UNITS := not store and not cluster and not interop and not heavy and not nightly
+
+.PHONY: test-fast
+test-fast: $(STAMP) ## the units of all packages on all cores, in a minute and a half; ARGS='-k word' or paths for some of them
+	$(BIN)/pytest -q -n auto --dist loadfile -m "$(UNITS) and not slow" --ignore=tests/e2e --ignore=tests/interop --ignore=tests/fuzz $(ARGS)
+
 .PHONY: test-unit
 test-unit: $(STAMP) ## only what needs no server and no cluster
-	$(BIN)/pytest -q -m "not store and not cluster and not interop and not heavy"
+	$(BIN)/pytest -q -m "$(UNITS)"
+
+.PHONY: nightly
+nightly: $(STAMP) ## all pairs of the matrices, and every foreign reader as in `make interop`
+	CI=true INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "(nightly or interop or heavy) and not cluster"
 
 .PHONY: fuzz
 fuzz: $(STAMP) ## damaged files for every reader, and random lives of jobs: FUZZ rounds of each (300)

@@ -1,6 +1,7 @@
 """What all tests share. Quick tests run first. `tests/run` says what runs when."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ settings.register_profile("shared", deadline=None, suppress_health_check=[Health
 settings.load_profile("shared")
 
 ROOT = Path(__file__).resolve().parent.parent
+# Programs of the environment, such as Go, where the machine has none of its own; as the Makefile says it.
+os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
 
 _LAST = ("store", "interop", "cluster")
 

@@ -190,6 +190,7 @@ def test_several_patterns_for_keys_are_refused() -> None:
 # --- the whole ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_whole_is_small_enough_for_every_kind_of_apply() -> None:
     assert len(crd.crd_text().encode()) < crd.SIZE_LIMIT
 
@@ -237,6 +238,7 @@ def test_columns_and_selectors_name_fields_that_exist() -> None:
     assert set(paths) <= known
 
 
+@pytest.mark.slow
 def test_a_shared_part_is_written_out_twice_without_anchors() -> None:
     assert "&id" not in crd.crd_text()
     assert yaml.safe_load(crd.crd_text()) == crd.crd()
@@ -253,6 +255,7 @@ def test_braces_of_the_schema_are_safe_from_helm(monkeypatch: pytest.MonkeyPatch
 # --- files ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file", [crd.FILE, crd.CHART_FILE, crd.CRON_FILE, crd.CRON_CHART_FILE, crd.PROFILE_FILE, crd.PROFILE_CHART_FILE], ids=str
 )
@@ -274,6 +277,7 @@ def test_a_stale_file_is_shown_and_not_touched(tmp_path: Path, monkeypatch: pyte
     assert (tmp_path / "page.md").read_text() == "new\n"
 
 
+@pytest.mark.slow
 def test_a_missing_file_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 

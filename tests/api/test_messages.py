@@ -232,6 +232,7 @@ def test_what_a_newer_converter_adds_is_passed_over(build: Callable[[], Result])
     assert messages.parse(json.dumps(more, ensure_ascii=False)) == messages.parse(json.dumps(said, ensure_ascii=False))
 
 
+@pytest.mark.slow
 @given(st.text() | st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.dictionaries(st.text(), inner)).map(json.dumps))
 def test_nothing_but_a_message_error_ever_comes_out(text: str) -> None:
     with pytest.raises(MessageError):

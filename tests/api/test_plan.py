@@ -1,5 +1,6 @@
 """Shards and tasks: every rank of every split is in exactly one shard, every shard in exactly one task."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +45,7 @@ def test_shards_hold_each_rank_once_and_are_never_empty(splits: list[tuple[int, 
         assert min(shard.records for shard in own) >= 1
 
 
+@pytest.mark.slow
 @given(SPLITS, st.data())
 def test_tasks_hold_each_shard_once_and_are_never_empty(splits: list[tuple[int, int]], data: st.DataObject) -> None:
     shards = sum(count for _, count in splits)

@@ -99,6 +99,7 @@ def test_a_missing_package_is_told_and_stops_nothing(monkeypatch: pytest.MonkeyP
         pass
 
 
+@pytest.mark.slow
 def test_a_step_s_span_reaches_a_collector(tmp_path: Path) -> None:
     received: list[bytes] = []
 

@@ -229,6 +229,7 @@ def test_a_contender_that_fails_takes_no_further_part(tmp_path: Path) -> None:
     assert found["contenders"]["ours"]["runs"] == 2
 
 
+@pytest.mark.slow
 def test_a_workload_runs_in_quick_mode_and_writes_nothing_into_the_repository(tmp_path: Path) -> None:
     pages = {path: path.stat().st_mtime_ns for path in (ROOT / "docs").glob("benchmarks.*")}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}
@@ -250,6 +251,7 @@ def test_a_workload_runs_in_quick_mode_and_writes_nothing_into_the_repository(tm
     assert {path: path.stat().st_mtime_ns for path in (ROOT / "docs").glob("benchmarks.*")} == pages
 
 
+@pytest.mark.slow
 def test_an_upload_is_read_back_from_its_server(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}
     words = ["--quick", "--only", "upload-oss", "--size", "0.2", "--peers", "", "--folder", str(tmp_path)]

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 from tests.availability import unavailable
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_bill_of_materials_has_every_locked_package_with_its_hashes(tmp_path: Path) -> None:
     if importlib.util.find_spec("cyclonedx_py") is None:
         unavailable("cyclonedx-bom")

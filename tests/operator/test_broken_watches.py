@@ -67,6 +67,7 @@ async def heard(
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_reset", [False, True], ids=["the stream ends", "the connection breaks"])
 def test_a_cut_line_is_a_cut_stream(api: StubApi, is_reset: bool) -> None:
     """At every byte, those within a character too."""

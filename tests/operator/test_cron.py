@@ -435,6 +435,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS, policy=st.sampled_from(["Allow", "Forbid", "Replace"]))
 def test_no_life_makes_a_time_twice_or_breaks_its_policy(steps: list[tuple[str, Any]], policy: str) -> None:

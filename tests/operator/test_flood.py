@@ -91,6 +91,7 @@ def flooding() -> Iterator[Any]:  # Any: a function of the place
         thread.join()
 
 
+@pytest.mark.slow
 def test_who_floods_the_server_keeps_neither_the_lease_from_being_renewed_nor_a_probe_from_its_answer(
     monkeypatch: pytest.MonkeyPatch, flooding: Any
 ) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import copy
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.operator.test_cron import KEY, Cron
@@ -62,6 +63,7 @@ def a_world() -> World:
 KINDS = ["dataprepjobs", "jobs", "pods", "dataprepprofiles", "configmaps"]
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=75, deadline=None)
 def test_no_object_lets_a_look_end_in_an_error_that_was_not_foreseen(data: st.DataObject) -> None:
@@ -87,6 +89,7 @@ WORKLOAD = {
 PENDING = {"items": [{"metadata": {"name": "job-convert"}, "positionInLocalQueue": 3}]}
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
 def test_no_workload_and_no_queue_stops_a_look(data: st.DataObject) -> None:
@@ -104,6 +107,7 @@ def test_no_workload_and_no_queue_stops_a_look(data: st.DataObject) -> None:
     assert found is None or (isinstance(found.message, str) and (found.position is None or type(found.position) is int))
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=75, deadline=None)
 def test_no_schedule_and_none_of_its_jobs_lets_a_look_end_in_an_error_that_was_not_foreseen(data: st.DataObject) -> None:
@@ -134,6 +138,7 @@ EVENT = {
 }
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_no_event_stops_who_looks_for_one(data: st.DataObject) -> None:

@@ -91,6 +91,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(kind=st.sampled_from(list(Kind)), type_=st.sampled_from([None, "ADDED", "MODIFIED", "DELETED"]), data=st.data())
 @settings(max_examples=150, deadline=None)
 def test_no_object_stops_the_operator(kind: Kind, type_: str | None, data: st.DataObject) -> None:
@@ -162,6 +163,7 @@ def test_an_object_that_can_not_be_read_is_not_waited_for() -> None:
 # --- indexes --------------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["0-99999999999", "0-5000000", ",".join(["0-99999"] * 10_000)], ids=["one run", "less", "many that overlap"]
 )

@@ -30,6 +30,7 @@ def command_lines(world: World) -> list[Any]:  # Any: JSON
     return [[each.get("command"), each.get("args")] for each in containers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_what_people_see_of_a_job_has_no_secret_of_its_spec(group: str) -> None:
     found: list[tuple[Path, str]] = []

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -19,6 +20,8 @@ from dataprep_api.dataset.messages import RemoveResult
 from dataprep_api.reasons import Reason
 from dataprep_operator.errors import OperatorError, Unavailable
 from dataprep_operator.objects import observed
+
+pytestmark = pytest.mark.slow
 
 JOBS = ("first", "second")
 STEPS = ("plan", "convert", "commit")

@@ -110,6 +110,7 @@ def test_threads_and_prefetch_change_no_record(folder: Path, options: dict[str, 
 # --- shuffle ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [9, None])
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_epoch_has_every_record_once_in_an_order_of_its_own(folders: dict[str, Path], kind: str, window: int | None) -> None:
@@ -146,6 +147,7 @@ def test_a_pass_that_was_left_is_begun_again(folder: Path) -> None:
 # --- ranks ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.integers(1, 5), st.integers(1, 30), st.booleans(), st.sampled_from([None, 1, 2]), st.sampled_from([1, 25, 1000]))
 def test_ranks_share_every_epoch(folder: Path, ranks: int, size: int, drop: bool, seed: int | None, window: int) -> None:
@@ -178,6 +180,7 @@ def test_parts_of_a_rank_are_ranks_themselves(folder: Path) -> None:
 # --- state ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     st.sampled_from(FORMATS),

@@ -43,6 +43,7 @@ class Counting:
         return self._source.stream(offset, length)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_", ["fileBatch", "webdataset", "tfrecord"])
 def test_a_thousand_images_in_batches_of_32_are_32_files_that_are_read_once(
     format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

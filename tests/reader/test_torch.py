@@ -33,6 +33,7 @@ def found(batches: Any) -> list[list[int]]:
     return [batch["n"].tolist() for batch in batches]
 
 
+@pytest.mark.slow
 def test_torch_is_imported_by_its_own_module_only() -> None:
     code = "import sys, dataprep_reader; assert 'torch' not in sys.modules and 'dataprep_reader.torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -51,6 +52,7 @@ def test_one_process_reads_what_the_reader_reads(folder: Path, torch: tuple[Fake
     assert found(batches) == ns(opened(folder, batch_size=7, shuffle=2, epochs=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drop", [False, True])
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_of_all_ranks_share_an_epoch(folder: Path, torch: tuple[FakeTorch, Any], workers: int, drop: bool) -> None:

@@ -48,12 +48,14 @@ def trained(folder: Path, *, promised: int) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_script_counts_the_records_of_the_train_split(folder: Path) -> None:
     done = trained(folder, promised=TRAIN)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"1000 records in 10 batches, 1000 promised; by class: {[100] * 10}\n"
 
 
+@pytest.mark.slow
 def test_the_script_fails_when_the_records_are_not_as_promised(folder: Path) -> None:
     done = trained(folder, promised=TRAIN + 1)
     assert (done.returncode, done.stderr) == (1, "")

@@ -8,6 +8,7 @@ from tests.converter.readers.test_reader_dataset import convert
 from tests.scale import inputs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(inputs.KINDS.keys() - {"join"}))
 def test_every_record_of_an_input_is_found_again(kind: str, tmp_path: Path) -> None:
     made = inputs.KINDS[kind](tmp_path, 300_000)

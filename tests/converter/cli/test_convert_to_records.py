@@ -16,6 +16,7 @@ def code_of(*arguments: str | Path) -> int:
     return int(ended.value.code or 0)
 
 
+@pytest.mark.slow
 def test_it_writes_the_three_golden_files_and_says_so(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of("--directory", tmp_path, "--validation_size", "5000", "--input", digits) == 0
     said = capsys.readouterr()

@@ -38,6 +38,7 @@ def lines(text: str) -> list[str]:
     return text.splitlines()
 
 
+@pytest.mark.slow
 def test_a_good_run_ends_with_0_and_prints_the_manifest(few: Path, tmp_path: Path) -> None:
     done = dataprep("run", *mnist_run(few, tmp_path / "out"))
     assert done.returncode == 0
@@ -45,6 +46,7 @@ def test_a_good_run_ends_with_0_and_prints_the_manifest(few: Path, tmp_path: Pat
     assert Path(done.stdout.strip()).is_file()
 
 
+@pytest.mark.slow
 def test_every_fault_of_a_spec_has_its_own_line_with_field_and_advice(tmp_path: Path) -> None:
     job = a_file(
         tmp_path,
@@ -107,6 +109,7 @@ DEEP: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "said"), DEEP.values(), ids=DEEP.keys())
 def test_what_only_yaml_can_say_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:
     assert code_of("validate", a_file(tmp_path, text)) == 2
@@ -132,6 +135,7 @@ def test_an_address_that_is_none_is_refused(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_any_number_of_records_may_be_asked_for(few: Path, tmp_path: Path) -> None:
     assert code_of("run", *mnist_run(few, tmp_path / "out")) == 0
     assert code_of("inspect", tmp_path / "out", "--records", str(10**30)) == 0
@@ -149,6 +153,7 @@ def test_the_job_beside_other_objects_of_a_file_is_found(tmp_path: Path) -> None
     assert code_of("validate", a_file(tmp_path, f"{secret}{MINIMAL}---\n")) == 0
 
 
+@pytest.mark.slow
 def test_standard_input_is_a_file_too() -> None:
     done = dataprep("validate", "-", stdin=MINIMAL)
     assert (done.returncode, done.stdout) == (0, "minimal is valid: idx to tfrecord at out\n")
@@ -186,6 +191,7 @@ ERRORS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "code", "said"), ERRORS)
 def test_an_error_is_one_line_and_a_code(
     few: Path,
@@ -268,6 +274,7 @@ def test_a_folder_with_any_name_may_name_a_subset(
     assert "warning: the subset 'train set' is the split train-set; splits.into can give it another name\n" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_folder_that_can_not_name_a_split_is_refused_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     photos(tmp_path, "\u8bad\u7ec3/cat/1.png", "test/cat/1.png")
@@ -279,6 +286,7 @@ def test_a_folder_that_can_not_name_a_split_is_refused_with_advice(tmp_path: Pat
     assert visible(tmp_path / "out") == ["test.tfrecords", "train.tfrecords"]
 
 
+@pytest.mark.slow
 def test_a_process_ends_with_the_code_and_the_line(few: Path, tmp_path: Path) -> None:
     done = dataprep(*missing_input(few, tmp_path / "out"))
     assert (done.returncode, done.stdout) == (5, "")
@@ -353,6 +361,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"    {command} " in shown
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     for number in range(5000):
         (tmp_path / f"{number:04d}-with-a-long-name-to-fill-the-pipe").touch()

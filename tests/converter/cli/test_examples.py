@@ -48,6 +48,7 @@ def test_an_example_is_valid(example: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out.startswith(f"{example.stem} is valid: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(file.name for file in EXAMPLES.glob("*-local.yaml")))
 def test_an_example_for_this_machine_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     make, expected = INPUTS[name]
@@ -80,6 +81,7 @@ def test_every_example_is_run_by_a_test() -> None:
         assert f'"{name}"' in (ROOT / test).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_mnist_example_makes_the_golden_files(digits: Path, tmp_path: Path) -> None:
     assert code_of("run", EXAMPLES / "mnist-local.yaml", *settings({"params.input": digits, "output.uri": tmp_path / "out"})) == 0
     assert visible(tmp_path / "out") == ["test.tfrecords", "train.tfrecords", "validation.tfrecords"]
@@ -87,6 +89,7 @@ def test_the_mnist_example_makes_the_golden_files(digits: Path, tmp_path: Path) 
         assert hashlib.sha256((tmp_path / "out" / name).read_bytes()).hexdigest() == file.sha256
 
 
+@pytest.mark.slow
 def test_the_images_example_keeps_the_bytes_of_the_photographs(tmp_path: Path) -> None:
     source = photos.write(tmp_path / "photos")
     (source / "flower" / "notes.txt").write_text("no image")
@@ -105,6 +108,7 @@ def test_the_images_example_keeps_the_bytes_of_the_photographs(tmp_path: Path) -
     assert found == {(file.parent.name, classes.index(file.parent.name), file.read_bytes()) for file in files}
 
 
+@pytest.mark.slow
 def test_the_demo_converts_verifies_and_shows_real_images(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(EXAMPLES)  # it is meant for the root of the repository, and writes there
     done = subprocess.run(

@@ -16,6 +16,8 @@ from tests.converter.cli.commandline import DATAPREP, code_of, contents, environ
 from dataprep_api.dataset import messages
 from workbench import mnist
 
+pytestmark = pytest.mark.slow
+
 SHARDS = {"output.shards.count": 32, "output.fileName": "{split}-{shard}-of-{shards}.{ext}", "workers.parallelism": 4}
 IN_A_POOL = (
     sys.executable,

@@ -150,6 +150,7 @@ def said(capfd: pytest.CaptureFixture[str]) -> Said:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_no_command_says_or_stores_a_secret_of_a_job(name: str, said: Said) -> None:
     found: list[Any] = []
@@ -205,6 +206,7 @@ def test_what_a_store_is_told_is_said_by_no_command(place: Place, said: Said) ->
             assert not leaks(words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [("source", "csv", "uris", 0), ("output", "uri")], ids=["input", "output"])
 def test_a_pod_says_it_neither_in_its_log_nor_in_its_last_words(place: Place, tmp_path: Path) -> None:
     said = tmp_path / "said"

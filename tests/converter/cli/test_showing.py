@@ -39,6 +39,7 @@ def finished(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- progress ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_progress_off_a_terminal_is_plain_lines(few: Path, tmp_path: Path) -> None:
     done = dataprep("run", *mnist_run(few, tmp_path / "out"))
     said = done.stderr.splitlines()
@@ -62,10 +63,12 @@ def test_a_rerun_says_that_there_was_nothing_to_do(finished: Path, few: Path, ca
     assert said.out.endswith("/manifest.json\n")
 
 
+@pytest.mark.slow
 def test_quiet_is_quiet(few: Path, tmp_path: Path) -> None:
     assert dataprep("run", *mnist_run(few, tmp_path / "out"), "--quiet").stderr == ""
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_bar(few: Path, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -273,6 +276,7 @@ def test_ls_of_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == f"dataprep: error: {tmp_path}/absent holds no visible files.\n"
 
 
+@pytest.mark.slow
 def test_ls_shows_names_that_are_not_utf_8(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).touch()
     done = dataprep("ls", tmp_path)
@@ -312,6 +316,7 @@ def test_verify_says_what_it_found(finished: Path, capsys: pytest.CaptureFixture
     assert code_of("verify", finished, "--expect", "0" * 64) == 5
 
 
+@pytest.mark.slow
 def test_verify_does_not_read_on_behind_the_first_fault(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = tmp_path / "out"
     assert code_of("run", *mnist_run(few, output, {"output.shards.count": 40, "output.fileName": "{split}-{shard}.{ext}"}), "--quiet") == 0

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.availability import unavailable
 from tests.converter.cli.commandline import dataprep, environment, mnist_run
 
@@ -32,6 +33,7 @@ def test_the_version_is_the_packages() -> None:
     assert dataprep("--version").stdout == f"dataprep {__version__}\n"
 
 
+@pytest.mark.slow
 def test_a_job_runs_without_pandas_and_rich(few: Path, tmp_path: Path) -> None:
     loaded = loaded_by("run", *mnist_run(few, tmp_path / "out"))
     assert (tmp_path / "out/_SUCCESS").is_file()
@@ -39,6 +41,7 @@ def test_a_job_runs_without_pandas_and_rich(few: Path, tmp_path: Path) -> None:
     assert loaded.isdisjoint({"pandas", "rich"})
 
 
+@pytest.mark.slow
 def test_arrow_knows_what_a_plugin_makes_with_pandas(tmp_path: Path) -> None:
     if subprocess.run([sys.executable, "-c", "import pandas"], capture_output=True, check=False).returncode:
         unavailable("pandas, which comes with the dev group")

@@ -87,6 +87,7 @@ def assert_same(output: Path, whole: Path) -> None:
     assert (output / "_SUCCESS").read_bytes() == (whole / "_SUCCESS").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_steps_make_the_same_bytes_as_a_run(few: Path, tmp_path: Path, step: Step, whole: Path) -> None:
     job = mnist_run(few, tmp_path / "out", FIELDS)
     planned = step("plan", *job)
@@ -109,6 +110,7 @@ def test_the_steps_make_the_same_bytes_as_a_run(few: Path, tmp_path: Path, step:
     assert again.commit.manifest_sha256 == made.manifest_sha256
 
 
+@pytest.mark.slow
 def test_a_retry_does_the_listed_tasks_by_the_pods_index(
     few: Path, tmp_path: Path, step: Step, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +127,7 @@ def test_a_retry_does_the_listed_tasks_by_the_pods_index(
     assert_same(tmp_path / "out", whole)
 
 
+@pytest.mark.slow
 def test_the_steps_of_pods_leave_their_results(few: Path, tmp_path: Path, pod: Pod) -> None:
     job = mnist_run(few, tmp_path / "out", {"workers.parallelism": 3})
     code, planned = pod.run("plan", *job)
@@ -138,6 +141,7 @@ def test_the_steps_of_pods_leave_their_results(few: Path, tmp_path: Path, pod: P
     assert (code, made.records.out) == (0, 6200)
 
 
+@pytest.mark.slow
 def test_a_pod_can_log_in_json_with_its_job_and_run(few: Path, tmp_path: Path, pod: Pod) -> None:
     job = mnist_run(few, tmp_path / "out")
     as_json = pod.environment | {"DATAPREP_LOG_FORMAT": "json", "DATAPREP_JOB_NAME": "mnist"}
@@ -158,6 +162,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(few: Path, tmp_path: Path,
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_failed_step_leaves_reason_and_input(few: Path, tmp_path: Path, pod: Pod) -> None:
     code, failure = pod.run("plan", *mnist_run(few / "absent", tmp_path / "out"))
     assert isinstance(failure, messages.FailureResult)
@@ -165,6 +170,7 @@ def test_a_failed_step_leaves_reason_and_input(few: Path, tmp_path: Path, pod: P
     assert failure.input == f"{few}/absent/train-images-idx3-ubyte.gz"
 
 
+@pytest.mark.slow
 def test_a_failed_task_names_itself(few: Path, tmp_path: Path, pod: Pod, step: Step) -> None:
     job = mnist_run(few, tmp_path / "out", FIELDS | {"labels.0.numClasses": 9})
     code, failure = pod.run("work", *job, *plan_of(step("plan", *job)), "--index", "2")
@@ -186,6 +192,7 @@ def test_a_commit_before_the_work_names_what_is_missing(few: Path, tmp_path: Pat
     assert visible(tmp_path / "out") == []
 
 
+@pytest.mark.slow
 def test_a_bad_spec_is_told_to_the_operator_too(few: Path, tmp_path: Path, pod: Pod) -> None:
     code, failure = pod.run("plan", *mnist_run(few, tmp_path / "out", {"output.shard": 1}))
     assert isinstance(failure, messages.FailureResult)
@@ -219,6 +226,7 @@ print(len(set(os.listdir("/proc/self/task")) - before))
 """
 
 
+@pytest.mark.slow
 def test_loading_a_plan_starts_no_threads(few: Path, tmp_path: Path, step: Step) -> None:
     """Arrow's would still hold Python's memory when a worker that has nothing to do ends at once, and abort it."""
     planned = step("plan", *mnist_run(few, tmp_path / "out", FIELDS))

@@ -80,12 +80,14 @@ def tables(draw: st.DrawFn) -> tuple[list[Piece], list[bytes]]:
     return pieces, wanted
 
 
+@pytest.mark.slow
 @given(tables())
 def test_rows_are_joined_from_pieces_of_every_kind(table: tuple[list[Piece], list[bytes]]) -> None:
     pieces, wanted = table
     assert rows_of(native.join(pieces, len(wanted))) == wanted
 
 
+@pytest.mark.slow
 @given(tables(), st.sampled_from([0, 100, 10_000]))
 def test_records_are_framed_as_one_by_one(table: tuple[list[Piece], list[bytes]], room: int) -> None:
     pieces, wanted = table
@@ -93,6 +95,7 @@ def test_records_are_framed_as_one_by_one(table: tuple[list[Piece], list[bytes]]
     assert made.tobytes() == b"".join(map(frame, wanted))
 
 
+@pytest.mark.slow
 @given(tables(), st.data())
 def test_values_are_left_out_of_records_where_they_are_missing(table: tuple[list[Piece], list[bytes]], data: st.DataObject) -> None:
     pieces, wanted = table
@@ -123,6 +126,7 @@ def test_the_library_is_given_nothing_that_it_would_read_beyond(piece: Piece, ea
             native.join([column([b"a", b"b"]), piece], 2)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(0, 300), max_size=30), st.data())
 def test_varints_are_those_of_protobuf(numbers: list[int], data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(numbers)), max_size=5)))
@@ -255,6 +259,7 @@ def build(sources: Path, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, env={"PATH": "/usr/local/bin:/usr/bin:/bin", **environment}, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler")
 def test_a_library_of_another_source_goes(sources: Path) -> None:
     stale = sources / "libnative-0123456789ab.so"
@@ -264,6 +269,7 @@ def test_a_library_of_another_source_goes(sources: Path) -> None:
     assert made != stale
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler")
 @pytest.mark.parametrize("changed", ["native.c", "resampling.c"])
 def test_a_change_of_any_source_makes_another_library(sources: Path, changed: str) -> None:

@@ -462,6 +462,7 @@ def test_croissant_names_the_columns_that_the_files_have(tmp_path: Path) -> None
         assert ([field["name"] for field in records[0]["field"]] if records else None) == columns
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_shards_are_no_obstacle() -> None:
     count = 100_000
     files = [a_file(f"train-{n:06}-of-{count:06}.tfrecords") for n in range(count)]

@@ -41,6 +41,7 @@ def group_sizes(made: Written) -> list[int]:
 # --- all values ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @BOTH
 @settings(max_examples=15)
 @given(drawn=any_columns(), records=st.none() | st.integers(1, 5), compression=st.sampled_from(["None", "Zstd"]))

@@ -84,6 +84,7 @@ def finished(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 # --- healthy -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("format_", CASES)
 def test_nothing_is_reported_of_a_healthy_data_set(format_: str, variant: str, source: Path, tmp_path: Path) -> None:
@@ -264,6 +265,7 @@ def test_there_are_200_damages() -> None:
     assert len(campaign()) >= 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("format_", "damage", "seed"), [(*each, seed) for seed, each in enumerate(campaign())])
 def test_every_damage_is_noticed_and_repaired(
     format_: str, damage: str, seed: int, finished: Callable[[str], Path], source: Path, tmp_path: Path

@@ -100,6 +100,7 @@ def a_big_column(format_: str) -> tuple[str, Any]:
     return "numbers", np.arange(BIG // 8, dtype=np.float64).reshape(1, -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_", CASES)
 def test_a_record_of_100_megabytes_comes_back(format_: str) -> None:
     name, value = a_big_column(format_)
@@ -114,6 +115,7 @@ def test_a_record_of_100_megabytes_comes_back(format_: str) -> None:
         assert record["values" if format_ == "recordioProtobuf" else name] == [value if name == "content" else value.encode()]
 
 
+@pytest.mark.slow
 def test_a_job_makes_a_record_of_100_megabytes(tmp_path: Path) -> None:
     _, content = a_big_column("tfrecord")
     (tmp_path / "in.bin").write_bytes(content)

@@ -68,6 +68,7 @@ def test_bytes_are_base64(values: list[bytes | None]) -> None:
 # --- all values ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(any_columns())
 def test_every_value_comes_back_and_the_cuts_change_no_byte(drawn: tuple[dict[str, Any], list[str], list[int]]) -> None:

@@ -40,6 +40,7 @@ def test_an_entry_comes_after_so_many_records(options: dict[str, Any], interval:
     assert [position for _, position in made.entries()] == [offsets[number] for number in numbers]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 2999), max_size=5), st.integers(1, 700), st.sampled_from(["None", "Block"]))
 def test_the_index_is_the_same_however_records_arrive(cuts: list[int], interval: int, compression: str) -> None:

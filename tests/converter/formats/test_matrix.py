@@ -128,6 +128,7 @@ def made(job: DataPrepJob, *, workers: int) -> dict[str, str]:
     return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in paths.items() if not name.startswith("_")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("source", SOURCES)
 def test_any_source_in_any_format(source: str, format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

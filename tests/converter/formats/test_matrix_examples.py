@@ -140,6 +140,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("kind", EXAMPLE_OF)
 def test_any_source_in_any_format(

@@ -56,6 +56,7 @@ def from_job(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return chaining.resolved({"source": {"fromJob": {"name": "other"}}}, FromJob(uri=other.spec.output.uri, digest=digest))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("source", SOURCES)
 def test_any_source_in_any_format(

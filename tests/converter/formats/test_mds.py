@@ -152,6 +152,7 @@ def _nothing(kind: Any) -> Any:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(any_columns())
 def test_every_value_comes_back_and_bytes_are_the_same_however_batches_are_cut(made: tuple[dict[str, Any], list[str], list[int]]) -> None:

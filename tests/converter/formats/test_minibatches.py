@@ -55,6 +55,7 @@ def cut(numbers: list[int], size: int) -> list[list[int]]:
     return [numbers[first : first + size] for first in range(0, len(numbers), size)]
 
 
+@pytest.mark.slow
 @settings(max_examples=4)
 @given(
     rows=st.integers(1, 60),

@@ -49,6 +49,7 @@ def test_inspect_shows_the_first_record(format_: str, tmp_path: Path) -> None:
     assert second == {"features": [1.0, 0.25], "name": ["name 1"], "label": [1]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "format_"), READABLE)
 def test_our_own_source_reads_what_was_written(source: str, format_: str, tmp_path: Path) -> None:
     written = SOURCES[source](tmp_path)

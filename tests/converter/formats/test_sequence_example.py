@@ -203,6 +203,7 @@ def tables(draw: st.DrawFn) -> Table:
     return columns, features, expected
 
 
+@pytest.mark.slow
 @given(tables())
 def test_any_sequences_are_read_back_by_protobuf(table: Table) -> None:
     columns, features, expected = table
@@ -212,6 +213,7 @@ def test_any_sequences_are_read_back_by_protobuf(table: Table) -> None:
     assert [sorted(map(repr, row.items())) for row in found] == [sorted(map(repr, row.items())) for row in expected]
 
 
+@pytest.mark.slow
 @given(tables(), st.integers(1, 3))
 def test_the_bytes_do_not_depend_on_how_batches_are_cut(table: Table, size: int) -> None:
     columns, features, _ = table

@@ -193,6 +193,7 @@ def columns_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(RECORDS, st.lists(st.integers(0, 40), max_size=4), st.sampled_from(COMPRESSIONS), st.sampled_from(["count", "text", None]))
 def test_records_come_back_and_cuts_between_batches_change_nothing(
@@ -326,6 +327,7 @@ def test_a_file_that_is_cut_off_says_where(compression: str) -> None:
         assert "truncated" in str(caught.value) or "header" in str(caught.value) or "cut off" in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_no_flipped_bit_ends_in_anything_but_values_or_a_broken_record(compression: str) -> None:
     made = a_file(compression)

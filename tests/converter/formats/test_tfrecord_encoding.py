@@ -276,6 +276,7 @@ def tables(draw: st.DrawFn) -> tuple[dict[str, Any], list[FeatureSpec], list[dic
     return columns, features, expected
 
 
+@pytest.mark.slow
 @given(tables())
 def test_any_table_is_read_back_by_protobuf(table: tuple[dict[str, Any], list[FeatureSpec], list[dict[str, list[Any]]]]) -> None:
     columns, features, expected = table
@@ -284,6 +285,7 @@ def test_any_table_is_read_back_by_protobuf(table: tuple[dict[str, Any], list[Fe
     assert repr(found) == repr([dict(sorted(row.items())) for row in expected])
 
 
+@pytest.mark.slow
 @given(tables(), st.integers(1, 4))
 def test_the_bytes_do_not_depend_on_how_batches_are_cut(
     table: tuple[dict[str, Any], list[FeatureSpec], list[dict[str, list[Any]]]], size: int
@@ -295,6 +297,7 @@ def test_the_bytes_do_not_depend_on_how_batches_are_cut(
     assert cut == encoded(columns, features)
 
 
+@pytest.mark.slow
 def test_rows_of_many_layouts_give_the_bytes_of_one_row_at_a_time() -> None:
     random = np.random.default_rng(7)
     rows = 3_000

@@ -192,6 +192,7 @@ def test_a_name_that_does_not_fit_is_refused() -> None:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(any_columns())
 def test_every_value_comes_back_and_bytes_are_the_same_however_batches_are_cut(made: tuple[dict[str, Any], list[str], list[int]]) -> None:

@@ -225,6 +225,7 @@ for file in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_a_large_image_takes_its_pixels_and_pillows_own(tmp_path: Path) -> None:
     for name, side in (("small", 64), ("large", 5000)):
         Image.new("RGB", (side, side)).save(tmp_path / name, "PNG")
@@ -260,6 +261,7 @@ def test_no_library_writes_to_stderr(kind: str, capfd: pytest.CaptureFixture[str
     assert captured.err == captured.out == ""
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(kind=st.sampled_from(["JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP"]), data=st.data())
 def test_flipped_bytes_give_pixels_or_a_reason(kind: str, data: st.DataObject) -> None:

@@ -197,6 +197,7 @@ def test_the_key_of_a_member_does_not_depend_on_the_archive(tmp_path: Path) -> N
     assert all(key == keys[0] for key in keys)
 
 
+@pytest.mark.slow
 def test_a_gzipped_tar_file_is_inflated_once_in_order_and_once_more_in_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archives, "KEPT_BYTES", 0)
     files = {f"{n:02}": os.urandom(1 << 20) for n in range(12)}

@@ -72,6 +72,7 @@ def test_pieces_are_bounded() -> None:
     assert max(map(len, found)) <= 1 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 1000])
 def test_a_stream_that_ends_early_says_so_after_what_it_held(size: int) -> None:
     member = a_member(b"", b"name.csv", b"", False)

@@ -36,6 +36,7 @@ def plan_of(fake: FakeMaxCompute, **options: Any) -> tuple[Source, UnitTable, di
     return source, *plan(TableReader, source)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_slices")
 @pytest.mark.parametrize("pin", ["Sampled", "Content"])
 @pytest.mark.parametrize("how", ["end_sessions", "forget_sessions"])

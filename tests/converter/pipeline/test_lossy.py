@@ -317,6 +317,7 @@ def rows_of_all_kinds(folder: Path) -> dict[str, Any]:
     return parquet(folder, groups=300, x=pa.array(numbers + 2**24), price=price, at=at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_gathered", [False, True], ids=["held", "gathered"])
 def test_counts_are_the_same_whatever_the_workers_and_the_shards_that_are_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_gathered: bool

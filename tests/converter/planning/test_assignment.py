@@ -84,6 +84,7 @@ def everything(found: dict[str, list[int]]) -> list[int]:
 # --- exactly, by count, limited -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(total=st.integers(0, 400), shares=st.lists(st.integers(1, 9), min_size=1, max_size=5), seed=st.integers(0, 9))
 def test_exact_fractions_are_within_one_record(total: int, shares: list[int], seed: int) -> None:
     source = units(total // 3, total - total // 3)
@@ -162,6 +163,7 @@ def test_subsets_share_out_their_own_samples() -> None:
 # --- by values ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(groups=st.lists(st.integers(0, 30), min_size=1, max_size=200), seed=st.integers(0, 9))
 def test_no_group_is_in_two_splits(groups: list[int], seed: int) -> None:
     source = units(len(groups))
@@ -193,6 +195,7 @@ def test_the_tolerance_of_groups_comes_from_their_sizes() -> None:
     assert abs(plan.records - 8000) <= plan.tolerance
 
 
+@pytest.mark.slow
 @given(kinds=st.lists(st.sampled_from(["a", "b", "c", None]), max_size=200), seed=st.integers(0, 9))
 def test_stratified_fractions_hold_within_each_class(kinds: list[str | None], seed: int) -> None:
     source = units(len(kinds))

@@ -49,6 +49,7 @@ def test_text_of_numbers_truth_values_and_bytes() -> None:
 OFFSETS = st.integers(-14 * 60, 14 * 60).map(lambda minutes: dt.timezone(dt.timedelta(minutes=minutes)))
 
 
+@pytest.mark.slow
 @given(st.datetimes(timezones=OFFSETS).filter(lambda moment: 1600 <= moment.year <= 2200))
 def test_moments_are_those_of_python(moment: dt.datetime) -> None:
     found, valid = moments(_arrow.array([moment.isoformat(), moment.isoformat(sep=" ")]))

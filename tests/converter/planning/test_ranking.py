@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep_converter.planning.ranking import HASH_BITS, Classes, Hashes, bounds
 
 
+@pytest.mark.slow
 @given(
     sizes=st.lists(st.integers(0, 40), min_size=1, max_size=6),
     shares=st.lists(st.floats(0, 1), min_size=1, max_size=4).map(sorted),

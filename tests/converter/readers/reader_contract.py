@@ -166,6 +166,7 @@ class ReaderContract:
         with pytest.raises(InputChanged, match="is gone"):
             list(opened(self.reader, source, state).read(units, iter([np.arange(units.samples, dtype=np.int64)])))
 
+    @pytest.mark.slow
     def test_memory_does_not_grow_with_the_input(self, tmp_path: Path) -> None:
         (tmp_path / "small").mkdir()
         (tmp_path / "large").mkdir()

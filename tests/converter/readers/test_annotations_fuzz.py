@@ -95,6 +95,7 @@ def test_a_changed_coco_file_is_read_or_an_error_that_names_it(tmp_path: Path) -
     assert all(message.startswith(f"{file}: ") for message in bad)
 
 
+@pytest.mark.slow
 def test_changed_pairs_are_rows_within_the_image_or_faults(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     image, annotation = an_image(), voc(OBJECTS)
@@ -112,6 +113,7 @@ def test_changed_pairs_are_rows_within_the_image_or_faults(tmp_path: Path) -> No
             assert all(0 <= a < b <= 1 for a, b in zip(row[f"image/object/bbox/{low}"], row[f"image/object/bbox/{high}"], strict=True))
 
 
+@pytest.mark.slow
 def test_a_large_coco_file_is_never_in_memory(tmp_path: Path) -> None:
     outline = {"counts": "x" * 4000}
     file = tmp_path / "large.json"

@@ -188,6 +188,7 @@ def test_types_with_cells_that_do_not_fit(tmp_path: Path, cells: list[str], expe
     assert types(of_text(tmp_path, "".join(f"{cell},1\n" for cell in cells))) == [expected, "Int64"]
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.sampled_from(

@@ -33,6 +33,7 @@ def row(cells: list[str]) -> bytes:
     return (",".join('"' + cell.replace('"', '""') + '"' if set(cell) & set(',"\n') else cell for cell in cells) or '""').encode() + b"\n"
 
 
+@pytest.mark.slow
 @given(
     types=st.lists(st.sampled_from(TYPES), min_size=1, max_size=4),
     rows=st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=5), max_size=24),

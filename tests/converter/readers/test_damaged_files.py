@@ -92,6 +92,7 @@ CASES: dict[str, tuple[str, Callable[[Path], bytes], Callable[[bytes], bytes], d
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "make", "last", "options", "within"), CASES.values(), ids=CASES.keys())
 def test_damage_never_ends_in_anything_but_an_error_of_ours(
     tmp_path: Path,

@@ -126,6 +126,7 @@ UNIQUE = st.lists(st.integers(0, 30), max_size=31, unique=True)
 RULES = st.sampled_from(["First", "Last", "Refuse"])
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     numbers=st.lists(NUMBERS | UNIQUE | st.permutations(range(31)), min_size=2, max_size=3),

@@ -13,6 +13,8 @@ from tests.scale import inputs
 
 from workbench import mnist
 
+pytestmark = pytest.mark.slow
+
 _RUN = """
 import re, sys
 from pathlib import Path

@@ -221,6 +221,7 @@ def test_every_type_is_read(tmp_path: Path) -> None:
     assert second[3:] == ["", False]
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=20))
 def test_numbers_are_those_of_python(tmp_path_factory: pytest.TempPathFactory, numbers: list[float]) -> None:
     folder = tmp_path_factory.mktemp("csv")
@@ -316,6 +317,7 @@ def test_a_bad_row_with_a_cell_of_megabytes_is_told_as_any_other(tmp_path: Path)
     assert faults(found) == {1: "line 2: 'x' is not a Float32 (column 'b')"}
 
 
+@pytest.mark.slow
 def test_many_kinds_of_bad_rows_in_one_unit_are_each_found(tmp_path: Path) -> None:
     lines = [GOOD.encode().strip(), *(row.encode() if isinstance(row, str) else row for row, _ in FAULTS.values())] * 40
     source = of_text(tmp_path, b"\n".join(lines), columns=TYPED)

@@ -328,6 +328,7 @@ STEP = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(STEP, min_size=1, max_size=4), min_size=1, max_size=6), st.integers(1, 3))
 def test_any_sequences_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, sequences: list[list[tuple[int, float, str]]], size: int

@@ -202,6 +202,7 @@ def records_of(folder: Path) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_", [*OF_ROWS, "recordioProtobuf"])
 def test_convert_keeps_splits_order_values_and_labels(format_: str, tmp_path: Path) -> None:
     before = a_split_set(tmp_path / "a")

@@ -481,6 +481,7 @@ def test_several_processes_make_the_same_bytes(tmp_path: Path, monkeypatch: pyte
     ]
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_from_too_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = np.random.default_rng(1).permutation(400_000)
     wide = {f"x{place}": numbers + place for place in range(8)}
@@ -527,6 +528,7 @@ def test_a_dry_run_writes_nothing_to_the_output(tmp_path: Path) -> None:
 KEYS = st.lists(st.integers(-3, 12), max_size=25)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(left=KEYS, right=KEYS, rules=st.tuples(*[st.sampled_from(["First", "Last"])] * 2), shards=st.integers(1, 5), piece=st.integers(1, 9))
 def test_any_tables_are_joined_like_dictionaries(

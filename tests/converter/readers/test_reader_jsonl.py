@@ -297,6 +297,7 @@ def test_a_line_beyond_all_bounds_is_refused(tmp_path: Path, monkeypatch: pytest
 VALUES = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False), st.text(), st.booleans())
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(st.sampled_from(["i", "s", "x"]), VALUES | st.lists(VALUES, max_size=3)), max_size=12), st.integers(20, 90))
 def test_every_line_is_a_record_or_a_bad_one(tmp_path_factory: pytest.TempPathFactory, made: list[dict[str, Any]], size: int) -> None:
     text = "".join(json.dumps(record) + "\n" for record in made)
@@ -322,6 +323,7 @@ def has_number(line: bytes) -> bool:
     return isinstance(pairs, list) and [type(pair) for pair in pairs] == [tuple] and pairs[0][0] == "a" and type(pairs[0][1]) is int
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.sampled_from(

@@ -126,6 +126,7 @@ ROW = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(table=st.lists(ROW, min_size=1, max_size=20), zero_based=st.booleans())
 def test_what_scikit_learn_writes_is_read_as_it_reads_it(tmp_path: Path, table: list[Any], zero_based: bool) -> None:

@@ -250,6 +250,7 @@ def test_rows_of_any_group_size_codec_and_version_are_the_same(tmp_path: Path) -
         assert records(a_source(put(tmp_path / "a.parquet", table, **options))) == expected
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.integers(-(2**63), 2**63 - 1) | st.none(), st.text(), st.lists(st.floats(allow_nan=False)) | st.none()), max_size=20

@@ -345,6 +345,7 @@ def planned(source: Source, access: Access) -> tuple[UnitTable, dict[str, Any]]:
     return UnitTable.of(discovery.units), dict(discovery.state)
 
 
+@pytest.mark.slow
 def test_postgres_rows_are_read_with_their_types(server: Server) -> None:
     source = a_source(server.url, partitionBy={"column": "id", "count": 3})
     access = access_to(server)
@@ -361,6 +362,7 @@ def test_postgres_rows_are_read_with_their_types(server: Server) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_postgres_plans_are_equal_each_time_and_for_both_pins(server: Server) -> None:
     access = access_to(server)
     (first, state), (again, _) = (planned(a_source(server.url, partitionBy={"column": "id", "count": 5}), access) for _ in range(2))

@@ -112,6 +112,7 @@ def test_iris_has_150_records(fake: FakeMaxCompute, tmp_path: Path) -> None:
     assert found[149]["features"] == pytest.approx([5.9, 3.0, 5.1, 1.8])
 
 
+@pytest.mark.slow
 def test_a_million_rows_are_read_by_four_workers_each_once(fake: FakeMaxCompute, tmp_path: Path) -> None:
     numbered(fake, 1_000_000)
     fake.forget_sessions()

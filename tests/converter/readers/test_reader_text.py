@@ -120,6 +120,7 @@ def test_a_broken_gzip_file_is_named(tmp_path: Path) -> None:
         plan(TextReader, of_bytes(tmp_path, gzip.compress(b"some text\n" * 99)[:-4]))
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([b"a", b"\n", b"\r\n", b" ", b"\t\n", "ü".encode(), b"\r"]), max_size=30), st.integers(1, 9), st.booleans())
 def test_lines_are_those_of_python_whatever_the_size_of_a_unit(
     tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], size: int, skip_blank: bool

@@ -51,6 +51,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zipped", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("window", [1, 50, 10_000])
 @pytest.mark.usefixtures("decoded")
@@ -182,6 +183,7 @@ def test_many_bad_records_are_not_held(tmp_path: Path, monkeypatch: pytest.Monke
     assert rows(shards.read(0)) == expected(tmp_path, shards, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_a_whole_job_makes_the_bytes_that_it_makes_in_memory(
     parallelism: int, tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch

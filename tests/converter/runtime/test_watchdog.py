@@ -68,6 +68,7 @@ def test_a_call_that_holds_the_interpreter_is_killed() -> None:
     assert done.returncode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_many_short_calls_that_take_long_together_are_fine() -> None:
     done = run("""
         with Watchdog(limit_seconds=1):

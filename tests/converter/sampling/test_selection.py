@@ -58,6 +58,7 @@ def excess(counts: npt.NDArray[np.int64], expected: npt.NDArray[np.float64], *, 
     return float((((counts - expected) ** 2 / expected).sum() - freedom) / np.sqrt(2 * freedom))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [False, True], ids=["shards", "the reader's windows"])
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 7, 8, 16, 17, 64, 100, 256, 1000, 1024, 4096, 10_000])
 def test_positions_and_neighbours_of_a_shuffle_are_as_likely_as_any_others(size: int, window: bool) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ def files_of(names: list[str], *, root: int) -> Files:
     )
 
 
+@pytest.mark.slow
 @given(st.lists(NAMES, max_size=20), st.lists(NAMES, max_size=20))
 def test_files_in_columns_are_the_units_one_by_one(some: list[str], more: list[str]) -> None:
     rows = Unit(7, "rows.csv", "/in/rows.csv", 100, 4000, "p", offset=10, row=3)

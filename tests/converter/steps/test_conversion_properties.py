@@ -89,6 +89,7 @@ def places(folder: Path) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES.keys())
 @settings(max_examples=12)
 @given(table=TABLES, shards=st.integers(1, 5), shuffled=st.booleans(), limit=st.one_of(st.none(), st.integers(1, 50)))
@@ -117,6 +118,7 @@ def kept(folder: Path) -> list[str]:
     return [line for file in (folder / "out" / "_dataprep").rglob("quarantine/*") for line in file.read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", [RULES["classes"], RULES["values and fractions"]], ids=["classes", "values and fractions"])
 def test_the_bytes_do_not_depend_on_tasks_and_batches(rules: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = [("abc"[n % 3], float(n) if n % 9 else "wrong", "2024-01-01") for n in range(500)]
@@ -261,6 +263,7 @@ TABULAR: dict[str, tuple[Callable[[Path, str, list[Row], int], Path], dict[str, 
 """How a file of each is written, and what its source is told."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*TABULAR, "sql"])
 @settings(max_examples=6)
 @given(

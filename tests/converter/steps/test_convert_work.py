@@ -37,6 +37,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return files
 
 
+@pytest.mark.slow
 def test_a_shard_is_published_while_the_next_one_is_read(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str]
 ) -> None:
@@ -84,6 +85,7 @@ def test_the_time_that_encoding_waits_for_a_batch_is_told(few: Path, tmp_path: P
     assert (result.seconds["readWait"], result.seconds["encode"]) == (12.0, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failing", [0, 3, 23], ids=["first", "fourth", "last"])
 def test_a_shard_that_could_not_be_published_is_made_again(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str], failing: int
@@ -158,6 +160,7 @@ def test_of_two_failures_the_earlier_shards_is_told(few: Path, tmp_path: Path, m
     assert visible(tmp_path / "out") == []
 
 
+@pytest.mark.slow
 def test_counts_never_fall(few: Path, tmp_path: Path) -> None:
     job = a_job(few, tmp_path / "out", output=EIGHT)
     plan = plan_step.run_plan_step(job, Access()).plan

@@ -169,6 +169,7 @@ def test_a_data_set_is_not_copied_into_itself(root: Path, output: str) -> None:
         made(a_copy(root, output={"uri": str(root / output), "overwrite": "Always"}))
 
 
+@pytest.mark.slow
 def test_a_copy_is_repaired_reused_and_extended_as_the_original_is(root: Path) -> None:
     (root / "grow").mkdir()
     (root / "grow/one.csv").write_text((root / "in.csv").read_text())

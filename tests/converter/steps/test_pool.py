@@ -113,6 +113,7 @@ def test_this_process_is_one_of_the_workers(few: Path, tmp_path: Path, done_here
     assert len(set(done_here)) == len(done_here)
 
 
+@pytest.mark.slow
 def test_a_task_whose_process_was_killed_is_tried_again_and_not_here(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, done_here: list[int]
 ) -> None:
@@ -148,6 +149,7 @@ def test_what_other_processes_say_is_shown_as_what_this_one_says(few: Path, tmp_
     assert place.read_text(encoding="utf-8").splitlines() == [f"to out: {shown}", f"to err: {shown}", f"to the log: {shown}"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere processes are spawned by this one, which the test would kill")
 def test_processes_end_with_what_they_are_forked_from(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -91,6 +91,7 @@ def test_a_store_that_never_answers_ends_it_in_time(tmp_path: Path, monkeypatch:
     tested.set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("uri", "settings", "said"),
     [

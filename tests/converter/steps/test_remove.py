@@ -157,6 +157,7 @@ def test_what_the_run_was_about_to_replace_stays(small: SmallJob) -> None:
     assert result.kept == len(shards)
 
 
+@pytest.mark.slow
 def test_removal_that_was_cut_off_goes_on(small: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """At each of its deletions once: nothing is left after the next attempt, and a file of somebody else's stays through all of it."""
     delete: Callable[[OutputFolder, str], None] = OutputFolder.delete

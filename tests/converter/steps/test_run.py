@@ -51,6 +51,7 @@ RECORD = 891
 EIGHT = {"shards": {"count": 8}, "fileName": "{split}-{shard}-of-{shards}.{ext}"}
 
 
+@pytest.mark.slow
 def test_mnist_has_the_golden_sizes_and_hashes(digits: Path, tmp_path: Path) -> None:
     result = made(a_job(digits, tmp_path / "out", validation=5000))
     assert sha256s(tmp_path / "out") == {name: file.sha256 for name, file in sorted(mnist.FILES.items())}
@@ -79,6 +80,7 @@ def test_small_pieces_are_gathered_and_large_ones_cut(sizes: list[int], monkeypa
     assert all(0 < len(piece) <= 10 for piece in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 4, 7, 8, 10, 16])
 def test_shards_hold_the_same_records_in_the_same_order(digits: Path, tmp_path: Path, count: int) -> None:
     made(a_job(digits, tmp_path, validation=5000, output={"shards": {"count": count}, "fileName": "{split}-{shard}-of-{shards}.{ext}"}))
@@ -88,6 +90,7 @@ def test_shards_hold_the_same_records_in_the_same_order(digits: Path, tmp_path: 
     assert hashlib.sha256(b"".join(p.read_bytes() for p in parts)).hexdigest() == mnist.FILES["train.tfrecords"].sha256
 
 
+@pytest.mark.slow
 def test_several_processes_make_the_same_bytes(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dataprep_converter.steps.pool.INLINE_BYTES", 0)
     made(a_job(few, tmp_path / "one", output=EIGHT))
@@ -173,6 +176,7 @@ def test_never_refuses_a_finished_output(few: Path, tmp_path: Path) -> None:
         made(a_job(few, tmp_path, output={"overwrite": "Never"}))
 
 
+@pytest.mark.slow
 def test_another_spec_replaces_the_old_files_and_no_other(few: Path, tmp_path: Path) -> None:
     made(a_job(few, tmp_path, output=EIGHT))
     made(a_job(few, tmp_path, output={"shards": {"count": 2}, "fileName": "{split}-{shard}.{ext}"}))

@@ -97,6 +97,7 @@ def test_eight_workers_send_each_block_once(fake: FakeMaxCompute, tmp_path: Path
     assert sorted(fake.sent_blocks()) == list(range(8))
 
 
+@pytest.mark.slow
 def test_what_was_written_is_read_again(fake: FakeMaxCompute, tmp_path: Path) -> None:
     made(a_job(tmp_path, "odps://p/tables/parts/pt=20260101"))
     assert written(fake, "parts", partition="pt=20260101") == expected()

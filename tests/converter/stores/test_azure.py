@@ -335,6 +335,7 @@ def test_without_any_the_places_are_named() -> None:
             call()
 
 
+@pytest.mark.slow
 def test_a_service_that_is_not_there_is_named() -> None:
     store = AzureStore(StoreSettings(uri_prefix="abfs://", endpoint="http://127.0.0.1:1/acc", credentials={"accountKey": "eA=="}))
     calls = every_call(store, "abfs://c@acc/file")

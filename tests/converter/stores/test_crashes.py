@@ -27,6 +27,8 @@ from dataprep_converter.runtime.retry import Patience
 from dataprep_converter.steps import convert_work as converter_working
 from dataprep_converter.tools.verification import verify
 
+pytestmark = pytest.mark.slow
+
 ALL = "CRASHES" in os.environ
 """All points everywhere, and not a sample: `make crashes`."""
 SAMPLE = {"hdfs": 2, "webhdfs": 2, "s3": 6, "oss": 6, "abfs": 2, "gs": 2}

@@ -106,6 +106,7 @@ def test_what_is_neither_file_nor_folder_is_left_out(store: FileStore, tmp_path:
     assert store.stat(f"{tmp_path}/pipe") is None
 
 
+@pytest.mark.slow
 def test_ten_thousand_files_are_listed_in_order_while_files_come_and_go(store: FileStore, tmp_path: Path) -> None:
     for number in range(10_000):
         (tmp_path / f"{number:05d}").touch()
@@ -287,6 +288,7 @@ def test_the_disk_begins_while_a_file_is_written(store: FileStore, tmp_path: Pat
     assert (tmp_path / "file").read_bytes() == b"0123456789abcdefghijklm"
 
 
+@pytest.mark.slow
 def test_folders_are_made_by_many_at_once(tmp_path: Path) -> None:
     program = f"""if True:
         import sys

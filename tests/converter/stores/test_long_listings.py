@@ -55,6 +55,7 @@ def bucket() -> Iterator[Bucket]:
         yield here
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["oss", "s3"])
 def test_a_hundred_thousand_objects_come_page_by_page(bucket: Bucket, scheme: str) -> None:
     settings = StoreSettings(uri_prefix=f"{scheme}://", endpoint=bucket.endpoint, region="cn-shenzhen", path_style=True, credentials=_KEYS)

@@ -176,6 +176,7 @@ def test_a_folder_of_nobody_knows_whom_is_refused_under_never(lines: Path, tmp_p
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plan.json", "OWNER", "units.parquet", "manifest.json", "_SUCCESS", "00000001.json"])
 def test_whatever_is_cut_short_is_no_defect_of_ours(lines: Path, tmp_path: Path, name: str) -> None:
     for overwrite in ("Never", "IfChanged", "Always", "Extend"):

@@ -263,6 +263,7 @@ def test_folder_markers_are_no_files(oss_fake: FakeOss, store: OssStore, bucket:
     assert store.stat(f"oss://{bucket}/folder") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("endpoint", "peer"), [("http://127.0.0.1:1", "127.0.0.1:1"), ("http://oss.invalid", "oss.invalid:80")])
 def test_a_server_that_is_not_there_is_named_within_seconds(endpoint: str, peer: str) -> None:
     given = {"accessKeyId": "a", "accessKeySecret": "b"}

@@ -131,6 +131,7 @@ def expected(digits_and_photos: dict[str, bytes], tmp_path_factory: pytest.TempP
     }
 
 
+@pytest.mark.slow
 @every_destination
 @every_source
 def test_digits_and_photos_have_the_same_hashes_through_every_pair(

@@ -27,6 +27,8 @@ from storeservers.faulty import Fault as ProxyFault
 from storeservers.faulty import HttpProxy, Kind
 from storeservers.oss import Fault
 
+pytestmark = pytest.mark.slow
+
 _NOBODY = 65534
 _EVERY = 11
 

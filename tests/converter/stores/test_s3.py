@@ -206,6 +206,7 @@ def test_a_refusal_that_comes_before_the_data_was_read_is_named() -> None:
 # -- without one --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("endpoint", "peer"), [("http://127.0.0.1:1", "127.0.0.1:1"), ("http://s3.invalid", "s3.invalid:80")])
 def test_a_server_that_is_not_there_is_named_within_seconds(endpoint: str, peer: str) -> None:
     store = S3Store(

@@ -136,6 +136,7 @@ def test_a_commit_without_replace_leaves_the_existing_object(place: Place, store
     assert place.leftovers() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [64, 17 * MIB], ids=str)
 def test_of_commits_at_once_one_wins(place: Place, size: int) -> None:
     contents = [some_bytes(size, seed=number) for number in range(8)]
@@ -279,6 +280,7 @@ def test_a_folder_that_is_not_recursed_into_shows_its_own_files(place: Place, st
     assert [entry.uri for entry in store.list(place.at("b/"))] == [place.at("b/c")]
 
 
+@pytest.mark.slow
 def test_the_listing_spans_many_pages_in_order(place: Place, store: Store) -> None:
     names = [f"{number % 7}/{number:05d}" for number in range(1203)]
     with ThreadPoolExecutor(4) as threads:

@@ -507,6 +507,7 @@ def test_the_job_of_maxcompute_runs(odps_page: Page, odps: FakeMaxCompute) -> No
     run(odps_page, odps_page.settings({"accessKeyId": odps.access_id, "accessKeySecret": odps.secret}))
 
 
+@pytest.mark.slow
 def test_the_errors_of_maxcompute_are_real(odps_page: Page, odps: FakeMaxCompute) -> None:
     output, here = odps_page.job.spec.output.uri, odps_page.here
     table = "odps://my_project/tables/sales"
