@@ -1,7 +1,8 @@
-/* The loops over records and values that neither numpy nor Arrow has a call for. `native.py` says what each does, has the same in Python, and
- * is the only caller: it owns all memory, and has checked every length. Nothing here allocates or keeps anything, and only files can fail.
+/* Loops over records and values that neither numpy nor Arrow can do in one call. `native.py` documents each function, has an equivalent in
+ * Python, and is the only caller: it owns all memory and has checked every length. Nothing here allocates or keeps state, and only file I/O can
+ * fail.
  *
- * Built by `build_native.py`, called by ctypes, so that other threads of Python run meanwhile. Little-endian machines with a CRC-32C instruction. */
+ * Built by `build_native.py` and called through ctypes, which releases the GIL. Requires a little-endian machine with a CRC-32C instruction. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define WITH_AVX2 __attribute__((target("avx2,f16c"))) /* no processor has the first alone */
+#define WITH_AVX2 __attribute__((target("avx2,f16c"))) /* every processor with AVX2 has F16C too */
 #define WITH_CRC __attribute__((target("sse4.2")))
 #define CRC_8(crc, word) ((uint32_t)_mm_crc32_u64((crc), (word)))
 #define CRC_4(crc, half) _mm_crc32_u32((crc), (half))
@@ -34,19 +35,19 @@
 
 enum { HEADER = 12, FOOTER = 4, BLOCK = 16, PARTS = 256 };
 
-/* What a column brings to each row. */
+/* One piece of every row: a column, or constant bytes. */
 typedef struct {
     const uint8_t *data;
-    const int64_t *offsets; /* where each of its values begins, and the last one ends; NULL: every row takes all data */
-    const int64_t *places;  /* which value each row takes; NULL: the one of its own number */
-    int64_t size;           /* of all data */
+    const int64_t *offsets; /* start of each value, and the end of the last; NULL: every row takes all of `data` */
+    const int64_t *places;  /* index of each row's value; NULL: row n takes value n */
+    int64_t size;           /* of `data`, in bytes */
 } piece;
 
 /* --- CRC-32C ------------------------------------------------------------------------------------------------------ */
 
-/* The instruction takes three cycles, and three can be under way: so three neighbouring parts are summed at once, and put together by what a
- * part of zero bytes makes of a sum. That is linear, so it is looked up for each of the sum's four bytes. Large parts are for what is not in the
- * cache: they are asked for ahead, which the processor doesn't do by itself for three streams. */
+/* The instruction has a latency of three cycles and a throughput of one per cycle, so three adjacent parts are summed in parallel. They are
+ * combined by the effect that a part of zero bytes has on a CRC, which is linear and therefore looked up for each of the CRC's four bytes.
+ * Large parts are for data outside the cache, and are prefetched: hardware prefetching does not cover three streams. */
 enum { PART = 256, LARGE_PART = 1024, AHEAD = 6144, LINE = 64 };
 static uint32_t behind_part[4][256], behind_large_part[4][256];
 
@@ -85,7 +86,7 @@ WITH_CRC static inline uint32_t crc_parts(uint32_t crc, const uint8_t *data, int
     return behind(table, behind(table, crc) ^ second) ^ third;
 }
 
-/* The sum of what came before, inverted, and of this. */
+/* Continues `crc`, an inverted sum, over `data`. */
 WITH_CRC static uint32_t crc_more(uint32_t crc, const uint8_t *data, int64_t size)
 {
     uint32_t half;
@@ -126,7 +127,7 @@ static int64_t has_crc(void)
 #endif
 }
 
-/* Called once, before all else. Returns whether this processor has the instruction: where it hasn't, nothing else here may be called. */
+/* Call once, before anything else. Returns whether this processor has the instruction; if not, no other function may be called. */
 int64_t begin(void)
 {
     static const uint8_t zeros[LARGE_PART];
@@ -149,8 +150,8 @@ WITH_CRC void masked_crcs(const uint8_t *data, const int64_t *starts, const int6
 
 /* --- varints ------------------------------------------------------------------------------------------------------ */
 
-/* Groups of 7 bits are spread over bytes in three steps, and all but the last get their highest bit: without a branch, which for lengths that
- * are anyone's guess costs more than the rest. Writes 8 bytes, or 10. */
+/* Spreads groups of 7 bits over bytes in three steps and sets the highest bit of all but the last, without branches: with unpredictable
+ * lengths, mispredictions cost more than everything else. Writes 8 bytes, or 10. */
 static inline uint8_t *varint(uint8_t *to, uint64_t value)
 {
     if (value >> 56) {
@@ -168,8 +169,8 @@ static inline uint8_t *varint(uint8_t *to, uint64_t value)
     return to + length;
 }
 
-/* The varints of all rows; row n has the values from ends[n] up to ends[n + 1], and lengths[n] bytes of `out`, which has room for 10 a value.
- * Returns the bytes of all. */
+/* The varints of all rows. Row n has values[ends[n] : ends[n + 1]] and takes lengths[n] bytes of `out`, which has room for 10 bytes a value.
+ * Returns the number of bytes written. */
 int64_t varints(const uint64_t *values, const int64_t *ends, int64_t rows, int64_t *lengths, uint8_t *out)
 {
     uint8_t *to = out;
@@ -211,7 +212,8 @@ static inline uint8_t *decimal(uint8_t *to, uint64_t value)
     return end;
 }
 
-/* `first`, `between`, `second` and \n for each row; `out` has room for 42 bytes a row. Returns the bytes of all. */
+/* `first`, `between`, `second` and
+ *  for each row. `out` has room for 42 bytes a row. Returns the number of bytes written. */
 int64_t number_lines(const uint64_t *first, int64_t between, const uint64_t *second, int64_t rows, uint8_t *out)
 {
     uint8_t *to = out;
@@ -226,7 +228,7 @@ int64_t number_lines(const uint64_t *first, int64_t between, const uint64_t *sec
 
 /* --- bytes -------------------------------------------------------------------------------------------------------- */
 
-/* Whether this processor has AVX2: what `is_wide` says below. */
+/* Whether this processor has AVX2: the value that callers pass as `is_wide`. */
 int64_t has_avx2(void)
 {
 #ifdef WITH_AVX2
@@ -239,14 +241,14 @@ int64_t has_avx2(void)
 #ifdef WITH_AVX2
 enum { VECTOR = 32 };
 
-/* The same of whole vectors. */
+/* `byte_sums` for whole vectors. */
 WITH_AVX2 static void add_sums_widely(const uint8_t *bytes, int64_t count, uint64_t *sums)
 {
     const __m256i zero = _mm256_setzero_si256();
     uint64_t firsts[4];
     uint32_t seconds[8];
     for (int64_t some; count > 0; count -= some, bytes += some) {
-        some = count < 1 << 18 ? count : 1 << 18; /* of so many, the squares of a place fit into 32 bits */
+        some = count < 1 << 18 ? count : 1 << 18; /* up to so many bytes, a lane's sum of squares fits into 32 bits */
         __m256i first = zero, second = zero;
         for (int64_t at = 0; at < some; at += VECTOR) {
             __m256i values = _mm256_loadu_si256((const __m256i *)(bytes + at));
@@ -263,7 +265,7 @@ WITH_AVX2 static void add_sums_widely(const uint8_t *bytes, int64_t count, uint6
     }
 }
 
-/* (byte - middle) * factor of 16 bytes, in 32 bits and rounded to 16. Of the middle, `rest` is what 32 bits don't hold. */
+/* (byte - middle) * factor for 16 bytes: computed in 32 bits, rounded to 16. `rest` is the part of the middle that a 32-bit float can't hold. */
 WITH_AVX2 static inline void on_line(const uint8_t *bytes, __m256 middle, __m256 rest, __m256 factor, uint16_t *out)
 {
     for (int64_t at = 0; at < 16; at += 8) {
@@ -296,7 +298,7 @@ WITH_AVX2 static int64_t look_up_widely(const uint16_t *table, double middle, do
 
 #endif
 
-/* The sum of bytes, and of their squares. */
+/* The sum of the bytes, and of their squares. */
 void byte_sums(const uint8_t *bytes, int64_t count, int64_t is_wide, uint64_t *sums)
 {
     sums[0] = sums[1] = 0;
@@ -310,7 +312,7 @@ void byte_sums(const uint8_t *bytes, int64_t count, int64_t is_wide, uint64_t *s
 #endif
     (void)is_wide;
     while (count > 0) {
-        int64_t some = count < 1 << 15 ? count : 1 << 15; /* so many squares fit into 32 bits */
+        int64_t some = count < 1 << 15 ? count : 1 << 15; /* the sum of so many squares fits into 32 bits */
         uint32_t first = 0, second = 0;
         for (int64_t at = 0; at < some; at++) {
             first += bytes[at];
@@ -323,7 +325,8 @@ void byte_sums(const uint8_t *bytes, int64_t count, int64_t is_wide, uint64_t *s
     }
 }
 
-/* Where a text has a byte, as many places as there is room for. Returns how many it has. Quick with AVX2 only, of which it takes the half. */
+/* The positions of `byte` in a text, at most `room` of them. Returns how often it occurs, which may be more. Fast only with AVX2, of which it
+ * uses 16-byte vectors. */
 int64_t places_of(const uint8_t *text, int64_t size, int64_t byte, int64_t *places, int64_t room)
 {
     int64_t count = 0, at = 0;
@@ -352,15 +355,15 @@ int64_t places_of(const uint8_t *text, int64_t size, int64_t byte, int64_t *plac
     return count;
 }
 
-/* What a table of 256 values of 2 bytes has for each byte. */
+/* Maps each byte through a table of 256 16-bit values. */
 void look_up(const uint16_t *table, const uint8_t *bytes, int64_t count, uint16_t *out)
 {
     for (int64_t at = 0; at < count; at++)
         out[at] = table[bytes[at]];
 }
 
-/* The same, where the table is about a line of floats of 16 bits: computed, which is several times quicker than to look up. Returns whether it could:
- * only where that gives the table's very entries, and with AVX2. */
+/* `look_up` for a table that is close to a line of 16-bit floats: computes the values, which is several times faster. Returns whether it did:
+ * only with AVX2, and only if the computation gives exactly the table's entries. */
 int64_t look_up_line(const uint16_t *table, double middle, double factor, const uint8_t *bytes, int64_t count, int64_t is_wide, uint16_t *out)
 {
 #ifdef WITH_AVX2
@@ -373,11 +376,11 @@ int64_t look_up_line(const uint16_t *table, double middle, double factor, const 
 
 /* --- columns ------------------------------------------------------------------------------------------------------ */
 
-/* Floats in the order of their bits as integers: of negative ones all but the sign are flipped. NaN and the infinities are beyond all others. */
+/* Orders floats by their bits as integers: negative values have all bits but the sign flipped. NaN and the infinities lie beyond all others. */
 #define SAME(bits, flip) (bits)
 #define FLIPPED(bits, flip) ((bits) ^ (-((bits) < 0) & (flip)))
 
-/* Least and greatest of a column, and every so many of its values from `first` on. */
+/* Minimum and maximum of a column, and every `every`th value from `first` on. */
 #define BOUNDS(name, type, key, flip)                                                                                                       \
     static inline __attribute__((always_inline)) void name(                                                                                 \
         const type *values, int64_t rows, int64_t first, int64_t every, type *least, type *greatest, type *looked_at)                       \
@@ -434,7 +437,7 @@ WITH_AVX2 static void all_bounds_widely(ALL_BOUNDS)
 }
 #endif
 
-/* The same of each column, all of one type and with a row at least. `some` values of each are looked at. */
+/* `BOUNDS` for each of several columns of one type, with at least one row. `some` values of each are sampled. */
 void bounds(ALL_BOUNDS, int64_t is_wide)
 {
 #ifdef WITH_AVX2
@@ -449,7 +452,7 @@ void bounds(ALL_BOUNDS, int64_t is_wide)
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
-/* What a row takes of a piece, and how many bytes that are. */
+/* The value that a row takes from a piece, and its length. */
 static inline const uint8_t *value_of(const piece *from, int64_t row, int64_t *length)
 {
     if (!from->offsets) {
@@ -461,7 +464,8 @@ static inline const uint8_t *value_of(const piece *from, int64_t row, int64_t *l
     return from->data + from->offsets[place];
 }
 
-/* Short copies in whole blocks, as there is room behind `out`, and up to `readable` behind the source: lengths are anyone's guess, branches cost. */
+/* Copies short values in whole blocks, where there is room behind `out` and the source is readable up to `readable`: lengths are unpredictable,
+ * so branches are expensive. */
 static inline uint8_t *put(uint8_t *to, const uint8_t *from, int64_t size, const uint8_t *readable)
 {
     if (size <= 8 * BLOCK && from + size + BLOCK <= readable)
@@ -472,7 +476,7 @@ static inline uint8_t *put(uint8_t *to, const uint8_t *from, int64_t size, const
     return to + size;
 }
 
-/* Where each row of the pieces begins when so many bytes stand around it, and the last one ends. */
+/* The offset at which each row begins, given `around` bytes of framing per row, and the end of the last row. */
 void row_ends(const piece *pieces, int64_t count, int64_t rows, int64_t around, int64_t *ends)
 {
     int64_t fixed = around, length;
@@ -491,7 +495,7 @@ void row_ends(const piece *pieces, int64_t count, int64_t rows, int64_t around, 
         ends[row + 1] += ends[row] + fixed;
 }
 
-/* What TFRecord has before data of this length. */
+/* The header that TFRecord puts before data of this length. */
 WITH_CRC static inline void put_header(uint8_t *to, int64_t length)
 {
     uint32_t crc = masked(crc32c((const uint8_t *)&length, 8));
@@ -499,7 +503,7 @@ WITH_CRC static inline void put_header(uint8_t *to, int64_t length)
     memcpy(to + 8, &crc, 4);
 }
 
-/* The pieces of each row one after another. `is_framed`: as TFRecord, with header and footer. `out` has BLOCK bytes more than they need. */
+/* Concatenates the pieces of each row; with `is_framed`, as a TFRecord with header and footer. `out` has BLOCK bytes of slack. */
 WITH_CRC void join(const piece *pieces, int64_t count, int64_t rows, int64_t is_framed, const int64_t *ends, uint8_t *out)
 {
     for (int64_t row = 0; row < rows; row++) {
@@ -517,8 +521,8 @@ WITH_CRC void join(const piece *pieces, int64_t count, int64_t rows, int64_t is_
     }
 }
 
-/* The same framed, without the values of some pieces, `apart`; `ends` are those of the data alone. `cuts` gets where in `out` each of them is missing, row by row. `out` has room for
- * the rest and BLOCK bytes more. */
+/* Framed rows without the values of the pieces marked in `apart`; `ends` are those of the data alone. `cuts` receives the offset in `out` at
+ * which each value is left out, row by row. `out` has room for the rest and BLOCK bytes of slack. */
 WITH_CRC void frame_apart(
     const piece *pieces, int64_t count, int64_t rows, const uint8_t *apart, const int64_t *ends, uint8_t *out, int64_t *cuts)
 {
@@ -544,7 +548,7 @@ WITH_CRC void frame_apart(
 
 /* --- images ------------------------------------------------------------------------------------------------------- */
 
-/* Height and width of a JPEG whose markers are as they should be and whose end is there. Returns whether it is such a one. */
+/* Height and width of a JPEG with well-formed markers and an end marker. Returns whether it is one. */
 static int64_t jpeg_size(const uint8_t *data, int64_t size, int64_t *height_and_width)
 {
     int64_t found = 0, at = 2;
@@ -558,7 +562,7 @@ static int64_t jpeg_size(const uint8_t *data, int64_t size, int64_t *height_and_
                     return found;
             return 0;
         }
-        /* Fill bytes, markers without a length, and an end that comes too early are rare, and looked at by Python. */
+        /* Rare and left to Python: fill bytes, markers without a length, an early end. */
         if (marker == 0xFF || marker <= 0x01 || (marker >= 0xD0 && marker <= 0xD9))
             return 0;
         int is_frame = marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
@@ -572,7 +576,7 @@ static int64_t jpeg_size(const uint8_t *data, int64_t size, int64_t *height_and_
     return 0;
 }
 
-/* The same of data[ends[n] : ends[n + 1]] for each; 0 where it is something else. Returns how many are such JPEGs. */
+/* `jpeg_size` of data[ends[n] : ends[n + 1]] for each n; 0 where it fails. Returns how many succeeded. */
 int64_t jpeg_sizes(const uint8_t *data, const int64_t *ends, int64_t count, int64_t *heights_and_widths)
 {
     int64_t found = 0;
@@ -584,7 +588,7 @@ int64_t jpeg_sizes(const uint8_t *data, const int64_t *ends, int64_t count, int6
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-/* Reads so many bytes of a file that has just as many. Returns when it was modified, in nanoseconds; INT64_MIN when something is wrong with it. */
+/* Reads a file that must have exactly `size` bytes. Returns its modification time in nanoseconds, or INT64_MIN on any error. */
 static int64_t read_whole(const char *path, int64_t size, uint8_t *out)
 {
     struct stat state;
@@ -608,8 +612,8 @@ static int64_t read_whole(const char *path, int64_t size, uint8_t *out)
     return modified;
 }
 
-/* Reads whole files, whose paths stand one after another with a 0 behind each, one after another. Says of each when it was modified (see
- * above), and how many nanoseconds it took. */
+/* Reads whole files in order. `paths` are concatenated, each with a terminating 0. Gives each file's modification time (as `read_whole`) and
+ * the nanoseconds that reading it took. */
 void read_files(const char *paths, const int64_t *sizes, int64_t count, uint8_t *out, int64_t *modified, int64_t *nanoseconds)
 {
     struct timespec before, after;
@@ -624,10 +628,10 @@ void read_files(const char *paths, const int64_t *sizes, int64_t count, uint8_t 
     }
 }
 
-/* Adds bytes to a digest, as OpenSSL's EVP_DigestUpdate does. Returns whether it could. */
+/* OpenSSL's EVP_DigestUpdate. Returns whether it succeeded. */
 typedef int update(void *digest, const void *data, size_t size);
 
-/* Digests the pieces one after another. Returns whether it could. */
+/* Digests the pieces in order. Returns whether it succeeded. */
 int64_t digest_pieces(update *add, void *digest, const uint8_t *const *pieces, const int64_t *sizes, int64_t count)
 {
     for (int64_t number = 0; number < count; number++)
@@ -636,7 +640,7 @@ int64_t digest_pieces(update *add, void *digest, const uint8_t *const *pieces, c
     return 1;
 }
 
-/* Writes the parts one after another. Returns 0, or what is wrong (errno). */
+/* Writes the parts in order. Returns 0 or errno. */
 static int64_t write_parts(int descriptor, struct iovec *parts, int count)
 {
     while (count > 0) {
@@ -653,7 +657,7 @@ static int64_t write_parts(int descriptor, struct iovec *parts, int count)
     return 0;
 }
 
-/* Writes the pieces one after another, many in one call. Returns 0, or what is wrong (errno); then some of it may be written. */
+/* Writes the pieces in order, many per call. Returns 0 or errno; after an error some of them may have been written. */
 int64_t write_pieces(int64_t descriptor, const uint8_t *const *pieces, const int64_t *sizes, int64_t count)
 {
     struct iovec parts[PARTS];

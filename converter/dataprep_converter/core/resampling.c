@@ -1,8 +1,8 @@
-/* Images of bytes at another size, with the very bytes of Pillow's bilinear and bicubic filters. `native.py` is the only caller: it owns all memory,
- * and has checked every length. Nothing here allocates or keeps anything, and nothing can fail.
+/* Resizes images with exactly the same bytes as Pillow's bilinear and bicubic filters. `native.py` is the only caller: it owns all memory and
+ * has checked every length. Nothing here allocates or keeps state, and nothing can fail.
  *
- * A pixel is a weighted sum of those around it, along the rows and down the columns, and rounded after each. Weights are whole numbers, so that a
- * sum is the same in whatever order it is added. Of what is between the two there are only the rows that are needed next: they stay in the cache. */
+ * A pixel is a weighted sum of its neighbours, first along one axis, then along the other, rounded after each. Weights are integers, so sums do
+ * not depend on the order of addition. Of the intermediate image only the rows needed next are kept, so that they stay in the cache. */
 
 #include <stdint.h>
 #include <string.h>
@@ -12,34 +12,34 @@
 #define WITH_AVX2 __attribute__((target("avx2")))
 #endif
 
-/* Of a weight there are BITS behind the point; LOW_BITS of it are multiplied apart, see `split`. */
+/* Weights are fixed-point numbers with BITS fractional bits; the lowest LOW_BITS are multiplied separately, see `split`. */
 enum { BITS = 22, HALF = 1 << (BITS - 1), LOW_BITS = 8 };
-/* So many rows are made at once, so many bytes at most are read where a pixel begins, so many are written there, and at such addresses parts begin. */
+/* Rows processed at a time (of colour, of grey); bytes read at a pixel at most; bytes written there; alignment of the buffers. */
 enum { ROWS = 4, GREY_ROWS = 16, VECTOR = 32, STORED = 4, ALIGNED = 64 };
 
-/* From where to where one side of an image goes. */
+/* One axis of the image: its size before and after, and the weights between them. */
 typedef struct {
     int64_t before, after;
-    int64_t room;     /* weights of each new place, an even number */
-    int64_t *first;   /* which old place is the first that each new one takes */
-    int64_t *count;   /* how many it takes */
-    int32_t *weights; /* theirs, and zeros up to the room */
+    int64_t room;     /* weights reserved for each output position, an even number */
+    int64_t *first;   /* first input position of each output position */
+    int64_t *count;   /* number of input positions of each output position */
+    int32_t *weights; /* their weights, padded with zeros up to `room` */
 } side;
 
-/* All that is under way. */
+/* The whole resampling: sizes, weights and buffers. */
 typedef struct {
     const uint8_t *image;
     side across, down;
     int64_t channels, at_once, is_wide;
-    int64_t ends_at;         /* which row is the first of those that stand in `end` */
-    uint8_t *end;            /* the image's last rows, and room behind them */
-    int64_t held, stride;    /* how many rows of the new width are kept, and bytes from one to the next */
-    uint8_t *rows;           /* row n is in the place n modulo `held` */
+    int64_t ends_at;         /* the first row that `end` holds */
+    uint8_t *end;            /* the image's last rows, with readable bytes behind them */
+    int64_t held, stride;    /* rows of the new width that are kept; bytes from one to the next */
+    uint8_t *rows;           /* row n is at index n modulo `held` */
     int64_t line_stride;
-    uint8_t *lines;          /* rows of the old width, as many as are made at once */
-    const uint8_t **sources; /* the rows that one row is the sum of */
-    double *shares;          /* of one place, before they are rounded */
-    uint8_t *old, *new;      /* grey rows of the old and the new width, four by four */
+    uint8_t *lines;          /* rows of the old width, `at_once` of them */
+    const uint8_t **sources; /* the input rows of one output row */
+    double *shares;          /* weights of one position before they are rounded */
+    uint8_t *old, *new;      /* grey rows of the old and the new width, interleaved four by four */
 } plan;
 
 /* --- weights ------------------------------------------------------------------------------------------------------ */
@@ -49,7 +49,7 @@ static double bilinear(double distance)
     return distance < 1 ? 1 - distance : 0;
 }
 
-/* With Keys' parameter of -0.5. */
+/* Keys' cubic with a = -0.5. */
 static double bicubic(double distance)
 {
     if (distance < 1)
@@ -57,7 +57,7 @@ static double bicubic(double distance)
     return distance < 2 ? (((distance - 5) * distance + 8) * distance - 4) * -0.5 : 0;
 }
 
-/* Old places that one new place is for, and no less than one: the filter is as much wider. */
+/* Input positions per output position, at least one: the factor that widens the filter. */
 static double width_of(const side *of)
 {
     double width = (double)of->before / (double)of->after;
@@ -127,7 +127,7 @@ static inline void row_across(const uint8_t *row, const side *to, int64_t channe
 static void across_plainly(const plan *with, const uint8_t *const *rows, uint8_t *const *made)
 {
     for (int64_t row = 0; row < with->at_once; row++)
-        if (with->channels == 3) /* numbers that the compiler knows make it quicker */
+        if (with->channels == 3) /* constants let the compiler unroll the loops */
             row_across(rows[row], &with->across, 3, made[row]);
         else
             row_across(rows[row], &with->across, 1, made[row]);
@@ -152,8 +152,8 @@ static void down_plainly(const uint8_t *const *rows, const int32_t *weights, int
 
 #ifdef WITH_AVX2
 
-/* The instruction that is quick multiplies pairs of 16 bits and adds the products of each. So weights are split: their lowest bits, and the rest, which
- * fits since none is 2 or more. Two neighbouring weights become a pair of the rest, and a pair of the lowest bits. */
+/* The fast instruction multiplies pairs of 16-bit numbers and adds the two products. So each weight is split into its lowest bits and the rest,
+ * which fits since no weight is 2 or more. Two adjacent weights become one pair of the rests and one pair of the lowest bits. */
 static void split(const side *of)
 {
     int32_t *weights = of->weights;
@@ -164,7 +164,7 @@ static void split(const side *of)
     }
 }
 
-/* What both kinds of sums are together: 32 bits, that don't overflow as a whole. */
+/* Combines the two kinds of sums into 32 bits; the total doesn't overflow. */
 WITH_AVX2 static inline __m256i whole(__m256i rest, __m256i low)
 {
     __m256i sum = _mm256_add_epi32(_mm256_slli_epi32(rest, LOW_BITS), low);
@@ -176,14 +176,14 @@ WITH_AVX2 static inline __m256i two_rows(const uint8_t *first, const uint8_t *se
     return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)first)), _mm_loadu_si128((const __m128i *)second), 1);
 }
 
-/* Adds two neighbouring pixels, spread to pairs of their channels, by their weights. */
+/* Adds two adjacent pixels, unpacked to pairs by channel, times their weights. */
 WITH_AVX2 static inline void add_pair(__m256i pixels, const int32_t *weights, __m256i *rest, __m256i *low)
 {
     *rest = _mm256_add_epi32(*rest, _mm256_madd_epi16(pixels, _mm256_set1_epi32(weights[0])));
     *low = _mm256_add_epi32(*low, _mm256_madd_epi16(pixels, _mm256_set1_epi32(weights[1])));
 }
 
-/* ROWS rows of three or four channels. There is room for STORED bytes behind the last pixel, and behind the rows for what is read beyond them. */
+/* ROWS rows of three or four channels. There is room for STORED bytes behind the last pixel, and the rows are readable beyond their end. */
 WITH_AVX2 static inline void some_across(const uint8_t *const *rows, const side *to, int64_t channels, uint8_t *const *made)
 {
     const __m128i of_three = _mm_setr_epi8(0, -128, 3, -128, 1, -128, 4, -128, 2, -128, 5, -128, -128, -128, -128, -128);
@@ -206,7 +206,7 @@ WITH_AVX2 static inline void some_across(const uint8_t *const *rows, const side 
             add_pair(_mm256_shuffle_epi8(two_rows(row_0 + from, row_1 + from), first_two), weights, &rest, &low);
             add_pair(_mm256_shuffle_epi8(two_rows(row_2 + from, row_3 + from), first_two), weights, &other_rest, &other_low);
         }
-        /* Of each half, the first four bytes are a pixel of one row, and the next four that of the row after the next. */
+        /* In each half, the first four bytes are a pixel of one row, the next four that of the row two further on. */
         __m256i sums = _mm256_packs_epi32(whole(rest, low), whole(other_rest, other_low));
         __m256i bytes = _mm256_packus_epi16(sums, sums);
         int64_t even = _mm_cvtsi128_si64(_mm256_castsi256_si128(bytes)), odd = _mm_cvtsi128_si64(_mm256_extracti128_si256(bytes, 1));
@@ -218,7 +218,7 @@ WITH_AVX2 static inline void some_across(const uint8_t *const *rows, const side 
     }
 }
 
-/* Four rows of one channel become one row of four, and the other way round. No two of them overlap, which lets the compiler use vectors. */
+/* Interleaves four rows of one channel into one row of four channels, and back. The buffers don't overlap, which lets the compiler vectorise. */
 WITH_AVX2 static void put_together(const uint8_t *const *rows, int64_t size, uint8_t *restrict to)
 {
     const uint8_t *restrict one = rows[0], *restrict two = rows[1], *restrict three = rows[2], *restrict four = rows[3];
@@ -264,7 +264,7 @@ WITH_AVX2 static void across_widely(const plan *with, const uint8_t *const *rows
         grey_across(with, rows, made);
 }
 
-/* The bytes of two rows beside each other, each with 16 bits, by the weights of their rows. */
+/* Adds the bytes of two adjacent rows, as pairs of 16 bits, times the weights of their rows. */
 WITH_AVX2 static inline void add_rows(__m256i pairs, __m256i rest, __m256i low, __m256i *sums)
 {
     const __m256i zero = _mm256_setzero_si256();
@@ -275,7 +275,7 @@ WITH_AVX2 static inline void add_rows(__m256i pairs, __m256i rest, __m256i low, 
     sums[3] = _mm256_add_epi32(sums[3], _mm256_madd_epi16(second, low));
 }
 
-/* Of the rows, whose number is even, whole vectors are read. */
+/* The number of rows is even, and whole vectors are read from each. */
 WITH_AVX2 static void down_widely(const uint8_t *const *rows, const int32_t *weights, int64_t count, int64_t size, uint8_t *out)
 {
     for (int64_t from = 0; from < size; from += VECTOR) {
@@ -302,7 +302,7 @@ WITH_AVX2 static void down_widely(const uint8_t *const *rows, const int32_t *wei
 
 /* --- images ------------------------------------------------------------------------------------------------------- */
 
-/* Takes so many bytes of the room, of which `*taken` are taken. */
+/* Takes `bytes` from the room, of which `*taken` are in use. Without a room it only counts. */
 static void *take(uint8_t *room, int64_t *taken, int64_t bytes)
 {
     void *from = room ? room + *taken : NULL;
@@ -330,7 +330,7 @@ static side side_in(uint8_t *room, int64_t *taken, int64_t before, int64_t after
     return made;
 }
 
-/* `sizes`: height and width before, height and width after, and channels. */
+/* `sizes`: height and width before, height and width after, channels. */
 static plan plan_in(uint8_t *room, int64_t *taken, const int64_t *sizes, int64_t is_cubic)
 {
     int64_t size = sizes[1] * sizes[4];
@@ -353,7 +353,7 @@ static plan plan_in(uint8_t *room, int64_t *taken, const int64_t *sizes, int64_t
     return made;
 }
 
-/* A row of the image, behind which there is something to read: the last ones from their copy. */
+/* A row of the image that may be read beyond its end: the last ones come from their copy. */
 static const uint8_t *row_of(const plan *with, int64_t row)
 {
     int64_t size = with->across.before * with->channels;
@@ -371,14 +371,14 @@ static void across(const plan *with, const uint8_t *const *rows, uint8_t *const 
     across_plainly(with, rows, made);
 }
 
-/* One row of the result from the sources, which have so many bytes. */
+/* One output row from the source rows, which have `size` bytes. */
 static void down(const plan *with, int64_t place, int64_t size, uint8_t *out)
 {
     const int32_t *weights = with->down.weights + place * with->down.room;
     int64_t count = with->down.count[place];
 #ifdef WITH_AVX2
     if (with->is_wide) {
-        with->sources[count] = with->sources[count - 1]; /* without a weight, where they are odd */
+        with->sources[count] = with->sources[count - 1]; /* pads an odd number of rows; its weight is zero */
         down_widely(with->sources, weights, count, size, out);
         return;
     }
@@ -427,7 +427,7 @@ static void down_first(const plan *with, uint8_t *out)
     }
 }
 
-/* Bytes of room that `resample` needs for these sizes. */
+/* The bytes of room that `resample` needs for these sizes. */
 int64_t resampling_room(const int64_t *sizes, int64_t is_cubic)
 {
     int64_t taken = 0;
@@ -435,7 +435,7 @@ int64_t resampling_room(const int64_t *sizes, int64_t is_cubic)
     return taken;
 }
 
-/* Writes to `out` the image, of one or three channels, at its new size. `is_wide`: with AVX2. */
+/* Writes the image, of one or three channels, at its new size to `out`. `is_wide`: use AVX2. */
 void resample(const uint8_t *image, const int64_t *sizes, int64_t is_cubic, int64_t is_wide, uint8_t *room, uint8_t *out)
 {
     int64_t taken = 0;
@@ -451,7 +451,8 @@ void resample(const uint8_t *image, const int64_t *sizes, int64_t is_cubic, int6
         split(&with.across);
     }
 #endif
-    /* What is rounded first changes the result. Pillow begins with the columns when they lose more than twice as many pixels as the rows. */
+    /* The order of the two passes changes the rounding, and so the result. Like Pillow, begin with the columns if they lose more than twice as
+     * many pixels as the rows. */
     int64_t shorter = with.down.before - with.down.after, narrower = with.across.before - with.across.after;
     if (shorter > 0 && shorter > 2 * narrower)
         down_first(&with, out);
