@@ -1,7 +1,7 @@
-"""The cluster with the operator installed and the stores beside it, all real but the OSS fake.
+"""The cluster with the operator installed and the stores beside it. Everything is real except the OSS fake.
 
-Test processes share the cluster and the operator. Each has its own stores, so a test may kill a data node, stall every write and
-forbid what it likes.
+All test processes share the cluster and the operator. Each process has its own stores, so a test may kill a data node, stall all writes or
+deny any right.
 """
 
 import json
@@ -29,20 +29,21 @@ from workbench.stores import BUCKET, Stores
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test of this folder is on the cluster. Several processes take them in an order in which none waits for another."""
+    """Marks every test of this folder as a cluster test, and orders them so that the tests of parallel processes don't wait for each other."""
     here = [item for item in items if Path(__file__).parent in item.path.parents]
     for item in here:
         item.add_marker(pytest.mark.cluster)
-    # What was asked of the API server is looked at when all has been asked.
+    # The audit of API requests comes last, after all requests have been made.
     items.sort(key=lambda item: item.path.name == "test_rights_used.py")
     if "PYTEST_XDIST_WORKER" in os.environ:
         items[:] = [*_spread(here), *(item for item in items if item not in here)]
 
 
 def _spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """The first test of each file, the second of each, and so on; and long ones at the beginning, so that none is alone at the end.
+    """Interleaves the files: first the first test of each, then the second, and so on, since tests of one file compete for the same
+    resources.
 
-    Tests of one file are the ones that want the same thing at the same time.
+    Long tests come first, so that none runs alone at the end.
     """
     taken: Counter[Path] = Counter()
     places: dict[pytest.Item, int] = {}
@@ -51,7 +52,7 @@ def _spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
         places[item] = taken[item.path]
     spread = sorted((item for item in items if item.get_closest_marker("long") is None), key=places.__getitem__)
     for number, item in enumerate(item for item in items if item.get_closest_marker("long")):
-        # Each process begins with two tests: a long one, and one that follows it.
+        # Each process begins with two tests: a long one and its successor.
         spread.insert(2 * number, item)
     return spread
 
@@ -81,7 +82,7 @@ def stores(cluster: Cluster) -> Iterator[Stores]:
 
 @pytest.fixture(scope="session")
 def operator(cluster: Cluster) -> Iterator[Installation]:
-    """The operator; the one that `python -m workbench test` has installed for all test processes, if there is one."""
+    """The operator: the one that `python -m workbench test` has installed for all test processes, or a new one."""
     if is_shared():
         yield Installation(cluster)
         return
@@ -92,7 +93,9 @@ def operator(cluster: Cluster) -> Iterator[Installation]:
 
 @pytest.fixture
 def away(operator: Installation) -> Iterator[Installation]:
-    """The installed operator, which is away; its rights stay. Of several test processes none brings it back before all have ended."""
+    """The installed operator scaled down, with its rights in place. It is brought back after the test, or once all processes that share it
+    have ended.
+    """
     send_away(operator)
     yield operator
     if not is_shared():
@@ -101,8 +104,8 @@ def away(operator: Installation) -> Iterator[Installation]:
 
 @pytest.fixture
 def own_operator(cluster: Cluster, namespace: Namespace, away: Installation) -> Iterator[Installation]:
-    """A release in the test's namespace, for that namespace only."""
-    del away  # only has to be so
+    """An operator release in the test's namespace that watches this namespace only."""
+    del away  # requested for its effect
     release = Installation(cluster, namespace=namespace.name, release="scoped")
     release.install({"namespaces": [namespace.name], "crds": {"install": False}})
     yield release
@@ -112,7 +115,7 @@ def own_operator(cluster: Cluster, namespace: Namespace, away: Installation) -> 
 @pytest.fixture
 def namespace(cluster: Cluster, operator: Installation, stores: Stores) -> Iterator[Namespace]:
     """A fresh namespace under Pod Security `restricted`, with the stores' Secrets."""
-    del operator  # only has to be there
+    del operator  # requested for its effect
     name = f"test-{uuid.uuid4().hex[:8]}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     cluster.kubectl(
@@ -135,7 +138,7 @@ def digits(stores: Stores) -> Path:
 
 @pytest.fixture(scope="session")
 def digits_on_hdfs(stores: Stores, digits: Path) -> str:
-    """The same files on HDFS; returns the folder's URI."""
+    """Copies the files to HDFS and returns the folder's URI."""
     stores.hdfs.mkdirs("/mnist")
     for file in digits.iterdir():
         stores.hdfs.write(f"/mnist/{file.name}", file.read_bytes())

@@ -1,4 +1,4 @@
-"""CPU or GPU: where the converter pods land, and what is said when they can't."""
+"""CPU or GPU: on which nodes converter pods land, and what the status says if there is none."""
 
 from collections.abc import Iterator
 
@@ -12,12 +12,12 @@ from workbench.stores import Stores, a_job
 
 GPU = "nvidia.com/gpu"
 PROMISED_SECONDS = 30
-"""Within that time a pod that finds no node is told of, or goes to a CPU node once its `fallbackAfterSeconds` are over."""
+"""A pod without a node is reported within this time, or moves to CPU nodes once `fallbackAfterSeconds` have passed."""
 
 
 @pytest.fixture(autouse=True)
 def one_at_a_time() -> Iterator[None]:
-    """Each of these tests looks at all nodes for GPUs."""
+    """Serialises these tests: each of them considers the GPUs of all nodes."""
     with marking_nodes():
         yield
 
@@ -48,7 +48,7 @@ def job(namespace: Namespace, stores: Stores, source: str, **accelerator: object
 
 
 def workers(namespace: Namespace) -> list[Document]:
-    """The pods that convert; at least one, so that what is said of all of them is said of something."""
+    """The converter pods, at least one, so that assertions over all of them are never vacuous."""
     found = namespace.pods("gpu", step="convert")
     assert found, namespace.story("gpu")
     return found
@@ -125,7 +125,7 @@ def test_none_never_asks_for_a_gpu(namespace: Namespace, stores: Stores, digits_
 
 @pytest.fixture
 def other_gpu_node(cluster: Cluster) -> Iterator[str]:
-    """node0 with more GPUs than anybody asks for, no taint, and another label."""
+    """node0 with more GPUs than any test requests, no taint and another label."""
     node = "node0"
     cluster.kubectl("label", "node", node, "accelerator=other", "--overwrite")
     cluster.set_capacity(node, {GPU: 8})
@@ -137,7 +137,7 @@ def other_gpu_node(cluster: Cluster) -> Iterator[str]:
 def test_two_gpus_are_taken_of_the_node_that_the_selector_names(
     namespace: Namespace, stores: Stores, digits_on_hdfs: str, gpu_node: str, other_gpu_node: str
 ) -> None:
-    """Two workers, and room for one of them at a time: the other waits rather than take GPUs of another label."""
+    """Two workers with room for one at a time: the other waits and does not take GPUs with another label."""
     namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Required", count=2))
     status = namespace.wait_phase("gpu", "Succeeded")
     assert status["effective"]["accelerator"] == "GPU"
@@ -150,7 +150,7 @@ def test_two_gpus_are_taken_of_the_node_that_the_selector_names(
 def test_more_gpus_than_the_selected_node_has_are_waited_for(
     namespace: Namespace, stores: Stores, digits_on_hdfs: str, gpu_node: str, other_gpu_node: str
 ) -> None:
-    del gpu_node, other_gpu_node  # two GPUs under the label, eight under another
+    del gpu_node, other_gpu_node  # two GPUs on the labelled node, eight on another
     namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Required", count=3))
     wait_until_workers_are_asked_for(namespace)
     assert wait_until_no_gpu_is_told(namespace)["phase"] == "Pending"
@@ -161,7 +161,7 @@ def test_more_gpus_than_the_selected_node_has_are_waited_for(
 def test_one_value_of_the_chart_keeps_cpu_jobs_off_gpu_nodes_without_a_taint(
     namespace: Namespace, stores: Stores, cluster: Cluster, own_operator: Installation, digits_on_hdfs: str
 ) -> None:
-    """A job that names the GPU node by another label and asks for no GPU finds no node; without that label it runs elsewhere."""
+    """A CPU job that selects the GPU node by another label is not scheduled; without that label it runs elsewhere."""
     node, taken_from = "node1", {"accelerator": "gpu"}
     own_operator.install(
         {"namespaces": [namespace.name], "crds": {"install": False}, "workers": {"cpu": {"avoidNodes": taken_from}}},

@@ -1,4 +1,4 @@
-"""The chart on the cluster: before it, install, upgrade, uninstall; only some namespaces."""
+"""The Helm chart on the cluster: jobs before it is installed, install, test, upgrade and uninstall, and namespaced mode."""
 
 import json
 import uuid

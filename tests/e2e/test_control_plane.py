@@ -1,4 +1,4 @@
-"""The API server and its store end and come back, the CRD changes under running jobs, objects are as an older release left them."""
+"""The API server and etcd go down and come back, the CRD is upgraded under running jobs, and objects come from an older release."""
 
 import json
 import time
@@ -17,7 +17,7 @@ from workbench.smalljobs import assert_done_once, phases, small_jobs, wait_all
 from workbench.stores import Stores
 
 HEALED_SECONDS = 180
-"""Six small jobs are done this long after the API server is back."""
+"""Six small jobs finish within this time after the API server is back."""
 
 
 def at_work(namespace: Namespace, *, seconds: float = 60) -> None:
@@ -32,7 +32,7 @@ def at_work(namespace: Namespace, *, seconds: float = 60) -> None:
 def test_the_api_server_and_its_store_may_go_away_in_the_middle(
     namespace: Namespace, stores: Stores, cluster: Cluster, operator: Installation
 ) -> None:
-    """For so long that the leader has to give up its Lease, then shortly."""
+    """One outage that is long enough for the leader to lose its Lease, then a short one."""
     namespace.apply(*small_jobs(stores, namespace, [f"restarted-{n}" for n in range(6)]))
     at_work(namespace)
     try:
@@ -57,7 +57,7 @@ def test_the_api_server_and_its_store_may_go_away_in_the_middle(
 
 @pytest.mark.exclusive
 def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores: Stores, cluster: Cluster) -> None:
-    """A newer release's has one more field and other texts; every watch of the kind is closed for it."""
+    """The new CRD has another field and other descriptions; upgrading it closes every watch of the resource."""
     file = ROOT / "crds" / "dataprepjobs.dataprep.io.yaml"
     newer = yaml.safe_load(file.read_text())
     spec = newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
@@ -66,8 +66,8 @@ def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores
     at_work(namespace)
     apply_crd(cluster, newer)
     try:
-        # A field that this release doesn't know stops no job but the one that uses it, which waits for the operator's upgrade.
-        # The operator's watches may still be from before the upgrade, and tell of the job without it.
+        # An unknown field affects only the job that uses it, which waits for an operator upgrade. The operator's watches may still predate
+        # the CRD upgrade and deliver the job without the field.
         [late] = small_jobs(stores, namespace, ["late"])
         late["spec"]["ofANewerRelease"] = "yes"
         apply_once_known(namespace, late)
@@ -85,7 +85,7 @@ def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores
 def test_objects_of_an_older_release_are_read_and_their_jobs_go_on(
     namespace: Namespace, stores: Stores, own_operator: Installation
 ) -> None:
-    """A status in the middle of a job without the fields that were added to it with time."""
+    """Statuses of running jobs that lack all fields which later releases added."""
     namespace.apply(*small_jobs(stores, namespace, [f"older-{n}" for n in range(3)]))
     at_work(namespace)
     with nobody_inside(own_operator):
@@ -97,11 +97,11 @@ def test_objects_of_an_older_release_are_read_and_their_jobs_go_on(
 
 
 LATER = ("code", "effective", "fromJob", "runs", "timings", "warnings")
-"""Fields of a status that an older release need not have written."""
+"""Status fields that an older release may not have written."""
 
 
 def apply_once_known(namespace: Namespace, job: Document) -> None:
-    """Applies the job as soon as the API server goes by the new CRD."""
+    """Applies the job as soon as the API server uses the new CRD."""
     deadline = time.monotonic() + 30
     while True:
         try:

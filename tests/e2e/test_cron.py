@@ -1,4 +1,4 @@
-"""Schedules and chains on the cluster: a DataPrepCronJob makes a version each minute, and a job reads what another one writes."""
+"""Schedules and chains on the cluster: a DataPrepCronJob makes a version every minute, and a job reads the output of another."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,7 @@ SECONDS = 300
 
 
 def a_template(stores: Stores, namespace: Namespace, digits: Path, *, output: str) -> Document:
-    """A spec that reads the shared folder and writes there."""
+    """A spec that reads the shared folder and writes its output there."""
     folder = f"/data/{digits.relative_to(stores.volume)}"
     volume: dict[str, Any] = mount(namespace, stores)
     train = {"name": "train", "images": f"{folder}/train-images-idx3-ubyte.gz", "labels": f"{folder}/train-labels-idx1-ubyte.gz"}
@@ -30,8 +30,8 @@ def a_cron(name: str, template: Document, **spec: Any) -> Document:  # Any: YAML
     return {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepCronJob", "metadata": {"name": name}, "spec": whole | spec}
 
 
-def until(found: Any, *, what: str, seconds: float = SECONDS) -> Any:  # Any: a question, and its answer
-    """Asks until there is an answer."""
+def until(found: Any, *, what: str, seconds: float = SECONDS) -> Any:  # Any: whatever `found` returns
+    """Polls until the result is truthy, and returns it."""
     deadline = time.monotonic() + seconds
     while not (answer := found()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"

@@ -1,4 +1,4 @@
-"""A data set that grows, and one that is copied to another store, by the pods of a cluster."""
+"""Extending a data set, and copying one to another store, on the cluster."""
 
 from pathlib import Path
 
@@ -12,12 +12,12 @@ ROWS = 50
 
 
 def readings(day: int) -> bytes:
-    """A file of examples/extend-local.yaml."""
+    """An input file of examples/extend-local.yaml."""
     return ("x,label\n" + "".join(f"{day + row / ROWS},{row % 3}\n" for row in range(ROWS))).encode()
 
 
 def visible(stores: Stores, folder: str) -> dict[str, bytes]:
-    """The data of a folder of the S3 server."""
+    """The data files in a folder of the S3 server."""
     names = [key.removeprefix(f"{folder}/") for key in stores.s3.keys(BUCKET, f"{folder}/")]
     return {name: stores.s3.read(BUCKET, f"{folder}/{name}") for name in names if not any(part[0] in "_." for part in name.split("/"))}
 

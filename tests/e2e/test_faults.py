@@ -1,4 +1,4 @@
-"""Workers killed, pods deleted, the operator killed, a node dead, a data node dead: the same bytes, nothing twice, nothing left over."""
+"""Killed workers, deleted pods, a killed operator, a dead node, a dead data node: the bytes stay the same, with no duplicates or leftovers."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ SHARDED = {"output__shards": {"count": 4}, "output__fileName": "{split}-{shard}-
 
 @contextmanager
 def slow_writes(stores: Stores, *, seconds: float, count: int = 1000) -> Iterator[None]:
-    """Each object that is put on the OSS fake takes its time: a job that can be caught in the middle."""
+    """Slows down every PUT to the OSS fake, so that a test can catch the job while it runs."""
     stores.oss.inject(Fault(kind="stall", method="PUT", matching=rf"/{BUCKET}/.*tfrecords", seconds=seconds, count=count))
     try:
         yield
@@ -40,7 +40,7 @@ def slow_job(namespace: Namespace, stores: Stores, source: str, **changes: Any) 
 
 
 def assert_whole(stores: Stores, namespace: Namespace) -> dict[str, Document]:
-    """The bytes are right, and the reports are returned by file."""
+    """Checks that the output is complete, and returns the reports by file."""
     prefix = f"{namespace.name}/"
     for split in ("train", "validation", "test"):
         keys = sorted(key for key in stores.oss.keys(BUCKET, f"{prefix}{split}-"))
@@ -54,7 +54,7 @@ def assert_whole(stores: Stores, namespace: Namespace) -> dict[str, Document]:
 
 
 def some_reports(stores: Stores, namespace: Namespace, *, at_least: int) -> dict[str, Document]:
-    """Waits until so many shards are done."""
+    """Waits until that many shards are done."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         keys = [key for key in stores.oss.keys(BUCKET, f"{namespace.name}/") if "/reports/" in key]
@@ -70,7 +70,7 @@ def running_workers(namespace: Namespace) -> list[Document]:
 
 
 def delete_pods(namespace: Namespace) -> int:
-    """Returns how many there were."""
+    """Returns the number of deleted pods."""
     workers = running_workers(namespace)
     for pod in workers:
         namespace.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
@@ -78,7 +78,7 @@ def delete_pods(namespace: Namespace) -> int:
 
 
 def kill_processes(namespace: Namespace) -> int:
-    """kill -9 of the converter itself, from the machine that is the node. Returns how many containers were hit."""
+    """Kills the converter process with SIGKILL from the machine that acts as the node. Returns the number of containers hit."""
     killed: set[str] = set()
     for pod in running_workers(namespace):
         container = pod["status"]["containerStatuses"][0].get("containerID", "").removeprefix("containerd://")
@@ -99,7 +99,7 @@ def test_a_killed_worker_costs_only_its_own_shard(
     with slow_writes(stores, seconds=1.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs))
         done = some_reports(stores, namespace, at_least=2)
-        # Between two tasks there may be none for a moment.
+        # There may briefly be no pod between two tasks.
         namespace.wait("slow", lambda _: kill(namespace) > 0, what="at work")
         some_reports(stores, namespace, at_least=4)
     namespace.wait_phase("slow", "Succeeded")
@@ -110,7 +110,7 @@ def test_a_killed_worker_costs_only_its_own_shard(
 def test_a_namespace_can_be_deleted_while_a_killed_worker_waits_for_its_next(
     namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str
 ) -> None:
-    """Kubernetes lets a namespace go when its pods are gone, and a Job keeps an ended pod until it has made the next one."""
+    """Kubernetes removes a namespace once its pods are gone, but a Job keeps a finished pod until it has created its replacement."""
     with slow_writes(stores, seconds=2.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs))
         some_reports(stores, namespace, at_least=1)
@@ -131,7 +131,7 @@ def in_phase(*phases: str) -> Callable[[Document], bool]:
 @pytest.mark.apart
 @pytest.mark.long
 def test_the_operator_may_die_in_any_phase(namespace: Namespace, stores: Stores, own_operator: Installation, digits_on_hdfs: str) -> None:
-    """One job, and an operator that is killed in each of its phases."""
+    """One job; the operator is killed in each of its phases."""
     with slow_writes(stores, seconds=0.7):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs))
         for phase in ("Planning", "Running", "Committing"):
@@ -146,7 +146,7 @@ def test_the_operator_may_die_in_any_phase(namespace: Namespace, stores: Stores,
 @pytest.mark.long
 @pytest.mark.parametrize("node", ["dead", "silent"])
 def test_a_lost_node_does_not_stop_the_job(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str, node: str) -> None:
-    """A silent one has lost its kubelet only: its pods go on and write beside those that replace them."""
+    """A silent node has lost only its kubelet: its pods keep running and write alongside their replacements."""
     lose, label = {"dead": cluster.kill_node, "silent": cluster.stop_kubelet}[node], f"test-{node}"
     cluster.add_node(node, labels={label: "yes"}, taints=["test=doomed:NoSchedule"])
     try:
@@ -172,7 +172,7 @@ def test_a_lost_node_does_not_stop_the_job(namespace: Namespace, stores: Stores,
 
 
 def test_a_data_node_killed_in_the_middle_changes_no_byte(namespace: Namespace, stores: Stores, digits: Path) -> None:
-    """Every block is on both; one dies with a block half written, and stays dead until the job has ended."""
+    """Every block has a replica on both data nodes. One dies in the middle of a block and stays down until the job has finished."""
     volume = mount(namespace, stores)
     job = a_job(
         stores,
@@ -197,7 +197,7 @@ def test_a_data_node_killed_in_the_middle_changes_no_byte(namespace: Namespace, 
 
 
 def test_nothing_short_is_ever_visible_and_success_is_last(namespace: Namespace, stores: Stores, digits: Path) -> None:
-    """The destination is watched, every few milliseconds, while the job writes to it."""
+    """Polls the destination every few milliseconds while the job writes to it."""
     folder = stores.volume / namespace.name
     shards = {"train": {12_251_250}, "validation": {1_113_750}, "test": {2_227_500}}
     faults: list[str] = []

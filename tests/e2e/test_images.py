@@ -1,4 +1,4 @@
-"""A real folder of photographs to TFRecord on the cluster, with the original bytes kept."""
+"""Converts a real folder of photographs to TFRecord on the cluster and keeps the original bytes."""
 
 import hashlib
 from pathlib import Path

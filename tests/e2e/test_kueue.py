@@ -19,14 +19,14 @@ from workbench.stores import Stores
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 FLAVOR = "spot"
 SAID_SECONDS = 30
-"""The queue's words are read again about every ten seconds."""
+"""The operator polls Kueue's status messages about every ten seconds."""
 DONE_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
 def running_kueue(cluster: Cluster, operator: Installation) -> Iterator[None]:
     """Kueue, and nodes of its flavor."""
-    del operator  # only has to be there
+    del operator  # requested for its effect
     with kueue.installed(cluster):
         cluster.kubectl("label", "--overwrite", "nodes", "--all", f"{FLAVOR_LABEL}={FLAVOR}")
         yield
@@ -36,12 +36,12 @@ def running_kueue(cluster: Cluster, operator: Installation) -> Iterator[None]:
 
 @pytest.fixture
 def queues(namespace: Namespace, running_kueue: None) -> Iterator[Namespace]:
-    """A namespace that Kueue looks after."""
+    """A namespace managed by Kueue."""
     del running_kueue
     namespace.cluster.kubectl("label", "namespace", namespace.name, f"{MANAGED}=yes")
     yield namespace
     namespace.kubectl("delete", "dataprepjobs", "--all")
-    # With finalizers of Kueue's, which goes after them.
+    # Kueue's finalizers are on them, so they have to go before Kueue does.
     namespace.cluster.kubectl("delete", "clusterqueues", "--all", "--timeout=60s")
 
 
@@ -55,7 +55,7 @@ def quota(namespace: Namespace, cpu: str) -> None:
 
 
 def held(namespace: Namespace, name: str, *, reason: str, words: list[str], seconds: float = SAID_SECONDS) -> str:
-    """The condition says why the job waits; returns its message."""
+    """Waits for the condition that says why the job is waiting; returns its message."""
 
     def said(status: Document) -> bool:
         told = condition(status, "QuotaReserved")
@@ -97,12 +97,12 @@ def test_a_job_waits_for_quota_in_kueues_words_and_then_writes_the_same_bytes(qu
     held(queues, "second", reason="Queued", words=["1 job of the queue is before it."])
     assert convert(queues, "first")["spec"]["suspend"] is True
 
-    quota(queues, "50m")  # for one of the two
+    quota(queues, "50m")  # enough for one of the two
     wait_all(queues, "Succeeded", seconds=DONE_SECONDS)
     for name in ("first", "second"):
         told = condition(queues.status(name), "QuotaReserved")
         assert (told["status"], told["reason"]) == ("True", "QuotaReserved")
-        # What the flavor asks for is Kueue's to write, and nobody takes it away.
+        # Kueue sets the flavor's node selector, and the operator leaves it alone.
         for pod in queues.pods(name):
             chosen = pod["spec"].get("nodeSelector", {}).get(FLAVOR_LABEL)
             assert chosen == (FLAVOR if pod["metadata"]["labels"]["dataprep.io/step"] == "convert" else None)
@@ -118,9 +118,9 @@ def test_a_job_that_kueue_evicts_waits_again_and_keeps_what_is_done(queues: Name
         queues.apply(queued(slow_job(queues, stores, digits_on_hdfs), "research"))
         done = some_reports(stores, queues, at_least=1)
         stop(queues, "HoldAndDrain")
-        # First "is stopped", and "is inactive" as soon as Kueue has looked again.
+        # First "is stopped", then "is inactive" as soon as Kueue has reconciled again.
         held(queues, "slow", reason="Queued", words=[f"ClusterQueue {queues.name}-research is "], seconds=60)
-    # Neither edits of the job nor a suspension disturb what Kueue does.
+    # Neither edits nor a suspension of the job disturb Kueue.
     queues.kubectl("patch", "dpj", "slow", "--type=merge", '--patch={"spec": {"workers": {"parallelism": 1}}}')
     assert convert(queues, "slow")["spec"]["suspend"] is True
     stop(queues, "None")
@@ -160,7 +160,7 @@ def test_a_queue_that_does_not_exist_is_named_and_the_job_runs_once_it_does(queu
 
 
 def test_without_kueue_a_queued_job_is_warned_of(namespace: Namespace, stores: Stores) -> None:
-    """Nobody looks after the Jobs of this namespace."""
+    """No Kueue manages the Jobs of this namespace."""
     [job] = small_jobs(stores, namespace, ["forgotten"])
     namespace.apply(queued(job, f"nobodys-{uuid.uuid4().hex[:4]}"))
     told = held(namespace, "forgotten", reason="NotQueued", words=["is Kueue running"], seconds=90)

@@ -1,4 +1,4 @@
-"""Many jobs at once: none is forgotten, none is begun twice. It takes all of the machine, and has a time limit: hence for itself."""
+"""Many jobs at once: none is forgotten, none is started twice. In a file of its own, since it uses the whole machine and has a time limit."""
 
 import time
 
@@ -13,7 +13,7 @@ from workbench.stores import Stores, a_job
 def test_three_hundred_jobs_at_once_have_one_plan_job_each(
     namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str
 ) -> None:
-    """Their pods stay Pending: no node has the label."""
+    """Their pods stay Pending because no node has the label."""
     count = 300
     jobs = [
         a_job(

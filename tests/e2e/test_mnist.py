@@ -1,4 +1,4 @@
-"""The main job: MNIST's IDX files to TFRecord files, by `kubectl apply`, on every store, with the same bytes."""
+"""The main use case: MNIST's IDX files to TFRecord with `kubectl apply`. Every store gets the same bytes."""
 
 import hashlib
 import json
@@ -72,7 +72,7 @@ def test_mnist_on_a_mounted_volume_has_the_same_hashes(namespace: Namespace, sto
 
 
 def test_fashion_mnist_from_debian_has_the_hashes_of_bytes_written_by_hand(namespace: Namespace, stores: Stores) -> None:
-    assert FASHION.is_dir(), "Debian's dataset-fashion-mnist is part of the tests' set-up"
+    assert FASHION.is_dir(), "the tests need Debian's package dataset-fashion-mnist"
     stores.hdfs.mkdirs("/fashion")
     for file in sorted(FASHION.glob("*.gz")):
         stores.hdfs.write(f"/fashion/{file.name}", file.read_bytes())
@@ -97,7 +97,7 @@ TRAIN_SHARD_BYTES = {
 
 @pytest.mark.long
 def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, stores: Stores, digits: Path, tmp_path: Path) -> None:
-    """Every shard count at parallelism 1 or 4 on the cluster, and the same counts on this machine: equal files."""
+    """All shard counts with parallelism 1 or 4 on the cluster, and the same counts locally: the files are equal."""
     volume = mount(namespace, stores)
     wanted: dict[str, dict[str, Any]] = {f"n{count}": {"count": count} for count in SHARDS} | {"target": {"targetSize": "8Mi"}}
     names = {"output__fileName": "{split}-{shard}-of-{shards}.{ext}"}
@@ -105,11 +105,11 @@ def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, store
         changes = (volume | names) | {
             "output__shards": shards,
             "workers__parallelism": 4 if name in ("n2", "n7", "target") else 1,
-            # One pod a node at a time, so that its dozens of pods leave room for those of other tests.
+            # One pod per node at a time, to leave room for the pods of other tests.
             "workers__resources__requests__cpu": "1",
         }
         namespace.apply(a_job(stores, name=name, source=f"/data/{digits.name}", output=f"/data/{namespace.name}-{name}", **changes))
-    # While the cluster is at work.
+    # Runs while the cluster is busy.
     for name, shards in wanted.items():
         run_here(a_job(stores, name=name, source=str(digits), output=str(tmp_path / name), output__shards=shards, **names))
     for name in wanted:
@@ -127,7 +127,7 @@ def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, store
 
 
 def run_here(job: Document) -> None:
-    """The same YAML on this machine."""
+    """Runs the same YAML locally."""
     from dataprep_api.resources.job import DataPrepJob
     from dataprep_converter.cli.display import Display
     from dataprep_converter.inputs.access import Access

@@ -1,6 +1,6 @@
-"""The API server errs, replicas pause, clocks are wrong, the operator dies again and again: jobs go on, and nothing is done twice.
+"""Failing API requests, paused replicas, wrong clocks, an operator that crashes repeatedly: jobs continue, and nothing is done twice.
 
-The operator runs outside the cluster here, for the test's own namespace, with the rights of the installed one, which is away meanwhile.
+The operator runs outside the cluster, for the test's namespace only and with the rights of the installed operator, which is scaled down.
 """
 
 import os
@@ -26,15 +26,15 @@ from workbench.stores import Stores
 pytestmark = pytest.mark.apart
 
 TAKE_OVER_SECONDS = 20
-"""A dead leader's work goes on with another after this time at the latest."""
+"""Another replica takes over a dead leader's work within this time."""
 
 AT_WORK = 0.8
-"""How many of the kills wait until the operator has its watches; the others may hit it while it starts."""
+"""The share of kills that wait until the operator has opened its watches; the others may hit it during startup."""
 
 
 @pytest.fixture
 def kubeconfig(away: Installation) -> Iterator[Path]:
-    """The credentials of the installed operator, which is away."""
+    """The credentials of the installed operator, which is scaled down."""
     with credentials(away) as file:
         yield file
 
@@ -56,7 +56,7 @@ def test_an_api_server_that_errs_delays_jobs_and_doubles_nothing(
             assert_done_once(stores, namespace)
             assert outside.ended is None, outside.words()
         assert set(proxy.met) == set(Trouble)
-    # Trouble is foreseen: a traceback of ours would be of something else.
+    # These errors are expected and handled; a traceback would be a bug.
     assert re.search(r"dataprep_operator\.workqueue: [^\n]*\nTraceback", outside.words()) is None
 
 
@@ -85,7 +85,7 @@ def test_a_paused_leader_is_followed_in_time_and_does_no_harm_when_it_wakes(
                 until(lambda: set(phases(namespace).values()) & {"Planning", "Running"} != set(), seconds=60)
                 first.pause()
                 paused = time.monotonic()
-                # Work that the sleeper will see first when it wakes: its watches are full of it.
+                # Changes that the paused leader's watches deliver as soon as it wakes up.
                 namespace.apply(*small_jobs(stores, namespace, ["during-0", "during-1"]))
                 namespace.kubectl("patch", "dpj", "changed", "--type=merge", '--patch={"spec": {"suspend": true}}')
                 until(second.leads, seconds=TAKE_OVER_SECONDS - (time.monotonic() - paused))
@@ -136,7 +136,7 @@ def test_a_second_release_where_another_one_works_does_not_start(
             assert second.wait_ended(seconds=60) == 4
         finally:
             second.stop()
-        # Releases of other tests may work in other namespaces at the same time, and one is enough.
+        # Releases of other tests may be running in other namespaces; one is enough.
         where = r"test-\w+" if everywhere else re.escape(namespace.name)
         said = f"The release \\S+ works in the namespace {where}: this one, {operator.namespace}/another, doesn't start"
         assert re.search(said, second.words())
@@ -146,7 +146,7 @@ def test_a_second_release_where_another_one_works_does_not_start(
 def test_an_operator_whose_clock_is_wrong_judges_by_the_api_servers(
     namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path
 ) -> None:
-    """A deadline, a pod that waits and a pod that is being deleted: all are compared with times that the cluster wrote."""
+    """Deadlines, pending pods and terminating pods are all judged by timestamps that the cluster wrote."""
     shifted = {"FAKETIME": "+2h", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": faketime()}
     with (
         ApiProxy(kubeconfig) as proxy,
@@ -169,9 +169,9 @@ def test_an_operator_whose_clock_is_wrong_judges_by_the_api_servers(
 
 @pytest.mark.long
 def test_the_operator_dies_again_and_again(namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path) -> None:
-    """`make chaos` kills it 100 times during 50 jobs, and more jobs when those are done before."""
+    """`make chaos` kills it 100 times during 50 jobs, with further jobs if those finish early."""
     kills, jobs, seed = int(os.environ.get("CHAOS", "5")), int(os.environ.get("CHAOS_JOBS", "10")), int(os.environ.get("SEED", "8"))
-    chance = random.Random(seed)  # noqa: S311  # kills that can be repeated
+    chance = random.Random(seed)  # noqa: S311  # kills are reproducible by the seed
     outside = OutsideOperator(kubeconfig, port, namespaces=[namespace.name], log=tmp_path / "log")
     outside.start()
     rounds, killed, met = 1, 0, set[str]()
@@ -204,7 +204,7 @@ def test_the_operator_dies_again_and_again(namespace: Namespace, stores: Stores,
 
 
 def until(found: Callable[[], bool], *, seconds: float) -> None:
-    """Asks until it is so."""
+    """Polls until it is true."""
     deadline = time.monotonic() + seconds
     while not found():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s"

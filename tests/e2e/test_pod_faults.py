@@ -1,6 +1,6 @@
-"""Pods are evicted, run out of memory, may not be made, lack what they mount; somebody works on the children by hand.
+"""Pods that are evicted, run out of memory, can't be created or lack a mount, and children that somebody edits by hand.
 
-For each: the words that a user reads, and the time until it heals or the job fails.
+Each test checks the message that a user reads, and the time until the job recovers or fails.
 """
 
 import json
@@ -15,13 +15,13 @@ from workbench.stores import Stores, mount
 
 FEWER = {"output__shards": {"count": 2}}
 SAID_SECONDS = 45
-"""A user reads what is wrong after this time at the latest."""
+"""The message appears within this time."""
 HEALED_SECONDS = 90
-"""A small job is done this long after the trouble is over, the Job controller's own patience included."""
+"""A small job finishes within this time after the fault, including the Job controller's backoff."""
 
 
 def waits(namespace: Namespace, name: str, *, reason: str, words: list[str]) -> Document:
-    """The condition `Running` says why nothing runs."""
+    """Waits until the condition `Running` says why nothing runs."""
 
     def said(status: Document) -> bool:
         return bool(condition(status, "Running").get("reason") == reason)
@@ -44,7 +44,7 @@ def test_an_evicted_pod_is_replaced_and_nobody_is_blamed(namespace: Namespace, s
 
 
 def evict(namespace: Namespace) -> int:
-    """Asks for the eviction of all converter pods, as `kubectl drain` does. Returns how many there were."""
+    """Evicts all converter pods through the eviction API, as `kubectl drain` does. Returns their number."""
     workers = [pod["metadata"]["name"] for pod in running_workers(namespace)]
     for name in workers:
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace.name}}
@@ -104,7 +104,7 @@ def test_children_that_somebody_deletes_or_edits_are_put_right(namespace: Namesp
         namespace.kubectl("delete", "job", before["metadata"]["name"])
         until_child(namespace, lambda child: child["metadata"]["uid"] != before["metadata"]["uid"])
         some_reports(stores, namespace, at_least=2)
-        # Pods that are made from now on can't mount it, while those that run go on.
+        # New pods can't mount it, but those that run are not affected.
         namespace.kubectl("delete", "configmap", "--selector=dataprep.io/job=slow")
     namespace.wait_phase("slow", "Succeeded", seconds=180)
     reports = assert_whole(stores, namespace)
@@ -117,7 +117,7 @@ def child_of(namespace: Namespace, step: str) -> Document:
 
 
 def until_child(namespace: Namespace, wanted: Callable[[Document], bool]) -> None:
-    """The operator has made it so."""
+    """Waits until the operator has changed the child accordingly."""
     deadline = time.monotonic() + 15
     while not (child := child_of(namespace, "convert"))["metadata"] or not wanted(child):
         assert time.monotonic() < deadline, f"not within 15 s: {child['spec']}"
@@ -125,7 +125,7 @@ def until_child(namespace: Namespace, wanted: Callable[[Document], bool]) -> Non
 
 
 def test_a_finished_jobs_child_that_somebody_lets_go_is_stopped_again(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    """A job whose time was over; its condition goes on saying so."""
+    """A job that exceeded its deadline; its condition keeps saying so."""
     with slow_writes(stores, seconds=3.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs, stepDeadlines={"convertSeconds": 5}, **FEWER))
         failed = condition(namespace.wait_phase("slow", "Failed", seconds=120), "Failed")
@@ -158,5 +158,5 @@ def test_nothing_starts_when_a_finished_jobs_children_are_deleted(namespace: Nam
     assert namespace.all("jobs") == []
     assert namespace.pods("done") == []
     assert namespace.status("done") == finished
-    # The ConfigMap for training is no child of a step: it is there again.
+    # The ConfigMap for training is not a child of a step, so it is created again.
     assert json.loads(namespace.kubectl("get", "configmap", "done", "--output=json"))["data"]["DATAPREP_FORMAT"]

@@ -1,4 +1,4 @@
-"""A DataPrepProfile on the cluster: the API server keeps it, the operator hears of it, a job that waits for it starts."""
+"""A DataPrepProfile on the cluster: a job that waits for its profile starts once the profile is created."""
 
 from workbench.jobs import Namespace, condition
 from workbench.stores import Stores, a_job
@@ -10,7 +10,7 @@ def test_a_job_waits_for_its_profile_and_takes_its_stores_and_labels(namespace: 
     settings = job["spec"].pop("stores")
     namespace.apply(job)
     namespace.wait(
-        "short", lambda status: condition(status, "Running").get("reason") == "ProfileNotFound", what="the missing profile to be told"
+        "short", lambda status: condition(status, "Running").get("reason") == "ProfileNotFound", what="the missing profile in the status"
     )
 
     spec = {"stores": settings, "workers": {"nodeSelector": {"kubernetes.io/os": "linux"}}}

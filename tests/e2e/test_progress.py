@@ -1,4 +1,4 @@
-"""What a user sees and does: live progress, suspend and resume, another parallelism, retry, logs, deletion, columns."""
+"""What a user sees and does: live progress, suspend and resume, parallelism, retry, logs, deletion, printed columns."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from workbench.stores import BUCKET, Stores, a_job
 
 
 def a_slow_job(namespace: Namespace, stores: Stores, source: str, *, seconds: float = 1.2, parallelism: int = 1) -> Document:
-    """12 shards, each of which takes its time on the OSS fake."""
+    """12 shards that each take a while to write to the OSS fake."""
     stores.oss.inject(Fault(kind="stall", method="PUT", matching=rf"/{BUCKET}/{namespace.name}/.*tfrecords", seconds=seconds, count=1000))
     return a_job(
         stores,
@@ -64,7 +64,7 @@ def test_progress_rises_and_ends_exact(namespace: Namespace, stores: Stores, dig
 
 
 def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    """With fewer workers, and in the end with more again."""
+    """Resumes with fewer workers, and ends with more again."""
     namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs, parallelism=3))
     try:
         namespace.wait("slow", lambda s: (s.get("progress") or {}).get("shards", {}).get("done", 0) >= 1, what="one shard far")
@@ -90,7 +90,7 @@ def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, sto
 
 
 def test_a_retry_makes_only_what_is_missing(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    """The right to put is lost half-way: the job fails with that reason. It comes back, and a retry finishes the job."""
+    """Write access is lost half-way, so the job fails with that reason. Once it is restored, a retry finishes the job."""
     namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs))
     try:
         namespace.wait("slow", lambda s: (s.get("progress") or {}).get("shards", {}).get("done", 0) >= 2, what="two shards far")

@@ -1,4 +1,6 @@
-"""What can't work is refused by the API server with the field path, or fails with a reason within the time that the guide promises, and starts no worker."""
+"""Jobs that can't work: the API server rejects them with the field path, or they fail with a reason in the documented time and start no
+worker.
+"""
 
 import time
 from datetime import datetime
@@ -11,11 +13,13 @@ from workbench.jobs import Document, Namespace, condition
 from workbench.stores import BUCKET, Stores, a_job
 
 SECONDS = 30
-"""What the guide promises of the plan step's checks. A machine with much to do takes longer to start the pod, and to look at its end."""
+"""The documented time for the plan step's checks. On a busy machine, starting the pod and noticing its end takes longer."""
 
 
 def fails(namespace: Namespace, job: Document, *, reason: str, words: list[str]) -> Document:
-    """The job is Failed for the reason and says the words; no converter pod was made, and no plan pod that took longer than is promised."""
+    """Checks that the job fails with this reason and message, without any converter pod, and that its plan pod took no longer than
+    documented.
+    """
     namespace.apply(job)
     name = job["metadata"]["name"]
     status = namespace.wait_phase(name, "Failed")
@@ -25,15 +29,13 @@ def fails(namespace: Namespace, job: Document, *, reason: str, words: list[str])
     for word in words:
         assert word in failed["message"], failed["message"]
     assert namespace.pods(name, step="convert") == []
-    # The event is made after the status.
-    namespace.wait(
-        name, lambda _: reason in {event for event, _ in namespace.events(name)}, what=f"told of by an event, {reason}", seconds=30
-    )
+    # The event follows the status.
+    namespace.wait(name, lambda _: reason in {event for event, _ in namespace.events(name)}, what=f"an event {reason}", seconds=30)
     return status
 
 
 def seconds_taken(pod: Document) -> float:
-    """From a plan container's start to its end; 0 of one that never ran."""
+    """How long a plan container ran; 0 if it never started."""
     ended = [found["terminated"] for each in pod["status"].get("containerStatuses", []) if "terminated" in (found := each["state"])]
     return sum((moment(each["finishedAt"]) - moment(each["startedAt"])).total_seconds() for each in ended)
 
@@ -82,7 +84,7 @@ def test_an_image_that_can_not_be_pulled_is_named(namespace: Namespace, stores: 
         source=digits_on_hdfs,
         output=f"{stores.hdfs.uri}/{namespace.name}",
         workers__image="nowhere.invalid/none:1",
-        # A name that no DNS knows may be known later, and is waited for longer by itself.
+        # An unknown host name may become resolvable, so by default the job waits longer for it.
         blockedDeadlineSeconds=30,
     )
     fails(namespace, job, reason="ImagePullFailed", words=["nowhere.invalid/none:1"])
@@ -128,7 +130,7 @@ def test_a_younger_job_waits_for_the_output_of_an_unfinished_one(namespace: Name
     output = f"{stores.hdfs.uri}/{namespace.name}"
     namespace.apply(a_job(stores, name="older", source=digits_on_hdfs, output=output, suspend=True))
     namespace.wait_phase("older", "Suspended")
-    time.sleep(1.1)  # creation times have whole seconds
+    time.sleep(1.1)  # creation timestamps have a resolution of a second
     namespace.apply(a_job(stores, name="younger", source=digits_on_hdfs, output=f"{output}/"))
     waiting = condition(namespace.wait_phase("younger", "Pending"), "Running")
     assert waiting["reason"] == "OutputInUse"

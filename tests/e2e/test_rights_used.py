@@ -1,6 +1,6 @@
-"""Least privilege, by what was asked: all that the tests before this made operators ask of the API server beside all that the chart grants.
+"""Least privilege: compares the requests that operators made during all previous tests with the rights that the chart grants.
 
-It runs last. That each right is used is asked after a run of all tests only; a part of them needs a part of the rights.
+It runs last. Unused rights are only checked after a run of all tests, since a subset of the tests uses a subset of the rights.
 """
 
 import pytest
@@ -16,18 +16,16 @@ from workbench.rights import Right, Use, granted, uses
 pytestmark = pytest.mark.exclusive
 
 UNUSED = {
-    Right("batch", "jobs", "get"): "asked only when a Job that is made turns out to be there: the answer to its creation was lost",
-    Right(
-        "dataprep.io", "dataprepcronjobs", "get"
-    ): "asked only when a schedule's status was written over by somebody else at the same moment",
+    Right("batch", "jobs", "get"): "used only if a Job already exists because the response to its creation was lost",
+    Right("dataprep.io", "dataprepcronjobs", "get"): "used only if somebody else updates a schedule's status at the same moment",
 }
-"""Granted, and rightly not asked for in these tests: why."""
+"""Rights that these tests don't use for a good reason."""
 
 
 @pytest.fixture(scope="module")
 def asked(cluster: Cluster, operator: Installation) -> list[Use]:
-    """Every request, since the run began."""
-    del operator  # only has to be there
+    """Every request since the run began."""
+    del operator  # requested for its effect
     try:
         found = list(uses(cluster.audited(), since=sharing.began()))
     except NotSupported as exc:
@@ -39,7 +37,7 @@ def asked(cluster: Cluster, operator: Installation) -> list[Use]:
 def test_nothing_was_asked_that_is_not_granted(asked: list[Use], operator: Installation) -> None:
     everywhere, own = granted(operator)
     assert sorted({str(use.right) for use in asked} - {str(right) for right in everywhere | own}) == []
-    # Refused although the role has it: only while a release, and its role with it, is being taken away.
+    # A granted request is refused only while a release is being uninstalled together with its role.
 
 
 def test_an_operator_of_some_namespaces_asked_for_nothing_outside_them(asked: list[Use], operator: Installation) -> None:
@@ -51,7 +49,7 @@ def test_an_operator_of_some_namespaces_asked_for_nothing_outside_them(asked: li
 
 
 def test_leases_are_asked_for_in_the_operators_own_namespace_only(asked: list[Use]) -> None:
-    # But for the markers of releases, which lie where these work, and are looked for everywhere by their name.
+    # Except for release markers, which are created where a release works and looked up by name in every namespace.
     leases = [use for use in asked if use.right.resource == "leases" and not use.name.startswith(marker(None)) and use.right.verb != "list"]
     assert {(use.account, use.namespace) for use in leases} == {(use.account, use.account.partition(":")[0]) for use in leases}
 

@@ -1,4 +1,4 @@
-"""A program of the user's own on the cluster: what it makes is checked, and its code may come from Git."""
+"""A user's own program on the cluster: its output is checked, and its code may come from Git."""
 
 import threading
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ FILE = EXAMPLES / "script-local.yaml"
 
 @pytest.fixture
 def source(namespace: Namespace, stores: Stores) -> str:
-    """The example's input, as pods see it."""
+    """The example's input, at its path in the pods."""
     folder = stores.volume / f"{namespace.name}-in"
     folder.mkdir()
     folder.chmod(0o755)
@@ -37,7 +37,7 @@ def config_map() -> Document:
     return found
 
 
-def a_job(namespace: Namespace, source: str, volume: dict[str, Any], **changes: Any) -> Document:  # Any: the spec as YAML has it
+def a_job(namespace: Namespace, source: str, volume: dict[str, Any], **changes: Any) -> Document:  # Any: the spec as in YAML
     output = f"/data/{namespace.name}-out"
     return example(str(FILE), params={"input": source}, output__uri=output, script__framework=None, **volume, **changes)
 
@@ -67,7 +67,7 @@ def test_a_script_makes_a_data_set_and_true_makes_none(namespace: Namespace, sto
 
 @pytest.fixture
 def repository(stores: Stores, tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """(URL that pods reach, the commit of its only branch) of the example's program."""
+    """A Git repository with the example's program: its URL for pods, and the commit of its only branch."""
     work = tmp_path / "code"
     porcelain.init(str(work)).close()
     (work / "convert_to_records.py").write_text(config_map()["data"]["convert_to_records.py"])

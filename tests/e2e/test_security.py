@@ -1,4 +1,4 @@
-"""Worker pods hold no right and no capability; secrets are nowhere to be read."""
+"""Worker pods have no rights and no capabilities, and secrets never leak."""
 
 import json
 from dataclasses import replace
@@ -42,7 +42,7 @@ def test_worker_pods_are_restricted_and_hold_no_right(namespace: Namespace, stor
 
 @pytest.mark.parametrize("end", ["Succeeded", "BadCredentials", "BadRecords"])
 def test_a_key_is_nowhere_to_be_read(namespace: Namespace, stores: Stores, operator: Installation, end: str) -> None:
-    """Not in the resource, the children, the events, the logs, the status, the reports, the manifest or the data, in no encoding."""
+    """In no encoding, and neither in the resource, its children, events, logs and status nor in the reports, the manifest and the data."""
     key = AccessKey(f"STS.{namespace.name}", f"a/key+{namespace.name}=%41", f"a//token++{namespace.name}==")
     stores.oss.add_key(replace(key, secret_key="another") if end == "BadCredentials" else key)
     given = {"accessKeyId": key.access_key, "accessKeySecret": key.secret_key, "securityToken": str(key.security_token)}
@@ -68,7 +68,7 @@ def test_a_key_is_nowhere_to_be_read(namespace: Namespace, stores: Stores, opera
     assert ("manifest" in places["output"]) == (end == "Succeeded")
     forms = {form for name, secret in given.items() if name != "accessKeyId" for form in forms_of(secret)}
     assert {place for place, text in places.items() if any(form in text for form in forms)} == set()
-    # The search finds what is there.
+    # Proves that the search would find the key.
     assert any(form in namespace.kubectl("get", "secrets", "--output=json") for form in forms)
 
 
@@ -80,7 +80,7 @@ def test_the_operator_can_not_read_secrets(cluster: Cluster, operator: Installat
 
 
 def can_i(cluster: Cluster, verb: str, resource: str, namespace: str, account: str) -> str:
-    """`yes` or `no`; kubectl exits with 1 for no."""
+    """Returns `yes` or `no`; kubectl exits with 1 for no."""
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",

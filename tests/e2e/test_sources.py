@@ -1,4 +1,4 @@
-"""One example of each family of sources on the cluster, all at once: the bytes are those of a laptop."""
+"""One example of each family of sources on the cluster, all at once, with the same bytes as on a laptop."""
 
 import hashlib
 import shutil
@@ -17,7 +17,7 @@ FAMILIES = ("annotated-images", "archive", "csv-sequences", "images-decoded", "j
 
 
 def sha256_of(folder: Path) -> dict[str, str]:
-    """Digest by name of the visible files."""
+    """SHA-256 of each visible file, by name."""
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.iterdir() if file.name[0] not in "_."}
 
 

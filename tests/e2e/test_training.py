@@ -1,4 +1,4 @@
-"""From preparation to training: a Job that is there before its data, gets it by the ConfigMap, and counts what it was promised."""
+"""From preparation to training: a Job that exists before its data starts once the ConfigMap does, and counts the promised records."""
 
 import json
 import time
@@ -23,7 +23,7 @@ def training(stores: Stores) -> Document:
 
 
 def wait_for_end(namespace: Namespace) -> str:
-    """The condition with which the Job ended, Complete or Failed."""
+    """Returns the condition with which the Job ended, Complete or Failed."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         conditions = namespace.get("job", JOB).get("status", {}).get("conditions", [])
