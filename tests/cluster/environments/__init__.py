@@ -1,7 +1,7 @@
-"""Virtual environments of foreign readers, whose dependencies would not go together with ours or with each other's.
+"""Virtual environments for third-party readers whose dependencies conflict with ours or with each other's.
 
-Each is described by `requirements/environments/<name>.txt`, a lock with hashes, and made once: the lock's content names its place in the
-cache. A reader is a small script that gets its arguments, and prints what it has read, as JSON if nothing else is said.
+`requirements/environments/<name>.txt`, a lock file with hashes, describes each. It is built once and cached under a hash of the lock file.
+A reader is a small script that takes arguments and prints what it has read, as JSON unless its docstring says otherwise.
 """
 
 import os
@@ -16,7 +16,7 @@ from storeservers import cache
 
 _LOCKS = Path(__file__).parents[3] / "requirements" / "environments"
 _MINUTES_TO_READ = 10
-# Readers that would look for something on the network find nothing there, and fail at once.
+# A proxy that refuses connections, so readers that try to reach the network fail immediately.
 _NOWHERE = "http://127.0.0.1:9"
 _OFFLINE = {
     "HTTP_PROXY": _NOWHERE,
@@ -31,12 +31,12 @@ _OFFLINE = {
 
 
 def lock(name: str) -> Path:
-    """The file that describes an environment."""
+    """The lock file of an environment."""
     return _LOCKS / f"{name}.txt"
 
 
 def python(name: str) -> Path:
-    """The interpreter of an environment; the first call on a machine makes it, and ends the test where that can't be done."""
+    """The interpreter of an environment. The first call on a machine builds it, and skips or fails the test if that is impossible."""
     try:
         return cache.entry(f"environment-{name}-{cache.key_of(lock(name))}", lambda folder: _make(folder, name)) / "bin" / "python"
     except cache.BuildFailed as exc:
@@ -44,9 +44,9 @@ def python(name: str) -> Path:
 
 
 def run(name: str, script: Path | str, arguments: Sequence[Path | str] = (), environment: Mapping[str, str] | None = None) -> str:
-    """What a script prints when that environment's interpreter runs it; a path is a file, a text the code itself.
+    """Runs a script with that environment's interpreter and returns its output. A Path is a file, a string is source code.
 
-    Raises AssertionError with what the script said when it fails.
+    Raises AssertionError with the script's output if it fails.
     """
     code = [str(script)] if isinstance(script, Path) else ["-c", script]
     command = [str(python(name)), "-I", *code, *map(str, arguments)]
@@ -64,11 +64,11 @@ def run(name: str, script: Path | str, arguments: Sequence[Path | str] = (), env
 
 
 def _make(folder: Path, name: str) -> None:
-    # Relocatable: the cache renames the folder when it is whole.
+    # Relocatable, because the cache renames the complete folder.
     uv = str(Path(sys.executable).with_name("uv"))
     cache.build([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(folder)], cwd=folder)
-    # By pip, which knows where this machine finds packages. The lock is whole, so nothing else is looked for; it names the build backend of what
-    # exists as source only.
+    # Installs with pip, which knows this machine's package index. The lock is complete, including the build backends of source-only
+    # packages, so nothing else is resolved.
     locked = str(lock(name))
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet", "--disable-pip-version-check"]
     cache.build([*pip, "--no-deps", "--require-hashes", "--build-constraint", locked, "--requirement", locked], cwd=folder)

@@ -1,9 +1,8 @@
-"""Readers of the Java world, for tests that show what was written to the libraries that it is written for.
+"""Java readers, for tests that check the output against the libraries it is written for.
 
     written = run([HERE / "ReadFiles.java"], "ReadFiles", classpath("hdfs"), ["file:///a", "file:///b"])
 
-A JVM takes a second to start and its classes longer to load, so one run is given many files. Nothing is fetched but
-the jars, once per machine.
+A JVM takes a second to start and longer to load its classes, so one run reads many files. Only the jars are downloaded, once per machine.
 """
 
 import subprocess
@@ -19,11 +18,11 @@ _SECONDS: Final = 300
 
 
 class JavaFailed(RuntimeError):
-    """The program ended with an error; the message ends with what it said."""
+    """The program failed; the message ends with its output."""
 
 
 def classpath(pom_name: str) -> str:
-    """The class path with the jars of `java/<pom_name>/pom.xml`. Raises BuildFailed where there is no Maven."""
+    """The class path with the jars of `java/<pom_name>/pom.xml`. Raises BuildFailed without Maven."""
     return f"{cache.jars(_POMS / pom_name / 'pom.xml')}/*"
 
 
@@ -35,10 +34,10 @@ def run(
     *,
     options: Sequence[str] = (),
 ) -> str:
-    """What the class `main` of these sources prints, given the arguments; `options` are the JVM's own.
+    """Runs the class `main` of these sources and returns its output; `options` are for the JVM.
 
-    Compiles once per content of the sources. Raises BuildFailed when there is no compiler or it refuses, JavaFailed
-    when the program does not end with 0.
+    Compiles once per content of the sources. Raises BuildFailed if there is no compiler or compilation fails, and JavaFailed if the program
+    exits with another status than 0.
     """
     classes = cache.entry(f"java-{main}-{cache.key_of(*sources)}", lambda into: _compile(sources, classpath, into))
     command = [*_JVM, *options, "-cp", f"{classes}:{classpath}", main, *arguments]
@@ -50,5 +49,5 @@ def run(
 
 def _compile(sources: Sequence[Path], classpath: str, into: Path) -> None:
     named = [str(source.absolute()) for source in sources]
-    # Annotation processors of jars on the class path are nobody's wish here.
+    # Don't run annotation processors of jars on the class path.
     cache.build(["javac", "-J-Xmx256m", "-proc:none", "-encoding", "UTF-8", "-cp", classpath, "-d", str(into), *named], cwd=into)

@@ -45,7 +45,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _down() -> None:
     if (cluster := choice.attach()) is not None:
         cluster.down()
-    # What a crash left does not answer, and must go all the same.
+    # After a crash nothing answers, but the remains have to be removed all the same.
     local.down()
 
 
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("status", help="show what runs")
     commands.add_parser("kubeconfig", help="print the path of the kubeconfig")
     commands.add_parser("smoke", help="run a restricted Indexed Job and check what it sees; starts a cluster if none runs")
-    commands.add_parser("down", help="stop the cluster, also what a crash left of it")
+    commands.add_parser("down", help="stop the cluster, or clean up after a crash")
     return parser
 
 

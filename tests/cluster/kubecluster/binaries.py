@@ -1,8 +1,7 @@
-"""The programs of the cluster, built from Go modules into a cache.
+"""Builds the programs of the cluster from Go modules into a cache.
 
-Apart from `controlplane` and `nodes`, which only run them: building takes minutes and goes on in the background while unit tests run.
-A program is built under a lock of its own and renamed into place, so that a background build and a user of the same
-program never meet.
+Separate from `controlplane` and `nodes`, which only run them: building takes minutes and continues in the background while unit tests run.
+A program is built under its own lock and renamed into place, so a background build and a user of the program never conflict.
 """
 
 import fcntl
@@ -30,7 +29,7 @@ KUBERNETES_FLAGS = (
     "-X k8s.io/component-base/version.gitMajor={major}",
     "-X k8s.io/component-base/version.gitMinor={minor}",
 )
-# Helm renders charts for Kubernetes 1.20 unless it is told at link time what it was made for.
+# Helm renders charts for Kubernetes 1.20 unless the version is set at link time.
 HELM_FLAGS = (
     "-X helm.sh/helm/v3/internal/version.version=v{helm}",
     "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor={major}",
@@ -39,7 +38,7 @@ HELM_FLAGS = (
     "-X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor={minor}",
 )
 KUEUE_FLAGS = ("-X sigs.k8s.io/kueue/pkg/version.GitVersion=v{kueue}",)
-# The cache is shared by all versions: these flags change what is linked, so they are part of the key.
+# All versions share the cache. These flags change the binary, so they are part of the key.
 BUILD_FLAGS = ("-trimpath", "-buildvcs=false")
 
 
@@ -52,7 +51,7 @@ class Program:
     version_flags: tuple[str, ...] = ()
 
 
-# In the order in which a starting cluster needs them, the longest build first.
+# In the order in which cluster start-up needs them, the longest build first.
 PROGRAMS: Mapping[str, Program] = {
     "kube-apiserver": Program("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", KUBERNETES_FLAGS),
     "kube-controller-manager": Program("kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", KUBERNETES_FLAGS),
@@ -69,14 +68,14 @@ PROGRAMS: Mapping[str, Program] = {
 
 
 def cache_dir() -> Path:
-    """Return the folder that keeps programs and images from one run to the next."""
+    """Return the folder that caches programs and images between runs."""
     if given := os.environ.get("DATAPREP_TEST_CACHE"):
         return Path(given)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dataprep-test"
 
 
 def required_version(module: str, dependency: str) -> str:
-    """Return the version, without its `v`, that a module of ours requires of a dependency."""
+    """Return the version, without its `v`, of a dependency in one of our Go modules."""
     go_mod = (MODULES / module / "go.mod").read_text()
     found = re.search(rf"^(?:require )?\s*{re.escape(dependency)} v(\S+)", go_mod, re.MULTILINE)
     if found is None:
@@ -85,7 +84,7 @@ def required_version(module: str, dependency: str) -> str:
 
 
 def path(name: str) -> Path:
-    """Return where the program is, or will be once it is built."""
+    """Return the path of the program, which may not be built yet."""
     program = PROGRAMS[name]
     digest = hashlib.sha256()
     for text in (*BUILD_FLAGS, *_linker_flags(program), _go_version()):
@@ -96,7 +95,7 @@ def path(name: str) -> Path:
 
 
 def source(module: str, dependency: str) -> Path:
-    """Return the folder with a dependency's files, such as its manifests, in the version that our module requires; fetched if need be."""
+    """Return the folder with a dependency's sources and manifests, in the version that our module requires. Downloads it if necessary."""
     found = json.loads(
         run(["go", "mod", "download", "-C", MODULES / module, "-json", dependency], environment={"GOWORK": "off"}, timeout_seconds=300)
     )
@@ -104,7 +103,7 @@ def source(module: str, dependency: str) -> Path:
 
 
 def missing(names: Sequence[str] = tuple(PROGRAMS)) -> list[str]:
-    """Return those programs that are not built yet."""
+    """Return the programs that are not built yet."""
     return [name for name in names if not path(name).exists()]
 
 
@@ -115,7 +114,7 @@ def build(names: Sequence[str] = tuple(PROGRAMS)) -> None:
 
 
 def built(name: str) -> Path:
-    """Return the path of a program, after building it if need be, or after waiting for whoever builds it now."""
+    """Return the path of a program. Builds it if necessary, or waits for another process that does."""
     target = path(name)
     if target.exists():
         return target
@@ -158,7 +157,7 @@ def _linker_flags(program: Program) -> list[str]:
 def _go_version() -> str:
     if shutil.which("go") is None:
         raise ClusterUnavailable("The programs of the test cluster are built with Go: expected `go` on PATH, found none.")
-    # GOVERSION honours the toolchain line of the modules, which `go version` alone would not.
+    # Unlike `go version`, GOVERSION respects the toolchain line of the module.
     return run(["go", "env", "-C", MODULES / "kubernetes", "GOVERSION"]).strip()
 
 

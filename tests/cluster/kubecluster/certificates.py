@@ -1,7 +1,7 @@
-"""The authority of one cluster, and the certificates and kubeconfig files that it signs.
+"""The certificate authority of a cluster, and the certificates and kubeconfig files that it issues.
 
-Every part has its own client certificate with the name that the default RBAC bindings expect, as kubeadm does it; nothing
-runs as `system:masters` but the test itself and the API server's calls to kubelets.
+As with kubeadm, every component has its own client certificate with the name that the default RBAC bindings expect. Only the test itself
+and the API server's calls to kubelets use `system:masters`.
 """
 
 import base64
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from kubecluster.commands import run
 
-# Without a configuration of our own openssl adds extensions of the machine's to what it signs.
+# Without this configuration, openssl adds the extensions of the machine's own configuration.
 OPENSSL_CONFIG = "[req]\ndistinguished_name = name\nprompt = no\n[name]\n"
 
 
 def create_authority(folder: Path) -> None:
-    """Make the authority's certificate and the key that signs service account tokens."""
+    """Create the CA certificate and the key that signs service account tokens."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "openssl.cnf").write_text(OPENSSL_CONFIG)
     _request(
@@ -31,19 +31,19 @@ def create_authority(folder: Path) -> None:
 
 
 def sign_server(folder: Path, *, name: str, addresses: Sequence[str], dns_names: Sequence[str] = ()) -> None:
-    """Sign a serving certificate for all of these addresses and names."""
+    """Sign a serving certificate for these addresses and names."""
     names = [*(f"IP:{address}" for address in addresses), *(f"DNS:{dns}" for dns in dns_names)]
     _signed(folder, name=name, subject=f"/CN={name}", usage="serverAuth", more=[f"subjectAltName={','.join(names)}"])
 
 
 def sign_client(folder: Path, *, name: str, user: str, group: str | None = None) -> None:
-    """Sign a client certificate, which is a user of the API server."""
+    """Sign a client certificate, which identifies a user of the API server."""
     organisation = f"/O={group}" if group else ""
     _signed(folder, name=name, subject=f"{organisation}/CN={user}", usage="clientAuth", more=[])
 
 
 def write_kubeconfig(folder: Path, *, name: str, server: str, target: Path) -> None:
-    """Write a kubeconfig (as JSON, which YAML contains) that holds all it needs, so that it may be copied."""
+    """Write a self-contained kubeconfig, as JSON, which is valid YAML."""
     cluster = {"server": server, "certificate-authority-data": _base64(folder / "ca.crt")}
     user = {"client-certificate-data": _base64(folder / f"{name}.crt"), "client-key-data": _base64(folder / f"{name}.key")}
     config = {

@@ -19,7 +19,7 @@ BRIDGE_IP_VARIABLE = "DATAPREP_TEST_BRIDGE_IP"
 
 
 def up() -> Cluster:
-    """Return a running cluster of the first kind that can be had, after starting it if need be."""
+    """Return a running cluster of the first available kind, starting it if necessary."""
     if given := os.environ.get(KUBECONFIG_VARIABLE):
         return _given(Path(given))
     if kind.answers():
@@ -33,7 +33,7 @@ def up() -> Cluster:
 
 
 def attach() -> Cluster | None:
-    """Return the cluster that runs already, without starting anything."""
+    """Return the cluster that is already running; starts nothing."""
     if given := os.environ.get(KUBECONFIG_VARIABLE):
         return _given(Path(given))
     if (running := local.attach()) is not None:

@@ -1,8 +1,8 @@
-"""What the tests see: a cluster of one of three kinds, and what can be done with it.
+"""The interface of a test cluster, in one of three kinds.
 
-Cluster            somebody's own, given by DATAPREP_TEST_KUBECONFIG: kubectl and kwok, nothing below the API
-├── KindCluster    made by kind, where a Docker engine answers
-└── LocalCluster   made by this package from its parts, on this machine (`local`)
+Cluster            an existing one, given by DATAPREP_TEST_KUBECONFIG: kubectl and kwok, nothing below the API
+├── KindCluster    created by kind, if a Docker engine answers
+└── LocalCluster   assembled by this package on this machine (`local`)
 """
 
 import json
@@ -24,23 +24,23 @@ FAKE_STAGES = Path(__file__).resolve().parent / "stages.yaml"
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running cluster that we were given. Everything that needs more than its API raises NotSupported."""
+    """A running cluster. On a given one, all that needs more than the API raises NotSupported."""
 
     kubeconfig: Path
     bridge_ip: str | None
     logs: Path
 
     def kubectl(self, *words: str, stdin: str | None = None, timeout_seconds: float = 120) -> str:
-        """Run kubectl as the administrator and return what it printed."""
+        """Run kubectl as the administrator and return its output."""
         return run([self._program("kubectl"), f"--kubeconfig={self.kubeconfig}", *words], stdin=stdin, timeout_seconds=timeout_seconds)
 
     @property
     def helm(self) -> Path:
-        """The path of Helm, which is built when it is first asked for."""
+        """The path of Helm, built on first use."""
         return self._program("helm")
 
     def _program(self, name: str) -> Path:
-        # The owner of a given cluster has the client that fits it.
+        # The owner of a given cluster has the matching client version.
         found = shutil.which(name)
         return Path(found) if found else binaries.built(name)
 
@@ -61,19 +61,19 @@ class Cluster:
         )
 
     def set_capacity(self, node: str, resources: Mapping[str, int]) -> None:
-        """Let a node offer extended resources, for example {"nvidia.com/gpu": 2}; no device is behind them."""
+        """Let a node advertise extended resources without devices, for example {"nvidia.com/gpu": 2}."""
         self._patch_capacity(node, {name: str(count) for name, count in resources.items()})
 
     def remove_capacity(self, node: str, *names: str) -> None:
-        """Let a node no longer offer these resources."""
+        """Let a node no longer advertise these resources."""
         self._patch_capacity(node, dict.fromkeys(names))
 
     def _patch_capacity(self, node: str, resources: Mapping[str, str | None]) -> None:
         patch = json.dumps({"status": {"capacity": resources, "allocatable": resources}})
         self.kubectl("patch", f"node/{node}", "--subresource=status", "--type=merge", f"--patch={patch}")
 
-    def load_image(self, archive: Path, name: str) -> None:  # noqa: ARG002 -- for those who can
-        """Make an image known to all nodes, under this name; pods use it with `imagePullPolicy: IfNotPresent` or `Never`."""
+    def load_image(self, archive: Path, name: str) -> None:  # noqa: ARG002 -- used by subclasses
+        """Make an image available to all nodes under this name. Pods need `imagePullPolicy: IfNotPresent` or `Never`."""
         raise NotSupported(f"Cannot load {name}: push it to where the given cluster pulls from.")
 
     def add_node(self, name: str, *, labels: Mapping[str, str] | None = None, taints: Sequence[str] = ()) -> None:  # noqa: ARG002
@@ -85,7 +85,7 @@ class Cluster:
         raise NotSupported(f"Cannot remove {name}: the nodes of this cluster are not ours.")
 
     def stop_kubelet(self, node: str) -> None:
-        """Let a node fall silent; its containers keep running, as after a broken network."""
+        """Stop the kubelet of a node. Its containers keep running, as in a network partition."""
         raise NotSupported(f"Cannot stop the kubelet of {node}: the nodes of this cluster are not ours.")
 
     def start_kubelet(self, node: str) -> None:
@@ -97,7 +97,7 @@ class Cluster:
         raise NotSupported(f"Cannot kill {node}: the nodes of this cluster are not ours.")
 
     def stop_api_server(self) -> None:
-        """Kill the API server; everything else goes on and finds nobody there."""
+        """Kill the API server; everything else keeps running."""
         raise NotSupported("Cannot stop the API server: it is not ours.")
 
     def start_api_server(self) -> None:
@@ -105,19 +105,19 @@ class Cluster:
         raise NotSupported("Cannot start the API server: it is not ours.")
 
     def stop_etcd(self) -> None:
-        """Kill the store of the API server."""
+        """Kill etcd."""
         raise NotSupported("Cannot stop etcd: it is not ours.")
 
     def start_etcd(self) -> None:
-        """Start etcd again, with what it had stored, and wait until the API server answers."""
+        """Start etcd again with its data and wait until the API server answers."""
         raise NotSupported("Cannot start etcd: it is not ours.")
 
     def audited(self) -> Iterator[dict[str, Any]]:
-        """What service accounts asked of the API server, oldest first, as audit events."""
-        raise NotSupported("Cannot say what was asked: this cluster keeps no audit log for us.")
+        """The requests of service accounts as audit events, oldest first."""
+        raise NotSupported("Cannot return audit events: this cluster keeps no audit log for us.")
 
     def add_host(self, name: str, ip: str) -> None:
-        """Let pods find an address by a name of our own."""
+        """Let pods resolve this host name to an address."""
         raise NotSupported(f"Cannot name {ip} {name}: the name server of this cluster is not ours.")
 
     def down(self) -> None:
@@ -125,10 +125,10 @@ class Cluster:
 
     @contextmanager
     def fake_nodes(self, count: int, *, stages: Path = FAKE_STAGES) -> Iterator[list[str]]:
-        """Let kwok play nodes, and the pods on them, while the block runs.
+        """Simulate nodes and their pods with kwok while the block runs.
 
-        They are tainted `kwok.x-k8s.io/node=fake:NoSchedule` and labelled `type=kwok`, so only pods that ask for them land there; real nodes
-        keep working beside them.
+        The nodes are tainted `kwok.x-k8s.io/node=fake:NoSchedule` and labelled `type=kwok`, so only pods that ask for them are scheduled
+        there. Real nodes keep working.
         """
         names = [f"fake{number}" for number in range(count)]
         self.kubectl("apply", "--server-side", "--filename=-", stdin="\n---\n".join(json.dumps(_fake_node(name)) for name in names))
@@ -141,9 +141,9 @@ class Cluster:
             self.stop_kwok()
 
     def start_kwok(self, *, stages: Path = FAKE_STAGES) -> None:
-        """Start kwok, which plays every node annotated `kwok.x-k8s.io/node: fake`.
+        """Start kwok, which simulates every node annotated `kwok.x-k8s.io/node: fake`.
 
-        The stages say what becomes of a node and of a pod; with ours a pod runs at once, and succeeds at once if a Job owns it.
+        The stages define what happens to nodes and pods. By default a pod runs at once, and succeeds at once if a Job owns it.
         """
         command: list[str | Path] = [
             binaries.built("kwok"),
@@ -160,7 +160,7 @@ class Cluster:
                 written.daemons[KWOK_DAEMON] = daemons.start(command, log=self.logs / "kwok.log")
 
     def stop_kwok(self) -> None:
-        """Stop kwok; its nodes become NotReady, like any node that falls silent."""
+        """Stop kwok. Its nodes become NotReady, like any node without a heartbeat."""
         with state.changing() as written:
             if running := written.daemons.pop(KWOK_DAEMON, None):
                 daemons.stop([running])

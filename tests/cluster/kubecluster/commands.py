@@ -1,7 +1,7 @@
-"""Running a command of the system to its end.
+"""Runs a command of the system to completion.
 
-Apart from `daemons`, which starts what keeps running. A command that fails raises with what it printed, so that the
-reader of a test report sees the cause and not an exit status.
+Separate from `daemons`, which starts processes that keep running. A failed command raises with its output, so that a test report shows the
+cause and not just an exit status.
 """
 
 import os
@@ -19,7 +19,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     timeout_seconds: float = 120,
 ) -> str:
-    """Run a command and return what it wrote to standard output."""
+    """Run a command and return its standard output."""
     done = attempt(command, stdin=stdin, environment=environment, timeout_seconds=timeout_seconds)
     if done.returncode != 0:
         words = " ".join(str(word) for word in command)

@@ -1,6 +1,6 @@
-"""The command lines of etcd, the API server and the parts that talk to it; nothing here starts anything.
+"""The command lines of etcd, the API server and its clients. Nothing is started here.
 
-Apart from `nodes`, which has what every node runs for itself. All of them listen on the loopback or on the bridge.
+Separate from `nodes`, which has what runs per node. All of them listen on the loopback or on the bridge.
 """
 
 import json
@@ -15,11 +15,11 @@ SERVER_PORT = 6443
 SERVER = f"https://{network.BRIDGE_IP}:{SERVER_PORT}"
 ETCD_CLIENTS = "http://127.0.0.1:23790"
 ETCD_PEERS = "http://127.0.0.1:23800"
-# A dead node is noticed after this many seconds and its pods are deleted after as many again; the defaults are minutes.
+# Seconds until a dead node is noticed, and again until its pods are deleted; the defaults are minutes.
 NODE_GRACE_SECONDS = 20
 TOLERATION_SECONDS = 10
 
-# Users that the default RBAC bindings of Kubernetes know, by the name of their files.
+# Users that the default RBAC bindings of Kubernetes expect, by kubeconfig name.
 CLIENTS = {
     "admin": ("admin", "system:masters"),
     "kubelet-client": ("kube-apiserver-kubelet-client", "system:masters"),
@@ -29,10 +29,10 @@ CLIENTS = {
     "coredns": ("system:coredns", None),
 }
 
-# Who the API server is to those that serve a part of its API, such as Kueue; its authority signs nobody else.
+# The API server's identity towards aggregated API servers such as Kueue's; its CA signs nothing else.
 FRONT_PROXY = "front-proxy"
 
-# Who asked for what, never what was answered. The parts of Kubernetes itself would fill it with what no test reads.
+# Records requests, never responses. Those of Kubernetes' own components, which no test reads, would fill the log.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -63,7 +63,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:cored
 
 @dataclass(frozen=True)
 class Folders:
-    """Where the files of one running cluster lie."""
+    """The files of a running cluster."""
 
     run: Path
 
@@ -74,27 +74,27 @@ class Folders:
 
     @property
     def front_proxy(self) -> Path:
-        """The authority and the key by which those who serve a part of the API know the API server."""
+        """The front proxy's CA and key, by which aggregated API servers authenticate the API server."""
         return self.pki / FRONT_PROXY
 
     @property
     def logs(self) -> Path:
-        """One log a daemon."""
+        """One log file per daemon."""
         return self.run / "logs"
 
     @property
     def audit(self) -> Path:
-        """What service accounts asked of the API server, one JSON object a line; full ones are renamed `audit-….log` and few are kept."""
+        """Requests of service accounts, one JSON object per line. Full files are renamed to `audit-….log`, and few are kept."""
         return self.logs / "audit.log"
 
     @property
     def hosts(self) -> Path:
-        """Names, beside those of services, that the name server knows."""
+        """Extra host names for the DNS server, beside those of services."""
         return self.run / "hosts"
 
     @property
     def no_names(self) -> Path:
-        """A root zone without names: whatever is not in the cluster does not exist, and nobody else is asked."""
+        """An empty root zone: names outside the cluster don't exist, and no other DNS server is asked."""
         return self.run / "no-names.zone"
 
     def kubeconfig(self, user: str) -> Path:
@@ -124,7 +124,7 @@ def write_files(folders: Folders) -> None:
 
 
 def etcd(folders: Folders) -> list[str | Path]:
-    """The store of the API server; nothing in it must survive, so it never waits for the disk."""
+    """etcd. Its data is disposable, so it never waits for the disk."""
     command: list[str | Path] = [binaries.path("etcd"), "--name=test", f"--data-dir={folders.run / 'etcd'}", "--unsafe-no-fsync"]
     command += [f"--listen-client-urls={ETCD_CLIENTS}", f"--advertise-client-urls={ETCD_CLIENTS}"]
     command += [f"--listen-peer-urls={ETCD_PEERS}", f"--initial-advertise-peer-urls={ETCD_PEERS}", f"--initial-cluster=test={ETCD_PEERS}"]
@@ -132,7 +132,7 @@ def etcd(folders: Folders) -> list[str | Path]:
 
 
 def apiserver(folders: Folders) -> list[str | Path]:
-    """The API server, with RBAC and certificates as a real cluster has them."""
+    """The API server, with RBAC and certificates as in a real cluster."""
     pki = folders.pki
     return [
         binaries.path("kube-apiserver"),
@@ -186,7 +186,7 @@ def controller_manager(folders: Folders) -> list[str | Path]:
         "--leader-elect=false",
         "--node-monitor-period=2s",
         f"--node-monitor-grace-period={NODE_GRACE_SECONDS}s",
-        # The default of 20 requests a second is a limit that the tests would measure instead of the operator.
+        # With the default of 20 requests a second, tests would measure this limit instead of the operator.
         "--kube-api-qps=200",
         "--kube-api-burst=400",
     ]
@@ -206,12 +206,12 @@ def scheduler(folders: Folders) -> list[str | Path]:
 
 
 def proxy(folders: Folders) -> list[str | Path]:
-    """One kube-proxy for all nodes, which share the network of this machine."""
+    """One kube-proxy for all nodes, since they share the network of this machine."""
     return [binaries.path("kube-proxy"), f"--config={folders.run / 'proxy.json'}"]
 
 
 def coredns(folders: Folders) -> list[str | Path]:
-    """The name server of the pods."""
+    """The DNS server of the pods."""
     return [binaries.path("coredns"), "-conf", folders.run / "Corefile"]
 
 
@@ -228,9 +228,9 @@ def _proxy_configuration(folders: Folders) -> dict[str, object]:
         "nodePortAddresses": [network.BRIDGE_RANGE],
         "clusterCIDR": network.BRIDGE_RANGE,
         "oomScoreAdj": 0,
-        # Both ends may be on our one bridge: answers come back through the rules only when the request was masqueraded.
+        # Both ends may be on the same bridge: without masquerading, replies would bypass the NAT rules.
         "nftables": {"masqueradeAll": True},
-        # Zero leaves the machine's connection tracking as it is.
+        # Zero keeps the machine's connection tracking settings.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
     }
 

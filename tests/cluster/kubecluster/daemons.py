@@ -1,8 +1,7 @@
-"""Processes that keep running after the program that started them has ended.
+"""Processes that outlive the program that started them.
 
-A daemon is known by its process id together with the tick at which it started, so that an id that the kernel has
-given to somebody else is never signalled. Daemons run in a control group of our own: what they leave behind when they are
-killed, such as containerd's shims, is found there by process id.
+A daemon is identified by its process id and its start time in ticks, so a reused process id is never signalled. Daemons run in their own
+control group, where children that outlive them, such as containerd's shims, are found by process id.
 """
 
 import contextlib
@@ -16,7 +15,7 @@ from pathlib import Path
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 GROUP = "dataprep-test"
 CONTAINERS = "k8s.io"
-# Version 1 has one hierarchy a controller. Counting processes is all we need, so limits of memory and CPU stay the caller's.
+# cgroup v1 has one hierarchy per controller. Counting processes is enough, so memory and CPU limits stay the caller's.
 VERSION_1_HIERARCHY = "pids"
 
 
@@ -28,22 +27,22 @@ class Daemon:
     started_tick: int
 
     def alive(self) -> bool:
-        """Say whether this very process still runs."""
+        """Say whether this very process is still running."""
         return _started_tick(self.pid) == self.started_tick
 
 
 def start(command: Sequence[str | Path], *, log: Path) -> Daemon:
-    """Start a command in a session of its own, with its output appended to a log.
+    """Start a command in its own session and append its output to a log.
 
-    It sees nothing of our environment but where programs are: a proxy meant for downloads would take its calls off the machine.
+    Of our environment it inherits only PATH: a proxy configured for downloads would route its calls off the machine.
     """
     group = _group()
     group.mkdir(exist_ok=True)
-    # The shell joins the group before it becomes the command, so no child can be born outside.
+    # The shell joins the group before it executes the command, so that no child escapes.
     script = 'echo $$ > "$0" && exec "$@"'
     words = ["/bin/sh", "-c", script, str(group / "cgroup.procs"), *(str(word) for word in command)]
     log.parent.mkdir(parents=True, exist_ok=True)
-    # Not subprocess: it warns about children that outlive their Popen, and these do so on purpose.
+    # Not subprocess: it warns about children that outlive their Popen, which is intended here.
     pid = os.posix_spawn(
         "/bin/sh",
         words,
@@ -60,7 +59,7 @@ def start(command: Sequence[str | Path], *, log: Path) -> Daemon:
 
 
 def stop(stopped: Iterable[Daemon], *, grace_seconds: float = 5) -> None:
-    """End the daemons together: politely, then not."""
+    """Stop the daemons together: first politely, then by force."""
     left = [daemon for daemon in stopped if daemon.alive()]
     for number, seconds in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, 5.0)):
         for daemon in left:
@@ -88,10 +87,10 @@ def kill_group(group: Path) -> None:
 
 
 def kill_leftovers() -> None:
-    """Kill what our daemons left behind."""
+    """Kill the remaining children of our daemons."""
     kill_group(_group())
     for hierarchy in CONTROL_GROUPS.iterdir():
-        # runc makes this for all containers of the machine; it goes if ours were the only ones.
+        # runc creates this for all containers of the machine; it is removed if ours were the only ones.
         with contextlib.suppress(OSError):
             (hierarchy / CONTAINERS).rmdir()
 
@@ -105,7 +104,9 @@ def kill_container(container: str) -> None:
 
 
 def weigh_containers() -> None:
-    """All containers lie in one group, which by itself weighs as much as a single process: on a busy machine pods would take minutes to start."""
+    """Raise the weight of the containers' cgroup. By default it counts like a single process, so on a busy machine pods would take minutes
+    to start.
+    """
     unified = (CONTROL_GROUPS / "cgroup.controllers").exists()
     group = CONTROL_GROUPS / CONTAINERS if unified else CONTROL_GROUPS / "cpu" / CONTAINERS
     if not group.parent.is_dir():
@@ -117,9 +118,9 @@ def weigh_containers() -> None:
 
 
 def _inherited() -> list[int]:
-    """What whoever called us has open for its children: a daemon would keep it for good, and with it a lock that is one."""
+    """The file descriptors that our caller leaves open for its children. A daemon would hold them forever, including locks."""
     found = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
-    # The folder's own number is closed again by now.
+    # The descriptor of the listing itself is closed by now.
     return [number for number in found if number > 2 and Path(f"/proc/self/fd/{number}").exists() and os.get_inheritable(number)]
 
 
@@ -129,7 +130,7 @@ def _group() -> Path:
 
 
 def _remove_group(group: Path) -> None:
-    # A group whose last process has just died stays busy for a moment, and one left behind does no harm.
+    # A group whose last process has just died is busy for a moment. One that stays behind is harmless.
     for _ in range(20):
         try:
             group.rmdir()
@@ -153,7 +154,7 @@ def _wait(left: list[Daemon], seconds: float) -> list[Daemon]:
 
 
 def _reap(pid: int) -> None:
-    # Only the process that started a daemon is its parent; for all others there is nothing to reap.
+    # Only the parent of a daemon can reap it.
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 
@@ -163,6 +164,6 @@ def _started_tick(pid: int) -> int | None:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The second field is the name in brackets and may hold anything; the third is the state, the twenty-second the start.
+    # The second field, the name in parentheses, may contain anything. The third is the state, the twenty-second the start time.
     state, *fields = text[text.rindex(")") + 2 :].split()
     return None if state in "ZX" else int(fields[18])

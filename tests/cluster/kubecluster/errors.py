@@ -1,19 +1,19 @@
-"""What can go wrong with the test cluster.
+"""The errors of the test cluster.
 
 ClusterError
-├── ClusterUnavailable   no cluster can be had on this machine; names what is missing
+├── ClusterUnavailable   no cluster can run on this machine; names what is missing
 ├── BuildFailed          a program or an image did not build
-├── StartFailed          a part of the cluster did not come up; carries the end of its log
-└── NotSupported         this kind of cluster cannot do what was asked
+├── StartFailed          a component did not start; carries the end of its log
+└── NotSupported         this kind of cluster does not support the operation
 """
 
 
 class ClusterError(Exception):
-    """Anything that this package raises on purpose."""
+    """Base class of all errors that this package raises."""
 
 
 class ClusterUnavailable(ClusterError):
-    """No cluster can be had here: the message lists everything that is missing."""
+    """No cluster can run here. The message lists everything that is missing."""
 
 
 class BuildFailed(ClusterError):
@@ -21,8 +21,8 @@ class BuildFailed(ClusterError):
 
 
 class StartFailed(ClusterError):
-    """A part of the cluster did not come up, or a command against it failed."""
+    """A component of the cluster did not start, or a command against it failed."""
 
 
 class NotSupported(ClusterError):
-    """The cluster at hand cannot do this, for example add a node to somebody's own cluster."""
+    """This kind of cluster does not support the operation, for example adding a node to a given cluster."""

@@ -1,8 +1,8 @@
-"""Images without a registry: built here by buildah, carried as docker-archive files.
+"""Container images without a registry, built by buildah and stored as docker-archive files.
 
-Four kinds: the pause image that holds a pod's network, written by hand; images of one program of `binaries`; the base image with Debian and
-Python, made by debootstrap; and images from a Dockerfile whose `BASE_IMAGE` argument is that base. All are kept in the cache by a hash of
-what they are made from.
+There are four kinds: the pause image that holds a pod's network, written by hand; images of a single program of `binaries`; the base image
+with Debian and Python, made by debootstrap; and images from a Dockerfile whose `BASE_IMAGE` argument is that base. All are cached under a
+hash of their inputs.
 """
 
 import fcntl
@@ -25,21 +25,21 @@ from kubecluster.errors import BuildFailed, StartFailed
 from kubecluster.progress import report
 
 PAUSE_IMAGE = "dataprep.test/pause:1"
-# An archive of this prefix is named after all that went into it: the same name is the same image.
+# Archives with this prefix are named by a hash of their inputs: the same name is the same image.
 BUILT_PREFIX = "image"
 BASE_SUITE = "bookworm"
 BASE_PACKAGES = ("python3", "python3-venv", "python3-pip", "ca-certificates")
-# Changes when this module makes the base image in another way.
+# Increase it when this module builds the base image differently.
 BASE_RECIPE = 1
-# Each is a few hundred megabytes; a working day with the Dockerfile makes dozens.
+# Each has a few hundred megabytes, and a day of work on the Dockerfile produces dozens.
 KEPT_ARCHIVES = 8
 MOST_IMAGES = 100
-"""In buildah's store, the steps of Dockerfiles included: some 10 for each build, and a gigabyte."""
+"""In buildah's store, including the steps of Dockerfiles: about 10 per build, a gigabyte in total."""
 IGNORED_FOLDERS = frozenset({".git", ".venv", "__pycache__", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
 
 
 def pause_image() -> Path:
-    """Return the archive of an image that only sleeps, and lends its namespaces to the containers of a pod."""
+    """Return the archive of an image that only sleeps. Its namespaces are shared by the containers of a pod."""
     target = _archive("pause", [PAUSE_IMAGE])
     if not target.exists():
         busybox = shutil.which("busybox")
@@ -56,9 +56,9 @@ def pause_image() -> Path:
 
 
 def program_image(program: str, *, name: str) -> Path:
-    """Return the archive of an image that holds one program of ours and nothing else, at `/PROGRAM`."""
+    """Return the archive of an image that contains only one of our programs, at `/PROGRAM`."""
     built = binaries.built(program)
-    # Its folder is named after all that it is built from.
+    # The program's folder is named by a hash of its inputs.
     target = _archive(program, [name, built.parent.name])
     if not target.exists():
         with _whole(target) as unfinished:
@@ -67,7 +67,7 @@ def program_image(program: str, *, name: str) -> Path:
 
 
 def base_image() -> str:
-    """Return the name, in buildah's store, of an image with Debian and Python, after making it if need be."""
+    """Return the name, in buildah's store, of an image with Debian and Python. Builds it if necessary."""
     key = _hash([BASE_SUITE, *BASE_PACKAGES, str(BASE_RECIPE), _mirror()])
     name = f"localhost/dataprep-test-base:{key}"
     with _locked("base"):
@@ -87,8 +87,8 @@ def build_image(
 ) -> Path:
     """Build a Dockerfile and return the docker-archive that holds the image.
 
-    `BASE_IMAGE` is given to the build unless `build_args` names one. `inputs` are the files and folders of the context, relative to it,
-    that the image depends on (by default everything but caches): a build is repeated only when one of them changed.
+    `BASE_IMAGE` is set unless `build_args` names one. `inputs` are the files and folders of the context, relative to it, that the image
+    depends on (by default everything but caches). The build is repeated only if one of them has changed.
     """
     arguments = {"BASE_IMAGE": base_image(), **(build_args or {})}
     named = [part for argument in sorted(arguments.items()) for part in argument]
@@ -96,7 +96,7 @@ def build_image(
     with _locked("image"):
         if not archive.exists():
             _build(archive, dockerfile=dockerfile, context=context, tag=tag, target=target, arguments=arguments)
-        # The time of last use, by which old archives are chosen to go.
+        # The last use decides which old archives are removed.
         archive.touch()
         _remove_old_archives()
     return archive
@@ -116,7 +116,7 @@ def _build(archive: Path, *, dockerfile: Path, context: Path, tag: str, target: 
         with _whole(archive) as unfinished:
             _buildah_run(_buildah("push", "--quiet", tag, f"docker-archive:{unfinished}:{tag}"))
     if len(run(_buildah("images", "--all", "--quiet")).split()) > MOST_IMAGES:
-        # What no image is made of any more. The layer of the libraries goes with it, so the next build takes two minutes longer.
+        # Removes images that nothing depends on. This includes the layer of the libraries, so the next build takes two minutes longer.
         _buildah_run(_buildah("rmi", "--prune"))
     report(f"built image {tag} in {time.monotonic() - started:.0f} s")
 
@@ -144,7 +144,8 @@ def _make_base(name: str) -> None:
 
 
 def _buildah(*words: str) -> list[str]:
-    # The nodes' containerd stands on overlayfs too; with vfs every step of a Dockerfile copies the whole image, which takes four times as long.
+    # The nodes' containerd needs overlayfs as well. With vfs every step of a Dockerfile copies the whole image, which takes four times as
+    # long.
     driver = os.environ.get("STORAGE_DRIVER") or "overlay"
     storage = _storage() / driver
     return ["buildah", "--root", str(storage / "root"), "--runroot", str(storage / "run"), "--storage-driver", driver, *words]
@@ -152,7 +153,7 @@ def _buildah(*words: str) -> list[str]:
 
 def _buildah_run(command: Sequence[str]) -> None:
     try:
-        # buildah's chroot isolation needs no container runtime and no user namespace.
+        # buildah's chroot isolation needs neither a container runtime nor a user namespace.
         run(command, environment={"BUILDAH_ISOLATION": "chroot", "TMPDIR": str(_storage())}, timeout_seconds=1800)
     except StartFailed as exc:
         raise BuildFailed(str(exc)) from exc
@@ -169,7 +170,7 @@ def _mirror() -> str:
 
 
 def _volumes(folder: Path) -> Iterator[str]:
-    """Mount what lets pip and apt inside a build reach what they reach outside: nothing of it stays in the image."""
+    """Mount what pip and apt need inside a build to reach the same sources as outside. None of it stays in the image."""
     certificates = Path("/etc/ssl/certs")
     if certificates.is_dir():
         yield f"{certificates}:{certificates}:ro"
@@ -183,7 +184,7 @@ def _volumes(folder: Path) -> Iterator[str]:
 
 
 def _pip_configuration(settings: Mapping[str, str]) -> str:
-    # A file, because --env would write the settings of this machine into the image.
+    # A file, since --env would write the settings of this machine into the image.
     machine = Path("/etc/pip.conf")
     text = machine.read_text() if machine.exists() else "[global]\n"
     given = [f"{name.removeprefix('PIP_').lower().replace('_', '-')} = {value}" for name, value in sorted(settings.items())]
@@ -210,7 +211,7 @@ def _files(context: Path, inputs: Sequence[str] | None) -> Iterator[Path]:
 
 
 def _write_archive(target: Path, *, name: str, files: Mapping[str, bytes], command: Sequence[str]) -> None:
-    """Write an image of one layer.
+    """Write a single-layer image.
 
     A docker-archive:  manifest.json names config.json and the layers | config.json lists the layers' digests | layer.tar holds the files
     """
@@ -249,7 +250,7 @@ def _hash(parts: Sequence[str]) -> str:
 
 @contextmanager
 def _whole(target: Path) -> Iterator[Path]:
-    """Give a name to write to, and rename it into place when all went well."""
+    """Yield a temporary name to write to, and rename it into place on success."""
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
     try:

@@ -1,4 +1,4 @@
-"""A cluster made by kind, where a Docker engine answers."""
+"""A cluster created by kind, if a Docker engine answers."""
 
 import json
 import shutil
@@ -21,14 +21,14 @@ nodes: [{role: control-plane}, {role: worker}, {role: worker}]
 
 @dataclass(frozen=True)
 class KindCluster(Cluster):
-    """A cluster whose nodes are containers of a Docker engine."""
+    """A cluster whose nodes are Docker containers."""
 
     def load_image(self, archive: Path, name: str) -> None:  # noqa: ARG002 -- kind keeps the names in the archive
-        """Load a docker-archive into all nodes; its own names are kept."""
+        """Load a docker-archive into all nodes under the names that it contains."""
         run(["kind", "load", "image-archive", archive, "--name", NAME], timeout_seconds=600)
 
     def stop_kubelet(self, node: str) -> None:
-        """Let a node fall silent."""
+        """Stop the kubelet of a node."""
         run(["docker", "exec", node, "systemctl", "stop", "kubelet"])
 
     def start_kubelet(self, node: str) -> None:
@@ -37,11 +37,11 @@ class KindCluster(Cluster):
         self.wait_ready(node)
 
     def kill_node(self, node: str) -> None:
-        """Kill the container that is the node."""
+        """Kill the node's container."""
         run(["docker", "kill", node])
 
     def add_host(self, name: str, ip: str) -> None:
-        """Not done by kind: give pods the address."""
+        """Not supported by kind: give pods the address."""
         raise NotSupported(f"Cannot name {ip} {name} in a kind cluster: use the address.")
 
     def down(self) -> None:
@@ -50,17 +50,17 @@ class KindCluster(Cluster):
 
 
 def answers() -> bool:
-    """Say whether a Docker engine answers and kind is there to use it."""
+    """Say whether a Docker engine answers and kind is installed."""
     return shutil.which("docker") is not None and shutil.which("kind") is not None and attempt(["docker", "info"]).returncode == 0
 
 
 def exists() -> bool:
-    """Say whether the kind cluster of the tests is there."""
+    """Say whether the test cluster exists."""
     return NAME in run(["kind", "get", "clusters"]).split()
 
 
 def up() -> KindCluster:
-    """Return the kind cluster of the tests, after creating it if need be."""
+    """Return the test cluster, creating it if necessary."""
     folder = run_dir() / "kind"
     folder.mkdir(parents=True, exist_ok=True)
     kubeconfig = folder / "kubeconfig"
@@ -77,7 +77,7 @@ def up() -> KindCluster:
 
 
 def down() -> None:
-    """Delete the kind cluster of the tests."""
+    """Delete the test cluster."""
     run(["kind", "delete", "cluster", "--name", NAME], timeout_seconds=300)
 
 

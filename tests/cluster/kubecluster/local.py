@@ -1,6 +1,6 @@
-"""The cluster that this package makes of its parts: starting, attaching, changing and stopping it.
+"""The cluster that this package assembles: start, attach, change, stop.
 
-Each step is written to `state` as it happens. `down` undoes all of them, and works as well on what a killed test left behind.
+Each step is recorded in `state` as it happens. `down` undoes all of them, including the remains of a killed test.
 """
 
 import json
@@ -23,12 +23,12 @@ from kubecluster.state import NodeState, State
 
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl", "etcd", "coredns")
 NODES = ("node0", "node1")
-# kubelet, containerd and the network plugins make these, whatever their own folders are.
+# kubelet, containerd and the network plugins create these folders regardless of their own settings.
 FOREIGN_FOLDERS = ("/var/lib/kubelet", "/var/log/containers", "/var/lib/cni", "/run/containerd", "/run/runc")
 
 
 class LocalCluster(Cluster):
-    """The running cluster of this machine; any process may hold one of these and use it."""
+    """The running cluster of this machine. Any number of processes may use it."""
 
     @property
     def folders(self) -> Folders:
@@ -36,7 +36,7 @@ class LocalCluster(Cluster):
         return _folders()
 
     def load_image(self, archive: Path, name: str) -> None:
-        """Unpack an image into every node, and remember it for nodes to come."""
+        """Unpack an image into every node, and remember it for future nodes."""
         with state.loading_images():
             written = _written()
             if written.images.get(name) == str(archive) and archive.name.startswith(images.BUILT_PREFIX):
@@ -47,7 +47,7 @@ class LocalCluster(Cluster):
                 changed.images[name] = str(archive)
 
     def add_node(self, name: str, *, labels: Mapping[str, str] | None = None, taints: Sequence[str] = ()) -> None:
-        """Add a real node, with all images that were loaded, and wait until it is Ready."""
+        """Add a real node with all loaded images and wait until it is Ready."""
         node = _prepare_node(name, taints=taints)
         _start_containerd(node)
         written = _written()
@@ -70,11 +70,11 @@ class LocalCluster(Cluster):
         node.remove()
 
     def stop_kubelet(self, node: str) -> None:
-        """Let a node fall silent; its containers keep running, as after a broken network."""
+        """Stop the kubelet of a node. Its containers keep running, as in a network partition."""
         _stop_daemons([f"{node}-kubelet"], grace_seconds=0)
 
     def start_kubelet(self, node: str) -> None:
-        """Start containerd, if it died, and the kubelet again, and wait until the node is Ready with the capacity it had."""
+        """Start the kubelet, and containerd if it died, and wait until the node is Ready with its former capacity."""
         here = _node(node, _written())
         _start_containerd(here)
         _start_kubelet(here)
@@ -84,13 +84,13 @@ class LocalCluster(Cluster):
             super()._patch_capacity(node, capacity)
 
     def kill_node(self, node: str) -> None:
-        """Kill kubelet, containerd and every container of a node at once, as a power cut does."""
+        """Kill kubelet, containerd and every container of a node at once, like a power cut."""
         here = _node(node, _written())
         _stop_daemons([here.kubelet_daemon, here.containerd_daemon], grace_seconds=0)
         here.kill_containers()
 
     def stop_api_server(self) -> None:
-        """Kill the API server; everything else goes on and finds nobody there."""
+        """Kill the API server; everything else keeps running."""
         _stop_daemons(["apiserver"], grace_seconds=0)
 
     def start_api_server(self) -> None:
@@ -99,33 +99,33 @@ class LocalCluster(Cluster):
         _wait_until(lambda: self._succeeds("get", "--raw=/readyz"), what="the API server to be ready", log=self.logs / "apiserver.log")
 
     def stop_etcd(self) -> None:
-        """Kill the store of the API server."""
+        """Kill etcd."""
         _stop_daemons(["etcd"], grace_seconds=0)
 
     def start_etcd(self) -> None:
-        """Start etcd again, with what it had stored, and wait until the API server answers."""
+        """Start etcd again with its data and wait until the API server answers."""
         _start_daemon("etcd", controlplane.etcd(self.folders))
-        _wait_until(lambda: self._succeeds("get", "--raw=/readyz"), what="the API server to find its store", log=self.logs / "etcd.log")
+        _wait_until(lambda: self._succeeds("get", "--raw=/readyz"), what="the API server to reach etcd", log=self.logs / "etcd.log")
 
     def audited(self) -> Iterator[dict[str, Any]]:
-        """What service accounts asked of the API server, oldest first, as audit events."""
+        """The requests of service accounts as audit events, oldest first."""
         rotated = sorted(self.logs.glob("audit-*.log"))
         for file in [*rotated, self.folders.audit]:
             with file.open(encoding="utf-8") as lines:
                 yield from map(json.loads, lines)
 
     def add_host(self, name: str, ip: str) -> None:
-        """Let pods find an address by a name of our own, from a second from now."""
+        """Let pods resolve this host name to an address, effective after a second."""
         with self.folders.hosts.open("a") as hosts:
             hosts.write(f"{ip} {name}\n")
 
     def down(self) -> None:
-        """Stop the cluster and give the machine back as it was."""
+        """Stop the cluster and restore the machine's settings."""
         down()
 
     def _patch_capacity(self, node: str, resources: Mapping[str, str | None]) -> None:
         super()._patch_capacity(node, resources)
-        # A kubelet that starts anew forgets resources that no device plugin stands behind.
+        # A restarted kubelet forgets extended resources that no device plugin provides.
         with state.changing() as written:
             if known := written.nodes.get(node):
                 kept = {**known.capacity, **resources}
@@ -139,10 +139,10 @@ class LocalCluster(Cluster):
         _wait_until(lambda: self._succeeds(*found), what=f"node {name} to register", log=self.logs / f"{name}-kubelet.log")
 
     def _wait_heard_again(self, name: str) -> None:
-        # A node that was silent for a short time is still called Ready, so its own renewed lease is what tells.
+        # After a short silence a node is still Ready, so only a renewed lease shows that it is back.
         lease = ["get", f"lease/{name}", "--namespace=kube-node-lease", "--output=jsonpath={.spec.renewTime}"]
         before = self.kubectl(*lease)
-        _wait_until(lambda: self.kubectl(*lease) != before, what=f"node {name} to be heard again", log=self.logs / f"{name}-kubelet.log")
+        _wait_until(lambda: self.kubectl(*lease) != before, what=f"node {name} to renew its lease", log=self.logs / f"{name}-kubelet.log")
         self.wait_ready(name)
 
     def _succeeds(self, *words: str) -> bool:
@@ -150,7 +150,7 @@ class LocalCluster(Cluster):
 
 
 def missing() -> list[str]:
-    """Return what this machine lacks for a cluster of our own, in words."""
+    """Return what this machine lacks for a local cluster."""
     lacks = []
     if os.uname().sysname != "Linux":
         lacks.append("Linux")
@@ -164,7 +164,7 @@ def missing() -> list[str]:
 
 
 def attach() -> LocalCluster | None:
-    """Return the running cluster of this machine, or None when there is none that answers."""
+    """Return the running cluster of this machine, or None if none answers."""
     written = state.read()
     if written is None or not written.ready or not written.of_this_boot():
         return None
@@ -174,7 +174,7 @@ def attach() -> LocalCluster | None:
 
 
 def up() -> LocalCluster:
-    """Return the running cluster of this machine, after starting it if need be."""
+    """Return the running cluster of this machine, starting it if necessary."""
     if lacks := missing():
         raise ClusterUnavailable(f"A cluster on this machine needs {', '.join(lacks)}.")
     with state.starting_or_stopping():
@@ -182,7 +182,7 @@ def up() -> LocalCluster:
             return running
         packages.install()
         _clean()
-        # Before anything is written down: what belongs to somebody else is not ours to clean up.
+        # Before any state is recorded, since others' resources are not ours to clean up.
         network.refuse_overlaps()
         binaries.build(PROGRAMS)
         try:
@@ -194,7 +194,7 @@ def up() -> LocalCluster:
 
 
 def down() -> None:
-    """Stop what `up` started, also after a crash; does nothing when nothing is there."""
+    """Stop what `up` started, including the remains of a crash."""
     with state.starting_or_stopping():
         _clean()
 
@@ -212,7 +212,7 @@ def _start() -> LocalCluster:
     _start_daemon("etcd", controlplane.etcd(folders))
     report("control plane")
     _start_daemon("apiserver", controlplane.apiserver(folders))
-    # While the API server starts, the nodes get their containerd and the pause image.
+    # Prepare containerd and the pause image on the nodes while the API server starts.
     nodes = [_prepare_node(name) for name in NODES]
     daemons.weigh_containers()
     for node in nodes:
@@ -268,7 +268,7 @@ def _stop_all(*, keep_logs: bool) -> None:
     for path in folders.run.iterdir():
         if path.name not in kept and path.name != "state.json":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    # Last: as long as anything is left, the next start must know of it.
+    # Last, so that an incomplete clean-up is resumed by the next start.
     (folders.run / "state.json").unlink(missing_ok=True)
 
 

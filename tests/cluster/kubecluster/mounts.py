@@ -14,6 +14,6 @@ def below(folder: Path) -> list[Path]:
 
 
 def detach_below(folder: Path) -> None:
-    """Unmount everything below a folder, also what is still in use."""
+    """Unmount everything below a folder, even if it is in use."""
     for point in below(folder.resolve()):
         attempt(["umount", "--lazy", point])

@@ -1,8 +1,8 @@
-"""The bridge, the ranges and the rules that keep the cluster's packets on this machine.
+"""The bridge, address ranges and firewall rules that keep the cluster's packets on this machine.
 
-Pods, nodes, services and the test's own servers share one bridge. The ranges are the ones set aside for benchmarks
-(RFC 2544), which nobody routes: 198.18.0.0/16 for the bridge, 198.19.0.0/16 for services. A firewall table refuses to
-forward anything between the bridge and another interface, and it is there before the first route is.
+Pods, nodes, services and the tests' servers share one bridge. The ranges are reserved for benchmarks (RFC 2544) and never routed:
+198.18.0.0/16 for the bridge, 198.19.0.0/16 for services. A firewall table, created before the first route, blocks forwarding between the
+bridge and other interfaces.
 """
 
 import ipaddress
@@ -17,18 +17,18 @@ BRIDGE = "dataprep0"
 TABLE = "dataprep_test"
 BRIDGE_RANGE = "198.18.0.0/16"
 SERVICE_RANGE = "198.19.0.0/16"
-# Where the API server, the name server and the servers of the tests listen; pods and the host both reach it.
+# The API server, the DNS server and the tests' servers listen here; pods and the host both reach it.
 BRIDGE_IP = "198.18.0.1"
-# Without one of its own a bridge takes the lowest of its ports': it would change as pods come and go, and the pods that know the old one
-# would reach nothing for half a minute.
+# Without a fixed address the bridge takes the lowest of its ports' addresses. It would change as pods come and go, and pods that have
+# cached the old one would lose the network for half a minute.
 BRIDGE_MAC = "0a:58:c6:12:00:01"
 FIRST_SERVICE_IP = "198.19.0.1"
 FIRST_POD_IP, LAST_POD_IP = "198.18.1.0", "198.18.191.255"
-# Addresses that kwok writes into the status of its pods; nobody answers there, but they are on the bridge like all others.
+# Addresses that kwok writes into the status of its pods. They belong to the bridge, but nothing answers there.
 FAKE_POD_RANGE = "198.18.192.0/18"
-# Tables of kube-proxy, which it leaves behind when it ends.
+# Tables that kube-proxy leaves behind when it ends.
 PROXY_TABLES = (("ip", "kube-proxy"), ("ip6", "kube-proxy"))
-# kubelet sets these for the whole machine; `down` puts back what was there.
+# kubelet sets these for the whole machine; `down` restores them.
 KUBELET_SYSCTLS = (
     "vm.overcommit_memory",
     "vm.panic_on_oom",
@@ -54,12 +54,12 @@ table inet {TABLE} {{
 
 
 def node_ip(number: int) -> str:
-    """Return the address of the n-th node, below all pods' addresses."""
+    """Return the address of the n-th node; node addresses lie below those of pods."""
     return f"198.18.0.{10 + number}"
 
 
 def refuse_overlaps() -> None:
-    """Raise when this machine already uses our ranges for something else."""
+    """Raise if this machine already uses our ranges for something else."""
     ours = [ipaddress.ip_network(BRIDGE_RANGE), ipaddress.ip_network(SERVICE_RANGE)]
     for used, interface in _used_ranges():
         if interface != BRIDGE and any(used.overlaps(our) for our in ours):
@@ -72,11 +72,11 @@ def refuse_overlaps() -> None:
 
 
 def create() -> None:
-    """Make the firewall, then the bridge, then the routes."""
+    """Create the firewall, then the bridge, then the routes."""
     run(["nft", "-f", "-"], stdin=FIREWALL)
     run(["ip", "link", "add", BRIDGE, "address", BRIDGE_MAC, "type", "bridge"])
     write_sysctl(f"net.ipv6.conf.{BRIDGE}.disable_ipv6", "1")
-    # For this bridge only; forwarding of the machine's other interfaces stays as it was.
+    # Only for this bridge; forwarding on the machine's other interfaces is left alone.
     write_sysctl(f"net.ipv4.conf.{BRIDGE}.forwarding", "1")
     run(["ip", "address", "add", f"{BRIDGE_IP}/16", "dev", BRIDGE])
     run(["ip", "link", "set", BRIDGE, "up"])
@@ -84,14 +84,14 @@ def create() -> None:
 
 
 def add_address(ip: str) -> None:
-    """Give the bridge one more address, for a node."""
+    """Give the bridge an additional address for a node."""
     run(["ip", "address", "add", f"{ip}/32", "dev", BRIDGE])
 
 
 def remove() -> None:
     """Remove everything that `create` and kube-proxy made.
 
-    The firewall was made first and goes last: where it is not, a bridge or a table of these names is somebody else's.
+    The firewall is created first and removed last: without it, a bridge or table of that name is somebody else's.
     """
     if attempt(["nft", "list", "table", "inet", TABLE]).returncode != 0:
         return
@@ -102,12 +102,12 @@ def remove() -> None:
 
 
 def read_sysctls() -> dict[str, str]:
-    """Return the settings of the machine that kubelet is going to change."""
+    """Return the machine's settings that kubelet is going to change."""
     return {name: _sysctl_file(name).read_text().strip() for name in KUBELET_SYSCTLS}
 
 
 def write_sysctl(name: str, value: str) -> None:
-    """Set one setting of the kernel."""
+    """Set a kernel setting."""
     _sysctl_file(name).write_text(value)
 
 

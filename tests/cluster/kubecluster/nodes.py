@@ -1,6 +1,6 @@
-"""A real node: a containerd and a kubelet of its own, in folders of its own.
+"""A real node with its own containerd and kubelet in its own folders.
 
-Nodes cannot share one containerd: a kubelet kills the containers of pods that it does not know.
+Nodes cannot share a containerd: a kubelet kills containers of pods that it does not know.
 """
 
 import json
@@ -20,7 +20,7 @@ KUBELET_PORT = 10250
 
 @dataclass(frozen=True)
 class Node:
-    """The files and command lines of one node."""
+    """The files and command lines of a node."""
 
     name: str
     ip: str
@@ -76,7 +76,7 @@ class Node:
         ]
 
     def import_image(self, archive: Path, *, name: str) -> None:
-        """Unpack an image into this node, under the name that pods will use."""
+        """Unpack an image into this node under the name that pods use."""
         containerd = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io"]
         run([*containerd, "images", "import", archive], timeout_seconds=600)
         imported = {full_image_name(tag) for tag in image_names(archive)}
@@ -84,14 +84,14 @@ class Node:
             run([*containerd, "images", "tag", "--force", sorted(imported)[0], full_image_name(name)])
 
     def kill_containers(self) -> None:
-        """Kill all containers of this node: they outlive containerd, whose records name them."""
+        """Kill all containers of this node. They outlive containerd, which has recorded their ids."""
         tasks = self.folder / "state" / "io.containerd.runtime.v2.task" / "k8s.io"
         for bundle in tasks.iterdir() if tasks.is_dir() else ():
             daemons.kill_container(bundle.name)
             _remove_shim_socket(bundle)
 
     def remove(self) -> None:
-        """Remove the files of this node, once its processes are gone."""
+        """Remove the files of this node after its processes have ended."""
         mounts.detach_below(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -106,7 +106,7 @@ def image_names(archive: Path) -> list[str]:
 
 
 def full_image_name(name: str) -> str:
-    """Return the name as kubelet asks for it: with a registry, a repository and a tag."""
+    """Return the name in kubelet's full form: with registry, repository and tag."""
     registry, slash, _ = name.partition("/")
     has_registry = bool(slash) and ("." in registry or ":" in registry or registry == "localhost")
     if not has_registry:
@@ -115,14 +115,14 @@ def full_image_name(name: str) -> str:
 
 
 def _remove_shim_socket(bundle: Path) -> None:
-    # Shims keep their sockets outside the state folder; a killed one does not remove its own.
+    # Shims keep their sockets outside the state folder, and a killed shim does not remove its own.
     address = bundle / "address"
     if address.exists():
         Path(address.read_text().removeprefix("unix://")).unlink(missing_ok=True)
 
 
 def _pod_network(addresses: Path) -> dict[str, object]:
-    # The bridge is made by `network`: with isGateway the plugin would switch on forwarding for the whole machine.
+    # `network` creates the bridge: with isGateway the plugin would enable forwarding for the whole machine.
     addressing = {
         "type": "host-local",
         "dataDir": str(addresses),
@@ -206,7 +206,7 @@ def _kubelet_configuration(node: Node, *, taints: Sequence[str]) -> dict[str, ob
         "clusterDomain": CLUSTER_DOMAIN,
         "resolvConf": "",
         "registerWithTaints": [_taint(text) for text in taints],
-        # What kubelet may not do on a machine that is not its own.
+        # Keeps kubelet from changing a machine that it doesn't own.
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
@@ -214,7 +214,7 @@ def _kubelet_configuration(node: Node, *, taints: Sequence[str]) -> dict[str, ob
         "failSwapOn": False,
         "oomScoreAdj": 0,
         "makeIPTablesUtilChains": False,
-        # The disk belongs to the machine too: a full one must not evict pods, and images must stay.
+        # The disk isn't the node's own either: a full one must not evict pods or delete images.
         "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
         "imageGCHighThresholdPercent": 100,
         "registryPullQPS": 0,

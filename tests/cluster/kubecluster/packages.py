@@ -1,4 +1,4 @@
-"""The Debian packages that a node and the tests need."""
+"""The Debian packages that nodes and tests need."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 from kubecluster.commands import run
 from kubecluster.progress import report
 
-# Package to the file that proves it is there, so that nothing is asked of apt when nothing is missing.
+# Maps each package to a file that proves its presence, so that apt runs only if something is missing.
 PACKAGES: Mapping[str, str] = {
     "containerd": "containerd",
     "runc": "runc",
@@ -21,7 +21,7 @@ PACKAGES: Mapping[str, str] = {
     "busybox-static": "busybox",
 }
 
-# What the store servers and the tests' data need; a node runs without.
+# Needed by the store servers and the tests' data, not by nodes.
 TEST_PACKAGES: Mapping[str, str] = {
     "openjdk-17-jdk-headless": "javac",
     "maven": "mvn",
@@ -34,7 +34,7 @@ TEST_PACKAGES: Mapping[str, str] = {
 
 
 def missing(packages: Mapping[str, str] = PACKAGES) -> list[str]:
-    """Return the packages whose program or file is not on this machine."""
+    """Return the packages that are not on this machine."""
     return [package for package, proof in packages.items() if not (Path(proof).exists() if proof.startswith("/") else shutil.which(proof))]
 
 
@@ -44,7 +44,7 @@ def installable() -> bool:
 
 
 def install(packages: Mapping[str, str] = PACKAGES) -> None:
-    """Install what is missing, and nothing else."""
+    """Install only what is missing."""
     names = missing(packages)
     if not names:
         return

@@ -1,6 +1,6 @@
-"""What a person at a shell reads: progress with the seconds since the start of the process, and results.
+"""Terminal output: progress with the seconds since the process started, and results.
 
-Progress goes to standard error, so that commands whose output is read (`kubeconfig`, `status`) stay clean.
+Progress goes to standard error, so that the output of commands such as `kubeconfig` and `status` can be parsed.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Does the cluster do what the tests rely on? One Indexed Job of restricted pods looks at it from inside."""
+"""Checks that the cluster does what the tests rely on, from inside an Indexed Job of restricted pods."""
 
 import http.server
 import json
@@ -35,7 +35,7 @@ FOLDER = Path(__file__).resolve().parent / "probe"
 
 
 def check(cluster: Cluster) -> None:
-    """Run the job, print what its pods saw, and raise when any of it is not as expected."""
+    """Run the job, print what its pods saw, and raise if any of it is unexpected."""
     cluster.load_image(images.build_image(dockerfile=FOLDER / "Dockerfile", context=FOLDER, tag=IMAGE), IMAGE)
     report("image loaded")
     cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
@@ -69,7 +69,7 @@ def _wait_for_service_account(cluster: Cluster) -> None:
 
 @contextmanager
 def _host_server(cluster: Cluster) -> Iterator[str]:
-    """Serve a word on the address that pods and the host both reach."""
+    """Serve a fixed word on the address that both pods and the host reach."""
     if cluster.bridge_ip is None:
         raise StartFailed("The check needs an address that pods reach, and the given cluster names none.")
     server = http.server.ThreadingHTTPServer((cluster.bridge_ip, 0), _Hello)

@@ -1,7 +1,7 @@
-"""What is running, written down as it starts.
+"""The recorded state of the running cluster.
 
-Another process (a pytest worker, `make cluster-down`) attaches by this file, and a start after a crash cleans up by it:
-so every entry is written before, or at once after, the thing it names exists.
+Another process (a pytest worker, `make cluster-down`) uses this file to attach, and a start after a crash to clean up. So every entry is
+written before, or immediately after, the thing that it names is created.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ from kubecluster.daemons import Daemon
 
 @dataclass
 class NodeState:
-    """One real node: its address, and what has to be given back to it when its kubelet starts again."""
+    """A real node: its address, and what to restore when its kubelet restarts."""
 
     ip: str
     taints: list[str] = field(default_factory=list)
@@ -33,28 +33,28 @@ class State:
     ready: bool = False
     daemons: dict[str, Daemon] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
-    # The archive of each image that all nodes have, by name.
+    # The archives of images that all nodes have, by image name.
     images: dict[str, str] = field(default_factory=dict)
     sysctls: dict[str, str] = field(default_factory=dict)
     made_folders: list[str] = field(default_factory=list)
 
     def of_this_boot(self) -> bool:
-        """Say whether the process ids in here can still mean the processes they meant."""
+        """Say whether the recorded process ids are from the current boot, and so still valid."""
         return self.boot == this_boot()
 
 
 def run_dir() -> Path:
-    """Return the folder of the running cluster; it must be on a file system that overlayfs can stand on."""
-    return Path(os.environ.get("DATAPREP_TEST_RUN") or "/var/tmp/dataprep-test-cluster")  # noqa: S108 -- one cluster a machine
+    """Return the folder of the running cluster. Its file system must support overlayfs."""
+    return Path(os.environ.get("DATAPREP_TEST_RUN") or "/var/tmp/dataprep-test-cluster")  # noqa: S108 -- one cluster per machine
 
 
 def this_boot() -> str:
-    """Return what tells this boot of the machine from every other."""
+    """Return an identifier of the machine's current boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def read() -> State | None:
-    """Return the written state, or None when nothing was left here."""
+    """Return the recorded state, or None without any."""
     try:
         written: dict[str, Any] = json.loads(_file().read_text())  # Any: JSON, checked by the constructors below
     except FileNotFoundError:
@@ -69,7 +69,7 @@ def read() -> State | None:
 
 
 def write(state: State) -> None:
-    """Write the state whole, or not at all."""
+    """Write the state atomically."""
     unfinished = _file().with_suffix(f".{os.getpid()}")
     unfinished.write_text(json.dumps(asdict(state), indent=1))
     unfinished.rename(_file())
@@ -77,7 +77,7 @@ def write(state: State) -> None:
 
 @contextmanager
 def changing() -> Iterator[State]:
-    """Read the state, let the caller change it, and write it, while everybody else waits."""
+    """Read the state, let the caller change it, and write it back, under a lock."""
     with _locked("state.lock"):
         state = read() or State(boot=this_boot())
         try:
@@ -88,21 +88,21 @@ def changing() -> Iterator[State]:
 
 @contextmanager
 def starting_or_stopping() -> Iterator[None]:
-    """Keep two processes from starting or stopping the cluster at the same time."""
+    """Keep other processes from starting or stopping the cluster meanwhile."""
     with _locked("cluster.lock"):
         yield
 
 
 @contextmanager
 def loading_images() -> Iterator[None]:
-    """Let one process load an image while the others, who want the same one, wait."""
+    """Keep other processes from loading images, most likely the same ones, meanwhile."""
     with _locked("images.lock"):
         yield
 
 
 @contextmanager
 def marking_nodes() -> Iterator[None]:
-    """Let one test give nodes labels, taints and resources while the others that look at these wait."""
+    """Keep tests that depend on the labels, taints and resources of nodes from running at the same time."""
     with _locked("nodes.lock"):
         yield
 

@@ -1,4 +1,4 @@
-"""What a pod of the smoke test sees of its cluster, printed as one JSON object."""
+"""Reports what a pod of the smoke test sees of its cluster, as one JSON object."""
 
 import base64
 import http.server
@@ -17,7 +17,7 @@ SERVICE = "probe.kubecluster-smoke.svc.cluster.local"
 
 
 def get(url: str) -> str:
-    """Read a URL, as this pod's service account where the API server is asked."""
+    """Fetch a URL, as this pod's service account if it is the API server's."""
     request = urllib.request.Request(url)  # noqa: S310 -- only http and https are asked for
     context = None
     if url.startswith("https:"):
@@ -29,25 +29,25 @@ def get(url: str) -> str:
 
 
 def dns() -> str:
-    """The name of the API server's service."""
+    """Resolve the API server's service."""
     return socket.gethostbyname("kubernetes.default")
 
 
 def api() -> str:
-    """The API server by the service's name and by its address, with its certificate verified."""
+    """Reach the API server by service name and by address, verifying its certificate."""
     by_name = json.loads(get("https://kubernetes.default.svc/version"))["gitVersion"]
     by_address = json.loads(get(f"https://{os.environ['KUBERNETES_SERVICE_HOST']}/version"))["gitVersion"]
     return f"{by_name} {by_address}"
 
 
 def issuer() -> str:
-    """The keys that verify tokens, which every service account may read."""
+    """The keys that verify tokens, readable by every service account."""
     keys = json.loads(get("https://kubernetes.default.svc/openid/v1/jwks"))["keys"]
     return f"{len(keys)} key"
 
 
 def own_service() -> str:
-    """A pod of this job, wherever it runs, reached by the name of a service with an address."""
+    """Reach a pod of this job, on any node, by the name of a service with a cluster IP."""
     deadline = time.monotonic() + 30
     while True:
         try:
@@ -59,12 +59,12 @@ def own_service() -> str:
 
 
 def host_server() -> str:
-    """A server of the tests, on the host."""
+    """Reach a test server on the host."""
     return get(os.environ["HOST_URL"])
 
 
 def token() -> str:
-    """The projected token of our own audience."""
+    """The projected token with our own audience."""
     payload = Path("/var/run/smoke/token").read_text().split(".")[1]
     claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     if claims["aud"] != [os.environ["AUDIENCE"]]:
@@ -73,7 +73,7 @@ def token() -> str:
 
 
 def read_only_root() -> str:
-    """The refusal to write."""
+    """Check that writing is refused."""
     try:
         Path("/written").write_text("")
     except OSError as exc:
@@ -82,7 +82,7 @@ def read_only_root() -> str:
 
 
 def user() -> str:
-    """The user, who is not root."""
+    """Check that the user is not root."""
     if os.getuid() == 0:
         raise ValueError("this is root")
     return str(os.getuid())
@@ -114,7 +114,7 @@ CHECKS: dict[str, Callable[[], str]] = {
 
 
 def see() -> dict[str, str]:
-    """Run all checks; one that fails does not hide the others."""
+    """Run all checks; a failed one does not hide the others."""
     seen = {"index": os.environ["JOB_COMPLETION_INDEX"], "node address": os.environ["HOSTNAME"]}
     for name, look in CHECKS.items():
         try:
@@ -128,5 +128,5 @@ if __name__ == "__main__":
     server = http.server.ThreadingHTTPServer(("0.0.0.0", 8080), Name)  # noqa: S104 -- inside a pod
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(json.dumps(see()), flush=True)  # noqa: T201 -- the pod's log is the answer
-    # The other pods ask this one as well.
+    # Keep serving for the other pods' checks.
     time.sleep(5)
