@@ -17,8 +17,8 @@ _RATES: Final = ("contender", "records", "records/s", "spread", "MB/s", "CPU s",
 _COMMANDS: Final = ("command", "seconds", "spread", "CPU s", "peak MiB", "goal")
 
 _GOALS: Final = ("workload", "beside", "goal", "reached", "met", "nearest limit that was measured", "it reaches", "our share of it")
-_GOALS_TOLD: Final = """*It reaches* says what the limit would give where the goal says how much: a limit of 1.2 x TensorFlow leaves a goal of 1.4 x out of reach. Limits do a part of the work,
-with libraries alone; beside two runs of ours it is how much quicker the libraries become by the same means. Empty: none was measured, or the goal is beside a limit itself."""
+_GOALS_TOLD: Final = """*It reaches* is what the limit would reach by the measure of the goal: a limit of 1.2 x TensorFlow puts a goal of 1.4 x out of reach. A limit does part of the
+work, with libraries alone; beside two runs of ours it is the libraries' own gain by the same means. Empty: no limit was measured, or the goal is beside a limit itself."""
 
 _BAR: Final = 18
 _LEFT: Final = 330
@@ -31,16 +31,23 @@ _LEGEND: Final = {"peer": "beside a peer", "limit": "beside a limit", "ours": "b
 
 _HEAD: Final = """# Benchmarks
 
-Made by `make bench` from [benchmarks.json](benchmarks.json); don't edit. Each workload's contenders took turns in one run on the same data, each run a
-process of its own; its clock begins when libraries are imported, by all processes that take part, and when as much memory as it writes has been touched: a virtual machine takes that
-back from its guests, and whoever came first would pay for all. What comes from memory takes a tenth of a second, so there each run does its work twice,
-and the second time counts (*timed the second time*). Data and outputs lie in memory (tmpfs) where there is enough of it: ours asks the disk to have what it
-publishes before it says so (fsync), which no peer does, and on a disk that would be most of what is measured. *Ours beside it* is our speed, in records a second, as a multiple of the
-contender's: for a peer above 1 is quicker than it, for a limit 1 is what can be reached. Read ratios, not seconds: the machines that run this are
-shared. Outputs were read back by libraries that are not ours, outside all clocks: what stands below each table. Peers that would take minutes got the first part of
-the data, as the number of records says, and are compared over that part. Memory is what was resident in all processes of a run at its peak, libraries included, and what they share
-counted for each; ✗ beside it is a job of ours above 512 MiB. That inputs of any size stay below is shown by `make memory`, in a control group of 512 MiB.
-CPU time is missing where processes that outlive a run do the work.
+Written by `make bench` from [benchmarks.json](benchmarks.json); don't edit.
+
+How to read it:
+
+- *Ours beside it* is our speed in records a second as a multiple of the contender's. Above 1, ours is faster than that peer; beside a limit, 1 is
+  the most that can be reached. Read ratios, not seconds: the machines that run this are shared.
+- All contenders of a workload took turns in one run on the same data, each run a process of its own. The clock starts, for all processes that take
+  part, once libraries are imported and as much memory as the run writes has been touched: a virtual machine takes free memory back from its guests,
+  so the first contender would pay for all. Work in memory takes a tenth of a second, so there each run does its work twice and the second time
+  counts (*timed the second time*).
+- Data and outputs lie in memory (tmpfs) where there is enough of it: ours waits until the disk has stored its output (fsync), which no peer does,
+  and on a disk that would be most of what is measured.
+- Outputs were read back by other libraries, outside all clocks; the result is below each table. Peers that would take minutes got only the first
+  part of the data, as the number of records shows, and are compared over that part.
+- Memory is the peak resident memory of all processes of a run, libraries included; memory that processes share is counted for each of them. ✗ marks
+  a job of ours above 512 MiB. `make memory` shows that inputs of any size stay below that, in a control group of 512 MiB.
+- CPU time is missing where the work is done by processes that outlive a run.
 
 ![our speed beside each contender's](benchmarks.svg)
 """
@@ -57,7 +64,7 @@ def page(results: Mapping[str, Any]) -> str:
     """The page, in Markdown."""
     summary = f"## Where the goals stand\n\n{goals(results)}"
     tables = [f"## {found['title']}\n\n{table(name, found)}" for name, found in results["workloads"].items()]
-    return "\n".join([_HEAD, summary, *tables, _FINDINGS.read_text()])
+    return "\n".join([_HEAD, *tables, summary, _FINDINGS.read_text()])
 
 
 def goals(results: Mapping[str, Any]) -> str:
