@@ -30,7 +30,7 @@ from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard_sink
 from dataprep_converter.pipeline.features import resolve
-from dataprep_converter.pipeline.shard import MOST_RECORDS
+from dataprep_converter.pipeline.shard_samples import MOST_RECORDS
 from dataprep_converter.planning.planner import make_plan
 from dataprep_converter.readers import reader_class
 from dataprep_converter.records.batch import Batch

@@ -1,6 +1,7 @@
-"""The pipeline of one process: samples → read → transform → project onto the features. Encoding and writing come after (`shard.py`)."""
+"""The pipeline of one process: samples → read → transform → project onto the features. Encoding and writing come after (`shard_writer.py`)."""
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -132,39 +133,27 @@ class Pipeline:
             made.take_classes(self.class_names())
         return made
 
-    def batches(
-        self, units: UnitTable, samples: Iterator[Samples], seconds: dict[str, float] | None = None, refused: dict[str, int] | None = None
-    ) -> Iterator[Batch]:
-        """Finished features of each array of sample numbers, in one batch or several. `seconds` collects time by stage, `refused` bad records by reason."""
-        spent, counted = seconds if seconds is not None else {}, refused if refused is not None else {}
-        with closing(self._read(units, samples)) as read:
-            while True:
-                started = perf_counter()
-                batch = next(read, None)
-                was_read = perf_counter()
-                spent["read"] = spent.get("read", 0.0) + was_read - started
-                if batch is None:
-                    return
-                unreadable = {bad.sample for bad in batch.bad}
-                for made in _applied(self._steps, batch):
-                    bad = [0, sum(each.sample in unreadable for each in made.bad), len(made.bad)]
-                    if self.spec.output.provenance:
-                        made = replace(made, records=provenance.added(made, units, self.reader))
-                    made = self._with_lines(self._projector.project(made), units, unreadable)
-                    bad.append(len(made.bad))
-                    for reason, before, after in zip(REFUSALS, bad, bad[1:], strict=False):
-                        if after > before:
-                            counted[reason] = counted.get(reason, 0) + after - before
-                    spent["transform"] = spent.get("transform", 0.0) + perf_counter() - was_read
-                    yield made
-                    was_read = perf_counter()
+    def batches(self, units: UnitTable, samples: Iterator[Samples]) -> "BatchStream":
+        """Finished features of each array of sample numbers, in one batch or several."""
+        return BatchStream(self, units, samples)
 
-    def _read(self, units: UnitTable, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
+    def read(self, units: UnitTable, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
         """What is read, ahead of the steps: a source that takes its time is waited for while something is computed."""
         read = self.reader.read(units, samples)
         # A reader that is asked for lines is asked by one thread.
         is_alone = not self._steps or isinstance(self.reader, HasLines | HasSteps)
         yield from read if is_alone else prefetched(read, depth=1)
+
+    def finish(self, batch: Batch, units: UnitTable) -> Iterator[tuple[Batch, dict[str, int]]]:
+        """Finished features of a batch that was read, in one batch or several; with each the number of its bad records by reason."""
+        unreadable = {bad.sample for bad in batch.bad}
+        for made in _applied(self._steps, batch):
+            bad = [0, sum(each.sample in unreadable for each in made.bad), len(made.bad)]
+            if self.spec.output.provenance:
+                made = replace(made, records=provenance.added(made, units, self.reader))
+            made = self._with_lines(self._projector.project(made), units, unreadable)
+            bad.append(len(made.bad))
+            yield made, {reason: after - before for reason, before, after in zip(REFUSALS, bad, bad[1:], strict=False) if after > before}
 
     def _with_lines(self, batch: Batch, units: UnitTable, unreadable: Collection[int]) -> Batch:
         """The batch, of whose bad samples those that only a step or a feature refused have their line too, when the source has lines."""
@@ -189,6 +178,34 @@ class Pipeline:
             size += len(encoder.encode(batch.records))
             good += batch.records.num_rows
         return size + len(encoder.close()) + sum(map(len, encoder.rest())), good
+
+
+class BatchStream:
+    """The finished batches of some samples, and what they took so far. Iterated once."""
+
+    def __init__(self, pipeline: Pipeline, units: UnitTable, samples: Iterator[Samples]) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        """By stage."""
+        self.refused: Counter[str] = Counter()
+        """Bad records by reason."""
+        self._pipeline = pipeline
+        self._units = units
+        self._samples = samples
+
+    def __iter__(self) -> Generator[Batch, None, None]:
+        with closing(self._pipeline.read(self._units, self._samples)) as read:
+            while True:
+                started = perf_counter()
+                batch = next(read, None)
+                was_read = perf_counter()
+                self.seconds["read"] += was_read - started
+                if batch is None:
+                    return
+                for finished, refused in self._pipeline.finish(batch, self._units):
+                    self.refused.update(refused)
+                    self.seconds["transform"] += perf_counter() - was_read
+                    yield finished
+                    was_read = perf_counter()
 
 
 def _applied(steps: Sequence[Step], batch: Batch) -> Iterator[Batch]:

@@ -25,19 +25,19 @@ _PIECE_BYTES: Final = 1 << 20
 class ShardSink:
     """Of one upload. Leaving the context waits for the threads; aborting the upload is the caller's."""
 
-    def __init__(self, upload: Upload, compressor: Compressor, seconds: dict[str, float]) -> None:
-        """`seconds` collects the time of the stage `sink`."""
+    def __init__(self, upload: Upload, compressor: Compressor) -> None:
         self.size = 0
         """Bytes of the file so far."""
         self.raw_size = 0
         """The same before they were compressed."""
+        self.seconds = 0.0
+        """Spent on digests and writing so far: of each batch, as long as the slowest took."""
         self._upload = upload
         self._compressor = compressor
         self.is_plain = isinstance(compressor, Plain)
         """Whether the file's bytes are those that are encoded."""
         self._file_digest = _new_digest()
         self._raw_digest = self._file_digest if self.is_plain else _new_digest()
-        self._seconds = seconds
         self._sending: deque[list[Future[float]]] = deque()
         # One thread each, so that batches keep their order.
         self._sink = ThreadPoolExecutor(1, thread_name_prefix="sink")
@@ -70,7 +70,7 @@ class ShardSink:
         """Waits until only so many batches are left to write."""
         while len(self._sending) > left:
             spent = max([sent.result() for sent in self._sending.popleft()], default=0.0)
-            self._seconds["sink"] = self._seconds.get("sink", 0.0) + spent
+            self.seconds += spent
 
     def finish(self) -> tuple[str, str]:
         """Waits until all is written. Returns the digests of the file and of the uncompressed records."""

@@ -1,11 +1,23 @@
-"""Progress of one task: what a worker has done so far, made or copied."""
+"""Progress: what a worker has done so far of a shard, and of a task, whose shards it makes or copies."""
 
 from dataclasses import dataclass, field, fields, replace
 
 from dataprep_api.dataset.messages import WorkResult
 from dataprep_api.dataset.report import ShardReport
 from dataprep_api.resources.status import RecordProgress
-from dataprep_converter.pipeline.shard import Counts
+
+
+@dataclass
+class Counts:
+    """What happened to the records so far."""
+
+    records_in: int = 0
+    records_out: int = 0
+    bad: int = 0
+    filtered: int = 0
+    added: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
 
 
 @dataclass

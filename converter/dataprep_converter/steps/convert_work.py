@@ -12,10 +12,10 @@ from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.pipeline import shard
 from dataprep_converter.pipeline.pipeline import Pipeline
-from dataprep_converter.pipeline.shard import Counts
-from dataprep_converter.pipeline.task_progress import TaskProgress
+from dataprep_converter.pipeline.shard_samples import samples_of
+from dataprep_converter.pipeline.shard_writer import ShardWriter
+from dataprep_converter.pipeline.task_progress import Counts, TaskProgress
 from dataprep_converter.readers import AcceptsReadPlan
 from dataprep_converter.runtime import allocator
 from dataprep_converter.runtime.retry import Patience, retrying
@@ -111,9 +111,7 @@ class _Maker:
 
         def foreseen() -> Iterator[Iterator[Samples]]:
             # The reader keeps this. It must not lead back to the pipeline: what the reader has kept would only go with the next garbage collection.
-            return (
-                shard.samples(each, plan=plan, most_records=most) for each in coming if each is one or folder.report(each.number) is None
-            )
+            return (samples_of(each, plan=plan, most_records=most) for each in coming if each is one or folder.report(each.number) is None)
 
         def seen(counts: Counts) -> None:
             self.progress.watch(one.number, counts)
@@ -122,12 +120,13 @@ class _Maker:
         try:
             if isinstance(self.pipeline.reader, AcceptsReadPlan):
                 self.pipeline.reader.accept_read_plan(foreseen)
-            end = shard.begin(one, plan=plan, pipeline=self.pipeline, folder=folder, access=self.access, attempt=self.attempt, watch=seen)
+            writer = ShardWriter(one, plan=plan, pipeline=self.pipeline, folder=folder, access=self.access, attempt=self.attempt)
+            writer.encode(seen)
         except Exception as exc:  # raised by `_ended`, after what came before
             failed: Future[ShardReport] = Future()
             failed.set_exception(exc)
             return failed
-        return self.publishing.submit(end)
+        return self.publishing.submit(writer.publish)
 
     def _ended(self, coming: Sequence[Shard], begun: "Future[ShardReport]") -> ShardReport:
         """The report of that attempt, or of another one when its store failed."""

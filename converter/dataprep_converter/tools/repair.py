@@ -26,7 +26,7 @@ from dataprep_converter.dataset import crosscheck
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import open_pinned
-from dataprep_converter.pipeline.shard import selection_of
+from dataprep_converter.pipeline.shard_samples import selection_of
 from dataprep_converter.planning.planner import NewPlan, make_plan
 from dataprep_converter.sampling.plan import Plan, check_versions
 from dataprep_converter.steps import convert_commit, convert_work, pool

@@ -95,7 +95,7 @@ def test_a_shard_on_a_full_disk_says_so(tmp_path: Path) -> None:
     descriptor, upload._descriptor = upload._descriptor, full
     assert descriptor is not None
     os.close(descriptor)
-    with ShardSink(upload, Plain(), {}) as sink:
+    with ShardSink(upload, Plain()) as sink:
         sink.send([b"some"], [b"some"])
         with pytest.raises(StoreFull, match=f"No space or quota left for {tmp_path}/shard"):
             sink.settle()

@@ -15,7 +15,7 @@ from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.formats.registry import FORMATS
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.pipeline import shard
+from dataprep_converter.pipeline import shard_samples
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
@@ -145,5 +145,5 @@ def test_any_source_in_any_format(source: str, format_: str, tmp_path: Path, mon
     first = made(one, workers=1)
     assert len(first) >= 3
     assert verify(one.spec.output.uri, Access()).records_out == RECORDS
-    monkeypatch.setattr(shard, "MOST_RECORDS", 2)
+    monkeypatch.setattr(shard_samples, "MOST_RECORDS", 2)
     assert made(a_job(written, tmp_path / "two", format_=format_, parallelism=2), workers=2) == first

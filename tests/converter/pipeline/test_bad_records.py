@@ -14,7 +14,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.pipeline import shard
+from dataprep_converter.pipeline import shard_samples
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.statistics.statistics import ShardStatistics
 from dataprep_converter.steps.run import run
@@ -140,7 +140,7 @@ def test_as_many_as_allowed_do_not_fail_it(tmp_path: Path) -> None:
 
 
 def test_a_shard_that_is_hopeless_by_itself_is_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard, "MOST_RECORDS", 5)
+    monkeypatch.setattr(shard_samples, "MOST_RECORDS", 5)
     seen: list[int] = []
     text = b"x,y\n" * 20 + b"1,2\n" * 40
     monkeypatch.setattr(ShardStatistics, "add", lambda _, records: seen.append(records.num_rows))

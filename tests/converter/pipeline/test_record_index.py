@@ -13,7 +13,7 @@ from dataprep_api.spec import HdfsOptions
 from dataprep_converter.formats.format import IndexLine
 from dataprep_converter.formats.recordio.recordio_decoder import RecordioDecoder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.pipeline import record_index, shard
+from dataprep_converter.pipeline import record_index, shard_samples
 from dataprep_converter.pipeline.record_index import RecordIndex
 from dataprep_converter.tools.verification import verify
 
@@ -44,7 +44,7 @@ def frames(data: bytes) -> list[list[int]]:
 def test_a_tfrecord_index_has_offset_and_size(
     tmp_path: Path, features: Any, batch: int, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard, "MOST_RECORDS", batch)
+    monkeypatch.setattr(shard_samples, "MOST_RECORDS", batch)
     monkeypatch.setattr(record_index, "_TOGETHER", together)
     out = made(a_job(tmp_path, features=features, output={"shards": {"count": 2}}))
     for file in sorted(out.glob("*.tfrecords")):
@@ -54,7 +54,7 @@ def test_a_tfrecord_index_has_offset_and_size(
 
 @pytest.mark.parametrize("batch", [8192, 1])
 def test_a_recordio_index_has_number_and_offset_of_the_first_frame(tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard, "MOST_RECORDS", batch)
+    monkeypatch.setattr(shard_samples, "MOST_RECORDS", batch)
     rows = [{"x": [1.0] * n + [MAGIC] * (n % 4)} for n in range(12)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     source = {"jsonl": {"uris": [str(tmp_path / "in.jsonl")]}}

@@ -17,7 +17,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Source
 from dataprep_converter.cli.display import Display
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.pipeline import shard
+from dataprep_converter.pipeline import shard_samples
 from dataprep_converter.planning import planner
 from dataprep_converter.readers.base import blocks, windows
 from dataprep_converter.readers.text import stretches
@@ -203,7 +203,7 @@ def test_a_whole_job_makes_the_bytes_that_it_makes_in_memory(
 
     monkeypatch.setattr(planner, "KEPT_BYTES", 0)
     monkeypatch.setattr(windows, "MOST_BYTES", 20 * 20)
-    monkeypatch.setattr(shard, "MOST_RECORDS", 16)
+    monkeypatch.setattr(shard_samples, "MOST_RECORDS", 16)
     gathered = made("gathered")
     decoded_with_passes = len(decoded)
     decoded.clear()

@@ -22,7 +22,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.pipeline import shard
+from dataprep_converter.pipeline import shard_samples
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
@@ -129,7 +129,7 @@ def test_the_bytes_do_not_depend_on_tasks_and_batches(rules: dict[str, Any], tmp
         for name, parallelism in (("one", 1), ("other", 7))
     )
     made(one)
-    monkeypatch.setattr(shard, "MOST_RECORDS", 7)
+    monkeypatch.setattr(shard_samples, "MOST_RECORDS", 7)
     made(other)
     assert digests(tmp_path / "one") == digests(tmp_path / "other")
     assert len(digests(tmp_path / "one")) >= 12

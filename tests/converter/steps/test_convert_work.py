@@ -11,7 +11,8 @@ from dataprep_api.dataset.plan import shards
 from dataprep_converter.core.errors import BadData, ConvertError, StoreFull, Unreachable
 from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.pipeline import shard
+from dataprep_converter.pipeline import shard_writer
+from dataprep_converter.pipeline.shard_writer import ShardWriter
 from dataprep_converter.pipeline.task_progress import TaskProgress
 from dataprep_converter.runtime import retry
 from dataprep_converter.runtime.prefetch import prefetched
@@ -26,13 +27,13 @@ SECONDS = 30
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Fills with the files of the shards whose reading began."""
     files: list[str] = []
-    begin = shard.begin
+    begin = ShardWriter.__init__
 
-    def noted(one: Any, **arguments: Any) -> Any:
+    def noted(self: ShardWriter, one: Any, **arguments: Any) -> None:
         files.append(one.file)
-        return begin(one, **arguments)
+        begin(self, one, **arguments)
 
-    monkeypatch.setattr(shard, "begin", noted)
+    monkeypatch.setattr(ShardWriter, "__init__", noted)
     monkeypatch.setattr(convert_work, "_SHARD_PATIENCE", retry.Patience(attempts=3, first_delay_seconds=0.01))
     return files
 
@@ -43,20 +44,19 @@ def test_a_shard_is_published_while_the_next_one_is_read(
 ) -> None:
     original = publish.publish
     next_was_read = threading.Event()
-    begin = shard.begin
+    encode = ShardWriter.encode
 
-    def noted(one: Any, **arguments: Any) -> Any:
-        end = begin(one, **arguments)
+    def noted(self: ShardWriter, watch: Any) -> None:
+        encode(self, watch)
         if len(begun) == 2:
             next_was_read.set()
-        return end
 
     def waits(*arguments: Any, **sizes: Any) -> Any:
         assert next_was_read.wait(SECONDS), "the second shard was not read before the first was published"
         return original(*arguments, **sizes)
 
-    monkeypatch.setattr(shard, "begin", noted)
-    monkeypatch.setattr(shard, "publish", waits)
+    monkeypatch.setattr(ShardWriter, "encode", noted)
+    monkeypatch.setattr(shard_writer, "publish", waits)
     made(a_job(few, tmp_path / "out", output=EIGHT))
     monkeypatch.undo()
     made(a_job(few, tmp_path / "plain", output=EIGHT))
@@ -77,8 +77,8 @@ def test_the_time_that_encoding_waits_for_a_batch_is_told(few: Path, tmp_path: P
         reports.append(report)
         put_report(folder, report)
 
-    monkeypatch.setattr(shard, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(shard, "prefetched", late)
+    monkeypatch.setattr(shard_writer, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(shard_writer, "prefetched", late)
     monkeypatch.setattr(RunFolder, "put_report", noted)
     result = made(a_job(few, tmp_path / "out", output=EIGHT))
     assert [report.seconds["readWait"] for report in reports] == [0.5] * 24, "each shard is one batch"
@@ -99,7 +99,7 @@ def test_a_shard_that_could_not_be_published_is_made_again(
             raise Unreachable("the store is away")
         return original(upload, store, uri, **sizes)
 
-    monkeypatch.setattr(shard, "publish", fails_once)
+    monkeypatch.setattr(shard_writer, "publish", fails_once)
     result = made(a_job(few, tmp_path / "out", output=EIGHT))
     again = tried[failing]
     assert len(begun) == 25
@@ -115,7 +115,7 @@ def test_a_store_that_stays_away_ends_the_task_after_some_attempts(
     def fails(*_: Any, **__: Any) -> None:
         raise Unreachable("the store is away")
 
-    monkeypatch.setattr(shard, "publish", fails)
+    monkeypatch.setattr(shard_writer, "publish", fails)
     with pytest.raises(Unreachable, match="the store is away"):
         made(a_job(few, tmp_path / "out", output=EIGHT))
     # The second may have been read before the first was known to have failed.
@@ -128,14 +128,14 @@ def test_a_store_that_stays_away_ends_the_task_after_some_attempts(
 def test_what_was_read_before_a_bad_shard_is_published(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str]
 ) -> None:
-    fill = shard._fill
+    send = ShardWriter._send_batches
 
-    def fails(sink: Any, one: Any, **arguments: Any) -> None:
+    def fails(self: ShardWriter, watch: Any) -> None:
         if len(begun) == 4:
-            raise BadData(f"{one.file} has a bad record", uri=one.file)
-        fill(sink, one, **arguments)
+            raise BadData(f"{begun[3]} has a bad record", uri=begun[3])
+        send(self, watch)
 
-    monkeypatch.setattr(shard, "_fill", fails)
+    monkeypatch.setattr(ShardWriter, "_send_batches", fails)
     with pytest.raises(BadData, match="has a bad record") as raised:
         made(a_job(few, tmp_path / "out", output=EIGHT))
     assert (len(begun), raised.value.uri) == (4, begun[3])
@@ -143,18 +143,18 @@ def test_what_was_read_before_a_bad_shard_is_published(
 
 
 def test_of_two_failures_the_earlier_shards_is_told(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str]) -> None:
-    fill = shard._fill
+    send = ShardWriter._send_batches
 
     def full(*_: Any, **__: Any) -> None:
         raise StoreFull("no room for the first")
 
-    def fails(sink: Any, one: Any, **arguments: Any) -> None:
+    def fails(self: ShardWriter, watch: Any) -> None:
         if len(begun) == 2:
             raise BadData("the second has a bad record")
-        fill(sink, one, **arguments)
+        send(self, watch)
 
-    monkeypatch.setattr(shard, "publish", full)
-    monkeypatch.setattr(shard, "_fill", fails)
+    monkeypatch.setattr(shard_writer, "publish", full)
+    monkeypatch.setattr(ShardWriter, "_send_batches", fails)
     with pytest.raises(ConvertError, match="no room for the first"):
         made(a_job(few, tmp_path / "out", output=EIGHT))
     assert visible(tmp_path / "out") == []

@@ -19,7 +19,8 @@ from dataprep_converter.core import sha256
 from dataprep_converter.core.errors import BadData, InputChanged, NoInput, NotFound, NotWhole, OutputExists, OutputLost
 from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.pipeline import shard, shard_sink
+from dataprep_converter.pipeline import shard_samples, shard_sink, shard_writer
+from dataprep_converter.pipeline.shard_writer import ShardWriter
 from dataprep_converter.steps.run import run
 from dataprep_converter.stores import publish, scattered
 from dataprep_converter.tools.verification import verify
@@ -101,7 +102,7 @@ def test_several_processes_make_the_same_bytes(few: Path, tmp_path: Path, monkey
 
 def test_the_batch_size_does_not_change_the_bytes(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(a_job(few, tmp_path / "large", shuffle={"seed": 3}))
-    monkeypatch.setattr(shard, "MOST_RECORDS", 7)
+    monkeypatch.setattr(shard_samples, "MOST_RECORDS", 7)
     made(a_job(few, tmp_path / "small", shuffle={"seed": 3}))
     assert sha256s(tmp_path / "large") == sha256s(tmp_path / "small")
 
@@ -202,7 +203,7 @@ def test_a_run_that_lost_its_output_publishes_nothing_more(few: Path, tmp_path: 
         (tmp_path / names.OWNER).write_text('{"runId": "other", "epoch": 2}')
         return entry
 
-    monkeypatch.setattr(shard, "publish", then_lose)
+    monkeypatch.setattr(shard_writer, "publish", then_lose)
     with pytest.raises(OutputLost, match="run other has taken it over"):
         made(a_job(few, tmp_path))
     assert len(published) == 1
@@ -214,25 +215,25 @@ class Stop(BaseException):
 
 
 def test_a_run_that_died_goes_on_where_it_was(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin = shard.begin
+    begin = ShardWriter.__init__
     done: list[str] = []
 
-    def dies_at_the_fifth(one: Any, **arguments: Any) -> Any:
+    def dies_at_the_fifth(self: ShardWriter, one: Any, **arguments: Any) -> None:
         if len(done) == 5:
             raise Stop
         done.append(one.file)
-        return begin(one, **arguments)
+        begin(self, one, **arguments)
 
-    monkeypatch.setattr(shard, "begin", dies_at_the_fifth)
+    monkeypatch.setattr(ShardWriter, "__init__", dies_at_the_fifth)
     with pytest.raises(Stop):
         made(a_job(few, tmp_path, output=EIGHT))
     assert visible(tmp_path) == sorted(done)
 
-    def counted(one: Any, **arguments: Any) -> Any:
+    def counted(self: ShardWriter, one: Any, **arguments: Any) -> None:
         done.append(one.file)
-        return begin(one, **arguments)
+        begin(self, one, **arguments)
 
-    monkeypatch.setattr(shard, "begin", counted)
+    monkeypatch.setattr(ShardWriter, "__init__", counted)
     made(a_job(few, tmp_path, output=EIGHT))
     assert len(done) == len(set(done)) == 24
     verify(str(tmp_path), Access())

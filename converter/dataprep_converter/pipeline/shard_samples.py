@@ -1,0 +1,30 @@
+"""The samples of a shard, in the order in which it has them."""
+
+from collections.abc import Iterator
+
+from dataprep_api.dataset.plan import Shard
+from dataprep_converter.sampling.plan import Plan
+from dataprep_converter.sampling.selection import Samples, Selection
+from dataprep_converter.sampling.units import samples_of_a_batch
+
+MOST_RECORDS = 16384
+"""Of a batch."""
+
+
+def selection_of(shard: Shard, plan: Plan) -> Selection:
+    """Which samples the split of a shard has, and in which order."""
+    return Selection(
+        plan.head.splits[shard.part],
+        plan.units,
+        shuffle_seed=plan.head.shuffle_seed,
+        shuffle_version=plan.head.version_of("shuffle"),
+        codes=plan.codes,
+    )
+
+
+def samples_of(shard: Shard, *, plan: Plan, most_records: int) -> Iterator[Samples]:
+    """The samples of a shard in its order, in arrays of a batch each: `most_records` at most, as the pipeline has it."""
+    selection = selection_of(shard, plan)
+    # The bytes of the shard don't depend on the size of the batches.
+    size = samples_of_a_batch(plan.head.bytes_in, plan.head.samples, most=min(most_records, MOST_RECORDS))
+    return selection.chunks(shard.first, shard.records, size=size)
