@@ -230,7 +230,7 @@ def test_what_a_store_refuses_for_a_reason_of_its_own_is_no_defect(
 
     monkeypatch.setattr("dataprep_converter.stores.files.FileStore.stat", refuse)
     termination = tmp_path / "termination"
-    monkeypatch.setattr("dataprep_converter.cli.commands._in_pod", lambda: True)
+    monkeypatch.setattr("dataprep_converter.cli.pod_messages.in_pod", lambda: True)
     monkeypatch.setattr("dataprep_converter.runtime.watchdog.supervise", lambda work: work())
     monkeypatch.setenv("DATAPREP_TERMINATION_LOG", str(termination))
     assert code_of("plan", *mnist_run(few, tmp_path / "out")) == 5

@@ -10,7 +10,7 @@ from tests.secret_forms import forms_of
 
 from dataprep_api.dataset.messages import PlanResult
 from dataprep_api.shown import printable
-from dataprep_converter.cli import commands
+from dataprep_converter.cli import pod_messages
 
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e"
 MARK = "Mk7-hunter2-Zq9"
@@ -82,7 +82,7 @@ def test_the_result_that_a_step_leaves_shows_neither(
     monkeypatch.setenv("DATAPREP_MOUNTS", str(tmp_path))
     monkeypatch.setenv("DATAPREP_TERMINATION_LOG", str(tmp_path / "said"))
     warning = f"{HOSTILE} s3://AKIA:{MARK}@bucket/x"
-    commands._leave(
+    pod_messages.leave(
         PlanResult(run_id="r", plan_sha256="0" * 64, plan_uri="p", tasks=1, shards=1, records=1, bytes_in=1, warnings=[warning])
     )
     for said in (capsys.readouterr().out, (tmp_path / "said").read_text()):

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from dataprep_api.exits import Exit
-from dataprep_converter.cli import made_jobs
+from dataprep_converter.cli import command_job
 from dataprep_converter.cli.arguments import access_to
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     convert.add_argument("uri", metavar="FROM", help="folder of a finished data set of any format")
     convert.add_argument("to", metavar="TO", help="folder of the new data set")
     convert.add_argument("--format", required=True, metavar="NAME", help="output.format of the new one: tfrecord, parquet, …")
-    made_jobs.add_arguments(convert, example="output.shards.count=8", verb="convert")
+    command_job.add_arguments(convert, example="output.shards.count=8", verb="convert")
     convert.set_defaults(command=_convert)
 
 
@@ -35,4 +35,4 @@ def _convert(arguments: argparse.Namespace) -> Exit:
         verify(arguments.uri, access, expect=manifest.digest)
 
     document = conversion.job_of(manifest, source=arguments.uri, output=arguments.to, format_=arguments.format)
-    return made_jobs.execute(arguments, document, access, before=check)
+    return command_job.execute(arguments, document, access, before=check)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep_converter.cli.reporting import Reporter
+from dataprep_converter.cli.reporter import Reporter
 from dataprep_converter.pipeline.task_progress import TaskProgress
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dataprep_api import API_VERSION, KIND
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.exits import Exit
-from dataprep_converter.cli import made_jobs
+from dataprep_converter.cli import command_job
 from dataprep_converter.cli.arguments import access_to
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     copy.add_argument(
         "--overwrite", action="store_true", help="replace the data set or files that are there (default: refuse, unless they are the same)"
     )
-    made_jobs.add_arguments(copy, example="output.hdfs.replication=2", verb="copy", of_processes=", of 8 files at a time each")
+    command_job.add_arguments(copy, example="output.hdfs.replication=2", verb="copy", of_processes=", of 8 files at a time each")
     copy.set_defaults(command=_copy)
 
 
@@ -38,7 +38,7 @@ def _copy(arguments: argparse.Namespace) -> Exit:
         "metadata": {"name": "copy"},
         "spec": {"source": {"dataset": {"uri": source}}, "output": {"uri": output, "format": "copy", "overwrite": overwrite}},
     }
-    return made_jobs.execute(arguments, document, access)
+    return command_job.execute(arguments, document, access)
 
 
 def _is_data_set(uri: str, access: "Access") -> bool:

@@ -1,0 +1,33 @@
+"""`dataprep logs` and `dataprep retry`: commands on a job in a cluster, by way of kubectl."""
+
+import argparse
+import sys
+
+from dataprep_api.exits import Exit
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Adds both commands."""
+    logs = commands.add_parser("logs", help="logs of a DataPrepJob's pods (needs kubectl)")
+    logs.add_argument("job", help="name of the DataPrepJob")
+    logs.add_argument("-n", "--namespace", help="its namespace")
+    logs.add_argument("--failed", action="store_true", help="only pods that failed")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on while the pods run")
+    logs.set_defaults(command=_logs, is_light=True)
+    retry = commands.add_parser("retry", help="try a failed DataPrepJob again; only what is missing is made (needs kubectl)")
+    retry.add_argument("job", help="name of the DataPrepJob")
+    retry.add_argument("-n", "--namespace", help="its namespace")
+    retry.set_defaults(command=_retry, is_light=True)
+
+
+def _logs(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.cli import pod_logs
+
+    return pod_logs.show(arguments.job, namespace=arguments.namespace, failed=arguments.failed, follow=arguments.follow)
+
+
+def _retry(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.cli import job_retry
+
+    sys.stdout.write(job_retry.retry(arguments.job, namespace=arguments.namespace))
+    return Exit.DONE

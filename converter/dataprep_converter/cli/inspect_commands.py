@@ -1,0 +1,76 @@
+"""`dataprep infer`, `dataprep inspect` and `dataprep ls`: what there is at a URI."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from dataprep_api.errors import Fault, SpecError
+from dataprep_api.exits import Exit
+from dataprep_converter.cli.arguments import access_to, job_of, uri_command
+from dataprep_converter.core.redaction import raw
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Adds the three commands."""
+    infer = commands.add_parser("infer", help="print a job for what a URI holds, as a start")
+    infer.add_argument("uri", help="a file, folder or glob")
+    infer.add_argument("--output", metavar="FILE", help="write the job there instead of printing it")
+    infer.add_argument("--to", metavar="URI", help="output.uri of the job (default: a folder beside the input)")
+    infer.add_argument("--job", metavar="FILE", help="a job file whose spec.stores says how to reach the store; they are taken over")
+    infer.set_defaults(command=_infer, set=[])
+
+    inspect = uri_command(commands, "inspect", "show what a finished data set holds")
+    inspect.add_argument("--records", type=_count, default=1, metavar="N", help="records to show (default: 1)")
+    inspect_form = inspect.add_mutually_exclusive_group()
+    inspect_form.add_argument(
+        "--json", action="store_true", help="manifest, statistics and records as JSON; bytes as one character each (Latin-1)"
+    )
+    inspect_form.add_argument("--html", metavar="FILE", help="write a report with histograms and a contact sheet of images there instead")
+    inspect.set_defaults(command=_inspect)
+
+    ls = uri_command(commands, "ls", "list a folder in the columns of hdfs dfs -ls")
+    ls.set_defaults(command=_ls)
+
+
+def _infer(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.tools import inference
+
+    stores = (job_of(arguments).spec.stores or []) if arguments.job else []
+    written = [store.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True) for store in stores]
+    text = inference.infer(arguments.uri, access_to(arguments), output=arguments.to, stores=written)
+    if arguments.output is None:
+        raw(sys.stdout).write(text)
+    else:
+        _write(arguments.output, text, option="--output")
+    return Exit.DONE
+
+
+def _inspect(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.tools import inspection
+
+    if arguments.html is not None:
+        _write(arguments.html, inspection.html(arguments.uri, access_to(arguments), records=max(arguments.records, 3)), option="--html")
+        return Exit.DONE
+    inspection.show(arguments.uri, access_to(arguments), records=arguments.records, as_json=arguments.json, stream=sys.stdout)
+    return Exit.DONE
+
+
+def _ls(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.tools import inspection
+
+    inspection.listing(arguments.uri, access_to(arguments), stream=sys.stdout)
+    return Exit.DONE
+
+
+def _write(file: str, text: str, *, option: str) -> None:
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as exc:
+        raise SpecError([Fault(option, f"can't write {file}: {exc.strerror}")]) from exc
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"expected 0 or more, got {text}")
+    return min(number, sys.maxsize)

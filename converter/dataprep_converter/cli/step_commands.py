@@ -1,0 +1,214 @@
+"""The steps of a job on the command line: `dataprep run|plan|validate`, and what a pod runs: `work|commit|remove|fetch-code`.
+
+Heavy modules are imported by the command that needs them, so that `dataprep --help` is quick.
+"""
+
+import argparse
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dataprep_api import tracing
+from dataprep_api.exits import Exit
+from dataprep_converter.cli.arguments import access_of, add_workers, job_command, job_of, ready_workers, with_code
+from dataprep_converter.cli.pod_messages import leave
+
+if TYPE_CHECKING:
+    from dataprep_api.resources.job import DataPrepJob
+    from dataprep_converter.inputs.access import Access
+    from dataprep_converter.sampling.plan import Plan
+    from dataprep_converter.steps.kinds import Kind
+
+logger = logging.getLogger(__name__)
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Adds all of them."""
+    _add_whole_jobs(commands)
+    _add_steps(commands)
+
+
+def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    run = job_command(commands, "run", "plan, convert and commit on this machine")
+    add_workers(run)
+    _limited(run)
+    run.add_argument("--quiet", action="store_true", help="no progress")
+    run.set_defaults(command=_run)
+
+    plan = job_command(commands, "plan", "list the input and divide it into shards")
+    _limited(plan)
+    plan.add_argument("--dry-run", action="store_true", help="print the plan's figures and write nothing")
+    plan.set_defaults(command=_plan)
+
+    validate = job_command(commands, "validate", "check a job file without touching any store")
+    validate.set_defaults(command=_validate, is_light=True)
+
+
+def _add_steps(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    work = job_command(commands, "work", "convert one task of a plan (a converter pod runs this)")
+    work.add_argument("--index", type=int, metavar="N", help="number of the task (default: JOB_COMPLETION_INDEX)")
+    work.add_argument("--tasks", metavar="LIST", help="the tasks behind the indexes, as 0-3,7 (a retry's)")
+    work.add_argument("--attempt", metavar="N", default="1", help="number of the attempt, for the report")
+    work.set_defaults(command=_work, task=None)
+
+    commit = job_command(commands, "commit", "check every shard, write the manifest and _SUCCESS")
+    commit.set_defaults(command=_commit)
+    for step in (work, commit):
+        step.add_argument("--run", required=True, metavar="ID", help="run id, as printed by plan")
+        step.add_argument("--plan-sha256", required=True, metavar="HEX", help="digest of the plan, as printed by plan")
+
+    remove = job_command(commands, "remove", "remove the files that a job's runs wrote to its output, and no others")
+    remove.add_argument("--run", required=True, action="append", metavar="ID", help="run id (repeatable), as printed by plan")
+    remove.set_defaults(command=_remove)
+
+    fetch_code = job_command(commands, "fetch-code", "fetch the code of code.git (an init container runs this)")
+    fetch_code.add_argument("--into", required=True, metavar="DIR", help="folder for its files")
+    fetch_code.add_argument("--commit", metavar="SHA", help="this commit instead of what code.git.ref is now")
+    fetch_code.set_defaults(command=_fetch_code, is_light=True)
+
+
+def _limited(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--limit", type=int, metavar="N", help="only a sample of N records of the whole source (spec.limit)")
+
+
+def _run(arguments: argparse.Namespace) -> Exit:
+    workers = ready_workers(arguments)
+    from dataprep_converter.cli.display import Display
+    from dataprep_converter.steps.run import run
+
+    job = with_code(job_of(arguments))
+    display = Display(quiet=arguments.quiet)
+    try:
+        with tracing.span("run", job=job.metadata.name) as tell:
+            _, made = run(job, access=access_of(job), workers=workers, display=display)
+            tell(run_id=made.run_id)
+    finally:
+        display.close()
+    sys.stdout.write(f"{made.manifest_uri}\n")
+    return Exit.DONE
+
+
+def _plan(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.steps.plan_step import dry_run, run_plan_step
+
+    job = with_code(job_of(arguments))
+    if arguments.dry_run:
+        planned = dry_run(job, access_of(job))
+        sys.stdout.write(json.dumps(json.loads(planned.model_dump_json(by_alias=True, exclude_none=True)), indent=2) + "\n")
+    else:
+        with tracing.span("plan", job=job.metadata.name) as tell:
+            planned = run_plan_step(job, access_of(job)).result
+            tell(run_id=planned.run_id, tasks=planned.tasks, records=planned.records)
+        found = "reused: a finished data set of the same spec and inputs is there" if planned.reused else f"{planned.tasks} tasks"
+        logger.info("run %s: %d records in %d shards, %s", planned.run_id, planned.records, planned.shards, found)
+        leave(planned)
+    return Exit.DONE
+
+
+def _validate(arguments: argparse.Namespace) -> Exit:
+    job = job_of(arguments)
+    made_by = job.spec.data.kind if job.spec.script is None else "a script"
+    sys.stdout.write(f"{job.metadata.name} is valid: {made_by} to {job.spec.output.format} at {job.spec.output.uri}\n")
+    return Exit.DONE
+
+
+def _work(arguments: argparse.Namespace) -> Exit:
+    from dataprep_api.dataset.plan import task as shards_of_task
+    from dataprep_converter.cli.reporter import Reporter
+    from dataprep_converter.core.errors import BadSpec
+    from dataprep_converter.steps.kinds import kind_of
+
+    job = with_code(job_of(arguments))
+    kind = kind_of(job.spec)
+    arguments.task = task = _task_number(arguments)
+    access = access_of(job)
+    with Reporter(index=task) as reporter, tracing.span("work", job=job.metadata.name, run_id=arguments.run, task=task) as tell:
+        plan = _stored_plan(job, kind, access, arguments)
+        if task >= plan.head.tasks:
+            raise BadSpec(f"The plan has the tasks 0 to {plan.head.tasks - 1}, got {task}.")
+        attempt = f"{os.environ.get('POD_NAME', 'local')}/{arguments.attempt}"
+        shards = shards_of_task(plan.head, task)
+        done = kind.work(job.spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=reporter.watch).result(task)
+        tell(shards=done.shards_done, records=done.records.out)
+    leave(done)
+    return Exit.DONE
+
+
+def _commit(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.steps.kinds import kind_of
+
+    job = with_code(job_of(arguments))
+    kind = kind_of(job.spec)
+    access = access_of(job)
+    plan = _stored_plan(job, kind, access, arguments)
+    with tracing.span("commit", job=job.metadata.name, run_id=arguments.run) as tell:
+        made = kind.commit(job.spec, plan=plan, access=access)
+        tell(files=made.files, records=made.records.out)
+    logger.info("committed %d records in %d files, %d bytes; manifest %s", made.records.out, made.files, made.bytes_out, made.manifest_uri)
+    leave(made)
+    return Exit.DONE
+
+
+def _remove(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.steps.remove import remove
+
+    job = job_of(arguments)
+    leave(remove(job.spec.output.uri, access_of(job), runs=arguments.run))
+    return Exit.DONE
+
+
+def _fetch_code(arguments: argparse.Namespace) -> Exit:
+    from dataprep_converter.cli import git_code
+    from dataprep_converter.core.errors import BadSpec
+    from dataprep_converter.inputs.store_settings import mounts_of_this_pod
+
+    job = job_of(arguments)
+    git = job.spec.code.git if job.spec.code is not None else None
+    if git is None:
+        raise BadSpec("The job has no code.git.")
+    mounts = mounts_of_this_pod()
+    credentials = git_code.mounted_credentials(mounts) if mounts else (os.environ.get("GIT_USERNAME"), os.environ.get("GIT_PASSWORD"))
+    sys.stdout.write(git_code.fetch(git, Path(arguments.into), commit=arguments.commit, credentials=credentials) + "\n")
+    return Exit.DONE
+
+
+def _stored_plan(job: "DataPrepJob", kind: "Kind", access: "Access", arguments: argparse.Namespace) -> "Plan":
+    """The plan that the plan step has made."""
+    from dataprep_converter.dataset.output_folder import OutputFolder
+    from dataprep_converter.dataset.stored_plan import load_plan
+
+    folder = OutputFolder(job.spec.output.uri, access).of_run(arguments.run)
+    return load_plan(folder, arguments.plan_sha256, runs_code=kind.runs_code)
+
+
+def _task_number(arguments: argparse.Namespace) -> int:
+    """The task of this pod: `--index` or JOB_COMPLETION_INDEX, looked up in `--tasks` when that is given."""
+    from dataprep_converter.core.errors import BadSpec
+
+    given = arguments.index if arguments.index is not None else os.environ.get("JOB_COMPLETION_INDEX")
+    if given is None:
+        raise BadSpec("Which task? Give --index N, or run as a pod of an Indexed Job (JOB_COMPLETION_INDEX).")
+    try:
+        index = int(given)
+        tasks = _numbers(arguments.tasks) if arguments.tasks else None
+    except ValueError:
+        raise BadSpec(
+            f"Expected a number for the index and numbers such as 0-3,7 for --tasks, got {given} and {arguments.tasks}."
+        ) from None
+    if index < 0:
+        raise BadSpec(f"Indexes begin at 0, got {index}.")
+    if tasks is None:
+        return index
+    if index >= len(tasks):
+        raise BadSpec(f"Index {index} is beyond the {len(tasks)} tasks of --tasks {arguments.tasks}.")
+    return tasks[index]
+
+
+def _numbers(ranges: str) -> list[int]:
+    """`0-3,7` is 0, 1, 2, 3, 7."""
+    return [
+        number for part in ranges.split(",") for low, _, high in [part.partition("-")] for number in range(int(low), int(high or low) + 1)
+    ]
