@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from dataprep_api.formats import SAGEMAKER, format_rules
+from dataprep_api.formats import COPY, SAGEMAKER, format_rules
 from dataprep_api.spec.code import Code
 from dataprep_api.spec.copying import faults as copying_faults
 from dataprep_api.spec.features import Dtype, Feature, LabelFeature
@@ -258,7 +258,7 @@ class DataPrepJobSpec(Model):
 
     @model_validator(mode="after")
     def _a_copy_is_what_it_is(self) -> Self:
-        if self.output.format == "copy" and (found := list(copying_faults(self))):
+        if self.output.format == COPY and (found := list(copying_faults(self))):
             raise ValueError(f"output.format: copy: {'; '.join(found)}")
         return self
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.dataset.plan import Shard
+from dataprep_api.formats import COPY
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.inputs.access import Access
@@ -136,4 +137,4 @@ def kind_of(spec: DataPrepJobSpec) -> Kind:
     """The kind of a job."""
     if spec.script is not None:
         return Script()
-    return Copy() if spec.output.format == "copy" else Conversion()
+    return Copy() if spec.output.format == COPY else Conversion()

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from dataprep_api import names
+from dataprep_api.formats import COPY
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
@@ -107,7 +108,7 @@ def _channels(status: DataPrepJobStatus) -> dict[str, str]:
 def _folders(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, str]:
     """URIs of the folders that hold the files of one split alone, by split: what a loader is given that takes every file of a folder."""
     output, several = spec.output, len(status.splits) > 1
-    if output.format == "copy" or spec.script is not None:
+    if output.format == COPY or spec.script is not None:
         return {}
     folders = {
         split.name: names.split_folder(output.template, format_=output.format, split=split.name, several_splits=several)
@@ -129,4 +130,4 @@ def _json(document: Any) -> str:  # Any: JSON
 
 def _format(spec: DataPrepJobSpec) -> str | None:
     """Of the files. Only the manifest knows it of a copy."""
-    return spec.output.format if spec.output.format != "copy" else None
+    return spec.output.format if spec.output.format != COPY else None
