@@ -31,8 +31,8 @@ def _verify(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.tools import verification
 
     uri = arguments.uri
-    examined = verification.Examined(uri, access_to(arguments), expect=arguments.expect)
-    found = examined.faults(every_record=arguments.every_record)
+    check = verification.Verification(uri, access_to(arguments), expect=arguments.expect)
+    found = check.faults(every_record=arguments.every_record)
     if arguments.all:
         count = 0
         for fault in found:
@@ -42,7 +42,7 @@ def _verify(arguments: argparse.Namespace) -> Exit:
             raise NotWhole(f"{uri} has {count} fault{'s' * (count != 1)}.")
     elif (first := next(found, None)) is not None:
         raise NotWhole(f"{uri}: {first.text}.")
-    verified = examined.manifest
+    verified = check.manifest
     sys.stdout.write(
         f"{uri} is whole: {verified.records_out:,} records in {len(verified.files)} files, {verified.size:,} bytes; digest {verified.digest}\n"
     )
@@ -54,12 +54,12 @@ def _repair(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.tools import repair
 
     job = with_code(job_of(arguments)) if arguments.job else None
-    repaired = repair.repair(arguments.uri, access_to(arguments), job=job, workers=workers)
-    for file in repaired.remade:
+    result = repair.repair(arguments.uri, access_to(arguments), job=job, workers=workers)
+    for file in result.shards:
         sys.stdout.write(one_line(f"made again: {file}") + "\n")
-    for other in repaired.others:
-        sys.stdout.write(one_line(f"put right: {other}") + "\n")
-    if not repaired.remade and not repaired.others:
+    for fault in result.other_faults:
+        sys.stdout.write(one_line(f"put right: {fault}") + "\n")
+    if not result.shards and not result.other_faults:
         sys.stdout.write("nothing to repair\n")
-    sys.stdout.write(f"{arguments.uri} is whole; manifest {repaired.manifest_sha256}\n")
+    sys.stdout.write(f"{arguments.uri} is whole; manifest {result.manifest_sha256}\n")
     return Exit.DONE

@@ -1,4 +1,4 @@
-"""Converting: the job that writes a finished data set again in another format. It is a job like any other, with `source.dataset`."""
+"""Builds the job that converts a finished data set to another format: an ordinary job with `source.dataset`."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from dataprep_api.dataset.report import Manifest
 
 
 def job_of(manifest: Manifest, *, source: str, output: str, format_: str) -> dict[str, Any]:
-    """A DataPrepJob as a document: the same features, labels and splits, in their order; the digest of what is read is part of it."""
-    named = [(feature["name"], feature["label"]) for feature in sorted(manifest.features, key=lambda each: int(each.get("place", 0)))]
+    """A DataPrepJob document with the same features, labels and splits in the same order. It pins the digest of the data set that it reads."""
+    columns = [(feature["name"], feature["label"]) for feature in sorted(manifest.features, key=lambda each: int(each.get("place", 0)))]
     spec: dict[str, Any] = {
         "source": {"dataset": {"uri": source, "digest": manifest.digest}},
-        "features": [{"name": name} for name, is_label in named if not is_label],
-        "labels": [{"name": name} for name, is_label in named if is_label],
+        "features": [{"name": name} for name, is_label in columns if not is_label],
+        "labels": [{"name": name} for name, is_label in columns if is_label],
         "splits": {"into": [{"name": split.name, "subset": split.name} for split in manifest.splits if split.records]},
         "output": {"uri": output, "format": format_},
         "allowEmpty": True,

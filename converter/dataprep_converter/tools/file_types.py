@@ -1,4 +1,4 @@
-"""Recognising: what kind of source a file is, by its first bytes and its name. Contents go before names; a guess only where both are silent."""
+"""Detects which kind of source a file is. Its first bytes take precedence over its name; only if neither tells is it a guess."""
 
 import csv
 import io
@@ -11,27 +11,27 @@ from typing import Final
 from dataprep_converter.core import framing
 
 HEAD_BYTES: Final = 256 << 10
-"""What is looked at of a file."""
+"""How much of a file is read."""
 
 _IMAGES: Final = frozenset({"jpg", "jpeg", "png", "bmp", "gif", "tif", "tiff", "webp"})
 _BY_NAME: Final = {
     "csv": "csv", "tsv": "csv", "jsonl": "jsonl", "ndjson": "jsonl", "libsvm": "libsvm", "svm": "libsvm", "svmlight": "libsvm",
 }  # fmt: skip
-"""Texts that are what their name says. Binary formats are known by their first bytes."""
+"""Text formats that are recognised by extension. Binary formats are recognised by their first bytes."""
 _IDX_TYPES: Final = b"\x08\x09\x0b\x0c\x0d\x0e"
 _LIBSVM: Final = re.compile(rb"[-+]?[\d.]+([eE][-+]?\d+)?(,[-+\d.]+)*( +qid:\d+)?( +\d+:[-+\d.eE]+)+ *(#.*)?\r?")
 _DELIMITERS: Final = ",\t;|"
-_LOOKED_AT_ROWS: Final = 200
+_SAMPLE_ROWS: Final = 200
 
 
 def extension(path: str) -> str:
-    """Of a file's name, in lower case, without `.gz`."""
+    """The extension of a file name, in lower case and without `.gz`."""
     name = path.rpartition("/")[2].lower().removesuffix(".gz")
     return name.rpartition(".")[2] if "." in name else ""
 
 
 def unzipped(head: bytes) -> bytes:
-    """The first bytes of the contents of a gzip file; any other bytes as they are."""
+    """The first decompressed bytes of a gzip file; other bytes are returned unchanged."""
     if not head.startswith(b"\x1f\x8b"):
         return head
     try:
@@ -41,7 +41,7 @@ def unzipped(head: bytes) -> bytes:
 
 
 def kind_of(path: str, head: bytes) -> str:
-    """The member of `spec.source` for a file that begins with `head` (gunzipped). `whole_file` for what is none of the others."""
+    """The member of `spec.source` for a file that begins with `head` (already decompressed), or `whole_file` if no other fits."""
     ending = extension(path)
     for kind, matches in _MAGIC:
         if matches(head):
@@ -51,7 +51,7 @@ def kind_of(path: str, head: bytes) -> str:
     text = _text(head)
     if text is None:
         return "whole_file"
-    # A .txt may be anything that is written in lines.
+    # A .txt file may hold any line-based format.
     return _BY_NAME[ending] if ending in _BY_NAME else _kind_of_lines(text, or_else="text" if ending in ("", "txt") else "whole_file")
 
 
@@ -83,7 +83,7 @@ _MAGIC: Final[Sequence[tuple[str, Callable[[bytes], bool]]]] = (
 
 
 def _text(head: bytes) -> bytes | None:
-    """The whole lines of a text, or None when it is no text."""
+    """The complete lines of a text, or None if the bytes are not text."""
     if b"\0" in head:
         return None
     cut = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
@@ -95,7 +95,7 @@ def _text(head: bytes) -> bytes | None:
 
 
 def _kind_of_lines(text: bytes, *, or_else: str) -> str:
-    """What kind of lines a text without a telling name has."""
+    """The kind of a line-based text whose name doesn't tell."""
     lines = [line for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:20] if line.strip()]
     if lines and all(_is_object(line) for line in lines[:5]):
         return "jsonl"
@@ -105,7 +105,7 @@ def _kind_of_lines(text: bytes, *, or_else: str) -> str:
 
 
 def _is_prose(lines: Sequence[bytes]) -> bool:
-    """Whether the commas are those of sentences."""
+    """Whether the commas are those of prose."""
     return b", " in b"".join(lines) and not any(line.strip()[:1].isdigit() for line in lines[1:])
 
 
@@ -120,17 +120,17 @@ def _is_object(line: bytes) -> bool:
 
 
 class Dialect:
-    """How a CSV is written."""
+    """The delimiter of a CSV file, and its first rows."""
 
     def __init__(self, delimiter: str, rows: Sequence[Sequence[str]]) -> None:
         self.delimiter = delimiter
         self.rows = rows
-        """The first rows that have as many cells as most; 1 column when there is no telling."""
+        """The first rows that have the most common number of cells. Empty, with `columns` 0, if nothing is known."""
         self.columns = len(rows[0]) if rows else 0
 
     @property
     def header(self) -> bool:
-        """Whether the first row names the columns: text without a number, each name once, above something else."""
+        """Whether the first row names the columns: no numbers, no duplicates, and no value that is repeated below it."""
         if not self.rows:
             return False
         first, rest = self.rows[0], self.rows[1:]
@@ -140,18 +140,18 @@ class Dialect:
 
     @property
     def first_is_foreign(self) -> bool:
-        """Whether the first row is neither names nor a row like the others: text where all others have numbers."""
+        """Whether the first row is neither a header nor data: it has text in a column where all others have numbers."""
         if self.header or len(self.rows) < 3:
             return False
         return any(not _is_number(cell) and all(_is_number(row[at]) for row in self.rows[1:]) for at, cell in enumerate(self.rows[0]))
 
 
 def dialect(text: bytes) -> Dialect:
-    """The delimiter that gives most of the first rows the same number of cells, the most; a comma when none does."""
+    """The delimiter that splits at least 80 % of the first rows into the same number of cells, the largest such number; else a comma."""
     lines = text.decode("utf-8", "replace").removeprefix("\ufeff")
     best, best_size = Dialect(",", []), 1
     for delimiter in _DELIMITERS:
-        rows = [row for row in csv.reader(io.StringIO(lines, newline=""), delimiter=delimiter) if row][:_LOOKED_AT_ROWS]
+        rows = [row for row in csv.reader(io.StringIO(lines, newline=""), delimiter=delimiter) if row][:_SAMPLE_ROWS]
         sizes = [len(row) for row in rows]
         usual = max(set(sizes), key=sizes.count, default=0)
         if sizes.count(usual) >= 0.8 * len(sizes) and usual > best_size:

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: histograms on one axis for all splits, and bars. No script; what a bar is stands in its title. Pure."""
+"""Charts as inline SVG: histograms that share one axis for all splits, and bars. Without scripts; tooltips are SVG titles."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,17 +10,17 @@ from dataprep_converter.tools.html_text import text
 _BINS: Final = 40
 _WIDTH: Final = 320
 _HEIGHT: Final = 56
-_NAMED: Final = 10
-"""Whole numbers that are written each under its bar."""
+_MOST_LABELS: Final = 10
+"""Up to so many integers are labelled individually below the bars."""
 _LONG: Final = 1e7
 _BRIEF: Final = 1e5
 _TAIL: Final = 30
-"""How many times farther than 95 % of the values the greatest may be on an axis with equal steps."""
+"""The axis becomes logarithmic if the maximum is more than this many times the 95th percentile."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The x axis of a feature's histograms: the same for all splits."""
+    """The x axis of a feature's histograms, shared by all splits."""
 
     low: float
     high: float
@@ -28,18 +28,18 @@ class Axis:
     is_log: bool = False
     is_whole: bool = False
     last: float = 0.0
-    """The greatest value, which the last bin of whole numbers may reach beyond."""
+    """The maximum. The last bin of integers may extend beyond it."""
 
     def position(self, value: float) -> float:
-        """Where a value stands, in bins from the left."""
+        """A value's position, in bins from the left."""
         low, high = self.low, self.high
         if self.is_log:
             value, low, high = math.log(max(value, low)), math.log(low), math.log(high)
-        # Halves, because the difference of two floats may be no float.
+        # Halve first: the difference of two floats can overflow.
         return self.bins * (value / 2 - low / 2) / (high / 2 - low / 2)
 
     def value(self, position: float) -> float:
-        """The value at a place in bins from the left."""
+        """The value at a position, in bins from the left."""
         share = position / self.bins
         if self.is_log:
             return math.exp(math.log(self.low) * (1 - share) + math.log(self.high) * share)
@@ -47,7 +47,7 @@ class Axis:
 
 
 def axis(numbers: Sequence[Mapping[str, Any]], *, is_whole: bool) -> Axis | None:
-    """The axis for the numbers of all splits, or None when there are none. Logarithmic where few large values would press all others together."""
+    """The axis for the numbers of all splits, or None if there are none. Logarithmic if a few large values would squash all others."""
     there = [each for each in numbers if each["min"] is not None and each["histogram"]]
     if not there:
         return None
@@ -57,7 +57,7 @@ def axis(numbers: Sequence[Mapping[str, Any]], *, is_whole: bool) -> Axis | None
     if low >= 0 and least > 0 and high > _TAIL * max(most, least):
         return Axis(low=least, high=high, bins=_BINS, is_log=True)
     if is_whole:
-        # Bins of as many whole numbers each, so that none looks rarer than its neighbours.
+        # Each bin holds the same number of integers, so that none looks rarer than its neighbours.
         step = max(1, math.ceil((high - low + 1) / _BINS))
         bins = math.ceil((high - low + 1) / step)
         return Axis(low=low - 0.5, high=low - 0.5 + bins * step, bins=bins, is_whole=True, last=high)
@@ -68,11 +68,11 @@ def axis(numbers: Sequence[Mapping[str, Any]], *, is_whole: bool) -> Axis | None
 
 
 def binned(histogram: Sequence[Sequence[float]], on: Axis) -> list[float]:
-    """Counts by bin of the axis. A bucket that lies in several is spread evenly over them."""
+    """Counts per bin of the axis. A bucket that spans several bins is spread evenly over them."""
     counts = [0.0] * on.bins
     for low, high, count in histogram:
         if on.is_whole:
-            # The whole numbers within the bucket, each as wide as a step.
+            # The integers within the bucket, each one step wide.
             low, high = math.ceil(low) - 0.5, max(math.ceil(low), math.ceil(high) - 1) + 0.5
         first, last = (min(max(on.position(end), 0.0), float(on.bins)) for end in (low, high))
         if last - first < 1e-9:
@@ -92,7 +92,7 @@ def histogram(counts: Sequence[float], on: Axis, *, color: int, name: str) -> st
     for place, count in enumerate(counts):
         if count <= 0:
             continue
-        # A value that is there at all can be seen.
+        # Even the smallest count stays visible.
         height = max(1.5, (_HEIGHT - 2) * count / most)
         ends = f"{short(on.value(place))} to {short(on.value(place + 1))}"
         if on.is_whole:
@@ -110,8 +110,8 @@ def histogram(counts: Sequence[float], on: Axis, *, color: int, name: str) -> st
 
 
 def scale(on: Axis) -> str:
-    """What stands below histograms: every whole number of a few, else the ends and the middle."""
-    if on.is_whole and on.bins <= _NAMED and on.last - on.low < on.bins:
+    """The labels below histograms: every integer if there are few, else both ends and the middle."""
+    if on.is_whole and on.bins <= _MOST_LABELS and on.last - on.low < on.bins:
         marks = [math.ceil(on.low) + place for place in range(on.bins)]
         return f'<div class="scale each">{"".join(f"<span>{short(mark)}</span>" for mark in marks)}</div>'
     ends = [on.value(on.bins * share) for share in (0, 0.5, 1)]
@@ -122,7 +122,7 @@ def scale(on: Axis) -> str:
 
 
 def bar(share: float, *, color: int, title: str) -> str:
-    """A horizontal bar, as wide as this share of the room."""
+    """A horizontal bar that fills this share of the space."""
     return (
         f'<svg class="bar c{color}" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
         f'<title>{text(title)}</title><rect class="room" width="100" height="10" rx="1"/>'
@@ -146,7 +146,7 @@ def stacked(parts: Sequence[tuple[str, float]]) -> str:
 
 
 def short(value: float | None) -> str:
-    """A number for people, of four digits or with all before the point: `1,234`, `0.0123`, `1.2e9`."""
+    """A number for display, with four significant digits or all integer digits: `1,234`, `0.0123`, `1.2e9`."""
     if value is None:
         return "-"
     if value == int(value) and abs(value) < _LONG:
@@ -159,7 +159,7 @@ def short(value: float | None) -> str:
 
 
 def brief(value: float | None) -> str:
-    """`short`, but in few characters: `296.6k`, `2.09M`."""
+    """Like `short`, in fewer characters: `296.6k`, `2.09M`."""
     if value is None or not _BRIEF <= abs(value) < 1e15:
         return short(value)
     power = int(math.log10(abs(value)) // 3)

@@ -1,4 +1,4 @@
-"""The contact sheet: a few images of each class as `data:` URIs, from encoded files or from tensors of uint8."""
+"""The contact sheet: a few images of each class as `data:` URIs, from encoded files or from uint8 tensors."""
 
 import base64
 import io
@@ -17,14 +17,14 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.formats.registry import by_feature, decoder
 from dataprep_converter.inputs.access import Access
 
-_OF_A_CLASS: Final = 8
+_IMAGES_PER_CLASS: Final = 8
 _CLASSES: Final = 24
 _FILES: Final = 8
-_RECORDS_OF_A_FILE: Final = 2000
+_RECORDS_PER_FILE: Final = 2000
 _READ_BYTES: Final = 256 * 2**20
-_EMBEDDED: Final = 24 * 1024
-"""Encoded images up to this size are taken as they are."""
-_WITHOUT_PILLOW: Final = 256 * 1024
+_MOST_EMBEDDED_BYTES: Final = 24 * 1024
+"""Encoded images up to this size are embedded unchanged."""
+_MOST_BYTES_WITHOUT_PILLOW: Final = 256 * 1024
 _SIDE: Final = 96
 _MOST_PIXELS: Final = 50_000_000
 _MAGIC: Final[Mapping[bytes, str]] = {
@@ -37,51 +37,51 @@ _MAGIC: Final[Mapping[bytes, str]] = {
 
 
 @dataclass
-class Sheet:
-    """Images by class, and where they are from."""
+class ContactSheet:
+    """Images by class."""
 
     feature: str
     label: str | None
     groups: dict[int | str | None, list[str]] = field(default_factory=dict)
-    """`data:` URIs by class: a number, a text, or None where there is no label."""
-    unshown: int = 0
-    """Images that couldn't be made small."""
+    """`data:` URIs by class: a number, a string, or None without a label."""
+    skipped: int = 0
+    """Images that couldn't be converted to a thumbnail."""
     files: int = 0
     is_small: bool = False
-    """Whether each pixel is to be seen."""
+    """Whether single pixels should be visible."""
 
 
-def sheet(manifest: Manifest, folder: OutputFolder, access: Access) -> Sheet | None:
-    """Images of the first records of some files of the largest split; None for a data set without images."""
+def contact_sheet(manifest: Manifest, folder: OutputFolder, access: Access) -> ContactSheet | None:
+    """Images from the first records of some files of the largest split; None for a data set without images."""
     split = max(manifest.splits, key=lambda each: each.records, default=None)
     if split is None or any(feature.get("record") for feature in manifest.features):
         return None
     label = _label(manifest)
     wanted = set(split.label_counts.get(label, {})) if label is not None else set()
-    found: Sheet | None = None
-    for file in _some([file for file in manifest.files if file.split == split.name and file.records]):
+    sheet: ContactSheet | None = None
+    for file in _files_to_read([file for file in manifest.files if file.split == split.name and file.records]):
         uri = folder.at(file.file)
         with access.store(uri).open(uri) as source:
             format_ = decoder(manifest)
-            for _, record in itertools.islice(format_.read(source.stream()), _RECORDS_OF_A_FILE):
+            for _, record in itertools.islice(format_.read(source.stream()), _RECORDS_PER_FILE):
                 values = by_feature(format_, record, manifest.features)
-                if found is None:
+                if sheet is None:
                     feature = _image_feature(manifest, values)
                     if feature is None:
                         return None
-                    found = Sheet(feature=feature, label=label, is_small=_is_small(manifest, feature))
-                _put(found, values, manifest)
-                if _is_full(found, wanted):
+                    sheet = ContactSheet(feature=feature, label=label, is_small=_is_small(manifest, feature))
+                _add_image(sheet, values, manifest)
+                if _is_full(sheet, wanted):
                     break
-        if found is not None:
-            found.files += 1
-            if _is_full(found, wanted):
+        if sheet is not None:
+            sheet.files += 1
+            if _is_full(sheet, wanted):
                 break
-    return found
+    return sheet
 
 
-def _some(files: Sequence[ManifestFile]) -> Iterator[ManifestFile]:
-    """A few files, evenly over all, that aren't too large together."""
+def _files_to_read(files: Sequence[ManifestFile]) -> Iterator[ManifestFile]:
+    """A few evenly spaced files, within a total size."""
     step = max(1, len(files) // _FILES)
     size = 0
     for number, file in enumerate(files[::step][:_FILES]):
@@ -96,14 +96,14 @@ def _label(manifest: Manifest) -> str | None:
     return next((feature["name"] for feature in manifest.features if feature["name"] in counted), None)
 
 
-def _is_full(found: Sheet, wanted: set[str]) -> bool:
-    kinds = {str(key) for key in found.groups} if found.label is not None else {"None"}
-    enough = all(len(images) >= _OF_A_CLASS for images in found.groups.values())
-    return enough and bool(found.groups) and (wanted <= kinds or len(found.groups) >= _CLASSES)
+def _is_full(sheet: ContactSheet, wanted: set[str]) -> bool:
+    kinds = {str(key) for key in sheet.groups} if sheet.label is not None else {"None"}
+    enough = all(len(images) >= _IMAGES_PER_CLASS for images in sheet.groups.values())
+    return enough and bool(sheet.groups) and (wanted <= kinds or len(sheet.groups) >= _CLASSES)
 
 
 def _image_feature(manifest: Manifest, values: Mapping[str, Any]) -> str | None:
-    """The feature with images: a tensor of uint8 that has their shape, or bytes that begin as an image's file."""
+    """The feature that holds images: a uint8 tensor of an image's shape, or bytes that begin like an image file."""
     for feature in manifest.features:
         if feature["label"] or feature["sequence"] or feature["name"] not in values:
             continue
@@ -123,23 +123,23 @@ def _is_small(manifest: Manifest, name: str) -> bool:
     return _is_tensor(feature) and max(feature["shape"][:2]) <= _SIDE // 2
 
 
-def _put(found: Sheet, values: Mapping[str, Any], manifest: Manifest) -> None:
-    name = _class_of(found, values)
-    images = found.groups.get(name, [])
-    if len(images) >= _OF_A_CLASS or (name not in found.groups and len(found.groups) >= _CLASSES):
+def _add_image(sheet: ContactSheet, values: Mapping[str, Any], manifest: Manifest) -> None:
+    name = _class_of(sheet, values)
+    images = sheet.groups.get(name, [])
+    if len(images) >= _IMAGES_PER_CLASS or (name not in sheet.groups and len(sheet.groups) >= _CLASSES):
         return
-    feature = next(each for each in manifest.features if each["name"] == found.feature)
-    value = values.get(found.feature)
+    feature = next(each for each in manifest.features if each["name"] == sheet.feature)
+    value = values.get(sheet.feature)
     uri = _tensor_uri(value, feature["shape"]) if _is_tensor(feature) else _file_uri(_bytes(value))
     if uri is None:
-        found.unshown += 1
+        sheet.skipped += 1
         return
-    found.groups.setdefault(name, []).append(uri)
+    sheet.groups.setdefault(name, []).append(uri)
 
 
-def _class_of(found: Sheet, values: Mapping[str, Any]) -> int | None:
-    """The record's class: its number, or the place of the 1."""
-    label = _flat(values.get(found.label)) if found.label is not None else []
+def _class_of(sheet: ContactSheet, values: Mapping[str, Any]) -> int | None:
+    """The record's class: a number, or the index of the 1 in a one-hot vector."""
+    label = _flat(values.get(sheet.label)) if sheet.label is not None else []
     if not label or isinstance(label[0], bytes):
         return None
     return int(label[0]) if len(label) == 1 else int(np.argmax(label))
@@ -176,28 +176,28 @@ def _file_uri(data: bytes) -> str | None:
     kind = _kind(data)
     if kind is None:
         return None
-    if len(data) <= _EMBEDDED:
+    if len(data) <= _MOST_EMBEDDED_BYTES:
         return _data_uri(kind, data)
     try:
         from PIL import Image
     except ModuleNotFoundError:
-        return _data_uri(kind, data) if len(data) <= _WITHOUT_PILLOW else None
-    made = io.BytesIO()
+        return _data_uri(kind, data) if len(data) <= _MOST_BYTES_WITHOUT_PILLOW else None
+    thumbnail = io.BytesIO()
     try:
         with Image.open(io.BytesIO(data)) as image:
             if image.width * image.height > _MOST_PIXELS:
                 return None
             image.draft("RGB", (2 * _SIDE, 2 * _SIDE))
             image.thumbnail((2 * _SIDE, 2 * _SIDE))
-            image.convert("RGB").save(made, "JPEG", quality=80)
+            image.convert("RGB").save(thumbnail, "JPEG", quality=80)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        # What Pillow raises for a damaged file: the report shows the others.
+        # Pillow raises these for a damaged file. The report shows the other images.
         return None
-    return _data_uri("image/jpeg", made.getvalue())
+    return _data_uri("image/jpeg", thumbnail.getvalue())
 
 
 def png(pixels: npt.NDArray[np.uint8]) -> bytes:
-    """Pixels of shape (height, width) or (height, width, 1, 3 or 4) as a PNG file."""
+    """Encodes pixels of shape (height, width) or (height, width, 1, 3 or 4) as PNG."""
     height, width = pixels.shape[:2]
     channels = pixels.shape[2] if pixels.ndim == 3 else 1
     lines = np.concatenate((np.zeros((height, 1), np.uint8), pixels.reshape(height, width * channels)), axis=1)

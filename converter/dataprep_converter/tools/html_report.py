@@ -1,6 +1,7 @@
-"""The HTML report of a finished data set: one file without scripts that asks the network for nothing.
+"""The HTML report of a finished data set: a single file without scripts that makes no network requests.
 
-Everything that comes from the data (names, classes, values) goes through `text`; the page's own policy forbids scripts and requests besides.
+Everything that comes from the data (names, classes, values) goes through `text`. As a second line of defence, the page's content security
+policy forbids scripts and requests.
 """
 
 import json
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 from dataprep_api.dataset.report import Manifest, Success
 from dataprep_converter.tools import html_charts as charts
-from dataprep_converter.tools.html_pictures import Sheet
+from dataprep_converter.tools.html_pictures import ContactSheet
 from dataprep_converter.tools.html_text import text
 
 _POLICY: Final = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -37,9 +38,9 @@ def report(
     success: Success,
     statistics: Document | None,
     records: Sequence[Mapping[str, Any]],
-    sheet: Sheet | None,
+    sheet: ContactSheet | None,
 ) -> str:
-    """The whole page. `statistics` is the parsed `statistics.json`, None of a data set without one."""
+    """The whole page. `statistics` is the parsed `statistics.json`, None for a data set without one."""
     title = uri.rstrip("/").rpartition("/")[2] or uri
     parts = [
         *_head(uri, title, manifest, ignored),
@@ -114,7 +115,7 @@ def _balance(statistics: Document | None) -> Iterator[str]:
     for label in sorted({label for split in splits.values() for label in split["classes"]}):
         by_split = {name: {each["class"]: each for each in split["classes"].get(label, [])} for name, split in splits.items()}
         classes = list({found: each for split in by_split.values() for found, each in split.items()}.values())
-        # What is shown of many is the most frequent; what is shown of few stands in the order of the numbers.
+        # Of many classes the most frequent are shown; the remaining ones keep their numeric order.
         totals = {each["class"]: sum(split.get(each["class"], {}).get("count", 0) for split in by_split.values()) for each in classes}
         kept = set(sorted(totals, key=lambda found: -totals[found])[:_CLASSES])
         shown = [each for each in classes if each["class"] in kept]
@@ -146,7 +147,7 @@ def _class(found: Mapping[str, Any]) -> str:
     return text(_cut(str(found["class"])))
 
 
-def _contact_sheet(sheet: Sheet, manifest: Manifest) -> Iterator[str]:
+def _contact_sheet(sheet: ContactSheet, manifest: Manifest) -> Iterator[str]:
     names = manifest.labels.get(sheet.label or "", [])
     small = ' class="pixels"' if sheet.is_small else ""
     rows: list[str] = []
@@ -155,10 +156,10 @@ def _contact_sheet(sheet: Sheet, manifest: Manifest) -> Iterator[str]:
         known = {"class": found} | ({"name": names[found]} if isinstance(found, int) and 0 <= found < len(names) else {})
         caption = f"<figcaption>{_class(known)}</figcaption>" if found is not None else ""
         rows.append(f"<figure>{caption}<div>{images}</div></figure>")
-    unshown = f" {sheet.unshown:,} images could not be shown." if sheet.unshown else ""
+    skipped = f" {sheet.skipped:,} images could not be shown." if sheet.skipped else ""
     yield (
         f'<section><h2>Images of <code>{text(sheet.feature)}</code></h2><div class="sheet">{"".join(rows)}</div>'
-        f'<p class="note">From the first records of {sheet.files} file{"s" * (sheet.files != 1)}.{unshown}</p></section>'
+        f'<p class="note">From the first records of {sheet.files} file{"s" * (sheet.files != 1)}.{skipped}</p></section>'
     )
 
 
@@ -198,7 +199,7 @@ def _card(feature: Mapping[str, Any], by_split: Mapping[str, Mapping[str, Any]])
 
 
 def _is_worth_a_list(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, Any]) -> bool:
-    """Texts that come again, and the frequent ones of many numbers; few numbers are seen in the histogram."""
+    """Whether frequent values are worth a list: repeated strings, or frequent numbers among too many to be read off the histogram."""
     first = next((each for each in by_split.values() if each.get("top")), None)
     if first is None or first["top"][0]["count"] < 2:
         return False
@@ -231,7 +232,7 @@ def _numbers(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, An
 
 
 def _top(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, Any]) -> str:
-    """Frequent values of the first split that has some, with their share in each."""
+    """Frequent values of the first split that has any, with their share."""
     name, first = next((name, each) for name, each in by_split.items() if each.get("top"))
     total = max(1, first["values"] / first["sampledEvery"])
     rows: list[str] = []
@@ -339,7 +340,7 @@ def _provenance(manifest: Manifest, success: Success) -> Iterator[str]:
 
 
 def text_block(value: str) -> str:
-    """Lines as text of the page."""
+    """Escapes each line."""
     return "\n".join(text(line) for line in value.split("\n"))
 
 

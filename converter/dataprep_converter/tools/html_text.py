@@ -1,4 +1,4 @@
-"""What comes from the data, as text of a page."""
+"""Escapes text from the data for an HTML page."""
 
 from html import escape
 from typing import Any
@@ -7,5 +7,5 @@ from dataprep_api.shown import one_line
 
 
 def text(value: Any) -> str:
-    """Anything as text of the page or of an attribute: no markup, and what a terminal wouldn't be shown is not in the page either."""
+    """Any value as HTML text or attribute: escaped, and without the characters that `one_line` hides from a terminal."""
     return escape(one_line(str(value)), quote=True)

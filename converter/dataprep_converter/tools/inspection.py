@@ -1,4 +1,4 @@
-"""Inspecting: what a finished data set holds, for people (`dataprep inspect`, `dataprep ls`)."""
+"""Shows what a finished data set holds (`dataprep inspect`, `dataprep ls`)."""
 
 import itertools
 import json
@@ -37,7 +37,7 @@ _PLAIN_WIDTH = 1000
 
 
 def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextIO) -> None:
-    """Prints files, class histogram, statistics and the first records. Raises NotFound when there is no finished data set."""
+    """Prints files, class histogram, statistics and the first records. Raises NotFound if there is no finished data set."""
     folder, success = _finished(uri, access)
     manifest = folder.manifest(success)
     statistics = stored_statistics(manifest, folder)
@@ -51,7 +51,7 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
         }
         stream.write(json.dumps(whole, indent=2) + "\n")
         return
-    # Values are shown as they are: `[/a]` and `:x:` mean something to rich. A file or pipe takes lines of any width.
+    # Values are printed verbatim: rich would interpret `[/a]` and `:x:`. A file or pipe takes lines of any width.
     console = _Console(file=raw(stream), highlight=False, markup=False, emoji=False, width=None if stream.isatty() else _PLAIN_WIDTH)
     console.print(_files(manifest))
     ignored = _ignored(folder, manifest)
@@ -69,16 +69,16 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
 
 
 class _Console(Console):
-    """Its colours reach the terminal, and of texts only what is `shown`."""
+    """Keeps rich's colours, and prints only what `shown` lets through of the texts."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """The segments, each shown."""
+        """The segments, each passed through `shown`."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(shown(segment.text), segment.style)
 
 
 def html(uri: str, access: Access, *, records: int) -> str:
-    """The report as a page of its own. Raises NotFound when there is no finished data set."""
+    """The report as an HTML page. Raises NotFound if there is no finished data set."""
     folder, success = _finished(uri, access)
     manifest = folder.manifest(success)
     return html_report.report(
@@ -88,7 +88,7 @@ def html(uri: str, access: Access, *, records: int) -> str:
         success=success,
         statistics=stored_statistics(manifest, folder),
         records=first_records(manifest, folder, access, count=records),
-        sheet=html_pictures.sheet(manifest, folder, access),
+        sheet=html_pictures.contact_sheet(manifest, folder, access),
     )
 
 
@@ -101,7 +101,7 @@ def _finished(uri: str, access: Access) -> tuple[OutputFolder, Success]:
 
 
 def _ignored(folder: OutputFolder, manifest: Manifest) -> int:
-    """How many files among the inputs the run has not read; 0 where its plan can't tell."""
+    """How many input files the run ignored; 0 if its plan can't be read."""
     path = names.plan_file(manifest.run_id)
     try:
         return folder.parsed(PlanHead, path, folder.read(path) or b"").ignored
@@ -110,7 +110,7 @@ def _ignored(folder: OutputFolder, manifest: Manifest) -> int:
 
 
 def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, count: int) -> list[dict[str, list[Any]]]:
-    """The first records of the first file that has any, as lists by feature."""
+    """The first records of the first non-empty file, as lists by feature."""
     for file in [each for each in manifest.files if is_read(each.file, manifest)] if count else ():
         uri = folder.at(file.file)
         with access.store(uri).open(uri) as source:
@@ -122,7 +122,9 @@ def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, c
 
 
 def listing(uri: str, access: Access, *, stream: TextIO) -> None:
-    """Every visible file below a folder, or one file, in the columns of `hdfs dfs -ls`. What the store doesn't know is a dash."""
+    """Lists every visible file below a folder, or a single file, in the columns of `hdfs dfs -ls`. A dash stands for what the store doesn't
+    know.
+    """
     found = [entry for _, entry in sorted(OutputFolder(uri, access).visible(), key=lambda each: each[0])]
     if found:
         stream.write(f"Found {len(found)} items\n")
@@ -134,7 +136,7 @@ def listing(uri: str, access: Access, *, stream: TextIO) -> None:
 
 
 def _columns(entries: Sequence[Entry]) -> Iterator[str]:
-    # Hadoop's widths: as wide as the widest value, at least 3 for the replication and 10 for the size.
+    # Hadoop's column widths: as wide as the widest value, at least 3 for the replication and 10 for the size.
     owner_width = max(len(_owner(entry)) for entry in entries)
     group_width = max(len(_group(entry)) for entry in entries)
     size_width = max(10, *(len(str(entry.size)) for entry in entries))
@@ -211,7 +213,7 @@ def _print_record(console: Console, manifest: Manifest, sample: dict[str, list[A
 
 
 def picture(content: bytes, dtype: str, shape: list[int]) -> str:
-    """A tensor of two dimensions (or three with one channel) in ten shades of characters, two to a pixel; empty for any other."""
+    """Draws a 2-D tensor (or a 3-D one with a single channel) in ten shades of characters, two per pixel; empty for any other."""
     if dtype != "uint8" or len([size for size in shape if size != 1]) != 2 or max(shape) > 64:
         return ""
     pixels = np.frombuffer(content, dtype=np.uint8).reshape([size for size in shape if size != 1])
@@ -229,7 +231,7 @@ def _short(value: Any) -> str:
 
 
 def _jsonable(sample: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Values that JSON has: bytes as text of one character a byte (Latin-1), and NaN and the infinities by protobuf's names."""
+    """Converts values to JSON: bytes as Latin-1 text, NaN and the infinities by their protobuf names."""
     return {name: [_json_value(value) for value in values] for name, values in sorted(sample.items())}
 
 

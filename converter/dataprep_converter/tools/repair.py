@@ -1,8 +1,8 @@
-"""Repairing: the shards of a finished data set that are broken or missing, made again from the plan stored beside them.
+"""Repairs a finished data set: writes broken or missing shards again from the plan that is stored with it.
 
-A shard is kept when its bytes are those of its report, and of the manifest if that can be believed; what isn't kept loses its report, and then
-the job goes on as any unfinished one does. Nothing is touched before it is known that the inputs are still the ones that were planned.
-`_SUCCESS` is away while the data set is not whole, and at the end the manifest must be the one that was there.
+A shard is kept if its bytes match its report, and the manifest if that is intact. The reports of all other shards are deleted, and then the
+job continues like any unfinished one. Nothing is changed until the inputs are known to be the planned ones. `_SUCCESS` is absent while the
+data set is incomplete, and the final manifest must equal the original.
 """
 
 import hashlib
@@ -38,69 +38,69 @@ from dataprep_converter.tools.verification import metadata_faults
 
 logger = logging.getLogger(__name__)
 
-_SELECTED = 65_536
-_SHOWN = 5
+_CHUNK = 65_536
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
-class Repaired:
-    """What a repair did."""
+class RepairResult:
+    """The outcome of a repair."""
 
     manifest_sha256: str
-    remade: list[str]
-    """Shards that were made again."""
-    others: list[str]
-    """What else was wrong, in words."""
+    shards: list[str]
+    """The shards that were written again."""
+    other_faults: list[str]
+    """Descriptions of the other faults."""
 
 
-def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers: int = 1) -> Repaired:
-    """Makes a data set whole again. Idempotent; interrupted, it goes on where it stopped.
+def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers: int = 1) -> RepairResult:
+    """Makes a data set complete again. Idempotent; after an interruption it continues.
 
-    `job` is the one that made the data set: needed where the manifest is damaged too, for code of its own and for options of HDFS.
-    Raises NotFound when there was no data set, BadSpec when the job is another or is needed, InputChanged naming inputs that are no
-    longer those of the plan, OutputExists for files of somebody else, and NotWhole when other bytes came out.
+    `job` is the job that made the data set. It is needed if the manifest is damaged too, for the job's own code, and for HDFS options.
+    Raises NotFound if there is no data set, BadSpec if the job is missing or a different one, InputChanged naming the inputs that have
+    changed since the plan, OutputExists for foreign files, and NotWhole if the repair yields other bytes.
     """
-    found = _Found(uri, access)
-    repaired = found.job(job)
-    kind = kind_of(repaired.spec)
+    data_set = _DamagedDataSet(uri, access)
+    job_of_run = data_set.job(job)
+    kind = kind_of(job_of_run.spec)
     if isinstance(kind, Script):
         raise BadSpec(f"The data set of {uri} was made by a script; run the job again with output.overwrite: Always.")
-    # What signs its addresses is known from now on.
-    access.unsigned(repaired.spec.data)
-    others = found.other_faults()
-    plan = found.plan() or found.planned_again(repaired)
+    # From here on, `access` knows the signatures of the job's URLs.
+    access.unsigned(job_of_run.spec.data)
+    others = data_set.other_faults()
+    plan = data_set.plan() or data_set.plan_again(job_of_run)
     head = plan.head
-    if run_id.run_id(repaired.spec, inputs_sha256=head.inputs_sha256, parts=head.parts) != found.folder.run_id:
-        raise BadSpec(f"The job is not the one that made run {found.folder.run_id}.")
-    check_versions(head, repaired.spec, uri)
-    if plan.head.code_sha256 is not None and repaired.spec.code is None:
+    if run_id.run_id(job_of_run.spec, inputs_sha256=head.inputs_sha256, parts=head.parts) != data_set.folder.run_id:
+        raise BadSpec(f"The job is not the one that made run {data_set.folder.run_id}.")
+    check_versions(head, job_of_run.spec, uri)
+    if plan.head.code_sha256 is not None and job_of_run.spec.code is None:
         raise BadSpec("The job used code of its own (spec.code), which isn't kept beside the data set; give the job's file: --job.")
-    kept = list(found.reports(plan))
+    kept = list(data_set.reports(plan))
     broken = [shard for shard, report in zip(shards(plan.head), kept, strict=True) if report is None]
-    copies = found.foreign(plan, [report for report in kept if report is not None])
+    copies = data_set.foreign(plan, [report for report in kept if report is not None])
     if not broken and not copies and not others:
-        return Repaired(found.manifest_sha256(), remade=[], others=[])
+        return RepairResult(data_set.manifest_sha256(), shards=[], other_faults=[])
     _check_inputs(broken, plan, access)
     if broken:
         convert_work.check_keys(plan)
 
-    folder = found.folder
+    folder = data_set.folder
     folder.remove_success()
-    found.claim()
+    data_set.claim()
     for path in copies:
         folder.delete(path)
         others.append(f"{path} was a copy of a shard, and is removed")
     for shard in broken:
         folder.delete(names.report_file(folder.run_id, shard.number))
-    if broken and _needs_made_files(plan, folder):
-        found.make_files_again(repaired)
-    pool.run_tasks(repaired, kind, plan=plan, access=access, workers=workers, watch=lambda *_: None)
-    result = convert_commit.commit(repaired.spec, plan=plan, access=access, again=found.manifest)
-    return Repaired(result.manifest_sha256, remade=[shard.file for shard in broken], others=others)
+    if broken and _needs_generated_files(plan, folder):
+        data_set.restore_generated_files(job_of_run)
+    pool.run_tasks(job_of_run, kind, plan=plan, access=access, workers=workers, watch=lambda *_: None)
+    result = convert_commit.commit(job_of_run.spec, plan=plan, access=access, again=data_set.manifest)
+    return RepairResult(result.manifest_sha256, shards=[shard.file for shard in broken], other_faults=others)
 
 
-class _Found:
-    """What is left of a data set."""
+class _DamagedDataSet:
+    """The remains of a data set."""
 
     def __init__(self, uri: str, access: Access) -> None:
         self._access = access
@@ -108,13 +108,13 @@ class _Found:
         folder = OutputFolder(uri, access)
         self.success = _success(folder)
         self.folder = folder.of_run(_run_id(folder, self.success))
-        self._damaged: Manifest | None = None
+        self._unverified: Manifest | None = None
         self.manifest: Manifest | None = self._manifest()
-        """None when it can't be believed."""
+        """None if it is missing or not consistent."""
 
     def job(self, given: DataPrepJob | None) -> DataPrepJob:
-        """The job that made the data set, with this folder as its output. Raises BadSpec when it isn't the one given or can't be told."""
-        written = self.manifest or self._damaged
+        """The job that made the data set, with this folder as its output. Raises BadSpec if it is unknown or differs from `given`."""
+        written = self.manifest or self._unverified
         if written is not None and written.encoding_version != run_id.ENCODING_VERSION:
             raise BadSpec(
                 f"{self.uri} was made by a dataprep whose records have other bytes (encoding {written.encoding_version}, this one has "
@@ -146,7 +146,7 @@ class _Found:
         return DataPrepJob.parse(written_job)
 
     def plan(self) -> Plan | None:
-        """The stored plan, or None when it is not the one of the reports."""
+        """The stored plan, or None if it is damaged or the reports belong to another plan."""
         try:
             plan = self.folder.plan()
         except (BadSpec, NotFound, NotWhole, ValueError, OSError):
@@ -156,9 +156,9 @@ class _Found:
         reports = [report for report in self.folder.reports(plan.head.shards) if report is not None]
         return plan if not reports or any(report.plan_sha256 == plan.sha256 for report in reports) else None
 
-    def planned_again(self, job: DataPrepJob) -> Plan:
-        """A new plan, stored. Raises InputChanged when it is not for the same inputs."""
-        new = self._made_again(job)
+    def plan_again(self, job: DataPrepJob) -> Plan:
+        """Plans again and stores the plan. Raises InputChanged if the inputs are not the original ones."""
+        new = self._new_plan(job)
         if new.plan.head.run_id != self.folder.run_id:
             raise InputChanged(
                 f"The plan of {self.uri} is damaged, and the inputs ({', '.join(job.spec.data.inputs())}) are not those of run {self.folder.run_id} any more."
@@ -168,9 +168,11 @@ class _Found:
         self.folder.put_plan(new.plan, new.tables)
         return new.plan
 
-    def _made_again(self, job: DataPrepJob) -> NewPlan:
-        """A new plan by the rules of the old one. Nothing tells them when the manifest is gone too: then those of this release, and else the first ones."""
-        written = self.manifest or self._damaged
+    def _new_plan(self, job: DataPrepJob) -> NewPlan:
+        """A new plan by the original rule versions. If the manifest that records them is gone too, tries those of this release, then the
+        oldest.
+        """
+        written = self.manifest or self._unverified
         if written is not None:
             fault = run_id.fault_of_versions(written.parts, job.spec)
             if fault is not None:
@@ -181,15 +183,15 @@ class _Found:
             return make_plan(job.spec, self._access, parts={})
         return new
 
-    def make_files_again(self, job: DataPrepJob) -> None:
-        """What the reader made while planning, which the commit step removed. Raises InputChanged when it would be other files."""
-        new = self._made_again(job)
+    def restore_generated_files(self, job: DataPrepJob) -> None:
+        """Restores files that the reader generated while planning and the commit step removed. Raises InputChanged if they would differ."""
+        new = self._new_plan(job)
         if new.plan.head.run_id != self.folder.run_id or new.tables.made is None:
             raise InputChanged(f"The inputs ({', '.join(job.spec.data.inputs())}) are not those of run {self.folder.run_id} any more.")
         self.folder.put_made(new.tables.made)
 
     def reports(self, plan: Plan) -> Iterator[ShardReport | None]:
-        """The report of each shard, when the report and everything it tells of is as it was written; else None."""
+        """The report of each shard if the report and all files that it describes are intact, else None."""
         listed = dict(self.folder.visible())
         indexes = self.folder.indexes()
         for shard, report in zip(shards(plan.head), self.folder.reports(plan.head.shards), strict=True):
@@ -200,7 +202,7 @@ class _Found:
             if report.index is not None:
                 pinned = pinned.model_copy(update={"index": report.index.model_copy(update={"pin": indexes[report.index.file].pin})})
             if pinned != report:
-                # A copy of the data set: the same bytes, other times.
+                # The data set was copied: the same bytes with other timestamps.
                 self.folder.put_report(pinned)
             yield pinned
 
@@ -214,11 +216,13 @@ class _Found:
         foreign = [path for path, _ in self.folder.visible() if path not in known]
         for path in foreign:
             if digest_of(self._access.store(self.uri), self.folder.at(path)) not in digests:
-                raise OutputExists(f"{self.uri} holds {path}, which is not of this data set; move it away.", uri=self.folder.at(path))
+                raise OutputExists(
+                    f"{self.uri} holds {path}, which does not belong to this data set; move it away.", uri=self.folder.at(path)
+                )
         return foreign
 
     def other_faults(self) -> list[str]:
-        """What is wrong beside the shards, in words."""
+        """Descriptions of all faults apart from the shards."""
         if self.success is None:
             return ["_SUCCESS is missing or was changed"]
         if self.manifest is None:
@@ -227,11 +231,11 @@ class _Found:
         return [fault.text for fault in found]
 
     def manifest_sha256(self) -> str:
-        """Of the manifest that is there."""
+        """The SHA-256 of the existing manifest."""
         return self.success.sha256 if self.success is not None else ""
 
     def claim(self) -> None:
-        """Takes the folder again, if OWNER was damaged. Raises OutputLost when another run has it."""
+        """Claims the folder again if OWNER was damaged. Raises OutputLost if another run holds it."""
         try:
             owner = self.folder.owner()
         except NotWhole:
@@ -241,21 +245,21 @@ class _Found:
         self.folder.check_owner()
 
     def _manifest(self) -> Manifest | None:
-        """The manifest, if it is the one that `_SUCCESS` names, or without that one that doesn't contradict itself."""
+        """The manifest, if it is the one that `_SUCCESS` names; without `_SUCCESS`, if it is consistent."""
         path = names.manifest_file(self.folder.run_id)
         written = self.folder.read(path)
         try:
             found = self.folder.parsed(Manifest, path, written or b"")
         except ValidationError:
             return None
-        self._damaged = found
+        self._unverified = found
         is_named = self.success is not None and hashlib.sha256(written or b"").hexdigest() == self.success.sha256
         if found.run_id != self.folder.run_id or next(crosscheck.manifest_faults(found, self.folder), None) is not None:
             return None
         return found if is_named or self.success is None or self.success.run_id != self.folder.run_id else None
 
     def _is_whole(self, report: ShardReport, listed: dict[str, Entry]) -> bool:
-        """Whether a shard and what belongs to it have the bytes that the report tells."""
+        """Whether a shard and its companions have the bytes that the report describes."""
         if self.manifest is not None and (
             report.number >= len(self.manifest.files)
             or crosscheck.differences(report, self.manifest.files[report.number], number=report.number, run_id=self.folder.run_id)
@@ -298,12 +302,12 @@ def _run_id(folder: OutputFolder, success: Success | None) -> str:
 
 
 def _at(spec: Any, uri: str) -> Any:
-    """The spec with another output URI."""
+    """The spec with this output URI."""
     return spec.model_copy(update={"output": spec.output.model_copy(update={"uri": uri})})
 
 
 def _check_same(given: dict[str, Any], known: dict[str, Any] | None, run: str) -> None:
-    """Raises BadSpec naming the fields in which a job isn't the one of the run."""
+    """Raises BadSpec naming the fields in which the given job differs from the one of the run."""
     if known is None:
         return
     differing = sorted(field for field in {*given, *known} if _plain(given.get(field)) != _plain(known.get(field)))
@@ -315,29 +319,29 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def _needs_made_files(plan: Plan, folder: RunFolder) -> bool:
+def _needs_generated_files(plan: Plan, folder: RunFolder) -> bool:
     made = folder.at(names.made_folder(folder.run_id))
     return any(str(uri).startswith(made) for uri in plan.units.table["uri"].unique().to_pylist())
 
 
 def _check_inputs(broken: Iterable[Shard], plan: Plan, access: Access) -> None:
-    """Raises InputChanged naming what of the inputs of these shards is no longer what was planned."""
+    """Raises InputChanged naming the inputs of these shards that have changed since they were planned."""
     checked: set[str] = set()
     changed: list[str] = []
     for shard in broken:
         for index in _units_of(shard, plan):
             unit = plan.units.unit(index)
             if unit.uri in checked or scheme_of(unit.uri) not in STORES or f"/{names.made_folder(plan.head.run_id)}/" in unit.uri:
-                continue  # databases and made files are looked at when they are read
+                continue  # databases and generated files are checked when they are read
             checked.add(unit.uri)
             try:
                 open_pinned(access.store(unit.uri), unit.uri, unit.pin).close()
             except InputChanged:
                 changed.append(unit.uri)
     if changed:
-        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+        more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
         raise InputChanged(
-            f"{len(changed)} inputs of the broken shards have changed or are gone since they were planned: {', '.join(changed[:_SHOWN])}{more}. "
+            f"{len(changed)} inputs of the broken shards have changed or are gone since they were planned: {', '.join(changed[:_MOST_NAMED])}{more}. "
             "Nothing was touched. Put them back, or run the job again as a new one.",
             uri=changed[0],
         )
@@ -346,7 +350,7 @@ def _check_inputs(broken: Iterable[Shard], plan: Plan, access: Access) -> None:
 def _units_of(shard: Shard, plan: Plan) -> list[int]:
     selection = selection_of(shard, plan)
     found: set[int] = set()
-    for samples in selection.chunks(shard.first, shard.records, size=_SELECTED):
+    for samples in selection.chunks(shard.first, shard.records, size=_CHUNK):
         index, _ = plan.units.locate(samples)
         found.update(np.unique(index).tolist())
     return sorted(found)

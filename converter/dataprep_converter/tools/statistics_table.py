@@ -1,4 +1,4 @@
-"""Statistics of a data set as a table of a terminal."""
+"""Prints the statistics of a data set as a table on the terminal."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -14,7 +14,7 @@ _TEXT: Final = 32
 
 
 def show(console: Console, statistics: Mapping[str, Any]) -> None:
-    """Prints one row for each feature and split, and what is to be warned of."""
+    """Prints a row for each feature and split, and the warnings."""
     splits = statistics["splits"]
     rows = [
         (name, split, splits[split]["features"][name])
@@ -55,14 +55,14 @@ def _table(rows: list[tuple[str, str, Mapping[str, Any]]]) -> Table:
 
 
 def _numbers(found: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """What the columns are about: the values, or the lengths of byte strings."""
+    """The numbers to show: of the values, or of the lengths of byte strings."""
     if "histogram" in found:
         return "values", found
     return ("bytes", found["lengths"]) if "lengths" in found else ("", {})
 
 
 def _frequent(found: Mapping[str, Any]) -> str:
-    """The first three, when one of them is frequent at all."""
+    """The three most frequent values, if any occurs more than once."""
     top = found.get("top", [])[:3]
     if not top or top[0]["count"] < 2:
         return ""

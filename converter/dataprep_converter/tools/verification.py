@@ -1,9 +1,9 @@
-"""Verifying: everything of a finished data set read again and held against its manifest.
+"""Verifies a finished data set: reads all of it and compares it with its manifest.
 
-Of each shard every byte is read once: the framing and CRCs that the format has, the number of records, size and SHA-256. The digest proves
-that the bytes are those that the encoder wrote; so of the records inside only some, spread evenly over the file, are parsed and held
-against the features, unless all are asked for. A TFRecord file cut between two records reads without an error, and a flipped bit in a RecordIO
-file breaks no frame: that is why counts and digests stand beside the framing.
+Every byte of each shard is read once, to check the framing and CRCs that the format has, the number of records, size and SHA-256. A
+matching digest proves that the bytes are the ones that the encoder wrote, so only some records, spread evenly over the file, are parsed and
+compared with the features, unless all are asked for. Framing alone is not enough: a TFRecord file cut between two records reads without an
+error, and a flipped bit in a RecordIO file breaks no frame.
 """
 
 import hashlib
@@ -31,27 +31,27 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.stores import Entry
 
 PARSED_RECORDS: Final = 64
-"""Of each file, the first and the last among them."""
+"""Per file, including the first and the last record."""
 
 _FILES_AT_ONCE = 4
 
 
 def verify(uri: str, access: Access, *, expect: str | None = None, every_record: bool = False) -> Manifest:
-    """The manifest of the data set, when every byte agrees with it.
+    """Returns the manifest of the data set if every byte agrees with it.
 
-    Raises NotWhole naming file and offset of the first fault, and NotFound when there is no finished data set.
-    `expect` is the manifest's SHA-256 or its digest over the files; with `every_record` all records are parsed.
+    Raises NotWhole naming file and offset of the first fault, and NotFound if there is no finished data set. `expect` is the manifest's
+    SHA-256 or its digest over the files; with `every_record` all records are parsed.
     """
-    examined = Examined(uri, access, expect=expect)
-    with closing(examined.faults(every_record=every_record)) as found:
+    verification = Verification(uri, access, expect=expect)
+    with closing(verification.faults(every_record=every_record)) as found:
         first = next(found, None)
     if first is not None:
         raise NotWhole(f"{uri}: {first.text}.")
-    return examined.manifest
+    return verification.manifest
 
 
-class Examined:
-    """A finished data set and its faults. Raises as `verify` does when there is no manifest to hold it against."""
+class Verification:
+    """The verification of a finished data set. Raises like `verify` if there is no manifest to compare it with."""
 
     def __init__(self, uri: str, access: Access, *, expect: str | None = None) -> None:
         folder = OutputFolder(uri, access)
@@ -68,7 +68,7 @@ class Examined:
             )
 
     def faults(self, *, every_record: bool = False) -> Generator[Fault]:
-        """Everything that is not as it was written, at most one fault of each file; shards in the manifest's order."""
+        """Everything that differs from what was written, at most one fault per file; shards in the order of the manifest."""
         listed = dict(self.folder.visible())
         yield from _listing_faults(self.manifest, listed)
         yield from shard_faults(self.manifest, self.folder, self._access, listed=listed, every_record=every_record)
@@ -79,9 +79,9 @@ class Examined:
 def shard_faults(
     manifest: Manifest, folder: OutputFolder, access: Access, *, listed: dict[str, Entry], every_record: bool = False
 ) -> Iterator[Fault]:
-    """What is wrong with the shards that are there, and with their companions."""
+    """Faults of the listed shards and their companions."""
     stop = Event()
-    check = _Check(manifest, folder, access, every_record, stop)
+    check = _ShardCheck(manifest, folder, access, every_record, stop)
     threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="verify")
     try:
         there = [number for number, file in enumerate(manifest.files) if file.file in listed]
@@ -89,13 +89,13 @@ def shard_faults(
             if found is not None:
                 yield found
     finally:
-        # The first fault, and Ctrl-C, don't wait for the files behind it.
+        # Neither the first fault nor Ctrl-C waits for the remaining files.
         stop.set()
         threads.shutdown(cancel_futures=True)
 
 
 def metadata_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]:
-    """What is wrong with the files around the data."""
+    """Faults of the files other than data."""
     for file in manifest.metadata:
         found = folder.read(file.file)
         if found is None:
@@ -114,16 +114,16 @@ def _listing_faults(manifest: Manifest, listed: dict[str, Entry]) -> Iterator[Fa
     visible_metadata = {file.file for file in manifest.metadata if not names.is_hidden(file.file)}
     for path in listed:
         if path not in expected and path not in visible_metadata:
-            yield Fault(path, f"{path} is not of this data set")
+            yield Fault(path, f"{path} does not belong to this data set")
 
 
-class _StoppedError(Exception):
-    """Nobody waits for this file any more."""
+class _CancelledError(Exception):
+    """The result of this file is no longer needed."""
 
 
 @dataclass(frozen=True)
-class _Check:
-    """How shards are checked."""
+class _ShardCheck:
+    """Checks single shards."""
 
     manifest: Manifest
     folder: OutputFolder
@@ -132,7 +132,7 @@ class _Check:
     stop: Event
 
     def fault(self, number: int, entry: Entry) -> Fault | None:
-        """The first fault of one file: a broken record with its offset, else a wrong count, schema or digest. None when it is whole."""
+        """The first fault of a file: a broken record with its offset, else a wrong count, schema or digest. None if it has none."""
         file = self.manifest.files[number]
         found = self._read(file)
         if entry.size != file.size:
@@ -156,14 +156,14 @@ class _Check:
         schema: str | None = None
         try:
             with self.access.store(uri).open(uri) as source, ThreadPoolExecutor(1, thread_name_prefix="digest") as hasher:
-                pieces = _hashed(source.stream(), digest, hasher, self.stop)
+                pieces = _digest_pieces(source.stream(), digest, hasher, self.stop)
                 for offset, record in _records(format_, pieces, wanted) if is_read(file.file, self.manifest) else ():
-                    # A script's records may hold anything: nobody has said what.
+                    # A script's records may hold anything: it declares no features.
                     if record is not None and schema is None and self.manifest.features:
                         schema = _schema_fault(format_, self.manifest, offset, record)
                     count += 1 if record is not None else offset
                 for _ in pieces:
-                    pass  # whatever the format leaves unread belongs to the digest too
+                    pass  # the digest covers what the format leaves unread
         except BrokenRecord as exc:
             return f"{file.file}: {exc}"
         except NotFound:
@@ -176,12 +176,12 @@ class _Check:
 
 
 def _spread(records: int) -> list[int]:
-    """Numbers of some records from the first to the last."""
+    """Evenly spaced record numbers, from the first to the last."""
     return [int(number) for number in np.linspace(0, records - 1, min(records, PARSED_RECORDS), dtype=np.int64)]
 
 
 def _records(format_: Decoder, pieces: Iterable[bytes], wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    """(offset, record) of each wanted record, and (number of them, None) for others between."""
+    """Yields (offset, record) for each wanted record, and (count, None) for the records between."""
     if not isinstance(format_, ReadsBlocks):
         among = wanted if isinstance(wanted, range) else set(wanted)
         for number, (offset, record) in enumerate(format_.read(pieces)):
@@ -204,12 +204,12 @@ def _schema_fault(format_: Decoder, manifest: Manifest, offset: int, record: Any
     return f"in the record at offset {offset} {wrong}" if wrong else None
 
 
-def _hashed(pieces: Iterator[bytes], digest: "hashlib._Hash", hasher: ThreadPoolExecutor, stop: Event) -> Iterator[bytes]:
-    """The pieces, whose digest is taken on another thread, one piece behind."""
+def _digest_pieces(pieces: Iterator[bytes], digest: "hashlib._Hash", hasher: ThreadPoolExecutor, stop: Event) -> Iterator[bytes]:
+    """Yields the pieces and digests them on another thread, one piece behind."""
     behind: Future[None] | None = None
     for piece in pieces:
         if stop.is_set():
-            raise _StoppedError
+            raise _CancelledError
         if behind is not None:
             behind.result()
         behind = hasher.submit(digest.update, piece)

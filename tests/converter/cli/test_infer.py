@@ -174,7 +174,7 @@ def test_the_job_is_printed_with_what_was_found(tmp_path: Path, capsys: pytest.C
         "# column length: float\n"
         "# column width: int64\n"
         "# column species: string\n"
-        "# label, as a guess: column species (2 values in the first records: setosa, virginica)\n"
+        "# guessed label: column species (2 values in the first records: setosa, virginica)\n"
         "apiVersion: dataprep.io/v1alpha1\n"
         "kind: DataPrepJob\n"
         "metadata:\n"
@@ -227,7 +227,7 @@ def test_an_idx_file_that_is_cut_in_its_header_is_named(tmp_path: Path, capsys: 
     root = idx(tmp_path)
     (root / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(b"\0\0\x08"))
     assert code_of("infer", root) == 3
-    assert "t10k-labels-idx1-ubyte.gz is no whole IDX file: it holds 3 bytes, and the header alone has 8" in capsys.readouterr().err
+    assert "t10k-labels-idx1-ubyte.gz is not a complete IDX file: it holds 3 bytes, and the header alone has 8" in capsys.readouterr().err
 
 
 def test_more_idx_files_than_a_source_takes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -235,7 +235,7 @@ def test_more_idx_files_than_a_source_takes_are_refused(tmp_path: Path, capsys: 
     for number in range(16):
         (root / f"fold{number}-images.gz").write_bytes((root / "t10k-images-idx3-ubyte.gz").read_bytes())
     assert code_of("infer", root) == 2
-    assert "holds 18 IDX files of records, and source.idx takes at most 16: name fewer of them, by a glob" in capsys.readouterr().err
+    assert "holds 18 IDX files of records, and source.idx takes at most 16: select fewer with a glob" in capsys.readouterr().err
 
 
 CSVS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
@@ -274,7 +274,7 @@ def test_other_files_in_the_folder_are_left_out_and_named(tmp_path: Path) -> Non
     text(folder / "README.md", "# About\n")
     written, spec = inferred(folder, tmp_path)
     assert spec["source"]["csv"]["uris"] == [f"{folder}/**/*.csv"]
-    assert "# not looked at: 1 files with sh\n" in written
+    assert "# not included: 1 files with sh\n" in written
     assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
 
 

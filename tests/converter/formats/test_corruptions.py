@@ -20,7 +20,7 @@ from dataprep_converter.formats.registry import decoder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools.repair import repair
-from dataprep_converter.tools.verification import Examined, verify
+from dataprep_converter.tools.verification import Verification, verify
 
 ROWS: Final = 90
 
@@ -89,13 +89,13 @@ def finished(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 @pytest.mark.parametrize("format_", CASES)
 def test_nothing_is_reported_of_a_healthy_data_set(format_: str, variant: str, source: Path, tmp_path: Path) -> None:
     made(a_job(source, format_, tmp_path, **dict(VARIANTS[variant])))
-    assert [fault.text for fault in Examined(str(tmp_path), Access()).faults(every_record=True)] == []
+    assert [fault.text for fault in Verification(str(tmp_path), Access()).faults(every_record=True)] == []
 
 
 @pytest.mark.parametrize("format_", GZIP)
 def test_nothing_is_reported_of_a_healthy_compressed_data_set(format_: str, source: Path, tmp_path: Path) -> None:
     made(a_job(source, format_, tmp_path, output={format_: {"compression": "Gzip"}}))
-    assert [fault.text for fault in Examined(str(tmp_path), Access()).faults(every_record=True)] == []
+    assert [fault.text for fault in Verification(str(tmp_path), Access()).faults(every_record=True)] == []
 
 
 # --- damage ----------------------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_every_damage_is_noticed_and_repaired(
     job = a_job(source, format_, tmp_path / "elsewhere") if "manifest" in damage else None
     repaired = repair(str(folder), Access(), job=job)
     assert contents(folder) == before, done
-    assert repaired.remade or repaired.others
+    assert repaired.shards or repaired.other_faults
     verify(str(folder), Access())
 
 

@@ -179,7 +179,7 @@ def test_a_copy_is_repaired_reused_and_extended_as_the_original_is(root: Path) -
     made(a_job(root, output={"uri": str(root / "c"), "overwrite": "Extend"}, **growing))
     made(a_copy(root, original="c"))
     min((root / "b").glob("train-*")).unlink()
-    assert repair.repair(str(root / "b"), Access()).remade == ["train-00000.tfrecords"]
+    assert repair.repair(str(root / "b"), Access()).shards == ["train-00000.tfrecords"]
     assert everything(root / "b") == everything(root / "c")
     assert made(a_job(root, output={"uri": str(root / "b"), "overwrite": "Extend"}, **growing))[0].reused
     (root / "grow/two.csv").write_text("1000,1\n1001,2\n")

@@ -352,7 +352,7 @@ def test_an_extended_data_set_is_repaired(tmp_path: Path) -> None:
     (tmp_path / "out/train-00000.tfrecords").unlink()
     (tmp_path / "out/test-00003.tfrecords").write_bytes(b"x")
     repaired = repair.repair(str(tmp_path / "out"), Access())
-    assert sorted(repaired.remade) == ["test-00003.tfrecords", "train-00000.tfrecords"]
+    assert sorted(repaired.shards) == ["test-00003.tfrecords", "train-00000.tfrecords"]
     assert everything(tmp_path / "out") == before
 
 

@@ -18,8 +18,8 @@ from dataprep_converter.formats import values
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import pool
 from dataprep_converter.steps.run import run
-from dataprep_converter.tools.repair import Repaired, repair
-from dataprep_converter.tools.verification import Examined, verify
+from dataprep_converter.tools.repair import RepairResult, repair
+from dataprep_converter.tools.verification import Verification, verify
 
 pytestmark = pytest.mark.usefixtures("native_and_python")
 
@@ -70,7 +70,7 @@ def test_every_fault_is_listed(finished: Path, capsys: pytest.CaptureFixture[str
     said = capsys.readouterr()
     assert said.out.splitlines() == [
         f"{finished}: train-00002-of-00004.tfrecords is missing.",
-        f"{finished}: thesis.txt is not of this data set.",
+        f"{finished}: thesis.txt does not belong to this data set.",
         f"{finished}: train-00001-of-00004.tfrecords: bad data CRC at offset 0.",
     ]
     assert said.err == f"dataprep: error: {finished} has 3 faults.\n"
@@ -111,7 +111,7 @@ def test_records_that_are_not_as_the_manifest_says_are_named(finished: Path, cha
 
 def test_a_manifest_and_success_that_were_edited_together_are_noticed(finished: Path) -> None:
     rewritten(finished, lambda document: document["content"].update(limit=7))
-    assert [fault.text.partition(": ")[2] for fault in Examined(str(finished), Access()).faults()] == [
+    assert [fault.text.partition(": ")[2] for fault in Verification(str(finished), Access()).faults()] == [
         f"run {next((finished / '_dataprep').glob('*/plan.json')).parent.name} was not made by the spec and inputs that it names"
     ]
 
@@ -192,7 +192,7 @@ def test_only_what_is_broken_is_made_again(finished: Path) -> None:
     kept = {number: shard(finished, number).stat().st_mtime_ns for number in (0, 1, 3)}
     flip(shard(finished, 2), 20)
     repaired = repair(str(finished), Access())
-    assert repaired.remade == [shard(finished, 2).name]
+    assert repaired.shards == [shard(finished, 2).name]
     assert {number: shard(finished, number).stat().st_mtime_ns for number in kept} == kept
     verify(str(finished), Access(), expect=repaired.manifest_sha256)
 
@@ -207,9 +207,9 @@ def test_a_whole_data_set_is_left_alone(finished: Path, capsys: pytest.CaptureFi
 def test_a_copy_is_repaired_where_it_lies(finished: Path, tmp_path: Path) -> None:
     for file in (copy := Path(shutil.copytree(finished, tmp_path / "copy", copy_function=shutil.copyfile))).glob("train-*"):
         file.touch()
-    assert repair(str(copy), Access()).remade == []
+    assert repair(str(copy), Access()).shards == []
     shard(copy, 3).unlink()
-    assert repair(str(copy), Access()).remade == [shard(copy, 3).name]
+    assert repair(str(copy), Access()).shards == [shard(copy, 3).name]
     assert shard(copy, 3).read_bytes() == shard(finished, 3).read_bytes()
     verify(str(finished), Access())
 
@@ -248,7 +248,7 @@ def test_another_job_is_refused(finished: Path, tmp_path: Path) -> None:
 def test_files_of_somebody_else_stay_and_are_named(finished: Path) -> None:
     (finished / "thesis.txt").write_text("precious")
     shard(finished, 0).unlink()
-    with pytest.raises(OutputExists, match=r"holds thesis\.txt, which is not of this data set; move it away"):
+    with pytest.raises(OutputExists, match=r"holds thesis\.txt, which does not belong to this data set; move it away"):
         repair(str(finished), Access())
     assert (finished / "thesis.txt").read_text() == "precious"
     assert (finished / "_SUCCESS").exists()
@@ -281,10 +281,10 @@ def test_it_is_not_finished_until_it_is_whole_and_goes_on_where_it_stopped(finis
         with pytest.raises(KeyboardInterrupt):
             repair(str(finished), Access())
     repaired = repair(str(finished), Access())
-    assert len(repaired.remade) == 2
+    assert len(repaired.shards) == 2
     assert (finished / "_SUCCESS").read_bytes() == success
     assert {number: shard(finished, number).read_bytes() for number in range(4)} == before
-    assert repair(str(finished), Access()) == Repaired(repaired.manifest_sha256, remade=[], others=[])
+    assert repair(str(finished), Access()) == RepairResult(repaired.manifest_sha256, shards=[], other_faults=[])
 
 
 def test_a_join_is_made_again_for_its_rows(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_a_join_is_made_again_for_its_rows(tmp_path: Path) -> None:
     made(a_job(tmp_path, source={"join": {"keys": ["id"], "tables": tables}}, features=[{"name": "x"}], labels=[{"name": "z"}]))
     before = shard(tmp_path / "out", 1).read_bytes()
     shard(tmp_path / "out", 1).unlink()
-    assert repair(str(tmp_path / "out"), Access()).remade == [shard(tmp_path / "out", 1).name]
+    assert repair(str(tmp_path / "out"), Access()).shards == [shard(tmp_path / "out", 1).name]
     assert shard(tmp_path / "out", 1).read_bytes() == before
 
 
