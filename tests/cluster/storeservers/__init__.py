@@ -1,7 +1,8 @@
-"""The stores that the tests write to, each running in its own processes.
+"""The stores that the tests write to, each in its own processes.
 
-`hdfs` is a real NameNode with real DataNodes, `s3` is a real S3 server (versitygw), `oss` is a fake that speaks
-OSS's protocol, because no OSS server can be had; `azure` is Azure's own emulator, `gcs` a fake as `oss`. `python -m storeservers` starts the first three for work by hand.
+`hdfs` is a real NameNode with real DataNodes, `s3` a real S3 server (versitygw), `azure` Azure's own emulator. `oss` and `gcs` are fakes
+that speak the services' protocols, because no server is available for them. `python -m storeservers` starts the first two and `oss` for
+manual work.
 """
 
 from storeservers.azure import AzureServer

@@ -1,4 +1,4 @@
-"""All stores at once, for work by hand: `python -m storeservers build | up | down`."""
+"""Starts all stores for manual work: `python -m storeservers build | up | down`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m storeservers", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="fetch the jars and build the S3 server, so that no test has to wait for them")
-    up = commands.add_parser("up", help="start HDFS, S3 and the OSS fake; they stay when this command ends")
+    up = commands.add_parser("up", help="start HDFS, S3 and the OSS fake; they keep running when this command ends")
     up.add_argument("--host", default="127.0.0.1", help="the address to listen on")
     up.add_argument("--dir", type=Path, required=True, help="where the stores keep their data and logs")
     down = commands.add_parser("down", help="stop what `up` has started")
-    down.add_argument("--dir", type=Path, required=True, help="the folder that was given to `up`")
+    down.add_argument("--dir", type=Path, required=True, help="the folder given to `up`")
     options = parser.parse_args(arguments)
     match options.command:
         case "build":

@@ -1,7 +1,7 @@
-"""Azure's own emulator, Azurite: Blob Storage's protocol with signatures and rights, from npm.
+"""Azure's own emulator, Azurite, from npm: the Blob Storage protocol with signatures and permissions.
 
-It has no data lake's folders and no tokens over plain http. Its requests here are signed by a few lines of their own, so that tests see what was
-written without the store's client.
+It has no Data Lake folders and no tokens over plain http. Requests are signed here independently, so that tests can inspect what was
+written without the client under test.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def program() -> Path:
 def _install(into: Path) -> None:
     for name in ("package.json", "package-lock.json"):
         shutil.copy(_PACKAGE / name, into)
-    # Its optional parts are for a database that no test uses.
+    # The optional dependencies are for a database that no test uses.
     cache.build(["npm", "ci", "--ignore-scripts", "--omit=dev", "--omit=optional", "--no-audit", "--no-fund"], cwd=into)
 
 
@@ -74,7 +74,7 @@ class AzureServer(OneServer):
         )
 
     def make_container(self, container: str) -> None:
-        """Make an empty container."""
+        """Create an empty container."""
         self.request("PUT", container, query={"restype": "container"})
 
     def keys(self, container: str, prefix: str = "") -> list[str]:
@@ -93,32 +93,32 @@ class AzureServer(OneServer):
         return self.request("GET", f"{container}/{key}")
 
     def shared_access(self, permissions: str, *, days: int = 1) -> str:
-        """Return a signature for the account that allows these: letters of `rwdlac`."""
+        """Return a signature for the account with these permissions, letters of `rwdlac`."""
         expiry = _in(days)
         text = f"{self.account}\n{permissions}\nb\nsco\n\n{expiry}\n\n\n{_VERSION}\n\n"
         fields = {"sv": _VERSION, "ss": "b", "srt": "sco", "sp": permissions, "se": expiry, "sig": self._signature(text)}
         return urllib.parse.urlencode(fields)
 
     def set_policy(self, container: str, name: str, permissions: str) -> None:
-        """Set the container's only access policy: what signatures that name it allow, from now on and for a day."""
+        """Set the container's only access policy, valid for a day: what signatures that refer to it allow."""
         allowed = f"<AccessPolicy><Expiry>{_in(days=1)}</Expiry><Permission>{permissions}</Permission></AccessPolicy>"
         document = f"<SignedIdentifiers><SignedIdentifier><Id>{name}</Id>{allowed}</SignedIdentifier></SignedIdentifiers>"
         self.request("PUT", container, query={"comp": "acl", "restype": "container"}, body=document.encode())
 
     def shared_access_by(self, container: str, policy: str) -> str:
-        """Return a signature for the container that allows what the policy does at the time of a request."""
+        """Return a signature for the container that allows what the policy allows at the time of a request."""
         text = f"\n\n\n/blob/{self.account}/{container}\n{policy}\n\n\n{_VERSION}\nc\n\n\n\n\n\n\n"
         fields = {"sv": _VERSION, "sr": "c", "si": policy, "sig": self._signature(text)}
         return urllib.parse.urlencode(fields)
 
     def request(self, method: str, path: str, *, query: dict[str, str] | None = None, body: bytes = b"") -> bytes:
-        """Send one signed request; return the answer's body."""
+        """Send a signed request; return the response body."""
         asked = {name: value for name, value in (query or {}).items() if value}
         headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": _VERSION}
         encoded = urllib.parse.quote(f"/{self.account}/{path}", safe="/-_.~")
         canonical = [*(f"{name}:{value}" for name, value in sorted(headers.items())), f"/{self.account}{encoded}"]
         canonical += [f"{name}:{value}" for name, value in sorted(asked.items())]
-        # Eleven lines of headers, of which none is sent but the length.
+        # Eleven standard headers, none of which is sent but the length.
         standard = ["", "", str(len(body)) if body else "", *[""] * 8]
         text = "\n".join([method, *standard, *canonical])
         headers["authorization"] = f"SharedKey {self.account}:{self._signature(text)}"
@@ -139,5 +139,5 @@ class AzureServer(OneServer):
 
 
 def _in(days: int) -> str:
-    """That time from now, as the service writes it."""
+    """The time that many days from now, in the service's format."""
     return (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")

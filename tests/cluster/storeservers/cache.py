@@ -1,7 +1,6 @@
-"""What is slow to fetch or to build is made once and kept in a folder outside the checkout.
+"""Caches slow downloads and builds in a folder outside the checkout.
 
-An entry is named after the content that it is made from, so a change of version makes a new entry and two checkouts
-never disturb each other.
+Entries are named by a hash of their inputs, so a version change creates a new entry, and two checkouts never interfere.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 
 
 class BuildFailed(RuntimeError):
-    """A tool that makes a cache entry has failed; the message ends with what it said."""
+    """A tool that builds a cache entry failed. The message ends with its output."""
 
 
 def folder() -> Path:
@@ -30,7 +29,7 @@ def folder() -> Path:
 
 
 def key_of(*files: Path) -> str:
-    """Return a short name for the contents of these files."""
+    """Return a short hash of the contents of these files."""
     digest = hashlib.sha256()
     for file in files:
         content = file.read_bytes()
@@ -39,7 +38,7 @@ def key_of(*files: Path) -> str:
 
 
 def entry(name: str, make: Callable[[Path], None]) -> Path:
-    """Return the entry of this name; if there is none, call `make` with an empty folder that becomes the entry."""
+    """Return the entry of this name. If there is none, call `make` with an empty folder that becomes the entry."""
     finished = folder() / name
     if finished.is_dir():
         return finished
@@ -52,7 +51,7 @@ def entry(name: str, make: Callable[[Path], None]) -> Path:
 
 
 def _make(finished: Path, make: Callable[[Path], None]) -> None:
-    # The rename is what makes the entry visible, so a build that is killed halfway leaves nothing that looks whole.
+    # Only the rename makes the entry visible, so an interrupted build leaves nothing that looks complete.
     unfinished = Path(tempfile.mkdtemp(prefix=f".{finished.name}-", dir=finished.parent))
     try:
         make(unfinished)
@@ -63,7 +62,7 @@ def _make(finished: Path, make: Callable[[Path], None]) -> None:
 
 
 def jars(pom: Path) -> Path:
-    """Return the folder of the jars that `<name>/pom.xml` asks for; the first call on a machine fetches them."""
+    """Return the folder with the jars of `<name>/pom.xml`; the first call on a machine downloads them."""
 
     def copy(into: Path) -> None:
         command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
@@ -78,7 +77,7 @@ def build(
     cwd: Path,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Run one tool to its end."""
+    """Run a tool to completion."""
     try:
         done = subprocess.run(  # the commands are written in this package
             command,
@@ -90,6 +89,6 @@ def build(
             check=False,
         )
     except FileNotFoundError as exc:
-        raise BuildFailed(f"{command[0]} is needed to make what the tests run, but it is not installed.") from exc
+        raise BuildFailed(f"{command[0]} is needed to build what the tests run, but it is not installed.") from exc
     if done.returncode != 0:
         raise BuildFailed(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-4000:]}")

@@ -1,7 +1,7 @@
-"""A proxy between a client and a real store server that does, at chosen requests, what networks and servers do on bad days.
+"""A proxy between a client and a real store server that injects network and server faults into selected requests.
 
-`HttpProxy` knows requests and answers and can say no in the server's name; `TcpProxy` knows connections and bytes only, for HDFS's calls.
-Both run on a thread of their own, on loopback, and count from the moment they are armed.
+`HttpProxy` understands requests and responses and can answer in the server's place. `TcpProxy` only sees connections and bytes, and is for
+HDFS's RPC. Both run on their own thread on loopback, and count requests from the moment they are armed.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any, Final, Self
 
 
 class Kind(StrEnum):
-    """What goes wrong with one request."""
+    """A fault that affects one request."""
 
     RESET = "connection reset"
-    """Before the server hears of it."""
+    """Before the request reaches the server."""
     LOST = "lost answer"
-    """The server has acted, the connection is reset."""
+    """The request takes effect; the connection is reset."""
     STALL = "stall"
-    """Nothing is passed on and nothing answered, for `stall_seconds`."""
+    """Nothing is forwarded or answered for `stall_seconds`."""
     LATE = "lost answer after a stall"
-    """The server has acted; then as above."""
+    """The request takes effect; then as above."""
     SLOW = "slow answer"
     FAILED = "500"
     BUSY = "503"
@@ -36,13 +36,13 @@ class Kind(StrEnum):
     FAILED_LATE = "500 after acting"
     TRUNCATED = "truncated body"
     FLIPPED = "flipped bit in an answer"
-    """In the body of an object that is read; of others nothing could tell."""
+    """In the body of an object that is read; nothing would notice it in any other body."""
     FLIPPED_UP = "flipped bit on the way up"
     EXPIRED = "expired token"
 
 
 OF_TCP: Final = (Kind.RESET, Kind.LOST, Kind.SLOW, Kind.TRUNCATED)
-"""What can be done without knowing the protocol. Hadoop's calls carry no checksum, so no bit of them is flipped."""
+"""Faults that need no knowledge of the protocol. Hadoop's RPC has no checksums, so none of its bits is flipped."""
 
 _LIMIT = 1 << 26
 _RST = b"\1\0\0\0\0\0\0\0"
@@ -52,14 +52,14 @@ _SLOW_SECONDS = 0.03
 
 @dataclass(frozen=True)
 class Fault:
-    """The `number`-th request since arming (from 1) goes wrong in this way."""
+    """Makes the `number`-th request since arming (from 1) fail in this way."""
 
     number: int
     kind: Kind
 
 
 class _Proxy:
-    """What both have in common: a port, a thread, the armed faults."""
+    """The common part: a port, a thread, the armed faults."""
 
     def __init__(self, port: int, *, host: str = "127.0.0.1", stall_seconds: float = 3.0) -> None:
         self.host = host
@@ -69,7 +69,7 @@ class _Proxy:
         self.count = 0
         """Requests since arming."""
         self.hits: list[Fault] = []
-        """The faults that hit since arming."""
+        """Faults injected since arming."""
         self._faults: dict[int, Kind] = {}
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
@@ -88,7 +88,7 @@ class _Proxy:
         self._loop.close()
 
     def arm(self, faults: Sequence[Fault] = ()) -> None:
-        """Counts from 1 again, with these faults; without any the proxy is as good as a cable."""
+        """Restarts the count at 1 with these faults. Without any, the proxy forwards everything unchanged."""
         with self._lock:
             self.count = 0
             self.hits = []
@@ -106,7 +106,7 @@ class _Proxy:
         raise NotImplementedError
 
     async def _serve_quietly(self, serving: Callable[[], Coroutine[Any, Any, None]], writer: asyncio.StreamWriter) -> None:
-        # Clients go away when they like.
+        # Clients may disconnect at any time.
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             await serving()
         with contextlib.suppress(OSError):
@@ -125,8 +125,8 @@ class _Proxy:
 
 
 class HttpProxy(_Proxy):
-    """One request a connection, each passed on whole, its answer too. `expired` is the store's error code for a token that is too old, or whatever
-    else it refuses with `status`.
+    """Handles one request per connection and forwards each as a whole, like its response. `expired` is the store's error code for an
+    expired token, or for whatever else it rejects with `status`.
     """
 
     def __init__(self, port: int, *, expired: str, status: int = 403, stall_seconds: float = 3.0) -> None:
@@ -136,7 +136,7 @@ class HttpProxy(_Proxy):
 
     @property
     def endpoint(self) -> str:
-        """Its address for clients."""
+        """The URL for clients."""
         return f"http://{self.host}:{self.port}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -155,7 +155,7 @@ class HttpProxy(_Proxy):
                 _reset(writer)
                 return
             case Kind.FAILED:
-                # As a gateway says it: not the server's words, and no Date.
+                # As a gateway would: not in the server's words, and without a Date.
                 answer = b"HTTP/1.1 500 Refused\r\nContent-Length: 0\r\n\r\n"
             case Kind.BUSY:
                 answer = _refusal(503, "SlowDown")
@@ -195,7 +195,7 @@ class HttpProxy(_Proxy):
 
 
 class TcpProxy(_Proxy):
-    """Bytes both ways; every piece that comes from the client counts as a request."""
+    """Forwards bytes in both directions; every chunk from the client counts as a request."""
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._serve_quietly(lambda: self._connection(reader, writer), writer)
@@ -238,7 +238,7 @@ class TcpProxy(_Proxy):
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    # Without lingering the kernel sends RST and no FIN.
+    # Without lingering, the kernel sends RST instead of FIN.
     import socket
 
     found = writer.get_extra_info("socket")
@@ -249,7 +249,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
-    """The body of a request, as it was sent: in chunks, or as long as the head says."""
+    """The body of a request as it was sent, chunked or with a length."""
     said = {name.strip().lower(): value.strip() for name, _, value in (line.partition(b":") for line in head.split(b"\r\n"))}
     if said.get(b"transfer-encoding", b"").lower() != b"chunked":
         return await reader.readexactly(int(said.get(b"content-length", 0)))
@@ -261,7 +261,7 @@ async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
 
 
 def _closing(head: bytes) -> bytes:
-    """The head with `Connection: close` instead of what it says itself."""
+    """The head with its `Connection` header replaced by `Connection: close`."""
     lines = [line for line in head.rstrip(b"\r\n").split(b"\r\n") if not line.lower().startswith((b"connection:", b"keep-alive:"))]
     return b"\r\n".join([*lines, b"Connection: close"])
 
@@ -269,7 +269,7 @@ def _closing(head: bytes) -> bytes:
 def _refusal(status: int, code: str) -> bytes:
     body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>The proxy says so.</Message></Error>'.encode()
     now = formatdate(usegmt=True)
-    # An answer to HEAD has no body: OSS and Azure say it in a header.
+    # A response to HEAD has no body, so OSS and Azure send the error in a header.
     said = base64.b64encode(body).decode()
     head = f"HTTP/1.1 {status} Refused\r\nDate: {now}\r\nx-oss-err: {said}\r\nx-ms-error-code: {code}\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
@@ -283,7 +283,7 @@ def _reads_an_object(head: bytes, answer_head: bytes) -> bool:
 
 
 def _flipped(body: bytes) -> bytes:
-    """One bit of the middle byte the other way round."""
+    """Flips a bit of the middle byte."""
     changed = bytearray(body)
     if changed:
         changed[len(changed) // 2] ^= 1

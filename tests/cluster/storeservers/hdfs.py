@@ -1,7 +1,6 @@
 """A real HDFS: one NameNode and its DataNodes, from the jars of Maven Central.
 
-`HdfsCluster` reads and writes over WebHDFS, so that tests can look at what was written with other eyes than the
-client that wrote it.
+`HdfsCluster` reads and writes over WebHDFS, so that tests inspect the output independently of the client that wrote it.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _JVM = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Djava.net.preferIPv4Stack=true",
-    # WebHDFS proxies its classes with cglib; without this every call of it is answered with a 500.
+    # WebHDFS proxies its classes with cglib; without this option every call fails with status 500.
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
 _LOG4J = """\
@@ -47,14 +46,14 @@ log4j.appender.stdout=org.apache.log4j.ConsoleAppender
 log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
 log4j.appender.stdout.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n
 """
-# Not the product's time-outs: how long a loaded machine may take until a test gives up.
+# How long a test waits on a loaded machine; unrelated to the product's timeouts.
 _READY_SECONDS = 120.0
 _ANSWER_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class HdfsEntry:
-    """A file or folder as the NameNode knows it."""
+    """A file or folder as reported by the NameNode."""
 
     path: str
     is_folder: bool
@@ -67,7 +66,7 @@ class HdfsEntry:
 
 
 class WebHdfsError(RuntimeError):
-    """WebHDFS refused; `exception` is the Java class's short name, such as AccessControlException."""
+    """WebHDFS rejected a request. `exception` is the short name of the Java class, such as AccessControlException."""
 
     def __init__(self, message: str, *, status: int, exception: str) -> None:
         super().__init__(message)
@@ -76,7 +75,7 @@ class WebHdfsError(RuntimeError):
 
 
 def jars() -> Path:
-    """Return the folder of the jars; the first call on a machine fetches them."""
+    """Return the folder of the jars; the first call on a machine downloads them."""
     return cache.jars(_POM)
 
 
@@ -95,8 +94,8 @@ class _DataNode:
 class HdfsCluster(Server):
     """A NameNode and DataNodes on one address.
 
-    The super user is the user who runs the tests unless another is named, so that clients in the tests' own process
-    may write anywhere. Permissions are checked for everybody else.
+    The superuser is the user who runs the tests unless another is given, so clients in the test process may write anywhere. Permissions are
+    checked for everybody else.
     """
 
     def __init__(
@@ -116,23 +115,23 @@ class HdfsCluster(Server):
 
     @property
     def uri(self) -> str:
-        """The file system's address for clients, without a path."""
+        """The file system's URI for clients, without a path."""
         return f"hdfs://{self.host}:{self.port}"
 
     @property
     def http_address(self) -> str:
-        """Host and port of the NameNode's web pages, its JMX and WebHDFS."""
+        """Host and port of the NameNode's web UI, JMX and WebHDFS."""
         return f"{self.host}:{self.http_port}"
 
     @property
     def processes(self) -> Sequence[ServerProcess]:
-        """The servers that have been started and not stopped."""
+        """The running servers."""
         return list(self._processes.values())
 
     # -- servers ------------------------------------------------------------------------------------------------
 
     def launch(self) -> None:
-        """Format the NameNode when it is new, start everything and don't wait."""
+        """Format a new NameNode, and start everything without waiting."""
         if not self._name_folder.exists():
             self._format()
         self._launch_namenode()
@@ -140,40 +139,40 @@ class HdfsCluster(Server):
             self._launch_datanode(datanode)
 
     def wait_until_ready(self) -> None:
-        """Wait until the NameNode has left safe mode and knows every DataNode."""
+        """Wait until the NameNode has left safe mode and all DataNodes have registered."""
         namenode = self._processes["namenode"]
         namenode.wait_until(lambda: self._is_operational(datanodes=len(self._datanodes)), seconds=_READY_SECONDS)
 
     def stop(self) -> None:
-        """End all servers; their data stay in the run folder."""
+        """Stop all servers. Their data stays in the run folder."""
         while self._processes:
-            # Nothing is written after the tests: no reason to let a DataNode say goodbye for seconds.
+            # Nothing is written after the tests, so a DataNode need not take seconds to shut down.
             self._processes.popitem()[1].kill()
 
     def kill_namenode(self) -> None:
-        """End the NameNode as a power failure would."""
+        """Kill the NameNode like a power failure."""
         self._processes.pop("namenode").kill()
 
     def start_namenode(self) -> None:
-        """Start the NameNode again, on its old address and data, and wait until all running DataNodes are back.
+        """Start the NameNode with its old address and data, and wait until all running DataNodes are back.
 
-        That takes some 13 s, because a DataNode sleeps 5 s between its attempts to find a NameNode.
+        This takes about 13 s, because a DataNode sleeps 5 s between its attempts to reach the NameNode.
         """
         self._launch_namenode()
         datanodes = len(self._processes) - 1
         namenode = self._processes["namenode"]
         namenode.wait_until(lambda: self._is_operational(datanodes=datanodes), seconds=_READY_SECONDS)
-        # A DataNode counts as alive before it has told which blocks it holds; until then their files can't be read.
+        # A DataNode counts as live before it has reported its blocks; until then their files can't be read.
         namenode.wait_until(self._is_healthy, seconds=_READY_SECONDS)
 
     def kill_datanode(self, number: int) -> None:
-        """End one DataNode as a power failure would; the NameNode takes it for dead some 16 s later."""
+        """Kill a DataNode like a power failure. The NameNode considers it dead after about 16 s."""
         self._processes.pop(self._datanodes[number].name).kill()
 
     def kill_datanode_while_writing(self, number: int, *, seconds: float = 60) -> set[Path]:
-        """End a DataNode that has begun a block and not finished it: it is stopped first, and goes on if there is none.
+        """Kill a DataNode in the middle of a block. It is paused to check for an unfinished block, and resumed if there is none.
 
-        Returns its files of such blocks. What an earlier death has left there doesn't count.
+        Returns the files of its unfinished blocks, without those that an earlier kill has left behind.
         """
         process = self._processes[self._datanodes[number].name]
         deadline = time.monotonic() + seconds
@@ -193,11 +192,11 @@ class HdfsCluster(Server):
         return {path for path in found if path.suffix != ".meta"}
 
     def start_datanode(self, number: int) -> None:
-        """Start a DataNode again, on its old address and data; see `wait_for_live_datanodes`."""
+        """Start a DataNode with its old address and data; see `wait_for_live_datanodes`."""
         self._launch_datanode(self._datanodes[number])
 
     def launch_missing(self) -> None:
-        """Start again what was killed, on its old address and data, and don't wait."""
+        """Restart killed servers with their old addresses and data, without waiting."""
         if "namenode" not in self._processes:
             self._launch_namenode()
         for datanode in self._datanodes:
@@ -205,20 +204,20 @@ class HdfsCluster(Server):
                 self._launch_datanode(datanode)
 
     def start_missing(self) -> None:
-        """Start again what was killed, and wait until every DataNode is back with its blocks."""
+        """Restart killed servers and wait until every DataNode is back with its blocks."""
         self.launch_missing()
         self.wait_until_ready()
         for datanode in self._datanodes:
-            # The NameNode may not have missed it yet: it has to say itself that it is back.
+            # The NameNode may not have noticed its absence, so ask the DataNode itself.
             self._processes[datanode.name].wait_until(partial(self._serves, datanode), seconds=_READY_SECONDS)
         self._processes["namenode"].wait_until(self._is_healthy, seconds=_READY_SECONDS)
 
     def live_datanodes(self) -> list[str]:
-        """Return host and port of each DataNode that the NameNode takes for alive."""
+        """Return host and port of each DataNode that the NameNode considers live."""
         return sorted(json.loads(self._bean("NameNodeInfo")["LiveNodes"]))
 
     def wait_for_live_datanodes(self, count: int, *, seconds: float = _READY_SECONDS) -> None:
-        """Wait until the NameNode takes exactly so many DataNodes for alive."""
+        """Wait until the NameNode considers exactly this many DataNodes live."""
         wait_until(
             lambda: len(self.live_datanodes()) == count,
             seconds=seconds,
@@ -228,7 +227,7 @@ class HdfsCluster(Server):
     # -- files --------------------------------------------------------------------------------------------------
 
     def ls(self, path: str) -> list[HdfsEntry]:
-        """Return a folder's entries, or the one entry of a file."""
+        """Return a folder's entries, or the single entry of a file."""
         answer = self._call("GET", path, "LISTSTATUS")
         return [_entry(path, status) for status in answer["FileStatuses"]["FileStatus"]]
 
@@ -244,7 +243,7 @@ class HdfsCluster(Server):
         return found
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file or folder of this name."""
+        """Tell whether a file or folder exists."""
         try:
             self.stat(path)
         except WebHdfsError as exc:
@@ -264,7 +263,7 @@ class HdfsCluster(Server):
         _send_to_datanode("PUT", _ascii_url(place), content)
 
     def mkdirs(self, path: str, *, owner: str | None = None, permission: str = "755") -> None:
-        """Make a folder and those above it; the innermost gets the owner and exactly this permission."""
+        """Create a folder and its parents; the innermost gets the owner and exactly this permission."""
         self._call("PUT", path, "MKDIRS")
         self.set_permission(path, permission)
         if owner is not None:
@@ -275,16 +274,16 @@ class HdfsCluster(Server):
         self._call("PUT", path, "SETPERMISSION", permission=permission)
 
     def set_owner(self, path: str, owner: str) -> None:
-        """Give a file or folder to a user."""
+        """Change the owner of a file or folder."""
         self._call("PUT", path, "SETOWNER", owner=owner)
 
     def set_quota(self, path: str, *, names: int | None = None, space_bytes: int | None = None) -> None:
-        """Let a folder have no more than so many files and folders, of which it is one itself, or so many bytes of all replicas; None: as before."""
+        """Limit the number of files and folders, including the folder itself, or the bytes of all replicas. None leaves a limit unchanged."""
         asked = {"namespacequota": names, "storagespacequota": space_bytes}
         self._call("PUT", path, "SETQUOTA", **{name: str(value) for name, value in asked.items() if value is not None})
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all in it."""
+        """Delete a file, or a folder with its contents."""
         self._call("DELETE", path, "DELETE", recursive="true")
 
     # -- clients ------------------------------------------------------------------------------------------------
@@ -310,12 +309,12 @@ class HdfsCluster(Server):
 
     def _format(self) -> None:
         said = self._run_to_end("format", self._namenode_settings(), NAMENODE, "-format", "-nonInteractive", "-force")
-        # Formatting ends with 0 in some failures too, so look at what it made.
+        # Formatting exits with 0 even after some failures, so check the result.
         if not (self._name_folder / "current" / "VERSION").exists():
             raise ServerFailed(f"The NameNode could not be formatted:\n{said}")
 
     def _run_to_end(self, name: str, settings: Mapping[str, str], *command: str) -> str:
-        """Runs one of Hadoop's own programs; returns the end of what it said."""
+        """Runs a Hadoop program to completion; returns the end of its output."""
         process = ServerProcess.start(
             name,
             [*self._java(name, settings), *command],
@@ -344,13 +343,13 @@ class HdfsCluster(Server):
 
     def _java(self, name: str, settings: Mapping[str, str]) -> list[str]:
         configuration = self.run_dir / "conf" / name
-        # The servers refuse to start without these folders on the class path, and the jars don't carry them.
+        # The servers refuse to start without these folders on the class path, and the jars don't contain them.
         for web_application in ("hdfs", "datanode"):
             (configuration / "webapps" / web_application).mkdir(parents=True, exist_ok=True)
         (configuration / "log4j.properties").write_text(_LOG4J)
         (configuration / "core-site.xml").write_text(site_xml(self._core_settings()))
         (configuration / "hdfs-site.xml").write_text(site_xml({**self._common_settings(), **settings}))
-        # Jetty unpacks there, and clears up only after a gentle end.
+        # Jetty unpacks its files there, and removes them only on a clean exit.
         temporary = self.run_dir / "tmp"
         temporary.mkdir(exist_ok=True)
         return [*_JVM, f"-Djava.io.tmpdir={temporary}", *self._jvm_options(), "-cp", f"{configuration}:{jars()}/*"]
@@ -367,7 +366,7 @@ class HdfsCluster(Server):
             "dfs.namenode.http-address": self.http_address,
             "dfs.replication": str(len(self._datanodes)),
             "dfs.permissions.enabled": "true",
-            # Dead after 2 rechecks of 3 s and 10 heartbeats of 1 s, not after ten minutes.
+            # Dead after 2 rechecks of 3 s and 10 heartbeats of 1 s instead of ten minutes.
             "dfs.heartbeat.interval": "1",
         }
 
@@ -409,7 +408,7 @@ class HdfsCluster(Server):
         verdict = _send("GET", f"http://{self.http_address}/fsck?{query}")
         return b"is HEALTHY" in verdict
 
-    # Any: the answers are the server's JSON; each caller picks the fields that it knows.
+    # Any: the server's JSON, of which each caller picks known fields.
     def _bean(self, name: str, *, service: str = "NameNode", http_address: str | None = None) -> dict[str, Any]:
         query = urllib.parse.urlencode({"qry": f"Hadoop:service={service},name={name}"})
         answer = _send("GET", f"http://{http_address or self.http_address}/jmx?{query}")
@@ -435,7 +434,7 @@ class HdfsCluster(Server):
 
 
 def site_xml(settings: Mapping[str, str]) -> str:
-    """Return settings as the content of one of Hadoop's -site.xml files."""
+    """Return settings as the content of a Hadoop -site.xml file."""
     properties = "".join(
         f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n" for name, value in settings.items()
     )
@@ -443,7 +442,7 @@ def site_xml(settings: Mapping[str, str]) -> str:
 
 
 def _send(method: str, url: str, body: bytes | None = None) -> bytes:
-    request = urllib.request.Request(url, data=body, method=method)  # noqa: S310  # addresses of our own servers
+    request = urllib.request.Request(url, data=body, method=method)  # noqa: S310  # our own server's address
     try:
         with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310
             content: bytes = answer.read()
@@ -457,15 +456,14 @@ def _send_to_datanode(method: str, url: str, body: bytes | None = None) -> bytes
     try:
         return _send(method, url, body)
     except WebHdfsError as exc:
-        # A DataNode asks the NameNode over a connection that it keeps, and notices only now that the NameNode has
-        # been started again since.
+        # A DataNode keeps its connection to the NameNode, and notices only now that the NameNode has been restarted.
         if exc.exception != "EOFException":
             raise
         return _send(method, url, body)
 
 
 def _ascii_url(url: str) -> str:
-    # The NameNode names a DataNode's address with the path's letters as they are.
+    # The NameNode does not percent-encode the path in a DataNode's URL.
     return urllib.parse.quote(url, safe=":/?&=%+,;@")
 
 

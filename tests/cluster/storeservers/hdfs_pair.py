@@ -1,6 +1,6 @@
-"""A real HDFS with two NameNodes behind one name service, of which one is active: what an HA cluster is to a client.
+"""A real HDFS with two NameNodes behind one name service, one of them active: what a client sees of an HA cluster.
 
-The edits lie in a folder that both see, so there are no JournalNodes, and nobody but the tests says which one is active, so there is no ZooKeeper.
+Both share a folder of edits, so there are no JournalNodes. Only the tests trigger a failover, so there is no ZooKeeper.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ class HdfsPair(HdfsCluster):
 
     @property
     def http_address(self) -> str:
-        """Of the active NameNode."""
+        """The address of the active NameNode."""
         return f"{self.host}:{self._http_ports[self.active]}"
 
     @property
     def standby_http_address(self) -> str:
-        """Of the other one."""
+        """The address of the standby NameNode."""
         return f"{self.host}:{self._http_ports[1 - self.active]}"
 
     # -- fail-over ----------------------------------------------------------------------------------------------
 
     def kill(self, number: int) -> None:
-        """End a NameNode as a power failure would; when it was the active one, the other becomes it."""
+        """Kill a NameNode like a power failure. If it was active, the other one becomes active."""
         running = self._processes.pop(_name(number), None)
         if running is not None:
             running.kill()
@@ -57,12 +57,12 @@ class HdfsPair(HdfsCluster):
             self.fail_over()
 
     def fail_over(self) -> None:
-        """Make the other NameNode active; the one that was is the standby then, if it runs."""
+        """Make the other NameNode active; the previous one becomes the standby if it runs."""
         self._administrate("-failover", _name(self.active), _name(1 - self.active))
         self._wait_for_active(1 - self.active)
 
     def start_missing(self) -> None:
-        """Start the NameNode that was killed, if one was; it is the standby."""
+        """Restart a killed NameNode as the standby."""
         if _name(1 - self.active) not in self._processes:
             self._launch_one(1 - self.active)
             self._wait_for_state(1 - self.active, "standby")
@@ -88,7 +88,7 @@ class HdfsPair(HdfsCluster):
 
     def _format(self) -> None:
         super()._format()
-        # What `-bootstrapStandby` does, which would need the first one up.
+        # Equivalent to `-bootstrapStandby`, which would need the first one running.
         shutil.copytree(self._name_folder, self._folder_of(1))
 
     def _launch_namenode(self) -> None:
@@ -122,7 +122,7 @@ class HdfsPair(HdfsCluster):
         }
 
     def _namenode_settings(self) -> dict[str, str]:
-        # Also while formatting, which is done for the first one.
+        # Also needed for formatting, which the first one does.
         return {**super()._namenode_settings(), "dfs.ha.namenode.id": _name(0)}
 
     def _service_settings(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A real HDFS that lets in only who has a ticket of Kerberos."""
+"""A real HDFS that requires Kerberos tickets."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from storeservers.kdc import REALM, Kdc
 from storeservers.processes import Lifetime
 
 _HOST = "localhost"
-"""Principals of services have names, not addresses."""
+"""The principals of services contain host names, not addresses."""
 
 
 class SecuredHdfs(HdfsCluster):
-    """A NameNode and a DataNode in the realm of a running KDC. WebHDFS isn't for those who have no ticket, so `ls` and the like are refused."""
+    """A NameNode and a DataNode in the realm of a running KDC. WebHDFS requires a ticket too, so `ls` and the like are refused."""
 
     def __init__(self, run_dir: Path, kdc: Kdc, *, lifetime: Lifetime = Lifetime.WITH_STARTER) -> None:
         super().__init__(run_dir, host=_HOST, datanodes=1, user="hdfs", lifetime=lifetime)
         self._kdc = kdc
         self.service = f"hdfs/{_HOST}@{REALM}"
-        """The principal of the servers; it is the super user."""
+        """The principal of the servers, which is the superuser."""
         self.keytab = kdc.keytab(f"hdfs/{_HOST}", f"HTTP/{_HOST}")
 
     def _jvm_options(self) -> Sequence[str]:
@@ -35,7 +35,7 @@ class SecuredHdfs(HdfsCluster):
             "dfs.block.access.token.enable": "true",
             "dfs.data.transfer.protection": "authentication",
             "dfs.http.policy": "HTTP_ONLY",
-            # Ports below 1024 are Hadoop's other way to keep a stranger from being a DataNode.
+            # Ports below 1024 are Hadoop's alternative protection against rogue DataNodes.
             "ignore.secure.ports.for.testing": "true",
             "dfs.namenode.kerberos.principal": self.service,
             "dfs.namenode.keytab.file": str(self.keytab),

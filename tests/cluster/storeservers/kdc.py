@@ -1,4 +1,4 @@
-"""A real KDC of MIT Kerberos on loopback, with a realm of its own."""
+"""A real MIT Kerberos KDC on loopback with its own realm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SYSTEM_FOLDERS = "/usr/sbin:/usr/local/sbin"
 
 
 class Kdc(OneServer):
-    """A KDC; `keytab` makes principals and hands out their keys."""
+    """A KDC. `keytab` creates principals and exports their keys."""
 
     name = "kdc"
 
@@ -27,11 +27,11 @@ class Kdc(OneServer):
 
     @property
     def krb5_conf(self) -> Path:
-        """What clients need to find this KDC."""
+        """The krb5.conf that clients need to find this KDC."""
         return self.run_dir / "krb5.conf"
 
     def launch(self) -> None:
-        """Make the realm when it is new, start the KDC and don't wait."""
+        """Create the realm on the first start, and start the KDC without waiting."""
         missing = [name for name in _PROGRAMS if _program(name) is None]
         if missing:
             raise ServerFailed(f"A KDC needs {', '.join(missing)}: apt-get install krb5-kdc krb5-admin-server.")
@@ -43,7 +43,7 @@ class Kdc(OneServer):
         self._launch([str(_program("krb5kdc")), "-n"], environment=self._environment())
 
     def keytab(self, *principals: str) -> Path:
-        """New principals, `alice` or `hdfs/localhost`, and a file with their keys."""
+        """Create principals such as `alice` or `hdfs/localhost`, and a keytab with their keys."""
         file = self.run_dir / "keytabs" / f"{'-'.join(principals).replace('/', '_')}.keytab"
         for principal in principals:
             self._run("kadmin.local", "-r", REALM, "add_principal", "-randkey", principal)
@@ -51,11 +51,11 @@ class Kdc(OneServer):
         return file
 
     def change_key(self, principal: str) -> None:
-        """Give a principal a new key, so that its keytabs are worth nothing any more."""
+        """Give a principal a new key, which invalidates its keytabs."""
         self._run("kadmin.local", "-r", REALM, "change_password", "-randkey", principal)
 
     def client_configuration(self, *, port: int | None = None) -> str:
-        """The text of a krb5.conf, for the KDC at another port too."""
+        """The text of a krb5.conf, optionally for another port of the KDC."""
         return (
             f"[libdefaults]\n default_realm = {REALM}\n rdns = false\n dns_canonicalize_hostname = false\n"
             f" dns_lookup_kdc = false\n udp_preference_limit = 1\n"

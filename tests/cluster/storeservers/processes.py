@@ -1,7 +1,7 @@
-"""One server process: started with a log, watched until it is ready, ended by its process id.
+"""A server process: started with a log, watched until it is ready, stopped by its process id.
 
-Every server is the leader of its own session, so that a Ctrl-C in the terminal reaches the tests only, and is killed
-by the kernel when the tests die, so that no run leaves servers behind.
+Every server leads its own session, so that Ctrl-C in the terminal reaches only the tests. The kernel kills it when the tests die, so no run
+leaves servers behind.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# Below the range from which the kernel takes ports for outgoing connections, so that a server that is stopped finds
-# its port free when it starts again, and below the range of Kubernetes' node ports.
+# Below the kernel's range for outgoing connections, so that a stopped server finds its port free when it restarts, and below Kubernetes'
+# node ports.
 _FIRST_PORT, _LAST_PORT = 15_000, 29_999
 _POLL_SECONDS = 0.1
 
 
 class ServerFailed(RuntimeError):
-    """A server ended too early or was not ready in time; the message ends with its log."""
+    """A server ended too early or was not ready in time. The message ends with its log."""
 
 
 class Lifetime(enum.Enum):
-    """How long a server lives when nobody stops it."""
+    """How long a server lives unless it is stopped."""
 
     WITH_STARTER = "with starter"
     UNTIL_STOPPED = "until stopped"
@@ -37,7 +37,7 @@ class Lifetime(enum.Enum):
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """A process id, and the kernel's start time of that process, since ids are used again."""
+    """A process id with the process's start time in the kernel, since ids are reused."""
 
     pid: int
     start_ticks: int
@@ -52,7 +52,7 @@ class ProcessIdentity:
         return self.start_ticks != 0 and _start_ticks(self.pid) == self.start_ticks
 
     def end(self, *, grace_seconds: float) -> None:
-        """Ask the process to end, and kill it after the grace period."""
+        """Terminate the process, and kill it after the grace period."""
         if not self.running():
             return
         os.kill(self.pid, signal.SIGTERM)
@@ -65,8 +65,8 @@ class ProcessIdentity:
 
 
 def _start_ticks(pid: int) -> int | None:
-    # The command's name stands in parentheses and may hold blanks: count the fields behind it. State is the first of
-    # them, the start time the twentieth.
+    # The command's name is in parentheses and may contain spaces, so count the fields behind it: the state is the first, the start time the
+    # twentieth.
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -76,7 +76,7 @@ def _start_ticks(pid: int) -> int | None:
 
 
 class ServerProcess:
-    """A running server; it is over when `stop` or `kill` returns."""
+    """A running server. It has ended when `stop` or `kill` returns."""
 
     def __init__(self, *, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
         self.name = name
@@ -95,13 +95,13 @@ class ServerProcess:
         lifetime: Lifetime,
         awaited: bool = False,
     ) -> ServerProcess:
-        """Start a command whose output goes to the end of the log. When the thread that starts it also waits for its end, it is `awaited`."""
+        """Start a command and append its output to the log. `awaited` says that the starting thread also waits for its end."""
         prefix: list[str] = []
         if lifetime is Lifetime.WITH_STARTER:
-            # The kernel watches the thread that started the server, not its process.
+            # The kernel ties the server to the thread that started it, not to its process.
             if not awaited and threading.current_thread() is not threading.main_thread():
                 raise ServerFailed(f"{name} must be started by the main thread, or it dies with the thread.")
-            # A starter that dies before the kernel is asked to watch it would not be missed: hence the look at the parent afterwards.
+            # The parent may die before the kernel starts watching it, so check afterwards that it is still there.
             watched = f'[ "$PPID" = {os.getpid()} ] && exec "$@"'
             prefix = ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", watched, "sh"]
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ class ServerProcess:
         return self._process.poll() is None
 
     def stop(self, *, grace_seconds: float = 10) -> None:
-        """Ask the server to end and wait for it; kill it when it takes too long."""
+        """Terminate the server and wait; kill it if it takes too long."""
         if self.running:
             self._process.terminate()
         try:
@@ -136,20 +136,20 @@ class ServerProcess:
             self.kill()
 
     def kill(self) -> None:
-        """End the server as a power failure would."""
+        """Kill the server like a power failure."""
         self._process.kill()
         self._process.wait()
 
     def pause(self) -> None:
-        """Freeze the server: connections open, nothing answers."""
+        """Suspend the server: its connections stay open, but nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a frozen server go on."""
+        """Resume a suspended server."""
         os.kill(self.pid, signal.SIGCONT)
 
     def wait_until(self, ready: Callable[[], bool], *, seconds: float) -> None:
-        """Wait for a condition; fail with the log when the server ends or the time is over."""
+        """Wait for a condition. Fails with the log if the server ends or the time is up."""
         deadline = time.monotonic() + seconds
         while not ready():
             if not self.running:
@@ -164,7 +164,7 @@ class ServerProcess:
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
-    """Wait for a condition that no single process answers for."""
+    """Wait for a condition that does not depend on a single process."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -173,9 +173,9 @@ def wait_until(condition: Callable[[], bool], *, seconds: float, what: str) -> N
 
 
 def free_ports(host: str, *, count: int) -> list[int]:
-    """Return ports of this address that nobody uses now, and that nobody else is given as long as this process lives.
+    """Return unused ports of this address. Nobody else gets them while this process lives.
 
-    Test processes start their servers at the same time, and a server that is killed and comes back needs its old port.
+    Test processes start their servers concurrently, and a restarted server needs its old port.
     """
     found: list[int] = []
     for port in random.SystemRandom().sample(range(_FIRST_PORT, _LAST_PORT), k=1000):
@@ -198,7 +198,7 @@ def _is_unused(host: str, port: int) -> bool:
 
 
 def _claimed(port: int) -> bool:
-    # An address that begins with a zero byte is a name in the kernel and no file: it is free again when this process ends, however it ends.
+    # An abstract socket: it has no file, and the kernel frees the name when this process ends in any way.
     claim = socket.socket(socket.AF_UNIX)
     try:
         claim.bind(f"\0dataprep-test-port-{port}")
@@ -210,7 +210,7 @@ def _claimed(port: int) -> bool:
 
 
 def accepts_connections(host: str, port: int) -> bool:
-    """Tell whether somebody listens there."""
+    """Tell whether something listens there."""
     try:
         socket.create_connection((host, port), timeout=1).close()
     except OSError:

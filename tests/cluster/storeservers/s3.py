@@ -1,6 +1,6 @@
-"""A real S3 server: versitygw, whose objects are plain files, so that tests see what was written without a client.
+"""A real S3 server: versitygw. It stores objects as plain files, so tests inspect the output without a client.
 
-moto would be one `pip install` away, but it accepts a wrong secret.
+moto would be a simple `pip install`, but it accepts a wrong secret.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from storeservers.servers import OneServer
 _MODULE = Path(__file__).parents[1] / "go" / "versitygw"
 _PACKAGE = "github.com/versity/versitygw/cmd/versitygw"
 _ANSWER_SECONDS = 60.0
-# versitygw keeps parts of unfinished uploads here, beside the objects.
+# versitygw keeps parts of unfinished uploads here, next to the objects.
 _TEMPORARY_FOLDER = ".sgwtmp"
 
 
 class S3Error(RuntimeError):
-    """The server refused; `code` is the S3 error code, such as AccessDenied."""
+    """The server rejected a request. `code` is the S3 error code, such as AccessDenied."""
 
     def __init__(self, message: str, *, status: int, code: str) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class S3Error(RuntimeError):
 
 @dataclass(frozen=True)
 class S3Upload:
-    """A multipart upload that was neither completed nor aborted."""
+    """An unfinished multipart upload."""
 
     key: str
     upload_id: str
@@ -68,7 +68,7 @@ class S3Server(OneServer):
         *,
         host: str = "127.0.0.1",
         access_key: str = "test-access-key",
-        secret_key: str = "test-secret-key",  # noqa: S107  # guards nothing but test data
+        secret_key: str = "test-secret-key",  # noqa: S107  # protects nothing but test data
         region: str = "us-east-1",
         lifetime: Lifetime = Lifetime.WITH_STARTER,
     ) -> None:
@@ -79,7 +79,7 @@ class S3Server(OneServer):
 
     @property
     def data_dir(self) -> Path:
-        """The folder that holds a folder per bucket, with a file per object."""
+        """The folder that has a folder per bucket with a file per object."""
         return self.run_dir / "data"
 
     # -- server -------------------------------------------------------------------------------------------------
@@ -101,11 +101,11 @@ class S3Server(OneServer):
     # -- administration -----------------------------------------------------------------------------------------
 
     def make_bucket(self, bucket: str) -> None:
-        """Make an empty bucket."""
+        """Create an empty bucket."""
         self.request("PUT", f"/{bucket}")
 
     def add_user(self, access_key: str, secret_key: str) -> None:
-        """Let another key in; it may do nothing until a bucket's policy says so."""
+        """Add another key. It has no rights until a bucket policy grants some."""
         account = (
             f"<Account><Access>{access_key}</Access><Secret>{secret_key}</Secret><Role>user</Role>"
             "<UserID>0</UserID><GroupID>0</GroupID><ProjectID>0</ProjectID></Account>"
@@ -121,7 +121,7 @@ class S3Server(OneServer):
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
         """Return the bucket's keys, read from the disk."""
         folder = self.data_dir / bucket
-        # Only below the prefix's folder: a bucket holds what hundreds of tests have written.
+        # Only below the prefix's folder: a bucket holds the output of hundreds of tests.
         below = folder / prefix.rpartition("/")[0]
         names = (each.relative_to(folder).as_posix() for each in below.rglob("*") if each.is_file())
         return sorted(name for name in names if name.startswith(prefix) and not name.startswith(f"{_TEMPORARY_FOLDER}/"))
@@ -131,11 +131,11 @@ class S3Server(OneServer):
         return (self.data_dir / bucket / key).read_bytes()
 
     def write(self, bucket: str, key: str, content: bytes) -> None:
-        """Make or replace an object."""
+        """Create or replace an object."""
         self.request("PUT", f"/{bucket}/{key}", body=content)
 
     def uploads(self, bucket: str) -> list[S3Upload]:
-        """Return the multipart uploads that are neither completed nor aborted."""
+        """Return the unfinished multipart uploads."""
         answer = _parsed(self.request("GET", f"/{bucket}", query={"uploads": ""}))
         return [
             S3Upload(key=each.findtext("{*}Key") or "", upload_id=each.findtext("{*}UploadId") or "")
@@ -150,8 +150,8 @@ class S3Server(OneServer):
         query: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> bytes:
-        """Send one request with the server's own key and return the answer's body."""
-        request = urllib.request.Request(  # noqa: S310  # the address of our own server
+        """Send a request signed with the server's own key; return the response body."""
+        request = urllib.request.Request(  # noqa: S310  # our own server's address
             f"{self.endpoint}{urllib.parse.quote(path)}?{_canonical_query(query or {})}",
             data=body,
             method=method,
@@ -194,7 +194,7 @@ class S3Server(OneServer):
 
 
 def _parsed(document: bytes) -> ET.Element:
-    return ET.fromstring(document)  # noqa: S314  # written by our own server
+    return ET.fromstring(document)  # noqa: S314  # our own server's response
 
 
 def _canonical_query(query: Mapping[str, str]) -> str:

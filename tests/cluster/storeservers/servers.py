@@ -1,6 +1,6 @@
-"""What all servers of the tests have in common: `with` starts and stops them, and each is told where to keep its data and how long to live.
+"""The common part of the test servers: `with` starts and stops them, and each gets a data folder and a lifetime.
 
-`Server` says how a start goes; `OneServer` is one that consists of a single process behind a single port. `processes` has the processes themselves.
+`Server` defines how one starts. `OneServer` is a server with a single process and port. The processes themselves are in `processes`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import ClassVar, Final, Self
 from storeservers.processes import Lifetime, ServerProcess, accepts_connections, free_ports
 
 READY_SECONDS: Final = 60.0
-"""Not the product's time-out: how long a loaded machine may take until a test gives up."""
+"""How long a test waits on a loaded machine; unrelated to the product's timeouts."""
 
 
 class Server(ABC):
-    """Started by `launch` and `wait_until_ready`, which are two so that several servers can start at the same time."""
+    """Started by `launch` and `wait_until_ready`. They are separate so that several servers can start concurrently."""
 
     def __init__(self, run_dir: Path, *, host: str, lifetime: Lifetime) -> None:
         self.run_dir = run_dir.absolute()
@@ -33,7 +33,7 @@ class Server(ABC):
         self.stop()
 
     def start(self) -> None:
-        """Start the server, on its old data if it ran before, and wait until it answers."""
+        """Start the server, with its old data if it ran before, and wait until it answers."""
         try:
             self.launch()
             self.wait_until_ready()
@@ -43,7 +43,7 @@ class Server(ABC):
 
     @abstractmethod
     def launch(self) -> None:
-        """Start the server and don't wait."""
+        """Start the server without waiting."""
 
     @abstractmethod
     def wait_until_ready(self) -> None:
@@ -51,14 +51,14 @@ class Server(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """End the server as a power failure would; its data stay in the run folder."""
+        """Kill the server like a power failure. Its data stays in the run folder."""
 
 
 class OneServer(Server):
-    """A server of one process and one port."""
+    """A server with one process and one port."""
 
     name: ClassVar[str]
-    """What it is called in messages, and in the name of its log."""
+    """Its name in messages, and the name of its log."""
 
     def __init__(self, run_dir: Path, *, host: str, lifetime: Lifetime) -> None:
         super().__init__(run_dir, host=host, lifetime=lifetime)

@@ -1,1 +1,1 @@
-"""What the tests on the cluster work with: the operator installed from its chart, jobs to apply and watch, and data."""
+"""The tools of the cluster tests: the operator installed from its chart, jobs to apply and watch, and data."""

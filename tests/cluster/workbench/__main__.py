@@ -1,4 +1,6 @@
-"""The cluster with the operator and the stores, up and down (`make cluster-up`, `make cluster-down`, `make image`), and the tests on it."""
+"""Starts and stops the cluster with the operator and the stores (`make cluster-up`, `make cluster-down`, `make image`), and runs the
+cluster tests.
+"""
 
 import argparse
 import subprocess
@@ -10,7 +12,7 @@ from kubecluster import packages
 from workbench import testing
 from workbench.installation import CONVERTER_IMAGE, OPERATOR_IMAGE, TAG, build, install_operator
 
-STORES = Path("/var/tmp/dataprep-test-stores")  # noqa: S108  # one place for one machine, as the cluster has
+STORES = Path("/var/tmp/dataprep-test-stores")  # noqa: S108  # one folder per machine, as for the cluster
 
 
 def main() -> int:
@@ -26,13 +28,13 @@ def main() -> int:
 
 
 def _packages() -> int:
-    """The Debian packages that the cluster and the store servers need, where they are missing."""
+    """Installs missing Debian packages that the cluster and the store servers need."""
     packages.install({**packages.PACKAGES, **packages.TEST_PACKAGES})
     return 0
 
 
 def _prepare() -> int:
-    """All that takes long and needs nothing but registries: jars, the cluster's programs, both images."""
+    """Does the slow part of the set-up, which needs only registries: jars, the cluster's programs and both images."""
     for module in ("storeservers", "kubecluster"):
         subprocess.run([sys.executable, "-m", module, "build"], check=True)
     return _images()

@@ -1,7 +1,7 @@
-"""A proxy between an operator outside the cluster and the API server that does what API servers and networks do on bad days.
+"""A proxy between an operator outside the cluster and the API server that injects the faults of a bad network or an overloaded server.
 
-It listens on loopback without TLS and passes the operator's own token on. It notes who asked what and when, so that a test can say what an
-operator did *not* do.
+It listens on loopback without TLS, forwards the operator's token, and records all requests with their times, so that a test can also check
+what an operator did *not* do.
 """
 
 import asyncio
@@ -26,22 +26,22 @@ from aiohttp import web
 
 
 class Trouble(StrEnum):
-    """What goes wrong with one request."""
+    """A fault that affects one request."""
 
     TOO_MANY = "429"
     BROKEN = "500"
     UNAVAILABLE = "503"
     CONFLICT = "409"
-    """Writes only: somebody else was quicker, or so it is said."""
+    """Writes only: a conflicting write is pretended."""
     RESET = "connection reset"
     LOST = "lost answer"
-    """The server has acted, and the operator doesn't hear of it."""
+    """The request takes effect, but the operator gets no response."""
     STALL = "stall"
-    """Neither passed on nor answered for `stall_seconds`; then the connection is reset."""
+    """The request is neither forwarded nor answered; after `stall_seconds` the connection is reset."""
     CUT = "watch cut"
-    """Watches only: reset in the middle, within four seconds."""
+    """Watches only: reset midway, within four seconds."""
     EXPIRED = "watch expired"
-    """Watches only: 410, the history is gone; everything has to be listed again."""
+    """Watches only: 410, the resource version is too old, so the client has to list again."""
 
 
 _WATCH: Final = (Trouble.TOO_MANY, Trouble.BROKEN, Trouble.CUT, Trouble.CUT, Trouble.EXPIRED)
@@ -55,28 +55,28 @@ _CUT_SECONDS: Final = 4.0
 
 @dataclass(frozen=True)
 class Asked:
-    """One request that reached the proxy."""
+    """A request that reached the proxy."""
 
     at: float
-    """By the monotonic clock."""
+    """Monotonic time."""
     method: str
     path: str
 
     @property
     def writes(self) -> bool:
-        """Whether it would change something that is not the Lease."""
+        """Whether it is a write to anything but the Lease."""
         return self.method != "GET" and "/leases" not in self.path
 
 
 class ApiProxy:
-    """The proxy, on a thread of its own. Until `trouble` is called it is as good as a cable."""
+    """The proxy, on its own thread. It forwards everything unchanged until `trouble` is called."""
 
     def __init__(self, kubeconfig: Path, *, seed: int = 0, stall_seconds: float = 3.0) -> None:
         document = yaml.safe_load(kubeconfig.read_text())
         cluster = document["clusters"][0]["cluster"]
         self._server = cluster["server"]
         self._tls = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
-        self._random = random.Random(seed)  # noqa: S311  # faults that can be repeated
+        self._random = random.Random(seed)  # noqa: S311  # reproducible faults
         self._stall_seconds = stall_seconds
         self._share = 0.0
         self._lock = threading.Lock()
@@ -88,16 +88,16 @@ class ApiProxy:
 
     @property
     def address(self) -> str:
-        """Where the operator finds it."""
+        """The URL for the operator."""
         return f"http://127.0.0.1:{self.port}"
 
     def trouble(self, share: float) -> None:
-        """From now on this share of all requests, from 0 to 1, meets trouble; and every watch that is opened."""
+        """From now on this share of requests (0 to 1) fails, and so does every new watch."""
         with self._lock:
             self._share = share
 
     def writes_since(self, moment: float) -> list[Asked]:
-        """Requests that would have changed something, from this moment of the monotonic clock on."""
+        """Requests since this monotonic time that would have changed something."""
         return [each for each in list(self.asked) if each.writes and each.at >= moment]
 
     def __enter__(self) -> Self:
@@ -137,13 +137,13 @@ class ApiProxy:
         try:
             return await self._answer(request, self._fate(request.method, watches=watches), watches=watches)
         except (aiohttp.ClientError, ConnectionError):
-            # The API server itself is away.
+            # The API server itself is down.
             _abort(request)
             return web.Response()
 
     def _fate(self, method: str, *, watches: bool) -> Trouble | None:
         with self._lock:
-            # Watches are few and long: as long as there is trouble, none of them lives in peace.
+            # Watches are few and long-lived: as long as there is trouble, every one of them is hit.
             if self._random.random() >= self._share and not (watches and self._share):
                 return None
             met = self._random.choice(_WATCH if watches else _READ if method == "GET" else _WRITE)
@@ -200,7 +200,7 @@ def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _failure(code: int) -> dict[str, object]:
-    """The API server's way to say no."""
+    """The API server's error response."""
     return {
         "kind": "Status",
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""What the examples in `examples/` read: a small input for each, made anew."""
+"""Generates a small input for each job in `examples/`."""
 
 import importlib.util
 import json
@@ -23,7 +23,7 @@ from workbench import mnist, photos
 
 
 def iris(folder: Path) -> Path:
-    """The 150 flowers of scikit-learn's iris.csv: a line of counts and names, then four measurements and a class."""
+    """The 150 flowers of scikit-learn's iris.csv: a header with counts and names, then rows of four measurements and a class."""
     package = importlib.util.find_spec("sklearn")
     assert package is not None
     assert package.submodule_search_locations
@@ -33,7 +33,7 @@ def iris(folder: Path) -> Path:
 
 
 def iris_table(folder: Path) -> pa.Table:
-    """The same flowers: a struct for the petals, and the species in words."""
+    """The same flowers with a struct for the petals and the species as text."""
     rows = [line.split(",") for line in iris(folder).read_text().splitlines()[1:]]
     petals = [{"length": float(row[2]), "width": float(row[3])} for row in rows]
     species = ["setosa", "versicolor", "virginica"]
@@ -61,7 +61,7 @@ def iris_arrow(folder: Path) -> Path:
 
 
 def documents(folder: Path) -> Path:
-    """Four documents, of which one has no tags and no stars."""
+    """Four documents, one of them without tags and stars."""
     made = [{"text": f"Document {n}", "tags": ["a", "b"][: n % 3], "scores": [n / 2] * n, "meta": {"stars": n}} for n in range(3)]
     file = folder / "documents.jsonl"
     file.write_text("".join(json.dumps(document) + "\n" for document in [*made, {"text": "The last", "scores": []}]))
@@ -83,7 +83,7 @@ def few_digits(folder: Path) -> Path:
 
 
 def trips(folder: Path) -> Path:
-    """Five trips of the format that the example makes up, of which one has a single point and one doesn't move."""
+    """Five trips in the format that the example invents; one has a single point, one doesn't move."""
     made = folder / "trips"
     made.mkdir()
     for number, points in enumerate((["0;1;2", "1;2;3"], ["0;1;2"], ["0;1;2", "1;1;2"], ["0;1;2", "9;1;3"], ["0;0;0", "1;3;4", "2;6;8"])):
@@ -92,7 +92,7 @@ def trips(folder: Path) -> Path:
 
 
 def patients(folder: Path) -> Path:
-    """Three patients, their visits in no order, and the outcomes of two of them."""
+    """Three patients, their visits in random order, and the outcomes of two of them."""
     made = folder / "patients"
     made.mkdir()
     (made / "patients.csv").write_text("id,age\np2,40\np1,30\np3,50\n")
@@ -102,7 +102,7 @@ def patients(folder: Path) -> Path:
 
 
 def walks(folder: Path) -> Path:
-    """Four walks of two to five steps, the class in the last column of every row."""
+    """Four walks of two to five steps, with the class in the last column of every row."""
     made = folder / "walks"
     made.mkdir()
     for number in range(4):
@@ -112,7 +112,7 @@ def walks(folder: Path) -> Path:
 
 
 def shop(folder: Path) -> Path:
-    """A database of 200 customers, of whom every tenth has no order."""
+    """A database of 200 customers, every tenth without an order."""
     made = folder / "shop.db"
     with sqlite3.connect(made) as database:
         database.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, age INTEGER, churned INTEGER)")
@@ -128,7 +128,7 @@ def photos_in_a_zip(folder: Path) -> Path:
 
 
 def cifar(folder: Path) -> Path:
-    """Forty records of a label and 3 x 1,024 pixels in two files, as CIFAR-10 has them."""
+    """Forty records of a label and 3 x 1,024 pixels in two files, in CIFAR-10's format."""
     made = folder / "cifar"
     made.mkdir()
     for number in (1, 2):
@@ -155,7 +155,7 @@ def few_records(folder: Path) -> Path:
 
 
 def word_counts(folder: Path) -> Path:
-    """Nine words and how often each came, as a Hadoop job leaves them: Text and IntWritable."""
+    """Nine words with their counts, as written by a Hadoop job: Text and IntWritable."""
     made = folder / "word-counts"
     made.mkdir()
     classes = b"".join(bytes([len(name)]) + name for name in (b"org.apache.hadoop.io.Text", b"org.apache.hadoop.io.IntWritable"))
@@ -173,7 +173,7 @@ def iris_libsvm(folder: Path) -> Path:
 
 
 def readings(folder: Path) -> Path:
-    """Three days of them, 40 a day."""
+    """Readings of three days, 40 a day."""
     found = folder / "readings"
     found.mkdir()
     for day in range(3):
@@ -221,4 +221,4 @@ INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
     "sql-local.yaml": (shop, 200),
     "text-local.yaml": (few_lines, 3),
 }
-"""For each example its input and the number of its records."""
+"""Each example's input and number of records."""

@@ -1,4 +1,4 @@
-"""TFRecord files as TensorFlow reads them, in a process of its own: a check of our files that shares no code with what made them."""
+"""Reads TFRecord files with TensorFlow in a separate process: a check that shares no code with the writer."""
 
 import json
 import os
@@ -25,7 +25,7 @@ for record in tf.data.TFRecordDataset(sys.argv[1:]):
 
 
 def examples(files: Iterable[Path]) -> list[Record]:
-    """The features of every tf.train.Example of the files, in order. Raises CalledProcessError where TensorFlow refuses a file."""
+    """The features of every tf.train.Example in the files, in order. Raises CalledProcessError if TensorFlow rejects a file."""
     done = subprocess.run(
         [sys.executable, "-c", _READER, *map(str, files)],
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""},

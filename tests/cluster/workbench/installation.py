@@ -1,4 +1,4 @@
-"""The operator, installed from its chart with the images built from the Dockerfile."""
+"""Installs the operator from its chart, with images built from the Dockerfile."""
 
 import json
 import time
@@ -21,7 +21,7 @@ _INPUTS = {
 
 
 def build() -> dict[str, Path]:
-    """Builds both images, when their inputs changed; docker-archives by image name."""
+    """Builds both images if their inputs have changed; returns docker-archives by image name."""
     return {
         image: build_image(dockerfile=ROOT / "Dockerfile", context=ROOT, tag=f"{image}:{TAG}", target=target, inputs=_INPUTS[target])
         for target, image in (("operator", OPERATOR_IMAGE), ("converter", CONVERTER_IMAGE))
@@ -29,30 +29,30 @@ def build() -> dict[str, Path]:
 
 
 def build_and_load(cluster: Cluster) -> None:
-    """Builds both images and makes them known to the nodes."""
+    """Builds both images and loads them into the nodes."""
     for image, archive in build().items():
         cluster.load_image(archive, f"{image}:{TAG}")
 
 
 @dataclass(frozen=True)
 class Installation:
-    """One release of the chart."""
+    """A release of the chart."""
 
     cluster: Cluster
     namespace: str = "dataprep-system"
     release: str = "dataprep"
 
     def helm(self, *words: str, timeout_seconds: float = 180) -> str:
-        """Helm in the release's namespace."""
+        """Runs Helm in the release's namespace."""
         return run(
             [self.cluster.helm, f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={self.namespace}", *words],
             timeout_seconds=timeout_seconds,
         )
 
     def install(self, values: Mapping[str, Any] | None = None) -> None:
-        """`helm upgrade --install --wait` with the test's images; `values` are laid over them."""
+        """`helm upgrade --install --wait` with the test's images, overridden by `values`."""
         images = {"operator": OPERATOR_IMAGE, "converter": CONVERTER_IMAGE}
-        # Without Kueue nobody is asked for anything; with it, the tests need no release of their own.
+        # Kueue support does no harm in a cluster without Kueue, and the Kueue tests need no release of their own.
         given = {
             "kueue": {"enabled": True},
             "image": {name: {"repository": image, "tag": TAG, "pullPolicy": "IfNotPresent"} for name, image in images.items()},
@@ -71,35 +71,35 @@ class Installation:
         )
 
     def uninstall(self) -> None:
-        """Removes the release; the CRD stays, as it would for a user."""
+        """Removes the release. The CRD stays, as it does for users."""
         self.helm("uninstall", self.release, "--wait", "--ignore-not-found")
 
     def pods(self) -> list[dict[str, Any]]:
-        """The operator's pods that are not being deleted."""
+        """The operator's pods, without those that are terminating."""
         found = self.cluster.kubectl(
             "--namespace", self.namespace, "get", "pods", "--selector=app.kubernetes.io/name=dataprep-operator", "--output=json"
         )
         return [pod for pod in json.loads(found)["items"] if not pod["metadata"].get("deletionTimestamp")]
 
     def logs(self) -> str:
-        """What the operator printed."""
+        """The operator's logs."""
         return "\n".join(
             self.cluster.kubectl("--namespace", self.namespace, "logs", pod["metadata"]["name"], "--tail=-1") for pod in self.pods()
         )
 
     def kill(self) -> None:
-        """Ends the operator as a power failure would: no grace, no goodbye. Its Deployment starts another one."""
+        """Kills the operator like a power failure, without a grace period. Its Deployment starts another one."""
         for pod in self.pods():
             self.cluster.kubectl("--namespace", self.namespace, "delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
 
     def wait_ready(self, *, seconds: float = 90) -> None:
-        """Waits until the Deployment has its replicas."""
+        """Waits until all replicas of the Deployment are ready."""
         self.cluster.kubectl(
             "--namespace", self.namespace, "rollout", "status", "deployment", f"--timeout={seconds:.0f}s", timeout_seconds=seconds + 10
         )
 
     def wait_gone(self, names: set[str], *, seconds: float = 60) -> None:
-        """Waits until none of these pods is left."""
+        """Waits until all of these pods are gone."""
         deadline = time.monotonic() + seconds
         while names & {pod["metadata"]["name"] for pod in self.pods()}:
             if time.monotonic() > deadline:
@@ -108,7 +108,7 @@ class Installation:
 
 
 def install_operator(cluster: Cluster) -> Installation:
-    """The operator as it is in this working copy, cluster-wide, with two replicas so that the tests run what production runs."""
+    """The operator of this working copy, cluster-wide, with two replicas as in production."""
     build_and_load(cluster)
     installation = Installation(cluster)
     installation.install()
@@ -123,5 +123,5 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_set(document: str) -> str:
-    """Helm's --set-json takes `key=json` pairs."""
+    """Converts a document to Helm's --set-json format, `key=json` pairs."""
     return ",".join(f"{key}={json.dumps(value)}" for key, value in json.loads(document).items())

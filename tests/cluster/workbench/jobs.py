@@ -1,4 +1,4 @@
-"""DataPrepJobs on the cluster: apply, watch, read what became of them."""
+"""DataPrepJobs on the cluster: applies them, watches them and reads their results."""
 
 import copy
 import functools
@@ -21,27 +21,27 @@ Documents = list[Document]
 Events = list[tuple[str, str]]
 
 
-# Not the product's time-outs: how long a machine that others use as well may take until a test gives up.
+# How long a test waits on a shared machine; unrelated to the product's timeouts.
 PATIENCE_SECONDS = 300
 
 
 LISTED = {"pods": "/api/v1", "configmaps": "/api/v1", "jobs": "/apis/batch/v1", "dataprepjobs": f"/apis/{GROUP}/{VERSION}"}
-"""Where the API server has the kinds that tests ask for again and again."""
+"""API groups of the kinds that tests poll."""
 
 
 class JobNotAsExpected(AssertionError):
-    """A job did not reach the awaited state; the message holds its status, its pods and the operator's last words."""
+    """A job did not reach the expected state. The message contains its status, its pods and the end of the operator's log."""
 
 
 @dataclass(frozen=True)
 class Namespace:
-    """One namespace of the cluster, for one test."""
+    """A namespace for a single test."""
 
     cluster: Cluster
     name: str
 
     def kubectl(self, *words: str, stdin: str | None = None, timeout_seconds: float = 120) -> str:
-        """kubectl in this namespace."""
+        """Runs kubectl in this namespace."""
         return self.cluster.kubectl("--namespace", self.name, *words, stdin=stdin, timeout_seconds=timeout_seconds)
 
     def apply(self, *documents: Mapping[str, Any]) -> str:
@@ -55,7 +55,7 @@ class Namespace:
         return found
 
     def all(self, kind: str, *, selector: str = "") -> Documents:
-        """All objects of a kind, by their names; of those in `LISTED` over the connection that stays."""
+        """All objects of a kind, sorted by name; kinds in `LISTED` over a persistent connection."""
         if kind not in LISTED:
             items: Documents = json.loads(self.kubectl("get", kind, f"--selector={selector}", "--output=json"))["items"]
             return items
@@ -65,7 +65,7 @@ class Namespace:
             *client.param_serialize("GET", path, query_params=[("labelSelector", selector)], auth_settings=["BearerToken"])
         )
         answer.read()
-        # Raises for whatever isn't 200.
+        # Raises for any status but 200.
         found = client.response_deserialize(answer, {"200": "object"}).data
         return cast("Documents", found["items"])
 
@@ -75,12 +75,12 @@ class Namespace:
         return cast("Document", api.get_namespaced_custom_object(GROUP, VERSION, self.name, plural="dataprepjobs", name=name))
 
     def status(self, name: str) -> Document:
-        """A DataPrepJob's status, empty before the first."""
+        """A DataPrepJob's status, empty until the first one is written."""
         found: Document = self.job(name).get("status", {})
         return found
 
     def pods(self, job: str, *, step: str = "") -> Documents:
-        """A DataPrepJob's pods, of one step or all."""
+        """A DataPrepJob's pods, of one step or of all."""
         return self.all("pods", selector=f"dataprep.io/job={job}" + (f",dataprep.io/step={step}" if step else ""))
 
     def events(self, job: str) -> Events:
@@ -92,7 +92,7 @@ class Namespace:
         return [(item["reason"], item["message"]) for item in items]
 
     def wait(self, name: str, until: Callable[[Document], bool], *, what: str, seconds: float = PATIENCE_SECONDS) -> Document:
-        """Polls the status until it is as awaited. Raises JobNotAsExpected with all that helps to see why not."""
+        """Polls until the status satisfies `until`. Raises JobNotAsExpected with all that helps to find out why it doesn't."""
         deadline = time.monotonic() + seconds
         while True:
             status = self.status(name)
@@ -103,7 +103,7 @@ class Namespace:
             time.sleep(0.3)
 
     def wait_phase(self, name: str, phase: str, *, seconds: float = PATIENCE_SECONDS) -> Document:
-        """Polls until the phase; a terminal phase that is another one ends the waiting at once."""
+        """Polls until the phase is reached; any other terminal phase fails at once."""
 
         def reached(status: Document) -> bool:
             now = status.get("phase")
@@ -114,7 +114,7 @@ class Namespace:
         return self.wait(name, reached, what=phase, seconds=seconds)
 
     def story(self, name: str) -> str:
-        """What is known about a job, for a failed test."""
+        """All that is known about a job, for the message of a failed test."""
         parts = [json.dumps(self.status(name), indent=1)]
         for pod in self.pods(name):
             state = [status.get("state") for status in pod.get("status", {}).get("containerStatuses", [])]
@@ -125,18 +125,17 @@ class Namespace:
 
 @functools.cache
 def _api(kubeconfig: Path) -> CustomObjectsApi:
-    # A connection that stays: a test that waits asks several times a second, and a kubectl for each would take more of the machine
-    # than what the test waits for.
+    # A persistent connection: tests poll several times a second, and running kubectl each time would cost more than the work under test.
     return CustomObjectsApi(new_client_from_config(str(kubeconfig)))  # type: ignore[no-untyped-call]  # it has no types
 
 
 def condition(status: Document, kind: str) -> Document:
-    """One condition, or an empty document."""
+    """A condition, or an empty document."""
     return next((c for c in status.get("conditions", []) if c["type"] == kind), {})
 
 
 def example(file: str, **changes: Any) -> Document:
-    """A job of `examples/` with its spec changed: `example(path, name="x", output={...})` replaces whole fields."""
+    """A job of `examples/` with a changed spec: `example(path, name="x", output={...})` replaces whole fields."""
     with Path(file).open(encoding="utf-8") as text:
         document: Document = next(d for d in yaml.safe_load_all(text) if d["kind"] == "DataPrepJob")
     document = copy.deepcopy(document)

@@ -1,4 +1,4 @@
-"""Kueue, from its own manifests and built from its Go module, looking after the Jobs of chosen namespaces."""
+"""Kueue, from its own manifests and built from its Go module, managing the Jobs of selected namespaces."""
 
 import base64
 import json
@@ -16,11 +16,11 @@ Document = dict[str, Any]  # Any: YAML
 
 NAMESPACE: Final = "kueue-system"
 MANAGED: Final = "managed-by-kueue"
-"""The label, `yes`, of the namespaces whose Jobs Kueue looks after."""
+"""The label, with the value `yes`, of namespaces whose Jobs Kueue manages."""
 FLAVOR_LABEL: Final = "test/flavor"
-"""What Kueue adds to the node selectors of admitted pods."""
+"""The node selector that Kueue adds to admitted pods."""
 IMAGE: Final = "dataprep.test/kueue:1"
-# Kueue's other integrations are not enabled, so nobody answers for these.
+# Kueue's other integrations are disabled, so nothing serves these webhooks.
 _WEBHOOKS: Final = ("job.kb.io", "clusterqueue.kb.io", "cohort.kb.io", "resourceflavor.kb.io", "workload.kb.io", "localqueue.kb.io")
 _CONFIGURATION: Final = {
     "apiVersion": "config.kueue.x-k8s.io/v1beta2",
@@ -29,7 +29,7 @@ _CONFIGURATION: Final = {
     "metrics": {"bindAddress": ":8443"},
     "webhook": {"port": 9443},
     "leaderElection": {"leaderElect": False},
-    # It would wait for the kubelet to mount the certificates that it makes itself, a minute or more.
+    # It would wait a minute or more for the kubelet to mount the certificates that it generates.
     "internalCertManagement": {"enable": False},
     "integrations": {"frameworks": ["batch/job"]},
     "managedJobsNamespaceSelector": {"matchLabels": {MANAGED: "yes"}},
@@ -39,7 +39,7 @@ _CERTIFICATE_FOLDERS: Final = ("/tmp/k8s-webhook-server/serving-certs", "/visibi
 
 @contextmanager
 def installed(cluster: Cluster) -> Iterator[None]:
-    """Kueue is there and ready while the block runs. Its API stays no longer: one that nobody serves keeps namespaces from ending."""
+    """Runs Kueue while the block runs. Its API is removed as well: an API without a server would keep namespaces from being deleted."""
     cluster.load_image(program_image("kueue", name=IMAGE), IMAGE)
     manifests = _manifests(cluster)
     text = "\n---\n".join(json.dumps(each) for each in manifests)
@@ -54,7 +54,7 @@ def installed(cluster: Cluster) -> Iterator[None]:
 
 
 def queue(name: str, *, namespace: str, cpu: str, flavor: str) -> list[Document]:
-    """A queue of a namespace, with a cluster's queue of its own and this much CPU of a flavor that any node has."""
+    """A LocalQueue with its own ClusterQueue and this much CPU of a flavor that every node provides."""
     return [
         _kueue("ResourceFlavor", flavor, {"nodeLabels": {FLAVOR_LABEL: flavor}}),
         _kueue(
@@ -85,7 +85,7 @@ def _kueue(kind: str, name: str, spec: Document, *, namespace: str = "") -> Docu
 
 
 def _manifests(cluster: Cluster) -> list[Document]:
-    """What `config/default` of Kueue says, with our image, certificate and configuration."""
+    """Kueue's `config/default` with our image, certificate and configuration."""
     authority, secret = _certificate()
     rendered = cluster.kubectl("kustomize", str(binaries.source("kueue", "sigs.k8s.io/kueue") / "config" / "default"))
     found: list[Document] = []
@@ -121,7 +121,7 @@ def _change_pod(pod: Document) -> None:
 
 
 def _certificate() -> tuple[str, dict[str, str]]:
-    """The authority, and the Secret's data with what it has signed for Kueue's services."""
+    """The CA, and the data of a Secret with a certificate that it signed for Kueue's services."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         certificates.create_authority(folder)

@@ -1,7 +1,7 @@
 """Synthetic MNIST in IDX files: image i has pixel j = (31 i + 7 j) mod 256, its label is i mod 10.
 
-Images 0 to 59,999 are the training files, 60,000 to 69,999 the test files. The digests of the TFRecord files were made by
-hand-written wire bytes, checked against protobuf's own code and read by TensorFlow 2.21.
+Images 0 to 59,999 are the training files, 60,000 to 69,999 the test files. The digests of the TFRecord files come from hand-written wire
+bytes, checked against protobuf's own code and read by TensorFlow 2.21.
 """
 
 import gzip
@@ -17,7 +17,7 @@ _BLOCK = 5_000
 
 @dataclass(frozen=True)
 class Expected:
-    """One finished TFRecord file."""
+    """A finished TFRecord file."""
 
     records: int
     size: int
@@ -34,11 +34,11 @@ FASHION_FILES = {
     "validation.tfrecords": Expected(5_000, 4_455_000, "921d040e1bdc03f2f958ddcb07514dac81bb072930fbbb60d92f886366ec6efb"),
     "test.tfrecords": Expected(10_000, 8_910_000, "1fe6dcbf4695b187c9b02f1a780b03b03dd076247298efb651ff17f249c7b8ab"),
 }
-"""Of Fashion-MNIST, as Debian has it, by the same hand-written wire bytes."""
+"""The same for Fashion-MNIST as packaged by Debian, also from hand-written wire bytes."""
 
 
 def write(folder: Path, *, train: int = TRAIN, test: int = TEST) -> Path:
-    """The four gzip files, under MNIST's own names. Fewer images are the first ones."""
+    """Writes the four gzip files under MNIST's own names. Smaller sets are the first images."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, first, count in (("train", 0, train), ("t10k", TRAIN, test)):
         with gzip.GzipFile(folder / f"{name}-images-idx3-ubyte.gz", "wb", 1, mtime=0) as images:

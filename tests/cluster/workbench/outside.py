@@ -1,6 +1,7 @@
-"""The operator as a process of this machine, with the rights of the installed one: it can be killed, paused, put behind a proxy or a false clock.
+"""The operator as a local process with the rights of the installed one: it can be killed, paused, put behind a proxy or given a wrong
+clock.
 
-Apart from `installation`, which runs it as users do. While one of these works, the installed one must not: see `nobody_inside`.
+Separate from `installation`, which runs it the way users do. The installed operator must be scaled down meanwhile: see `nobody_inside`.
 """
 
 import json
@@ -28,12 +29,12 @@ _SOURCES = ("api", "operator")
 
 
 class DidNotStart(AssertionError):
-    """The process ended, or was not ready in time; the message has its last words."""
+    """The process ended or was not ready in time. The message contains the end of its log."""
 
 
 @contextmanager
 def nobody_inside(installation: Installation) -> Iterator[None]:
-    """The installed operator is away and its rights stay; afterwards it is back."""
+    """Scales the installed operator down while the block runs; its rights stay."""
     send_away(installation)
     try:
         yield
@@ -42,13 +43,13 @@ def nobody_inside(installation: Installation) -> Iterator[None]:
 
 
 def send_away(installation: Installation) -> None:
-    """Ends the installed operator's pods; nothing to do when there are none."""
+    """Deletes the installed operator's pods, if there are any."""
     _scale(installation, replicas=0)
     installation.wait_gone({pod["metadata"]["name"] for pod in installation.pods()})
 
 
 def bring_back(installation: Installation) -> None:
-    """Waits until the installed operator works; little to do when it does."""
+    """Starts the installed operator, if it isn't running, and waits until it is ready."""
     _scale(installation, replicas=2)
     installation.wait_ready()
 
@@ -59,7 +60,7 @@ def _scale(installation: Installation, *, replicas: int) -> None:
 
 @contextmanager
 def credentials(installation: Installation) -> Iterator[Path]:
-    """A kubeconfig of the operator's own service account."""
+    """A kubeconfig with the operator's service account."""
     [account] = {
         item["metadata"]["name"]
         for item in json.loads(
@@ -85,17 +86,17 @@ def credentials(installation: Installation) -> Iterator[Path]:
 
 @dataclass
 class OutsideOperator:
-    """One process. Its replicas share a Lease when `lease_namespace` is given, and differ in their `identity`."""
+    """A single process. Replicas share a Lease, given by `lease_namespace`, and differ in their `identity`."""
 
     kubeconfig: Path
     port: int
     server: str | None = None
-    """Address of the API server, in place of the kubeconfig's: a proxy's."""
+    """URL of the API server, for example of a proxy; replaces the kubeconfig's."""
     lease_namespace: str | None = None
     lease_name: str = LEASE
     identity: str = "outside-1"
     namespaces: Sequence[str] = ()
-    """Where it works; everywhere when there are none."""
+    """The watched namespaces; all if empty."""
     environment: Mapping[str, str] = field(default_factory=dict)
     log: Path = Path(os.devnull)
     _process: subprocess.Popen[bytes] | None = None
@@ -129,7 +130,7 @@ class OutsideOperator:
             self._process = subprocess.Popen([sys.executable, "-m", "dataprep_operator"], env=environment, stdout=log, stderr=log)
 
     def wait_ready(self) -> None:
-        """Wait until it has its watches, or waits for its turn."""
+        """Wait until it has opened its watches, or waits for the Lease."""
         deadline = time.monotonic() + START_SECONDS
         while not self._ready():
             if self.ended is not None or time.monotonic() > deadline:
@@ -137,41 +138,41 @@ class OutsideOperator:
             time.sleep(0.1)
 
     def words(self) -> str:
-        """What it printed."""
+        """Its output."""
         return self.log.read_text(errors="replace") if self.log.is_file() else ""
 
     def leads(self) -> bool:
-        """Whether it says that it leads."""
+        """Whether it reports to be the leader."""
         return "dataprep_leader 1.0" in self.metrics()
 
     def metrics(self) -> str:
-        """Its metrics, or nothing when it doesn't answer."""
+        """Its metrics, or an empty string if it doesn't answer."""
         return self._answer("/metrics") or ""
 
     @property
     def ended(self) -> int | None:
-        """Its exit status, when it has ended."""
+        """Its exit status if it has ended."""
         return self._process.poll() if self._process is not None else None
 
     def wait_ended(self, *, seconds: float) -> int:
-        """Its exit status, after waiting for it."""
+        """Wait for its end and return the exit status."""
         assert self._process is not None
         return self._process.wait(timeout=seconds)
 
     def resident_megabytes(self) -> float:
-        """Its memory."""
+        """Its resident memory."""
         assert self._process is not None
         pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def kill(self) -> None:
-        """End it as a power failure would."""
+        """Kill it like a power failure."""
         self._signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
 
     def stop(self) -> None:
-        """End it as Kubernetes would, then not so politely."""
+        """Stop it like Kubernetes: SIGTERM, then SIGKILL."""
         self._signal(signal.SIGCONT)
         self._signal(signal.SIGTERM)
         if self._process is not None:
@@ -181,11 +182,11 @@ class OutsideOperator:
                 self.kill()
 
     def pause(self) -> None:
-        """Let it not run on, as a machine that swaps, or is moved, does."""
+        """Suspend it, like a machine that swaps or is being migrated."""
         self._signal(signal.SIGSTOP)
 
     def wake(self) -> None:
-        """Let a paused one run on as if nothing had been."""
+        """Resume it."""
         self._signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Real photographs: those that scikit-learn and matplotlib ship, whole and as crops, in one folder a class; with boxes, or with masks."""
+"""Real photographs that ship with scikit-learn and matplotlib, whole and as crops, one folder per class; with boxes or masks."""
 
 import importlib.util
 import xml.etree.ElementTree as ET
@@ -33,7 +33,7 @@ def write(folder: Path) -> Path:
 
 
 def write_annotated(folder: Path) -> Path:
-    """The same files as Data/{train,val}/<class>/*.jpg, each with one box in Annotations/{train,val}/<class>/*.xml, in the form of ImageNet's."""
+    """The same files as Data/{train,val}/<class>/*.jpg, each with a box in Annotations/{train,val}/<class>/*.xml, in ImageNet's format."""
     for number, file in enumerate(sorted(write(folder / "plain").glob("*/*.jpg"))):
         below = Path("val" if number % 5 == 0 else "train", file.parent.name, file.name)
         with Image.open(file) as photo:
@@ -46,7 +46,7 @@ def write_annotated(folder: Path) -> Path:
 
 
 def write_masked(folder: Path) -> Path:
-    """Twelve crops, and beside each a mask of what is brighter than the middle: <name>.jpg, <name>_mask.png."""
+    """Twelve crops, each with a mask of its brighter half: <name>.jpg, <name>_mask.png."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in sorted(write(folder.parent / f"{folder.name}-plain").glob("*/crop-0[0-3].jpg")):
         target = folder / f"{file.parent.name}-{file.name}"
@@ -57,7 +57,7 @@ def write_masked(folder: Path) -> Path:
 
 
 def _voc(path: Path, size: tuple[int, int], name: str) -> bytes:
-    """A file of one object whose box is the middle half of the image."""
+    """An annotation with one object, whose box is the middle half of the image."""
     root = ET.Element("annotation")
     ET.SubElement(root, "filename").text = path.name
     sides = ET.SubElement(root, "size")

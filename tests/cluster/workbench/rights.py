@@ -1,4 +1,4 @@
-"""What the operator asked of the API server, by its audit log, beside what the chart lets it ask."""
+"""Compares the operator's API requests, from the audit log, with the rights that the chart grants."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ ACCOUNT_SUFFIX = "dataprep-operator"
 
 @dataclass(frozen=True, order=True)
 class Right:
-    """One verb on one resource, in every namespace or in the operator's own."""
+    """A verb on a resource, in all namespaces or in the operator's own."""
 
     group: str
     resource: str
-    """With its subresource: `pods/status`."""
+    """Includes the subresource: `pods/status`."""
     verb: str
 
     def __str__(self) -> str:
@@ -28,20 +28,20 @@ class Right:
 
 @dataclass(frozen=True)
 class Use:
-    """One request that an operator has made."""
+    """A request made by an operator."""
 
     right: Right
     account: str
     """`namespace:name` of the service account."""
     namespace: str
-    """Empty for a request about all namespaces."""
+    """Empty for a request across all namespaces."""
     name: str
     allowed: bool
     at: str
 
 
 def uses(events: Iterable[Mapping[str, Any]], *, since: str = "") -> Iterator[Use]:  # Any: audit events as JSON
-    """The requests for objects that operators of any release have made, oldest first, from a time in RFC 3339 on."""
+    """Requests for objects by operators of any release, oldest first, since an RFC 3339 time."""
     for event in events:
         user = event["user"]["username"].removeprefix("system:serviceaccount:")
         asked = event.get("objectRef")
@@ -59,7 +59,7 @@ def uses(events: Iterable[Mapping[str, Any]], *, since: str = "") -> Iterator[Us
 
 
 def granted(installation: Installation, *, namespaces: Iterable[str] = ()) -> tuple[set[Right], set[Right]]:
-    """What the chart grants: by the role of the namespaces that it works in, and by that of its own namespace."""
+    """The rights that the chart grants: in the watched namespaces, and in the operator's own."""
     words: list[str | Path] = [
         installation.cluster.helm,
         "template",

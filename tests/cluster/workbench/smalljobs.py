@@ -1,4 +1,4 @@
-"""Many small jobs of three pods each: what tests need that ask how jobs live through trouble, and not what they write."""
+"""Many small jobs of three pods each, for tests of how jobs survive faults, whatever they write."""
 
 import json
 import time
@@ -14,7 +14,7 @@ STEPS = ("plan", "convert", "commit")
 
 
 def write_input(stores: Stores, namespace: Namespace) -> Path:
-    """A CSV file in the shared folder; once, for a job whose input changes fails."""
+    """Writes a CSV file to the shared folder, once: a job whose input changes fails."""
     file = stores.volume / f"{namespace.name}.csv"
     if not file.exists():
         file.write_text("x,y,label\n" + "".join(f"{n * 0.5},{n * 0.25},{n % 3}\n" for n in range(ROWS)))
@@ -22,7 +22,7 @@ def write_input(stores: Stores, namespace: Namespace) -> Path:
 
 
 def small_jobs(stores: Stores, namespace: Namespace, names: list[str], **spec: Any) -> list[Document]:  # Any: YAML
-    """One job for each name, which reads the file of `write_input`; its outputs lie beside it, in folders named by namespace and job."""
+    """A job for each name that reads the file of `write_input` and writes next to it, to a folder named by namespace and job."""
     file = write_input(stores, namespace)
     mounted = mount(namespace, stores)
     return [
@@ -48,12 +48,12 @@ def small_jobs(stores: Stores, namespace: Namespace, names: list[str], **spec: A
 
 
 def phases(namespace: Namespace) -> dict[str, str]:
-    """The phases of all jobs of a namespace by name."""
+    """The phases of all jobs in a namespace, by name."""
     return {job["metadata"]["name"]: job.get("status", {}).get("phase", "") for job in namespace.all("dataprepjobs")}
 
 
 def wait_all(namespace: Namespace, phase: str, *, seconds: float) -> float:
-    """Wait until all jobs of the namespace are in that phase; returns how many seconds it took."""
+    """Wait until all jobs in the namespace have reached the phase; returns the seconds it took."""
     began = time.monotonic()
     while others := {name: now for name, now in phases(namespace).items() if now != phase}:
         if time.monotonic() - began > seconds or (phase == "Succeeded" and "Failed" in others.values()):
@@ -66,10 +66,10 @@ def wait_all(namespace: Namespace, phase: str, *, seconds: float) -> float:
 
 
 def assert_done_once(stores: Stores, namespace: Namespace, *, lost_answers: bool = False) -> None:
-    """Each job has succeeded at its first attempt, by one Job and one pod for each step, and all have written the same bytes.
+    """Checks that each job succeeded at its first attempt with one Job and one pod per step, and that all wrote the same bytes.
 
-    With `lost_answers`, a Job may have had a second pod. When the API server dies after it has stored a new pod and before it has said so, Kubernetes'
-    Job controller creates another one. It deletes that one later, unless both have finished by then.
+    With `lost_answers`, a Job may have had a second pod: if the API server dies after storing a new pod but before responding, the Job
+    controller creates another one. It deletes that one later, unless both have finished by then.
     """
     jobs = namespace.all("dataprepjobs")
     statuses = {job["metadata"]["name"]: job["status"] for job in jobs}

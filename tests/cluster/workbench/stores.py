@@ -15,13 +15,13 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 @dataclass(frozen=True)
 class Stores:
-    """The servers, on the bridge's address, where pods and tests reach them alike."""
+    """The servers, on the bridge's address, which both pods and tests reach."""
 
     hdfs: HdfsCluster
     s3: S3Server
     oss: FakeOss
     volume: Path
-    """A folder of the nodes' machine, mounted by pods as a volume."""
+    """A folder of the host that pods mount as a volume."""
 
     def settings(self) -> list[dict[str, Any]]:
         """`spec.stores` for all of them."""
@@ -44,7 +44,7 @@ class Stores:
         ]
 
     def secrets(self) -> list[dict[str, Any]]:
-        """The Secrets that the settings name."""
+        """The Secrets that the settings refer to."""
         keys = {"s3-key": (self.s3.access_key, self.s3.secret_key), "oss-key": (self.oss.access_key, self.oss.secret_key)}
         return [
             {
@@ -58,7 +58,7 @@ class Stores:
 
 
 def a_job(stores: Stores, *, name: str, source: str, output: str, **changes: Any) -> Document:
-    """examples/mnist-hdfs.yaml with the tests' addresses, one worker, and pods that leave the nodes room for other tests' pods."""
+    """examples/mnist-hdfs.yaml with the tests' addresses, one worker, and small pods that leave room for other tests."""
     usual: dict[str, Any] = {
         "name": name,
         "params": {"input": source, "output": output},
@@ -71,9 +71,9 @@ def a_job(stores: Stores, *, name: str, source: str, output: str, **changes: Any
 
 
 def mount(namespace: Namespace, stores: Stores) -> dict[str, Any]:
-    """The shared folder as a claim of this namespace; returns the changes of a job that mount it at /data.
+    """Claims the shared folder in this namespace; returns the changes to a job that mount it at /data.
 
-    All nodes are this one machine, so a folder of it is what a NAS is elsewhere.
+    All nodes are this machine, so a local folder plays the part of a NAS.
     """
     name = f"shared-{namespace.name}"
     capacity = {"storage": "10Gi"}

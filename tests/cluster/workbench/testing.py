@@ -1,7 +1,7 @@
-"""All tests on the cluster: one cluster with the operator for several test processes, up before them and down after them.
+"""Runs all cluster tests: several test processes share one cluster with the operator, which starts before and stops after them.
 
-These tests mostly wait, so several processes run them side by side. Those marked `apart`, which bring their own operators, follow in
-the same way, and at last those marked `exclusive`, one at a time.
+These tests mostly wait, so several processes run side by side. Tests marked `apart`, which bring their own operators, follow in the same
+way, and then those marked `exclusive`, one at a time.
 """
 
 import os
@@ -22,15 +22,15 @@ from workbench.outside import bring_back
 
 PROCESSES: Final = 4
 PROCESSES_APART: Final = 3
-"""Fewer: these tests ask how soon an operator does something."""
+"""Fewer processes, since these tests measure how soon an operator reacts."""
 _NO_TESTS: Final = 5
-"""pytest's exit status when its arguments select nothing."""
+"""pytest's exit status if no test is selected."""
 _INTERRUPTED: Final = 130
 _GOODBYE_SECONDS: Final = 60.0
 
 
 def run_on_cluster(arguments: Sequence[str]) -> int:
-    """Run the tests on the cluster with these arguments of pytest; return the first exit status that is not 0."""
+    """Run the cluster tests with these pytest arguments; return the first exit status other than 0."""
     signal.signal(signal.SIGTERM, _exit)
     os.environ[sharing.BEGAN_VARIABLE] = datetime.now(UTC).isoformat()
     if not arguments:
@@ -40,22 +40,22 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
         with _cluster_and_operator() as operator:
             together = _pytest(*_processes(PROCESSES, arguments), "-m", "cluster and not exclusive and not apart", *arguments, shared=True)
             apart = _pytest(*_processes(PROCESSES_APART, arguments), "-m", "cluster and apart", *arguments, shared=True)
-            # They have sent it away.
+            # The tests have scaled it down.
             bring_back(operator)
             alone = _pytest("-m", "cluster and exclusive", *arguments, shared=True)
     except ClusterUnavailable:
-        # Each test says so itself, as it does without us: by a skip, or in CI by a failure.
+        # Each test reports it itself, as in a plain pytest run: it is skipped, or fails in CI.
         return _pytest("-m", "cluster", *arguments, shared=False)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    # Arguments such as a file's name may well select no test of one kind, or none but those.
+    # Arguments such as a file name may select no test of a group, or only those.
     statuses = [status for status in (together, apart, alone) if status != _NO_TESTS] or [_NO_TESTS]
     return next((status for status in statuses if status), 0)
 
 
 @contextmanager
 def _cluster_and_operator() -> Iterator[Installation]:
-    """A cluster that was running before is used, and goes on without the operator."""
+    """Uses a running cluster, and leaves it running without the operator; otherwise starts one and stops it."""
     running = kubecluster.attach()
     cluster = running or kubecluster.up()
     try:
@@ -69,7 +69,7 @@ def _cluster_and_operator() -> Iterator[Installation]:
 
 
 def _processes(count: int, arguments: Sequence[str]) -> Sequence[str]:
-    """Whoever wants to see what tests print has one process."""
+    """Output is only readable with a single process, so `-s` disables the others."""
     return () if "-s" in arguments else ("-n", str(count), "--maxschedchunk=1")
 
 
@@ -79,7 +79,7 @@ def _pytest(*words: str, shared: bool) -> int:
         try:
             return process.wait()
         except KeyboardInterrupt:
-            # The terminal has told pytest as well, which now ends what its tests have started.
+            # Ctrl-C has reached pytest as well, which now stops what its tests have started.
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=_GOODBYE_SECONDS)
             raise
@@ -94,6 +94,6 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 
 def _ignore_signals() -> None:
-    # Whoever is impatient and presses Ctrl-C again would leave half a cluster behind.
+    # A second Ctrl-C would leave half a cluster behind.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

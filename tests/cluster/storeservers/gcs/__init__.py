@@ -1,9 +1,9 @@
-"""A fake of Google Cloud Storage, named as one: the part of its XML API that stores ask for, with tokens and rights.
+"""A fake of Google Cloud Storage: the part of its XML API that the stores use, with tokens and rights.
 
-service   what it answers, in a process of its own
-fake      the tests' end: starts the process, makes buckets and tokens, looks at what was written
+service   the server, in its own process
+fake      the tests' side: starts the server, makes buckets and tokens, inspects what was written
 
-Written from the documentation and never compared with the real service. As there, a multipart upload takes no condition.
+Written from the documentation and never compared with the real service. As there, multipart uploads take no preconditions.
 """
 
 from storeservers.gcs.fake import FakeGcs

@@ -1,4 +1,4 @@
-"""Starts the fake in a process of its own, makes its service account, and looks at what was written."""
+"""Starts the fake in its own process, creates its service account and inspects what was written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ADMINISTRATOR = "of-the-tests"
 
 
 class FakeGcs(OneServer):
-    """A fake of Cloud Storage. A start finds it empty."""
+    """A fake of Cloud Storage. It is empty after each start."""
 
     name = "fake-gcs"
 
@@ -32,7 +32,7 @@ class FakeGcs(OneServer):
 
     @property
     def service_account_key(self) -> str:
-        """The JSON that Google gives for a service account; its tokens may do everything here."""
+        """A service account key in Google's JSON format; its tokens may do everything here."""
         private = self._key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ).decode()
@@ -60,14 +60,14 @@ class FakeGcs(OneServer):
         )
 
     def allow(self, rights: Sequence[str] = ("*",)) -> None:
-        """What tokens of the service account's key and of the node may do."""
+        """Limits the rights of tokens, both of the service account's key and of the node."""
         tokens = {_ADMINISTRATOR: ["*"], "of-the-key": list(rights), "of-the-node": list(rights)}
         unfinished = self.run_dir / "data" / "tokens.unfinished"
         unfinished.write_text(json.dumps(tokens))
         unfinished.rename(unfinished.with_name("tokens.json"))
 
     def make_bucket(self, bucket: str) -> None:
-        """Make an empty bucket."""
+        """Create an empty bucket."""
         (self.run_dir / "data" / "buckets" / bucket).mkdir(parents=True)
 
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
@@ -87,8 +87,8 @@ class FakeGcs(OneServer):
         return [each.text or "" for each in self._ask(bucket, {"uploads": ""}).iterfind("Upload/Key")]
 
     def _ask(self, bucket: str, query: dict[str, str]) -> ET.Element:
-        request = urllib.request.Request(  # noqa: S310  # the address of our own server
+        request = urllib.request.Request(  # noqa: S310  # our own server's address
             f"{self.endpoint}/{bucket}?{urllib.parse.urlencode(query)}", headers={"Authorization": f"Bearer {_ADMINISTRATOR}"}
         )
         with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310  # as above
-            return ET.fromstring(answer.read())  # noqa: S314  # written by our own server
+            return ET.fromstring(answer.read())  # noqa: S314  # our own server's response

@@ -1,7 +1,7 @@
 """The fake's process: `python -m storeservers.gcs.service --host 127.0.0.1 --port 8080 --dir data`.
 
-In the folder are `tokens.json` (token → the rights that it gives), `public.pem` (of the service account whose tokens it gives), `buckets/` and
-`parts/` with a file for each content. What is known of objects is in memory, so a fake that ends has lost them.
+Its folder holds `tokens.json` (the rights of each token), `public.pem` (the key of the service account for which it issues tokens), and
+`buckets/` and `parts/` with a file per content. The metadata of objects is in memory, so it is lost when the fake ends.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Stored:
 
 @dataclass
 class Upload:
-    """A multipart upload that has not ended."""
+    """An unfinished multipart upload."""
 
     key: str
     begun: datetime
@@ -50,7 +50,7 @@ class Upload:
 
 
 class Refused(Exception):
-    """The answer is an error."""
+    """An error response."""
 
     def __init__(self, status: int, code: str, details: str = "") -> None:
         super().__init__(code)
@@ -73,22 +73,22 @@ class Service(http.server.ThreadingHTTPServer):
         self.numbers = itertools.count(1)
 
     def keep(self, body: bytes) -> Path:
-        """A file of this content."""
+        """Writes the content to a file."""
         path = self.folder / "parts" / str(next(self.numbers))
         path.write_bytes(body)
         return path
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """One request."""
+    """Handles a request."""
 
     server: Service
     protocol_version = "HTTP/1.1"
-    # Head and body of an answer are two writes; the second must not wait for the client's acknowledgement.
+    # Head and body of a response are written separately; the second write must not wait for the client's ACK.
     disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Only what fails is worth a line."""
+        """Log failures only."""
 
     def do_GET(self) -> None:
         """Answer."""
@@ -253,7 +253,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _stored(self, path: Path, body: bytes, *, md5: bytes | None) -> Stored:
         generation = next(self.server.numbers)
         crc = base64.b64encode(google_crc32c.value(body).to_bytes(4, "big")).decode()
-        # As the service: the MD5 of what came in one piece, else something that tells nothing.
+        # Like the service: the MD5 of a single upload, else an opaque value.
         etag = f'"{md5.hex()}"' if md5 is not None else f'"-C{generation}="'
         digest = None if md5 is None else base64.b64encode(md5).decode()
         return Stored(path, len(body), etag, crc, digest, generation, datetime.now(UTC))
@@ -295,7 +295,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         after = base64.b64decode(query.get("continuation-token", "")).decode()
         lines: list[str] = []
         last = ""
-        # Items: keys, and prefixes that stand for all below them.
+        # Items are keys, and prefixes that stand for all keys below them.
         for key in sorted((key for where, key in list(self.server.objects) if where == bucket and key.startswith(prefix)), key=str.encode):
             rest = key[len(prefix) :]
             item = prefix + rest[: rest.index(delimiter) + 1] if delimiter and delimiter in rest else key
@@ -341,7 +341,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is terminated."""
     parser = argparse.ArgumentParser(prog="python -m storeservers.gcs.service", description="A fake that speaks Cloud Storage's XML API.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)

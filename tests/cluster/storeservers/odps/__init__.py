@@ -1,12 +1,12 @@
-"""A fake of MaxCompute, named as one: it speaks the protocol of tables and of the tunnel, with signatures and rights, on a thread of the test.
+"""A fake of MaxCompute: the protocols of tables and of the tunnel with signatures and rights, on a thread of the test process.
 
-It answers what pyodps asks for when it reads and writes tables, and has never been compared with the real service.
+It supports what pyodps needs to read and write tables, and has never been compared with the real service.
 
-signatures   who signed a request
-wire         rows as the tunnel sends them: Arrow messages with checksums
+signatures   authenticates requests
+wire         the tunnel's encoding of rows: Arrow messages with checksums
 warehouse    tables, partitions and sessions
-server       the HTTP around all that
-fake         the tests' end: starts the server, makes tables, ends sessions
+server       HTTP
+fake         the tests' side: starts the server, makes tables, ends sessions
 """
 
 from storeservers.odps.fake import FakeMaxCompute

@@ -1,4 +1,4 @@
-"""MaxCompute's refusals: its codes and its words."""
+"""MaxCompute's error codes and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts the fake on a thread, and turns its controls."""
+"""Starts the fake on a thread, and controls it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from storeservers.odps.warehouse import Part, Rows, Table, Upload, Warehouse
 
 
 class FakeMaxCompute:
-    """A fake of MaxCompute; `with` starts and stops it. Its tables are gone with it."""
+    """A fake of MaxCompute, for use with `with`. Its tables are in memory only."""
 
-    def __init__(self, *, access_id: str = "test-access-id", secret: str = "test-secret-key") -> None:  # noqa: S107  # guards nothing but test data
+    def __init__(self, *, access_id: str = "test-access-id", secret: str = "test-secret-key") -> None:  # noqa: S107  # protects nothing but test data
         self.access_id = access_id
         self.secret = secret
         self.controls = Controls(keys={access_id: AccessKey(access_id, secret)})
@@ -36,18 +36,18 @@ class FakeMaxCompute:
 
     @property
     def endpoint(self) -> str:
-        """Of the service, for clients. It tells them the tunnel's."""
+        """The service's endpoint for clients; it refers them to the tunnel's."""
         return f"http://{self._server.address}{SERVICE}"
 
     @property
     def tunnel_endpoint(self) -> str:
-        """Of the tunnel."""
+        """The tunnel's endpoint."""
         return f"http://{self._server.address}"
 
     # --- tables ----------------------------------------------------------------------------------------------------
 
     def make(self, name: str, columns: Mapping[str, str], schema: pa.Schema, *, keys: Sequence[str] = (), project: str = "p") -> None:
-        """Makes an empty table. `columns` are MaxCompute's types, `schema` those in which Arrow has them."""
+        """Creates an empty table. `columns` are MaxCompute types, `schema` the matching Arrow types."""
         table = Table(dict(columns), schema, list(keys))
         self._warehouse.tables[project, name] = table
         if not keys:
@@ -62,41 +62,41 @@ class FakeMaxCompute:
         part.rows, part.modified = rows, self._warehouse.now()
 
     def reorder(self, name: str, rows: Rows, *, project: str = "p") -> None:
-        """Other rows, of which nobody is told that they are others."""
+        """Replaces the rows without updating the modification time."""
         self._warehouse.tables[project, name].parts[""].rows = rows
 
     def drop(self, name: str, *, project: str = "p") -> None:
         del self._warehouse.tables[project, name]
 
     def rows(self, name: str, *, partition: str = "", project: str = "p") -> pa.Table:
-        """What a reader sees."""
+        """The rows as a reader sees them."""
         part = self._warehouse.tables[project, name].parts[partition]
         return part.rows.at(0, part.rows.count)
 
     # --- sessions --------------------------------------------------------------------------------------------------
 
     def end_sessions(self) -> None:
-        """As the service does after a day."""
+        """Expires all sessions, as the service does after a day."""
         for download in self._warehouse.downloads.values():
             download.ended = True
         for upload in self._warehouse.uploads.values():
             upload.status = "EXPIRED" if upload.status == "NORMAL" else upload.status
 
     def forget_sessions(self) -> None:
-        """As the service does some time after that."""
+        """Forgets all sessions, as the service does some time after they expire."""
         self._warehouse.downloads.clear()
         self._warehouse.uploads.clear()
 
     @property
     def sessions(self) -> int:
-        """Download sessions so far that are not forgotten."""
+        """Download sessions that have not been forgotten."""
         return len(self._warehouse.downloads)
 
     def uploads(self) -> list[Upload]:
         return list(self._warehouse.uploads.values())
 
     def sent_blocks(self) -> list[int]:
-        """The number of every block that came, in the order in which they did."""
+        """The numbers of all received blocks, in order of arrival."""
         return [int(query["blockid"]) for method, _, query in list(self.controls.log) if method == "PUT" and "blockid" in query]
 
     def asked_ranges(self) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The fake's HTTP: what pyodps asks of the service (below `/api`) and of the tunnel, and the answers."""
+"""The fake's HTTP interface: the requests that pyodps sends to the service (below `/api`) and to the tunnel, and the responses."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ SERVICE = "/api"
 
 @dataclass
 class Controls:
-    """What tests turn."""
+    """State that tests control."""
 
     keys: dict[str, signatures.AccessKey] = field(default_factory=dict)
     denied: set[str] = field(default_factory=set)
     """Rights that nobody has: `odps:Select`."""
     cut_after: list[int] = field(default_factory=list)
-    """Bytes after which the next answers with rows break off, one each."""
+    """Bytes after which the next row responses break off, one entry per response."""
     fail_next: list[int] = field(default_factory=list)
-    """Statuses of the next answers."""
+    """Status codes of the next responses."""
     lose_commits: int = 0
-    """Of the next uploads, how many are committed and nobody is told."""
+    """How many of the next upload commits take effect without a response."""
     lose_blocks: int = 0
-    """Of the next blocks, how many are kept and nobody is told."""
+    """How many of the next blocks are stored without a response."""
     log: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     """(method, path, query) of every request."""
 
@@ -40,13 +40,13 @@ class Controls:
 class Answer:
     status: int
     body: bytes | Iterable[bytes]
-    """Bytes, or pieces that are sent as they come."""
+    """Bytes, or an iterator of chunks that are streamed."""
     kind: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
 
 
 class OdpsServer(ThreadingHTTPServer):
-    """Service and tunnel on one port."""
+    """Service and tunnel on a single port."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -57,7 +57,7 @@ class OdpsServer(ThreadingHTTPServer):
         self.controls = controls
 
     def server_bind(self) -> None:
-        """Bind without asking the name service what the address is called, which can take seconds."""
+        """Bind without a reverse DNS lookup, which can take seconds."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def log_message(self, *_: object) -> None:
-        """Nothing on the screen."""
+        """Log nothing."""
 
     def _serve(self) -> None:
         target = urlsplit(self.path)
@@ -120,11 +120,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
             self.wfile.write(b"0\r\n\r\n")
         except OSError:
-            self.close_connection = True  # the client has what it wanted
+            self.close_connection = True  # the client has all it wanted
 
 
 def _refusal(error: OdpsError, *, is_service: bool) -> Answer:
-    """The service says it in XML, the tunnel in JSON."""
+    """The service sends errors as XML, the tunnel as JSON."""
     if not is_service:
         return Answer(error.status, json.dumps({"Code": error.code, "Message": error.message}).encode())
     elements = {"Code": error.code, "Message": error.message, "RequestId": "2026", "HostId": "fake"}
@@ -199,7 +199,7 @@ def _downloading(server: OdpsServer, table: Table, method: str, query: dict[str,
 
 
 def _cut(pieces: Iterator[bytes], controls: Controls) -> Iterator[bytes]:
-    """The pieces, or those of a first so many bytes when a test wants a stream to break off."""
+    """The chunks, truncated if a test wants the stream to break off."""
     if not controls.cut_after:
         yield from pieces
         return

@@ -1,6 +1,6 @@
-"""Is a request signed by a key that we know? MaxCompute's signature of version 2, and that of version 4 with a region.
+"""Authenticates requests: MaxCompute's signature version 2, and version 4 with a region.
 
-Computed from the protocol's description and never with the client's code.
+Implemented from the protocol's description, independently of the client.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storeservers.odps.errors import OdpsError
 
 @dataclass(frozen=True)
 class AccessKey:
-    """A key that the fake lets in."""
+    """A known access key."""
 
     access_id: str
     secret: str
@@ -25,7 +25,7 @@ class AccessKey:
 
 
 def check(*, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], keys: Mapping[str, AccessKey]) -> None:
-    """Refuses a request that none of the keys signed. `headers` have names in lower case."""
+    """Rejects a request that is not signed by any of the keys. `headers` have lower-case names."""
     scheme, _, credential = headers.get("authorization", "").partition(" ")
     access_id, _, signature = credential.rpartition(":")
     access_id, _, scope = access_id.partition("/")

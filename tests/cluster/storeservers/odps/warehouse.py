@@ -1,4 +1,4 @@
-"""Tables, partitions and sessions, in memory. Rows come from a table of Arrow, or from a formula."""
+"""Tables, partitions and sessions, in memory. Rows come from an Arrow table or from a formula."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ import pyarrow as pa
 from storeservers.odps.errors import OdpsError, no_such_partition, no_such_table, session_ended, table_modified
 
 _BATCH_ROWS = 4_999
-"""No divisor of anything: clients must cut rows again."""
-_arrow: Any = pa  # the stubs don't know all functions
+"""Divides no other size in use, so clients have to split batches."""
+_arrow: Any = pa  # the stubs lack some functions
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that are there when they are asked for."""
+    """Rows that may be generated on demand."""
 
     count: int
     at: Callable[[int, int], pa.Table]
-    """The rows from a first one on, so many of them."""
+    """`count` rows from `start` on."""
     schema: pa.Schema
 
 
 def rows_of(table: pa.Table) -> Rows:
-    """Rows that are kept."""
+    """Rows of an Arrow table."""
     return Rows(table.num_rows, lambda start, count: table.slice(start, count), table.schema)
 
 
 @dataclass
 class Part:
-    """A table without partitions, or one of a table's partitions."""
+    """A partition, or the whole of a table without partitions."""
 
     rows: Rows
     modified: int
@@ -45,12 +45,12 @@ class Table:
     """A table."""
 
     columns: Mapping[str, str]
-    """MaxCompute's type by column."""
+    """MaxCompute type by column."""
     schema: pa.Schema
     keys: list[str]
-    """Its partitions' columns, of strings."""
+    """Partition columns, which are strings."""
     parts: dict[str, Part] = field(default_factory=dict)
-    """By the partition's specification, `pt=1,region=cn`; of a table without, by the empty one."""
+    """By partition specification, `pt=1,region=cn`; empty for a table without partitions."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Download:
 
 @dataclass
 class Upload:
-    """Blocks on their way into a part."""
+    """Blocks that are being uploaded to a part."""
 
     table: Table
     spec: str
@@ -75,7 +75,7 @@ class Upload:
 
 
 class Warehouse:
-    """All tables of all projects, by (project, name). For many threads."""
+    """All tables of all projects, by (project, name). Thread-safe."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -86,7 +86,7 @@ class Warehouse:
         self._ids = itertools.count(1)
 
     def now(self) -> int:
-        """Seconds since 1970, each time one more."""
+        """Seconds since 1970, one more with each call."""
         return next(self._clock)
 
     def table(self, project: str, name: str) -> Table:
@@ -127,7 +127,7 @@ class Warehouse:
         unknown = [each for each in columns if each not in table.columns]
         if unknown:
             raise OdpsError(400, "InvalidColumnSpec", "The specified columns is not valid.")
-        # As they stand in the table, whatever the order in which they are asked for.
+        # In table order, whatever the order in the request.
         chosen = [each for each in table.columns if not columns or each in columns]
         steps = range(start, start + count, _BATCH_ROWS)
         return (

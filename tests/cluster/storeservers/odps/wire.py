@@ -1,6 +1,6 @@
-"""Rows as the tunnel sends and takes them: Arrow's messages without the schema's, in chunks with CRC-32C checksums.
+"""The tunnel's encoding of rows: Arrow messages without the schema, in chunks with CRC-32C checksums.
 
-The length of a chunk (4 bytes, big end first); each whole chunk and its checksum; the rest and the checksum of all.
+The chunk size (4 bytes, big-endian); each full chunk and its checksum; the rest and the checksum of everything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHUNK_BYTES = 65_536
 
 
 def sent(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """The body of an answer, chunk by chunk."""
+    """Encodes a response body, chunk by chunk."""
     yield struct.pack("!I", CHUNK_BYTES)
     waiting = bytearray()
     whole = 0
@@ -34,7 +34,7 @@ def sent(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
 
 
 def received(body: bytes, schema: pa.Schema) -> pa.Table:
-    """The rows of a request's body. Refuses one whose checksums are wrong."""
+    """Decodes the rows of a request body. Rejects wrong checksums."""
     (size,) = struct.unpack("!I", body[:4])
     messages = bytearray()
     at = 4

@@ -1,14 +1,14 @@
-"""A fake of OSS, named as one: it speaks the protocol, with signatures, rights and faults, from a process of its own.
+"""A fake of OSS: the protocol with signatures, rights and faults, in its own process.
 
-operations   which operation a request is, and the right that it needs
-signatures   who signed it
-service      what it answers
-shelf        what is kept on disk
-listing      one page of a listing
-documents    the XML around all that
-server       the HTTP around all that
-controls     what tests turn on the running fake
-fake         the tests' end: starts the process, turns the controls
+operations   maps requests to operations and the rights they need
+signatures   authenticates requests
+service      implements the operations
+shelf        storage on disk
+listing      pages of listings
+documents    XML
+server       HTTP
+controls     lets tests control the running fake
+fake         the tests' side: starts the process and uses the controls
 """
 
 from storeservers.oss.controls import Fault, LoggedRequest

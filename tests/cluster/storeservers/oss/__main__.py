@@ -1,4 +1,4 @@
-"""Run the fake: `python -m storeservers.oss --host 127.0.0.1 --port 8080 --dir data --state state.json`."""
+"""Runs the fake: `python -m storeservers.oss --host 127.0.0.1 --port 8080 --dir data --state state.json`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storeservers.oss.shelf import Shelf
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is terminated."""
     parser = argparse.ArgumentParser(prog="python -m storeservers.oss", description="A fake that speaks OSS's protocol.")
     parser.add_argument("--host", default="127.0.0.1", help="address of the protocol's port")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free port")

@@ -1,7 +1,6 @@
-"""What a test turns on the running fake: keys and their rights, faults to come, the log of requests.
+"""Lets tests control the running fake: keys and their rights, faults to inject, the request log.
 
-The control server listens on a port of its own, so that a fault never hits it and nothing of it can be mistaken for
-an object. `fake` is its client.
+The control server has its own port, so that no fault hits it and no path conflicts with an object. `fake` is its client.
 """
 
 from __future__ import annotations
@@ -26,23 +25,24 @@ PREFIX = "/__control/"
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong with the next matching requests."""
+    """A fault that hits the next matching requests."""
 
     kind: Literal["drop", "error", "stall", "truncate"]
-    """Close the connection without an answer; answer with `status`; wait `seconds`, then go on; send only the first
-    `size` bytes of the answer's body and close the connection."""
+    """Close the connection without a response; respond with `status`; wait `seconds` and continue; send only the first `size` bytes of the
+    response body and close the connection.
+    """
     count: int = 1
     """How many requests it hits."""
     skip: int = 0
-    """How many matching requests it lets pass before the first."""
+    """How many matching requests it skips first."""
     method: str | None = None
     matching: str | None = None
     """A regular expression that is searched for in `<operation> /<bucket>/<key>`."""
     after: bool = False
-    """Whether the operation is done first, so that only its answer is lost (drop and error) or late (stall)."""
+    """Whether the operation takes effect first, so that only its response is lost (drop and error) or late (stall)."""
     status: int = 503
     code: str | None = None
-    """What an error is called; None for what OSS calls one of that status."""
+    """The error code; None for OSS's default code of that status."""
     seconds: float = 0
     size: int = 0
 
@@ -59,17 +59,17 @@ class LoggedRequest:
     key: str
     access_key: str
     status: int
-    """0 when the connection was closed without an answer."""
+    """0 if the connection was closed without a response."""
     code: str
-    """OSS's error code, empty when the request went well."""
+    """OSS's error code; empty on success."""
     received_bytes: int
     sent_bytes: int
     fault: str
-    """The kind of fault that hit it, or nothing."""
+    """The kind of fault that hit it, if any."""
 
 
 class Controls:
-    """The state behind the control server. Methods may be called by many threads at once."""
+    """The state behind the control server. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -78,12 +78,12 @@ class Controls:
         self._log: list[LoggedRequest] = []
 
     def keys(self) -> Mapping[str, AccessKey]:
-        """Return the keys that are let in, by name."""
+        """Return the known keys, by name."""
         with self._lock:
             return dict(self._keys)
 
     def add_key(self, key: AccessKey) -> None:
-        """Let a key in, or change its secret and rights."""
+        """Add a key, or change its secret and rights."""
         for pattern in key.denied:
             # A misspelt action would deny nothing, and the test would prove nothing.
             if not any(fnmatchcase(action, pattern) for action in ACTIONS):
@@ -92,18 +92,18 @@ class Controls:
             self._keys[key.access_key] = key
 
     def remove_key(self, name: str) -> None:
-        """Let a key in no more."""
+        """Remove a key."""
         with self._lock:
             self._keys.pop(name, None)
 
     def inject(self, fault: Fault) -> None:
-        """Arm a fault; the one armed first hits first."""
+        """Arm a fault. Faults hit in the order in which they are armed."""
         re.compile(fault.matching or "")
         with self._lock:
             self._faults.append(fault)
 
     def faults(self) -> list[Fault]:
-        """Return the faults that have requests left to hit."""
+        """Return the faults that are still armed."""
         with self._lock:
             return list(self._faults)
 
@@ -113,7 +113,7 @@ class Controls:
             self._faults.clear()
 
     def fault_for(self, *, method: str, operation: str, bucket: str, key: str) -> Fault | None:
-        """Return the fault that hits this request, and count it."""
+        """Return the fault that hits this request, and count the request."""
         with self._lock:
             for position, fault in enumerate(self._faults):
                 wanted = fault.method in (None, method)
@@ -134,7 +134,7 @@ class Controls:
             self._log.append(request)
 
     def requests(self) -> list[LoggedRequest]:
-        """Return the requests since the start or the last clearing."""
+        """Return the requests since the start or the last `clear_requests`."""
         with self._lock:
             return list(self._log)
 
@@ -145,7 +145,7 @@ class Controls:
 
 
 def allows(key: AccessKey, action: str) -> bool:
-    """Tell whether a key's rights hold this action."""
+    """Tell whether a key's rights include this action."""
     return not any(fnmatchcase(action, pattern) for pattern in key.denied)
 
 
@@ -164,10 +164,10 @@ class _ControlHandler(BaseHTTPRequestHandler):
     server: ControlServer
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
-        """Say nothing: the log is for the clients' requests."""
+        """Log nothing: the log is for the clients' requests."""
 
     def do_GET(self) -> None:  # the base class's name
-        """Tell the state."""
+        """Return state."""
         target = urlsplit(self.path)
         query = dict(parse_qsl(target.query, keep_blank_values=True))
         try:
@@ -176,7 +176,7 @@ class _ControlHandler(BaseHTTPRequestHandler):
             self._answer(exc.status, {"error": str(exc)})
 
     def do_POST(self) -> None:  # the base class's name
-        """Change the state."""
+        """Change state."""
         command = json.loads(self.rfile.read(int(self.headers["content-length"])))
         try:
             self._command(self.path.removeprefix(PREFIX), command)
@@ -186,7 +186,7 @@ class _ControlHandler(BaseHTTPRequestHandler):
             self._answer(200, None)
 
     def do_PUT(self) -> None:  # the base class's name
-        """Make or replace an object."""
+        """Create or replace an object."""
         query = dict(parse_qsl(urlsplit(self.path).query))
         content = self.rfile.read(int(self.headers["content-length"]))
         headers = {"content-type": "application/octet-stream"}

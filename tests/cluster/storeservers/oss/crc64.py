@@ -1,12 +1,12 @@
-"""OSS's checksum of an object: CRC-64 as in the xz format, so liblzma, which Python itself uses, computes it.
+"""OSS's object checksum: CRC-64 as in the xz format, computed by liblzma, which Python itself uses.
 
-In Python it would take minutes for what the tests write; liblzma does more than 1 GB/s and leaves other threads run.
+Pure Python would take minutes for the tests' data. liblzma does more than 1 GB/s and releases the GIL.
 """
 
 from __future__ import annotations
 
 import ctypes
-import lzma  # noqa: F401  # so that a Python without liblzma fails with a message that names it
+import lzma  # noqa: F401  # makes a Python without liblzma fail with a clear message
 
 _liblzma = ctypes.CDLL("liblzma.so.5")
 _liblzma.lzma_crc64.restype = ctypes.c_uint64
@@ -14,6 +14,6 @@ _liblzma.lzma_crc64.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint6
 
 
 def crc64(content: bytes, begun: int = 0) -> int:
-    """Return the checksum of what came before, whose checksum is `begun`, followed by this content."""
+    """Continue the checksum `begun` with this content."""
     result: int = _liblzma.lzma_crc64(content, len(content), begun)
     return result

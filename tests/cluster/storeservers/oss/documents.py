@@ -1,4 +1,4 @@
-"""The XML documents that OSS sends and takes."""
+"""The XML documents of OSS requests and responses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 from storeservers.oss.errors import OssError
 
-# A document is drawn as (element, text) or (element, its children).
+# A document is built from (element, text) or (element, children).
 Children = Iterable["tuple[str, str | Children]"]
 
 
@@ -27,7 +27,7 @@ def _element(name: str, content: str | Children) -> ET.Element:
 
 
 def error_document(error: OssError, *, request_id: str, host: str) -> bytes:
-    """Return the document of a refusal."""
+    """Return an error document."""
     usual: list[tuple[str, str | Children]] = [
         ("Code", error.code),
         ("Message", error.message),
@@ -41,8 +41,8 @@ def error_document(error: OssError, *, request_id: str, host: str) -> bytes:
 
 
 def parsed(content: bytes) -> ET.Element:
-    """Return the root of a document that a client sent."""
+    """Return the root element of a client's document."""
     try:
-        return ET.fromstring(content)  # noqa: S314  # what the tests' own clients send
+        return ET.fromstring(content)  # noqa: S314  # sent by the tests' own clients
     except ET.ParseError as exc:
         raise OssError(400, "MalformedXML", "The XML you provided was not well-formed or did not validate against our schema.") from exc

@@ -1,4 +1,4 @@
-"""OSS's refusals, as its error documents say them."""
+"""OSS's errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
-# Not frozen: Python itself sets the traceback of an exception that passes through a context manager.
+# Not frozen: Python sets the traceback of an exception that passes through a context manager.
 @dataclass(eq=False)
 class OssError(Exception):
     """A request that is answered with an error document."""
@@ -15,9 +15,9 @@ class OssError(Exception):
     code: str
     message: str
     ec: str = ""
-    """OSS's numeric name of the exact cause, where one is known."""
+    """OSS's numeric code of the exact cause, if known."""
     details: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
-    """Elements of the document beside the usual ones."""
+    """Additional elements of the document."""
 
     def __str__(self) -> str:
         return f"{self.status} {self.code}: {self.message}"
@@ -34,7 +34,7 @@ def no_such_key(key: str) -> OssError:
 
 
 def no_such_upload(upload_id: str) -> OssError:
-    """The upload was never begun, or is completed or aborted already."""
+    """The upload never existed, or is completed or aborted."""
     return OssError(
         404,
         "NoSuchUpload",
@@ -44,17 +44,17 @@ def no_such_upload(upload_id: str) -> OssError:
 
 
 def file_already_exists() -> OssError:
-    """The request forbids overwriting and there is an object."""
+    """The request forbids overwriting, and the object exists."""
     return OssError(409, "FileAlreadyExists", "The object you specified already exists and can not be overwritten.")
 
 
 def invalid_argument(message: str, *, name: str, value: str) -> OssError:
-    """A query parameter or header has a value that OSS does not take."""
+    """OSS does not accept the value of a query parameter or header."""
     return OssError(400, "InvalidArgument", message, details={"ArgumentName": name, "ArgumentValue": value})
 
 
 def access_denied(action: str) -> OssError:
-    """The key is good and its policies don't allow this action."""
+    """The key is valid, but its policies don't allow this action."""
     return OssError(
         403,
         "AccessDenied",

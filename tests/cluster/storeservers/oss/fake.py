@@ -1,4 +1,4 @@
-"""Starts the fake in a process of its own, and turns its controls."""
+"""Starts the fake in its own process and controls it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ANSWER_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class OssEntry:
-    """An object as the fake knows it."""
+    """An object as reported by the fake."""
 
     key: str
     size: int
@@ -36,7 +36,7 @@ class OssEntry:
 
 @dataclass(frozen=True)
 class OssUpload:
-    """A multipart upload that is neither completed nor aborted."""
+    """An unfinished multipart upload."""
 
     key: str
     upload_id: str
@@ -44,10 +44,10 @@ class OssUpload:
 
 
 class FakeOss(OneServer):
-    """A fake of OSS. Of its controls only the first key is there after a start.
+    """A fake of OSS. After a start only the first key is set up; all other controls are reset.
 
-    It speaks the protocol as documented and has never been compared with the real service. Two things differ on
-    purpose: path style works, where real OSS wants virtual hosts, and AppendObject is refused.
+    It implements the documented protocol and has never been compared with the real service. Two deliberate differences: path style works,
+    although real OSS requires virtual hosts, and AppendObject is rejected.
     """
 
     name = "fake-oss"
@@ -58,7 +58,7 @@ class FakeOss(OneServer):
         *,
         host: str = "127.0.0.1",
         access_key: str = "test-access-key",
-        secret_key: str = "test-secret-key",  # noqa: S107  # guards nothing but test data
+        secret_key: str = "test-secret-key",  # noqa: S107  # protects nothing but test data
         region: str = "cn-hangzhou",
         domain: str = "oss.test",
         lifetime: Lifetime = Lifetime.WITH_STARTER,
@@ -72,7 +72,7 @@ class FakeOss(OneServer):
 
     @property
     def control_address(self) -> str:
-        """The address of the control interface, for this machine only."""
+        """The URL of the control interface, for this machine only."""
         return f"http://127.0.0.1:{self._control_port}{PREFIX}"
 
     # -- server -------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class FakeOss(OneServer):
         )
 
     def wait_until_ready(self) -> None:
-        """Wait until the fake answers, and let the first key in."""
+        """Wait until the fake answers, and add the first key."""
         self.process.wait_until((self.run_dir / "state.json").exists, seconds=READY_SECONDS)
         super().wait_until_ready()
         self.add_key(AccessKey(self.access_key, self.secret_key))
@@ -99,30 +99,30 @@ class FakeOss(OneServer):
     # -- controls -----------------------------------------------------------------------------------------------
 
     def make_bucket(self, bucket: str, *, versioning: str | None = None) -> None:
-        """Make a bucket; versioning is None, Enabled or Suspended, of which the fake keeps only the consequences.
+        """Create a bucket. Versioning is None, Enabled or Suspended; the fake keeps only its consequences.
 
-        With versioning on or suspended, the header that forbids overwriting has no effect.
+        With versioning enabled or suspended, the header that forbids overwriting has no effect.
         """
         self._command("buckets", {"name": bucket, "versioning": versioning})
 
     def add_key(self, key: AccessKey) -> None:
-        """Let a key in, or change its secret, token and rights. Denied actions may have wildcards: `oss:List*`."""
+        """Add a key, or change its secret, token and rights. Denied actions may have wildcards: `oss:List*`."""
         self._command("keys", {**asdict(key), "denied": sorted(key.denied)})
 
     def deny(self, *actions: str) -> None:
-        """Take these rights from the first key; without actions, give all rights back."""
+        """Deny the first key these actions; without any, restore all its rights."""
         self.add_key(AccessKey(self.access_key, self.secret_key, denied=frozenset(actions)))
 
     def remove_key(self, access_key: str) -> None:
-        """Let a key in no more."""
+        """Remove a key."""
         self._command("keys/remove", {"access_key": access_key})
 
     def inject(self, fault: Fault) -> None:
-        """Arm a fault for requests to come."""
+        """Arm a fault."""
         self._command("faults", asdict(fault))
 
     def faults(self) -> list[Fault]:
-        """Return the faults that have requests left to hit."""
+        """Return the faults that are still armed."""
         return [Fault(**each) for each in self._state("faults")]
 
     def clear_faults(self) -> None:
@@ -130,7 +130,7 @@ class FakeOss(OneServer):
         self._command("faults/clear", {})
 
     def requests(self) -> list[LoggedRequest]:
-        """Return the requests since the start or the last clearing."""
+        """Return the requests since the start or the last `clear_requests`."""
         return [LoggedRequest(**each) for each in self._state("requests")]
 
     def clear_requests(self) -> None:
@@ -140,7 +140,7 @@ class FakeOss(OneServer):
     # -- what was written ---------------------------------------------------------------------------------------
 
     def entries(self, bucket: str, prefix: str = "") -> list[OssEntry]:
-        """Return the bucket's objects in order of their keys."""
+        """Return the bucket's objects, sorted by key."""
         return [
             OssEntry(
                 key=each["key"],
@@ -167,12 +167,12 @@ class FakeOss(OneServer):
         raise FileNotFoundError(f"oss://{bucket}/{key}")
 
     def write(self, bucket: str, key: str, content: bytes) -> None:
-        """Make or replace an object, unseen by faults, rights and the log of requests."""
+        """Create or replace an object, bypassing faults, rights and the request log."""
         query = urlencode({"bucket": bucket, "key": key})
         self._send("PUT", f"content?{query}", content)
 
     def uploads(self, bucket: str) -> list[OssUpload]:
-        """Return the multipart uploads that are neither completed nor aborted."""
+        """Return the unfinished multipart uploads."""
         return [
             OssUpload(
                 key=each["key"],
@@ -191,7 +191,7 @@ class FakeOss(OneServer):
 
     def _send(self, method: str, target: str, body: bytes | None = None) -> Any:
         url = f"{self.control_address}{target}"
-        request = urllib.request.Request(url, data=body, method=method)  # noqa: S310  # the address of our own server
+        request = urllib.request.Request(url, data=body, method=method)  # noqa: S310  # our own server's address
         try:
             with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310
                 return json.load(answer)

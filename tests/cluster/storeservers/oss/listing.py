@@ -1,4 +1,4 @@
-"""One page of a listing: which keys, which folders, and where the next page begins."""
+"""A page of a listing: its keys and folders, and where the next page begins."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Page:
-    """A page, in order of the keys."""
+    """A page, in key order."""
 
     keys: Sequence[str]
     folders: Sequence[str]
-    """The common prefixes of keys with the delimiter behind the prefix; each counts as one entry of the page."""
+    """Common prefixes of keys up to the delimiter that follows the prefix; each counts as an entry of the page."""
     last: str
-    """The key or folder that the next page comes after."""
+    """The key or folder after which the next page begins."""
     is_truncated: bool
 
 
@@ -27,7 +27,7 @@ def page_of(
     after: str,
     limit: int,
 ) -> Page:
-    """Return the page that comes after a key or folder; `after` is empty for the first."""
+    """Return the page after a key or folder; `after` is empty for the first page."""
     keys: list[str] = []
     folders: list[str] = []
     last = after

@@ -1,4 +1,4 @@
-"""Which operation a request is, and which right it needs: one table for all that the fake can do."""
+"""Maps requests to operations and the rights they need: one table of all that the fake supports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PARTS = frozenset({"max-parts", "part-number-marker", "encoding-type"})
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of OSS's interface."""
+    """An operation of the OSS API."""
 
     name: str
     action: str
@@ -23,12 +23,12 @@ class Operation:
     method: str
     on: Literal["bucket", "object"]
     marker: str | None = None
-    """The query parameter, or the header after `header:`, that tells this operation from others."""
+    """The query parameter, or the header after `header:`, that distinguishes this operation from others."""
     parameters: Collection[str] = ()
-    """The other query parameters that it may have."""
+    """The other query parameters that it accepts."""
 
 
-# The first line that fits is the operation.
+# The first match is the operation.
 OPERATIONS = (
     Operation("GetBucketInfo", "oss:GetBucketInfo", "GET", "bucket", "bucketInfo"),
     Operation("GetBucketLocation", "oss:GetBucketLocation", "GET", "bucket", "location"),
@@ -70,7 +70,7 @@ def operation_of(
     query: Mapping[str, str],
     headers: Mapping[str, str],
 ) -> Operation:
-    """Return the operation that a request asks for; what the fake can't do is refused by name."""
+    """Return the operation of a request. Unsupported ones are rejected by name."""
     on = "object" if key else "bucket"
     for operation in OPERATIONS:
         if bucket and operation.method == method and operation.on == on and _marked(operation, query, headers):

@@ -27,13 +27,13 @@ _UNKNOWN = Operation("Unknown", action="", method="", on="bucket")
 
 
 class OssServer(ThreadingHTTPServer):
-    """Serves the protocol of OSS."""
+    """Serves the OSS protocol."""
 
     daemon_threads = True
     request_queue_size = 128
 
     service: Service
-    """To be set before serving: it tells clients the server's address, which is known once the port is bound."""
+    """Must be set before serving. It tells clients the server's address, which is known only once the port is bound."""
 
     def __init__(self, address: tuple[str, int], *, controls: Controls, domain: str) -> None:
         super().__init__(address, _Handler)
@@ -41,7 +41,7 @@ class OssServer(ThreadingHTTPServer):
         self.domain = domain
 
     def server_bind(self) -> None:
-        """Bind without asking the name service what the address is called, which can take seconds."""
+        """Bind without a reverse DNS lookup, which can take seconds."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
@@ -49,25 +49,25 @@ class OssServer(ThreadingHTTPServer):
 @dataclass(frozen=True)
 class _Reply:
     answer: Answer | None
-    """None closes the connection without an answer."""
+    """None closes the connection without a response."""
     code: str = ""
-    """OSS's error code, empty when the request went well."""
+    """OSS's error code; empty on success."""
     most_bytes: int | None = None
-    """Where the body is cut and the connection closed; None sends it whole."""
+    """Where the body is truncated and the connection closed; None sends all of it."""
 
 
 _DROPPED = _Reply(answer=None)
 
 
 class _BodyCutShort(ConnectionError):
-    """The client went away before it had sent the body that it announced."""
+    """The client disconnected before it had sent the whole body."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: OssServer
     protocol_version = "HTTP/1.1"
     server_version = "FakeOss"
-    # Head and body of an answer are two writes; the second must not wait for the client's acknowledgement.
+    # Head and body of a response are written separately; the second write must not wait for the client's ACK.
     disable_nagle_algorithm = True
 
     def _serve(self) -> None:
@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
         return _Reply(answer, most_bytes=fault.size if fault is not None and fault.kind == "truncate" else None)
 
     def _disturbed(self, fault: Fault) -> _Reply | None:
-        """Return what a fault makes of the answer; None when the answer stays, late perhaps."""
+        """Return the response that a fault produces; None if the real one is to be sent, perhaps late."""
         if fault.kind == "drop":
             return _DROPPED
         if fault.kind == "error":
@@ -122,7 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = error_document(error, request_id=self._request_id, host=self.headers.get("host", ""))
         headers = {"Content-Type": "application/xml", "x-oss-ec": error.ec}
         if self.command == "HEAD":
-            # The answer has no body, so OSS sends the document in a header as well.
+            # The response has no body, so OSS also sends the document in a header.
             headers["x-oss-err"] = base64.b64encode(body).decode()
         return _Reply(Answer(error.status, headers, body), code=error.code)
 
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._throw_away_body()
             size = 0 if self.command == "HEAD" else _size_of(reply.answer)
         sent_bytes = size if reply.most_bytes is None else min(size, reply.most_bytes)
-        # Logged before it is sent: who has the answer must find the request in the log.
+        # Logged before it is sent, so that a client with a response finds its request in the log.
         self.server.controls.log(
             LoggedRequest(
                 time=time.time(),
@@ -171,7 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body[:sent_bytes])
             return
         with answer.body.file as file:
-            if sent_bytes:  # sendfile takes 0 for all
+            if sent_bytes:  # sendfile takes 0 for everything
                 self.connection.sendfile(file, offset=answer.body.offset, count=sent_bytes)
 
     # -- receiving ----------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
             yield piece
 
     def _throw_away_body(self) -> None:
-        # A client that is still sending would not see the answer.
+        # A client that is still sending would not see the response.
         try:
             for _ in self._body:
                 pass
@@ -220,7 +220,7 @@ def _signed_request(handler: BaseHTTPRequestHandler, *, domain: str) -> SignedRe
         bucket=bucket,
         key=key,
         query=dict(parse_qsl(target.query, keep_blank_values=True)),
-        # The standard library reads header bytes as Latin-1; OSS's clients send UTF-8.
+        # The standard library decodes header bytes as Latin-1; OSS's clients send UTF-8.
         headers={name.lower(): value.encode("latin-1").decode() for name, value in handler.headers.items()},
     )
 

@@ -1,6 +1,6 @@
-"""The operations: each takes a request that is signed and allowed, and returns its answer.
+"""The operations: each takes a signed and authorised request and returns its response.
 
-Nothing here knows of sockets, faults or logs; that is `server`.
+Nothing here knows about sockets, faults or logs; those are in `server`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _LISTED_UNLESS_ASKED = 100
 _LAST_PART_NUMBER = 10_000
 _LONGEST_KEY_BYTES = 1023
 _OWNER: Children = [("ID", "1000000000000000"), ("DisplayName", "1000000000000000")]
-# The headers of a request that come back with the object.
+# Request headers that are returned with the object.
 _KEPT_HEADERS = frozenset({"content-type", "cache-control", "content-disposition", "content-encoding", "expires"})
 _KEPT_BEGINNINGS = ("x-oss-meta-", "x-oss-server-side-encryption")
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request whose body has not been read."""
+    """A request whose body has not been read yet."""
 
     signed: SignedRequest
     operation: Operation
@@ -44,33 +44,33 @@ class Request:
 
     @property
     def bucket(self) -> str:
-        """The bucket that the request is about."""
+        """The bucket of the request."""
         return self.signed.bucket
 
     @property
     def key(self) -> str:
-        """The object that the request is about."""
+        """The object of the request."""
         return self.signed.key
 
     @property
     def query(self) -> Mapping[str, str]:
-        """The parameters of the query, decoded."""
+        """The decoded query parameters."""
         return self.signed.query
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers, with names in lower case."""
+        """The headers, with lower-case names."""
         return self.signed.headers
 
     @property
     def may_overwrite(self) -> bool:
-        """Whether an object of the same key may be replaced."""
+        """Whether an existing object may be replaced."""
         return self.headers.get("x-oss-forbid-overwrite", "false").lower() != "true"
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """A stretch of an open file, the body of an answer."""
+    """A range of an open file, the body of a response."""
 
     file: BinaryIO
     offset: int
@@ -79,7 +79,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is sent back."""
+    """A response."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Answer:
 
 
 class Service:
-    """The operations on one shelf."""
+    """The operations on a shelf."""
 
     def __init__(self, *, shelf: Shelf, controls: Controls, region: str, endpoint: str) -> None:
         self._shelf = shelf
@@ -118,7 +118,7 @@ class Service:
         }
 
     def answer(self, request: Request) -> Answer:
-        """Check who asks and whether they may, then do what is asked."""
+        """Authenticate and authorise the request, then perform its operation."""
         signer = signer_of(
             request.signed,
             keys=self._controls.keys(),
@@ -269,7 +269,7 @@ class Service:
         return Answer(headers={**_written(content), "ETag": f'"{stored.etag}"', "Content-MD5": _base64_md5(content)})
 
     def _append_object(self, _request: Request) -> Answer:
-        # Real OSS would append. What is appended to is seen half written, so the product must not, and here it can't.
+        # Real OSS would append. An object that is appended to is visible half-written, so the product must not do it, and here it can't.
         raise OssError(405, "MethodNotAllowed", "AppendObject is refused here: nothing may be visible before it is whole.")
 
     def _copy_object(self, request: Request) -> Answer:
@@ -477,7 +477,7 @@ def _limit_of(request: Request, name: str, *, unless_asked: int) -> int:
 
 
 def _comes_after(key: str, upload_id: str, marker: tuple[str, str]) -> bool:
-    # Without an upload id the marker means all uploads of its key.
+    # Without an upload id the marker covers all uploads of its key.
     return (key, upload_id) > marker if marker[1] else key > marker[0]
 
 
@@ -494,7 +494,7 @@ def _kept(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_unchanged(request: Request, stored: StoredObject) -> bool:
-    """Tell whether the client has this object already; refuse when it wants another one."""
+    """Tell whether the client already has this object; fail if a precondition does not hold."""
     modified = int(stored.last_modified)
     wanted = request.headers.get("if-match")
     unmodified_since = request.headers.get("if-unmodified-since")
@@ -509,9 +509,9 @@ def _is_unchanged(request: Request, stored: StoredObject) -> bool:
 
 
 def _range_of(request: Request, *, size: int) -> tuple[int, int] | None:
-    """Return offset and size of the stretch that is asked for; None is the whole object.
+    """Return offset and size of the requested range; None is the whole object.
 
-    Without `x-oss-range-behavior: standard` OSS ignores a range that does not lie within the object, and sends all.
+    Without `x-oss-range-behavior: standard`, OSS ignores a range that does not lie within the object and sends all of it.
     """
     is_standard = request.headers.get("x-oss-range-behavior", "") == "standard"
     match = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("range", ""))

@@ -1,12 +1,11 @@
-"""Buckets, objects and uploads on disk: each content a file, each object a small JSON document that names its file.
+"""Buckets, objects and uploads on disk: a file for each content, and a small JSON document for each object that names its file.
 
-Replacing the document by a rename is what replaces an object, so a server that is killed comes back with objects that
-are whole, old or new.
+An object is replaced by renaming its document, so after a kill every object is complete, old or new.
 
     <root>/<bucket>/bucket.json
     <root>/<bucket>/objects/<sha-256 of the key>.json          the object
     <root>/<bucket>/uploads/<upload id>/upload.json, <n>.json  the upload, its parts
-    <root>/<bucket>/content/<unique>                           what the objects and parts hold
+    <root>/<bucket>/content/<unique>                           the content of objects and parts
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ _SMALLEST_PART_BYTES = 100 * 1024
 
 @dataclass(frozen=True)
 class Content:
-    """Bytes that have been received in full."""
+    """Bytes that have been received completely."""
 
     name: str
-    """The file in the bucket's folder of contents."""
+    """Its file in the bucket's content folder."""
     size: int
     md5: str
     crc64: int
@@ -44,7 +43,7 @@ class Content:
 
 @dataclass(frozen=True)
 class StoredObject:
-    """An object that clients see."""
+    """An object that is visible to clients."""
 
     key: str
     content: Content
@@ -52,12 +51,12 @@ class StoredObject:
     kind: str
     last_modified: float
     headers: Mapping[str, str]
-    """The headers that come back with the object: its type and the user's metadata."""
+    """Headers that are returned with the object: its type and the user's metadata."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an upload; a part that is sent again replaces itself."""
+    """A part of an upload. A part that is sent again replaces the first."""
 
     number: int
     content: Content
@@ -66,7 +65,7 @@ class Part:
 
 @dataclass
 class Upload:
-    """A multipart upload that is neither completed nor aborted."""
+    """An unfinished multipart upload."""
 
     upload_id: str
     key: str
@@ -77,7 +76,7 @@ class Upload:
 
 @dataclass
 class Bucket:
-    """A bucket and all in it."""
+    """A bucket and its contents."""
 
     name: str
     created: float
@@ -87,7 +86,7 @@ class Bucket:
 
 
 class Shelf:
-    """All buckets of the server. Methods may be called by many threads at once."""
+    """All buckets of the server. Thread-safe."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -102,7 +101,7 @@ class Shelf:
     # -- buckets ------------------------------------------------------------------------------------------------
 
     def make_bucket(self, name: str, *, versioning: str | None) -> None:
-        """Make a bucket, or change the versioning of one that exists."""
+        """Create a bucket, or change the versioning of an existing one."""
         with self._lock:
             bucket = self._buckets.setdefault(name, Bucket(name, created=time.time(), versioning=versioning))
             bucket.versioning = versioning
@@ -114,7 +113,7 @@ class Shelf:
             )
 
     def bucket(self, name: str) -> Bucket:
-        """Return a bucket that exists."""
+        """Return an existing bucket."""
         with self._lock:
             if name not in self._buckets:
                 raise no_such_bucket(name)
@@ -123,11 +122,11 @@ class Shelf:
     # -- objects ------------------------------------------------------------------------------------------------
 
     def keys(self, bucket: str) -> Sequence[str]:
-        """Return all keys of a bucket in order."""
+        """Return all keys of a bucket, sorted."""
         with self._lock:
             found = self.bucket(bucket)
             if bucket not in self._sorted_keys:
-                # Python orders strings by code point, which is the order of their UTF-8 bytes and so OSS's order.
+                # Python sorts strings by code point, which equals the order of their UTF-8 bytes and so OSS's.
                 self._sorted_keys[bucket] = sorted(found.objects)
             return self._sorted_keys[bucket]
 
@@ -140,22 +139,22 @@ class Shelf:
         return found
 
     def stats(self, bucket: str, keys: Iterable[str]) -> list[StoredObject]:
-        """Return those of these objects that exist."""
+        """Return the existing ones of these objects."""
         with self._lock:
             objects = self.bucket(bucket).objects
             return [objects[key] for key in keys if key in objects]
 
     def open(self, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
-        """Return an object and its content; replacing or deleting it later does not disturb the reader."""
+        """Return an object and its content. Readers are not disturbed if it is replaced or deleted later."""
         with self._lock:
             stored = self.stat(bucket, key)
             return stored, (self._root / bucket / "content" / stored.content.name).open("rb")
 
     def check_may_put(self, bucket: str, key: str, *, overwrite: bool) -> None:
-        """Refuse to replace an object that must not be replaced."""
+        """Fail if the object exists and must not be replaced."""
         with self._lock:
             found = self.bucket(bucket)
-            # OSS's documentation: with versioning on or suspended, the header that forbids overwriting has no effect.
+            # According to OSS's documentation, the header that forbids overwriting has no effect with versioning enabled or suspended.
             if not overwrite and key in found.objects and found.versioning is None:
                 raise file_already_exists()
 
@@ -182,7 +181,7 @@ class Shelf:
         return stored
 
     def delete(self, bucket: str, key: str) -> None:
-        """Delete an object; there need not be one."""
+        """Delete an object, if it exists."""
         with self._lock:
             replaced = self.bucket(bucket).objects.pop(key, None)
             if replaced is not None:
@@ -194,7 +193,7 @@ class Shelf:
 
     @contextmanager
     def received(self, bucket: str, pieces: Iterator[bytes]) -> Iterator[Content]:
-        """Store a stream and yield it; it is thrown away unless the block ends well."""
+        """Store a stream and yield it; discard it if the block fails."""
         name = uuid.uuid4().hex
         path = self._root / self.bucket(bucket).name / "content" / name
         try:
@@ -204,7 +203,7 @@ class Shelf:
             raise
 
     def discard(self, bucket: str, content: Content) -> None:
-        """Throw away content that nothing names any more."""
+        """Delete content that is no longer referenced."""
         (self._root / bucket / "content" / content.name).unlink(missing_ok=True)
 
     # -- uploads ------------------------------------------------------------------------------------------------
@@ -220,7 +219,7 @@ class Shelf:
         return upload
 
     def upload(self, bucket: str, key: str, upload_id: str) -> Upload:
-        """Return an upload that is neither completed nor aborted."""
+        """Return an unfinished upload."""
         with self._lock:
             found = self.bucket(bucket).uploads.get(upload_id)
         if found is None or found.key != key:
@@ -231,7 +230,7 @@ class Shelf:
         """Add a received part to an upload."""
         part = Part(number=number, content=content, last_modified=time.time())
         with self._lock:
-            # The upload may have been aborted while the part came in.
+            # The upload may have been aborted while the part was being received.
             upload = self.upload(bucket, key, upload_id)
             _write(self._root / bucket / "uploads" / upload_id / f"{number}.json", asdict(part))
             replaced = upload.parts.get(number)
@@ -249,7 +248,7 @@ class Shelf:
         asked: Sequence[tuple[int, str]] | None,
         overwrite: bool,
     ) -> StoredObject:
-        """Make an object of the asked parts, given as number and ETag, or of all parts that there are."""
+        """Create an object from the requested parts, given by number and ETag, or from all existing parts."""
         with self._lock:
             upload = self.upload(bucket, key, upload_id)
             parts = [upload.parts[number] for number in sorted(upload.parts)] if asked is None else _asked(upload, asked)
@@ -271,7 +270,7 @@ class Shelf:
         return stored
 
     def abort_upload(self, bucket: str, key: str, upload_id: str) -> None:
-        """End an upload and throw its parts away."""
+        """End an upload and discard its parts."""
         with self._lock:
             self.upload(bucket, key, upload_id)
             self._end_upload(bucket, upload_id)
@@ -375,7 +374,7 @@ def _write(path: Path, value: Mapping[str, Any]) -> None:
     unfinished.replace(path)
 
 
-# Any: documents that this module has written itself.
+# Any: documents written by this module.
 def _object(value: dict[str, Any]) -> StoredObject:
     return StoredObject(**{**value, "content": Content(**value["content"])})
 

@@ -1,7 +1,7 @@
-"""Is a request signed by a key that we know? Signature versions 4 and 1, in the Authorization header.
+"""Authenticates requests: signature versions 4 and 1, in the Authorization header.
 
-Computed from the protocol's description and never with the client's code, so that a client that signs wrongly is
-refused here as it is there.
+Implemented from the protocol's description, independently of the client, so that a client that signs wrongly is rejected here as by the
+real service.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _V4 = re.compile(
     r"(, ?AdditionalHeaders=(?P<additional>[^,]+))?, ?Signature=(?P<signature>[0-9a-f]{64})"
 )
 _V1 = re.compile(r"OSS (?P<key>[^:]+):(?P<signature>\S+)")
-# Version 1 signs only those query parameters that name what is accessed or change the answer.
+# Version 1 signs only those query parameters that select a subresource or change the response.
 _V1_SIGNED_PARAMETERS = frozenset(
     {
         "acl", "append", "bucketInfo", "continuation-token", "delete", "location", "objectMeta",
@@ -36,28 +36,28 @@ _V1_SIGNED_PARAMETERS = frozenset(
 
 @dataclass(frozen=True)
 class AccessKey:
-    """A key that the fake lets in."""
+    """A known access key."""
 
     access_key: str
     secret_key: str
     security_token: str | None = None
     """Temporary keys of STS come with a token that each request must carry."""
     expires_at: float | None = None
-    """When a temporary key ends, in seconds since 1970."""
+    """When a temporary key expires, in seconds since 1970."""
     denied: frozenset[str] = field(default_factory=frozenset)
-    """The actions that its policy does not grant."""
+    """The actions that its policy denies."""
 
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """What a signature covers."""
+    """The parts of a request that a signature covers."""
 
     method: str
     bucket: str
     key: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """With names in lower case."""
+    """With lower-case names."""
 
 
 def signer_of(
@@ -67,7 +67,7 @@ def signer_of(
     region: str,
     now: dt.datetime,
 ) -> AccessKey:
-    """Return the key that signed the request, or refuse as OSS does."""
+    """Return the key that signed the request, or reject it as OSS does."""
     authorization = request.headers.get("authorization", "")
     if v4 := _V4.fullmatch(authorization):
         key = _known(v4["key"], keys)
@@ -145,7 +145,7 @@ def _check_token(request: SignedRequest, *, key: AccessKey, now: dt.datetime) ->
     if key.expires_at is not None and key.expires_at <= now.timestamp():
         raise OssError(403, "SecurityTokenExpired", "The security token you provided has expired.", ec="0002-00000901")
     if key.security_token is not None and given is None:
-        # OSS looks for a temporary key among the lasting ones when no token comes with it.
+        # Without a token, OSS looks for the temporary key among the permanent ones.
         raise _unknown_key(key.access_key)
     if given != key.security_token:
         raise OssError(403, "InvalidSecurityToken", "The security token you provided is invalid.", ec="0002-00000912")
