@@ -1,4 +1,4 @@
-"""Stored things of earlier releases, unpacked for each test: it may change them."""
+"""Files stored by earlier releases, unpacked for each test, which may change them."""
 
 import shutil
 import tempfile
@@ -14,8 +14,8 @@ FIRST = HERE / "stored-8ab25d4.tar.xz"
 
 @pytest.fixture(scope="session")
 def unpacked() -> Iterator[Path]:
-    """In memory where that is possible, because every small file is synced."""
-    memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
+    """The unpacked files, in memory if possible, because every small file is synced."""
+    memory = Path("/dev/shm")  # noqa: S108 - creates its own folder there
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None, prefix="dataprep-compat-") as folder:
         making.unpack(FIRST, Path(folder))
         yield Path(folder)
@@ -23,7 +23,7 @@ def unpacked() -> Iterator[Path]:
 
 @pytest.fixture
 def stored(unpacked: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Path]]:
-    """A copy of what is stored by this name, which becomes the working folder: the jobs' paths are relative."""
+    """A copy of the stored files of this name. It becomes the working directory, because the jobs' paths are relative."""
     monkeypatch.setenv("PEPPER", making.KEY)
     begun: list[Path] = []
 

@@ -1,11 +1,13 @@
-"""Makes `stored-<commit>.tar.xz`: inputs, jobs, and what a release makes of them, as they lie on a disk, with the times of all files.
+"""Builds `stored-<commit>.tar.xz`: inputs, jobs and the output of a release on a local disk, with the times of all files.
 
-    python tests/compat/making.py CHECKOUT ARCHIVE     # CHECKOUT: a folder with a release's sources; its kernel must have been compiled
+    python tests/compat/making.py CHECKOUT ARCHIVE     # CHECKOUT: a release's sources with a compiled kernel
 
-The archive that is committed was made by the last release that knew no versions of parts and of formats. It is made again by nothing: a new one is added
-beside it when a format gets a new version. On a disk a pin is a file's size and time in nanoseconds, which tar doesn't keep, so that times stand in `times.json`.
+The committed archive was made by the last release without versions of parts and formats. It is never rebuilt: when a format gets a new
+version, another archive is added beside it. On a local disk a pin is a file's size and its time in nanoseconds. tar doesn't keep the
+latter, so the times are in `times.json`.
 
-Each folder is one data set: `in/` its input, `job.yaml` its job with relative paths, `out/` what the release made, and in `state` how far that went.
+Each folder is a data set: `in/` is the input, `job.yaml` the job with relative paths, `out/` the release's output, and `state` says how far
+the job got.
 """
 
 import gzip
@@ -143,7 +145,7 @@ SETS: Final[Mapping[str, tuple[Inputs, Job]]] = {
     "hash": (rows, to("jsonl", TEXT, transforms=[{"hash": {"columns": ["x"], "keyEnv": "PEPPER"}}])),
     "extended": (rows, to("tfrecord", shuffle={"seed": 5}, splits=HALVES, output={"overwrite": "Extend"})),
 }
-"""Finished. `copy` is made in a way of its own."""
+"""Finished data sets. `copy` is made separately."""
 UNFINISHED: Final[Mapping[str, Job]] = {
     "plain": to("tfrecord"),
     "shuffled": to("tfrecord", shuffle={"seed": 5}, splits=HALVES),
@@ -151,12 +153,12 @@ UNFINISHED: Final[Mapping[str, Job]] = {
     "inferred": to("tfrecord", INFERRED),
     "growing": to("tfrecord", shuffle={"seed": 5}, splits=HALVES, output={"overwrite": "Extend"}),
 }
-"""Jobs that died at each of STATES."""
+"""Jobs that died in each of STATES."""
 STATES: Final = ("planned", "some-shards", "all-shards")
 
 
 def main(checkout: Path, archive: Path) -> None:
-    """Makes all, and packs it."""
+    """Builds everything and packs it."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for name, (inputs, spec) in SETS.items():
@@ -170,7 +172,7 @@ def main(checkout: Path, archive: Path) -> None:
 
 
 def begin(folder: Path, inputs: Inputs, spec: Job) -> None:
-    """Input and job."""
+    """Writes input and job."""
     (folder / "in").mkdir(parents=True)
     inputs(folder / "in")
     for file in (folder / "in").rglob("*"):
@@ -180,7 +182,7 @@ def begin(folder: Path, inputs: Inputs, spec: Job) -> None:
 
 
 def more(folder: Path, number: int = 2) -> None:
-    """One more input, for an extension."""
+    """Adds an input file for an extension."""
     file = folder / f"rows-{number}.csv"
     file.write_text("x,y,label\n" + "".join(f"{number * 1000 + row},1.5,{row % 3}\n" for row in range(ROWS // 2)))
     os.utime(file, (_TIME, _TIME))
@@ -192,7 +194,7 @@ def finish(folder: Path, checkout: Path) -> None:
 
 
 def copy(root: Path, checkout: Path) -> None:
-    """A copy of the shuffled data set, with its original beside it."""
+    """A copy of the shuffled data set, with its original next to it."""
     begin(root / "copy", rows, {"source": {"dataset": {"uri": "original"}}, "output": {"uri": "out", "format": "copy"}})
     job = yaml.safe_load((root / "shuffled" / "job.yaml").read_text())
     job["spec"]["output"]["uri"] = "original"
@@ -202,7 +204,7 @@ def copy(root: Path, checkout: Path) -> None:
 
 
 def unfinished(root: Path, checkout: Path) -> None:
-    """Jobs that died: after the plan, after some shards, before the commit; and of an extension after its plan."""
+    """Jobs that died after the plan, after some shards and before the commit, and an extension that died after its plan."""
     for name, spec in UNFINISHED.items():
         for state in STATES:
             folder = root / f"{name}-{state}"
@@ -219,7 +221,7 @@ def unfinished(root: Path, checkout: Path) -> None:
 
 
 def dataprep(folder: Path, checkout: Path, *words: str) -> str:
-    """Runs a command of the release. What it wrote to standard output."""
+    """Runs a command of the release; returns its standard output."""
     path = os.pathsep.join(str(checkout / each) for each in ("api", "converter"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DATAPREP_")}
     done = subprocess.run(
@@ -236,7 +238,7 @@ def dataprep(folder: Path, checkout: Path, *words: str) -> str:
 
 
 def pack(root: Path, archive: Path) -> None:
-    """All files of the folder in one archive, without owners, in the order of their names."""
+    """Archives all files of the folder, sorted by name and without owners."""
     files = sorted(path for path in root.rglob("*") if path.is_file())
     times = {str(path.relative_to(root)): path.stat().st_mtime_ns for path in files}
     (root / "times.json").write_text(json.dumps(times))
@@ -249,7 +251,7 @@ def pack(root: Path, archive: Path) -> None:
 
 
 def unpack(archive: Path, root: Path) -> None:
-    """The files as they were, with their times."""
+    """Restores the files with their times."""
     with tarfile.open(archive) as packed:
         packed.extractall(root, filter="data")
     for path, time in json.loads((root / "times.json").read_text()).items():

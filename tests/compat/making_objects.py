@@ -1,10 +1,11 @@
-"""Makes `objects-<commit>.json.xz`: custom resources and their children as a release leaves them on a cluster, at several moments of a job.
+"""Builds `objects-<commit>.json.xz`: custom resources and their children as a release leaves them on a cluster, at several moments of a
+job.
 
     PYTHONPATH=CHECKOUT:CHECKOUT/api:CHECKOUT/operator:CHECKOUT/converter python tests/compat/making_objects.py FILE MOMENT ...
 
-CHECKOUT is a folder with the release's sources; its own fake API server keeps what its own operator writes. The files that are committed were made by the last
-release whose children had six digits of the uid in their names: one with the way of a job, one with what is told of it in CONTRIBUTING's list of exceptions, and
-with other kinds. They are made again by nothing: another one is added beside them.
+CHECKOUT is a release's sources; its own fake API server records what its own operator writes. The committed files were made by the last
+release whose child names had six digits of the uid: one with the course of a job, the other with the entries of CONTRIBUTING's list of
+exceptions and with other kinds. They are never rebuilt: others are added beside them.
 """
 
 import asyncio
@@ -27,8 +28,8 @@ UID: Final = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 WORKERS: Final = {"parallelism": 2, "resources": {"limits": {"memory": "1Gi"}}}
 
 
-def begun(**spec: Any) -> World:  # Any: the spec as YAML has it
-    """A job whose plan Job was just made."""
+def begun(**spec: Any) -> World:  # Any: the spec as in YAML
+    """A job whose plan Job has just been created."""
     world = World()
     subsets = [{"name": "train", "images": "s3://in/images", "labels": "s3://in/labels"}]
     whole = {"source": {"idx": {"subsets": subsets}}, "output": {"uri": "s3://out/mnist"}, "workers": WORKERS} | spec
@@ -92,7 +93,7 @@ def succeeded() -> World:
 
 
 def leaving() -> World:
-    """Deleted, and its output is being removed."""
+    """A deleted job whose output is being removed."""
     world = begun(deletionPolicy="Delete")
     world.planned()
     world.settle()
@@ -105,11 +106,11 @@ def leaving() -> World:
     return world
 
 
-# --- one job's end as another one's beginning, and other kinds ------------------------------------------------------------
+# --- chained jobs, and other kinds ------------------------------------------------------------
 
 
 def pending() -> World:
-    """Waits for the job whose data set it reads, and which converts."""
+    """A converting job, and one that waits for it to read its output."""
     world = converting()
     world.apply("second", source={"fromJob": {"name": "mnist"}}, output={"uri": "s3://out/second"})
     world.settle("second")
@@ -117,7 +118,7 @@ def pending() -> World:
 
 
 def follows() -> World:
-    """The same, when it has begun."""
+    """The same after the second job has started."""
     world = succeeded()
     world.apply("second", source={"fromJob": {"name": "mnist"}}, output={"uri": "s3://out/second"})
     world.settle("second")
@@ -145,7 +146,7 @@ def invalid() -> World:
 
 
 def profiled() -> World:
-    """A job that has its image from a profile, and converts."""
+    """A converting job that gets its image from a profile."""
     world = World()
     profile = {"workers": {"image": "team:1", "nodeSelector": {"pool": "data"}}, "stores": [{"uriPrefix": "s3://", "region": "eu"}]}
     world.cluster.add(
@@ -161,7 +162,7 @@ def profiled() -> World:
 
 
 def scheduled() -> World:
-    """A DataPrepCronJob that has made one job, which plans."""
+    """A DataPrepCronJob whose first job is planning."""
     world = World()
     template = {"spec": {"source": {"csv": {"uris": ["s3://in/rows.csv"]}}, "output": {"uri": "s3://out/${SCHEDULED_TIME}"}}}
     spec = {"schedule": "*/10 * * * *", "jobTemplate": template}
@@ -185,11 +186,11 @@ def scheduled() -> World:
     return world
 
 
-# --- what means something else now ----------------------------------------------------------------------------------------
+# --- objects with a different meaning now ----------------------------------------------------------------------------------------
 
 
 def privileged() -> World:
-    """A sidecar that is root."""
+    """A sidecar that runs as root."""
     sidecar = {"name": "side", "image": "i", "restartPolicy": "Always", "securityContext": {"runAsUser": 0}}
     world = begun(workers=WORKERS | {"podTemplate": {"initContainers": [sidecar]}})
     world.planned()
@@ -198,7 +199,7 @@ def privileged() -> World:
 
 
 def evicted() -> World:
-    """Two pods were taken away; nothing of it is in the status."""
+    """Two pods were evicted, which the status doesn't record."""
     world = converting()
     for number in range(2):
         now = times.text(world.cluster.now)
@@ -210,7 +211,7 @@ def evicted() -> World:
 
 
 def ended_by_itself() -> World:
-    """With 143, though nobody stopped it. The convert Job's rules hold that no failure."""
+    """A pod that exited with 143 although nobody stopped it. The convert Job's pod failure policy doesn't count that as a failure."""
     world = converting()
     world.pod("convert-1", world.ended(143, "terminated"), name="ended", index=0)
     world.settle()
@@ -218,7 +219,7 @@ def ended_by_itself() -> World:
 
 
 def without_secret() -> World:
-    """After two hours of conversion the commit's Secret is not there; the pod waits."""
+    """The commit's Secret is missing after two hours of conversion; the pod waits."""
     world = converting()
     name = world.job("convert-1")["metadata"]["name"]
     began = times.text(world.cluster.now)
@@ -257,7 +258,7 @@ MOMENTS: Final[Mapping[str, Callable[[], World]]] = {
 
 
 def objects(world: World) -> list[tuple[str, dict[str, Any]]]:
-    """All but the Events, with their plurals."""
+    """All objects but Events, with their plurals."""
     return [(plural, body) for (plural, _, _), body in world.cluster.objects.items() if plural != "events"]
 
 

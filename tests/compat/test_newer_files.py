@@ -1,4 +1,4 @@
-"""What a later release left is refused by name, whichever way one comes to it, and nothing of it is touched."""
+"""Files of a later release are rejected by name on every code path, and nothing is modified."""
 
 import hashlib
 import io
@@ -26,7 +26,7 @@ from dataprep_reader import open as open_data_set
 
 
 def newer(path: Path) -> None:
-    """The file as a later release might write it."""
+    """Rewrites the file as a later release might."""
     path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 99, "aLaterField": [1]}))
 
 
@@ -45,7 +45,7 @@ FILES: dict[str, tuple[str, Callable[[Path], None]]] = {
 }
 
 
-def a_job(source: dict[str, Any], output: dict[str, Any]) -> DataPrepJob:  # Any: the spec as YAML has it
+def a_job(source: dict[str, Any], output: dict[str, Any]) -> DataPrepJob:  # Any: the spec as in YAML
     spec = {"source": source, "output": output}
     return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "again"}, "spec": spec})
 
@@ -90,7 +90,7 @@ FINISHED: dict[str, tuple[Callable[[Path], object], set[str]]] = {
     "replace if changed": (lambda _: replaced("IfChanged"), {"plan", "OWNER file"}),
     "remove": (removed, ALL),
 }
-"""Ways to a finished data set, and the files that they look at. A job with `fromJob` comes to it as to a source."""
+"""Code paths to a finished data set, with the files that they read. A job with `fromJob` takes the path of a source."""
 UNFINISHED: dict[str, tuple[Callable[[Path], object], set[str]]] = {
     "resume": (lambda folder: made(job_of(folder)), {"plan", "report", "OWNER file"}),
     "work": (worked, {"plan", "report", "OWNER file"}),

@@ -1,4 +1,4 @@
-"""What an earlier release left is read, verified, extended, repaired and resumed by this one, or refused by name."""
+"""This release reads, verifies, extends, repairs and resumes the output of an earlier one, or rejects it by name."""
 
 import hashlib
 import io
@@ -29,7 +29,7 @@ FINISHED = [*making.SETS, "copy"]
 UNFINISHED = [f"{name}-{state}" for name in making.UNFINISHED for state in making.STATES]
 RECORDS = making.ROWS
 KEYED = {"hash"}
-"""Made before the key belonged to the run."""
+"""Made before the key was part of the run id."""
 
 Unpack = Callable[[str], Path]
 
@@ -57,12 +57,12 @@ def values(folder: Path) -> list[int]:
 
 
 def fault_of(job: DataPrepJob) -> str | None:
-    """Why this release can't go on with what the first versions of all parts made."""
+    """Why this release can't continue output that was made with the first version of every part; None if it can."""
     return run_id.fault_of_versions({}, job.spec)
 
 
 def repaired_or_refused(fault: str | None) -> bool:
-    """Whether the data set was repaired; where there is a fault it is refused, and its message names that."""
+    """Whether the data set was repaired. With a fault it must be rejected with a message that names it."""
     if fault is None:
         repair.repair("out", Access())
         return True
@@ -132,7 +132,7 @@ def test_an_unfinished_data_set_goes_on_or_is_made_anew_with_all_records(stored:
         return
     manifest = made(job_of(folder))
     assert manifest.records_out == len(expected)
-    # What was begun by rules that this release still has is not begun again.
+    # A job that started with rules which this release still has is not started again.
     assert (folder / "out" / "_dataprep" / manifest.run_id / "plan.json").read_bytes() == begun or fault is not None or "growing" in name
     if manifest.format == "tfrecord":
         assert values(folder / "out") == expected
@@ -160,7 +160,7 @@ def test_workers_of_this_release_go_on_with_a_stored_plan_or_refuse_it_by_name(s
 @pytest.mark.parametrize("name", ["extended", "growing-all-shards"])
 def test_a_stored_data_set_is_extended(stored: Unpack, name: str) -> None:
     folder = stored(name)
-    # Of an extension that did not end nothing is in the data set yet.
+    # Nothing of an unfinished extension is in the data set yet.
     before = {
         file: content
         for file, content in visible(folder / "out").items()

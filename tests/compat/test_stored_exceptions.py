@@ -1,4 +1,4 @@
-"""What means something else now than when it was stored (CONTRIBUTING's list), and objects of other kinds."""
+"""Stored objects whose meaning has changed (CONTRIBUTING's list), and objects of other kinds."""
 
 import asyncio
 from datetime import timedelta
@@ -25,14 +25,14 @@ def running_message(world: World, name: str) -> str:
 
 
 def come_to_its_end(world: World) -> None:
-    """The conversion of `mnist` and its commit."""
+    """The conversion of `mnist` and its commit finish."""
     world.converted()
     world.settle()
     world.committed()
     assert world.settle() == "Succeeded"
 
 
-# --- what means something else -----------------------------------------------------------------------------------------------
+# --- objects with a different meaning -----------------------------------------------------------------------------------------------
 
 
 def test_a_job_that_failed_for_another_ones_output_stays_so_and_its_retry_waits() -> None:
@@ -80,7 +80,7 @@ def test_ends_with_143_that_nobody_asked_for_are_failures() -> None:
     assert failure["exitCode"] == 143
     assert failure["message"].startswith("The container ended with exit code 143, as if it was told to stop")
 
-    # Its Job, the earlier release's, counts none of them.
+    # The earlier release's Job counts none of them.
     for number in range(3):
         world.pod("convert-1", world.ended(143, "bye"), name=f"again-{number}", index=0)
     assert world.settle() == "Failed"
@@ -96,7 +96,7 @@ def test_a_commit_waits_for_its_secret_as_long_as_the_job_has_worked() -> None:
     assert world.later(250) == "Failed"
 
 
-# --- jobs that have to do with others, and other kinds --------------------------------------------------------------------------
+# --- jobs that depend on others, and other kinds --------------------------------------------------------------------------
 
 
 def test_a_job_that_waits_for_another_one_begins_after_it() -> None:
@@ -143,7 +143,8 @@ def test_a_schedule_goes_on_with_its_job_and_makes_the_next_one() -> None:
     assert children(world) == [f"{first}-datapr-plan"]
 
 
-# --- data sets whose jobs make others now ----------------------------------------------------------------------------------------
+# --- data sets whose jobs produce different ones now
+# ----------------------------------------------------------------------------------------
 
 
 def made_anew(folder: Path) -> dict[str, bytes]:
@@ -188,7 +189,7 @@ def lose_one_and_repair(folder: Path) -> None:
 
 
 def shapes(files: dict[str, bytes]) -> dict[str, list[int]]:
-    """Of the tensors of the first record, by feature."""
+    """Shapes of the tensors in the first record, by feature."""
     data = next(iter(files.values()))
     features = parse_record(data[8 : 8 + int.from_bytes(data[4:8], "little")]).features
     return {key: list(getattr(features[key], features[key].WhichOneof("value")).shape) for key in sorted(features)}

@@ -1,4 +1,4 @@
-"""Jobs that an earlier release's operator has begun, as their objects lie on a cluster: this one goes on with what is there."""
+"""Jobs that were started by an earlier release's operator, as objects on a cluster: this release continues them."""
 
 import json
 import lzma
@@ -18,12 +18,12 @@ FILES = sorted(Path(__file__).parent.glob("objects-*.json.xz"))
 STORED: dict[str, list[tuple[str, Any]]] = {
     moment: objects for file in FILES for moment, objects in json.loads(lzma.decompress(file.read_bytes())).items()
 }
-"""(plural, object) by moment. Children have six digits of the uid in their names."""
+"""(plural, object) by moment. Child names have six digits of the uid."""
 STEPS = ["plan", "convert-1", "commit-1"]
 
 
 def at(moment: str, *, changed: Callable[[str], str] = str, **settings: Any) -> World:
-    """A cluster with what the release had made by then, and this release's operator. `changed` is what becomes of the objects' JSON."""
+    """A cluster at this moment with the earlier release's objects and this release's operator. `changed` edits the objects' JSON."""
     world = World(pods=PodDefaults(image="dataprep:2", **settings.pop("pods", {})), **settings)
     world.cluster._version = 1000
     for plural, body in json.loads(changed(json.dumps(STORED[moment]))):
@@ -36,12 +36,12 @@ MARK = "Mk7-hunter2-Zq9"
 
 
 def with_a_key(text: str) -> str:
-    """The output's URI as releases took it that knew no better."""
+    """The output's URI with a key, which earlier releases accepted."""
     return text.replace("s3://out/", f"s3://AKIA:{MARK}@out/")
 
 
 def with_a_password(text: str) -> str:
-    """Rows of a database whose URL holds the password, in the job and, as JSON within JSON, in its ConfigMap."""
+    """Rows of a database whose URL contains the password, in the job and, as JSON within JSON, in its ConfigMap."""
     objects = json.loads(text)
     for plural, body in objects:
         document = json.loads(body["data"]["job.yaml"]) if plural == "configmaps" and "job.yaml" in body.get("data", {}) else body

@@ -1,4 +1,6 @@
-"""Custom resources that an earlier release stored fit this release's models and definitions as they are. What its CEL rules say: tests/api/test_admission.py."""
+"""Custom resources stored by an earlier release are valid in this release's models and CRDs. Its CEL rules are covered by
+tests/api/test_admission.py.
+"""
 
 import json
 import re
@@ -25,13 +27,13 @@ RESOURCES = {
     if plural in DEFINITIONS
 }
 INVALID = "invalid mnist"
-"""What no schema refuses and the operator does."""
+"""Valid by every schema, but rejected by the operator."""
 PHASES = {"Pending", "Planning", "Queued", "Running", "Suspended", "Committing", "Succeeded", "Failed"}
 TYPES: dict[str, Any] = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)}
 
 
 def faults(value: Value, schema: Schema, path: str = "") -> Iterator[str]:
-    """Where a value is not as a structural schema wants it, but for CEL rules. What the schema doesn't know would be pruned, so it is a fault."""
+    """Where a value violates a structural schema, without CEL rules. Unknown fields count as faults, since they would be pruned."""
     if schema.get("x-kubernetes-int-or-string"):
         if not isinstance(value, int | str):
             yield f"{path} is neither a number nor a text"

@@ -1,4 +1,4 @@
-"""Seeded damage to real files: bits turned, stretches cut, doubled, zeroed or put elsewhere, inside a gzip stream or on it."""
+"""Seeded damage to real files: flipped bits, and ranges that are cut, duplicated, zeroed or moved, in a gzip stream or in its content."""
 
 import gzip
 
@@ -22,7 +22,7 @@ _WORDS = (
 
 
 def damaged(data: bytes, rng: np.random.Generator) -> bytes:
-    """`data` with one to four changes. What is gzip is changed half of the time inside, with a checksum that fits."""
+    """`data` with one to four changes. Half of the time, gzip is changed in its content and gets a matching checksum."""
     if data.startswith(_GZIP) and rng.random() < 0.5:
         return gzip.compress(_changed(gzip.decompress(data), rng), mtime=0)
     return _changed(data, rng)
@@ -55,6 +55,6 @@ def _changed(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _place(size: int, rng: np.random.Generator) -> int:
-    """Anywhere, or near the beginning or the end, where formats keep what matters."""
+    """A random offset, often near the beginning or the end, where formats keep what matters."""
     near = min(int(rng.exponential(16)), size)
     return [int(rng.integers(size + 1)), near, size - near][int(rng.integers(3))]

@@ -1,4 +1,6 @@
-"""Damaged and lying image files through the reader and `decode`: pixels or a reason, with little memory; from PNG the right pixels or none."""
+"""Damaged and lying image files through the reader and `decode`: pixels or a reason, within little memory. PNG yields the right pixels or
+none.
+"""
 
 import os
 import struct
@@ -20,7 +22,7 @@ from dataprep_converter.readers.images.images import ImagesReader
 ROUNDS: Final = int(os.environ.get("FUZZ", "40"))
 KINDS: Final = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
 DECODE: Final[Sequence[Mapping[str, Any]]] = ({"decode": {}}, {"cropOrPad": {"height": 40, "width": 50}})
-"""The second step asks for the pixels, which the first leaves in the file."""
+"""The second step requests the pixels, which the first one leaves in the file."""
 _END: Final = bytes.fromhex("0000000049454e44ae426082")
 HUGE: Final = {
     "png": b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 2**31 - 1, 2**31 - 1, 8, 2, 0, 0, 0) + bytes(4) + _END,
@@ -30,7 +32,7 @@ HUGE: Final = {
     "webp": b"RIFF" + struct.pack("<I4s4sI", 62, b"WEBP", b"VP8X", 10) + bytes(4) + b"\xff" * 6 + bytes(40),
     "tiff": b"II*\0" + struct.pack("<IH", 8, 2) + struct.pack("<HHII", 256, 4, 1, 2**32 - 1) + struct.pack("<HHII", 257, 4, 1, 2**32 - 1) + bytes(40),
 }  # fmt: skip
-"""Files of some dozens of bytes whose headers promise billions of pixels."""
+"""Files of a few dozen bytes whose headers announce billions of pixels."""
 
 
 @pytest.mark.timeout(60 + ROUNDS)
@@ -40,7 +42,7 @@ def test_a_damaged_image_is_pixels_or_a_reason(kind: str) -> None:
     rng = np.random.default_rng(zlib.crc32(kind.encode()))
     bad = 0
     for _ in range(ROUNDS):
-        # The text that Pillow warns with would be an error here, and on a cluster a line of the log.
+        # Pillow's warning would be an error here, and a log line on a cluster.
         found = applied(files(damaged(whole, rng)), *DECODE)
         assert found.records.num_rows + len(found.bad) == 1
         assert all(reasons(found))
@@ -77,6 +79,6 @@ def test_a_header_of_billions_of_pixels_is_refused_with_little_memory(name: str,
 
 
 def _idat(data: bytes) -> tuple[int, int]:
-    """Offset and length of the first chunk of pixels."""
+    """Offset and length of the first IDAT chunk."""
     at = data.index(b"IDAT")
     return at + 4, int(struct.unpack(">I", data[at - 4 : at])[0])

@@ -1,7 +1,7 @@
-"""Every reader on damaged files: an error that names the file or counted bad records; never a crash, a hang or an odd record.
+"""Every reader on damaged files: an error that names the file, or counted bad records; never a crash, a hang or a wrong record.
 
-The inputs are those of the readers' contract tests, so a reader that has these is here without another line. `make fuzz FUZZ=1000`
-makes more rounds of each; a failure names the round, and ROUND=<number> runs it alone.
+The inputs are those of the readers' contract tests, so a reader with contract tests is covered automatically. `make fuzz FUZZ=1000` runs
+more rounds of each. A failure names its round, and ROUND=<number> runs that one alone.
 """
 
 import os
@@ -38,12 +38,12 @@ from dataprep_converter.runtime import plugins
 ROUNDS: Final = int(os.environ.get("FUZZ", "12"))
 ONLY: Final = os.environ.get("ROUND")
 _MOST_MEMORY: Final = 4 << 30
-"""Of address space, beyond what there was: no header of a small file may ask for more."""
+"""Address space beyond the initial usage: no header of a small file may allocate more."""
 _CONVERTER: Final = Path(__file__).resolve().parent.parent / "converter"
 
 
 _ELSEWHERE: Final = "test_reader_table"
-"""MaxCompute: its rows come from a service. What that sends damaged is in test_table_answers."""
+"""MaxCompute, whose rows come from a service. Its damaged responses are in test_table_answers."""
 
 
 def contracts() -> dict[str, type[ReaderContract]]:
@@ -60,7 +60,7 @@ def contracts() -> dict[str, type[ReaderContract]]:
 
 
 def data_sets() -> dict[str, type[ReaderContract]]:
-    """A data set of each format, as the source `dataset` reads it."""
+    """A data set of each format, for the source `dataset`."""
 
     def of(make: Callable[[Path, int], Path]) -> type[ReaderContract]:
         class DataSet(TestDatasetReader):
@@ -84,7 +84,7 @@ def data_sets() -> dict[str, type[ReaderContract]]:
 
 
 def of_files(folder: Path, count: int) -> Path:
-    """A data set of small files, some to a batch."""
+    """A data set of small files, several to a batch."""
     inputs = folder / "files"
     inputs.mkdir()
     for number in range(count):
@@ -120,7 +120,7 @@ def small_units(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(autouse=True)
 def little_memory() -> Iterator[None]:
-    """What asks for more than this gets a MemoryError, which is a failure."""
+    """Larger allocations raise MemoryError, which fails the test."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + _MOST_MEMORY, before[1]))
@@ -129,13 +129,15 @@ def little_memory() -> Iterator[None]:
 
 
 def is_checked(name: str, original: bytes, damage: bytes) -> bool:
-    """Whether all contents have checksums that are looked at. Gzip is known by its first bytes; arrays stored as they are are read by places."""
+    """Whether verified checksums cover all content. Gzip is recognised by its first bytes; arrays that are stored uncompressed are read by
+    offset.
+    """
     is_known = damage.startswith(original[:2]) or not original.startswith(b"\x1f\x8b")
     return is_known and name.startswith(("tfrecord", "numpy-DeflatedNpz"))
 
 
 def records(found: list[Batch]) -> list[str]:
-    """The good samples without their numbers, as text, for NaN is unequal to itself."""
+    """The good samples without their numbers, as text, because NaN is unequal to itself."""
     return [repr({key: value for key, value in row.items() if key != SAMPLE}) for row in rows(found)]
 
 
@@ -160,7 +162,7 @@ def test_damage_is_an_error_that_names_the_file_or_counted_bad_records(name: str
 
 
 def a_round(number: int, name: str, source: Source, files: list[Path], whole: set[str]) -> None:
-    """One file damaged, planned, read and put back."""
+    """Damages a file, plans and reads it, and restores it."""
     rng = np.random.default_rng([number, zlib.crc32(name.encode())])
     file = files[int(rng.integers(len(files)))]
     original = file.read_bytes()
@@ -178,7 +180,7 @@ def a_round(number: int, name: str, source: Source, files: list[Path], whole: se
 
 
 def check(contract: type[ReaderContract], source: Source, file: Path, allowed: set[str] | None) -> None:
-    """Raises AssertionError, or what a reader should not have raised."""
+    """Raises AssertionError, or any error that a reader should not have raised."""
     try:
         units, _ = plan(contract.reader, source)
         found = batches(contract.reader, source, size=16)
@@ -196,8 +198,8 @@ def check(contract: type[ReaderContract], source: Source, file: Path, allowed: s
 
 def check_text(text: str, contract: type[ReaderContract], file: Path) -> None:
     """Raises AssertionError for an error that doesn't name the file."""
-    # A join names a table where a row is missing, which may have many files; here it has the name of its only one.
-    # A data set names its folder, and the file as its manifest has it; or what _SUCCESS says of the manifest.
+    # If a row is missing, a join names the table, which may have many files; here it has only one, so its name is expected. A data set
+    # names its folder and the file as in its manifest, or what _SUCCESS says about the manifest.
     also: dict[type[Reader], list[str]] = {
         JoinReader: [f"the table {file.stem}", f" {file.stem} ("],
         DatasetReader: [*(f"{folder}: {file.relative_to(folder)}" for folder in file.parents), f" {file.name} says"],

@@ -1,6 +1,6 @@
-"""What a MaxCompute service sends, damaged on its way: the rows that are there or an error that names the table, never other rows.
+"""Damaged responses of a MaxCompute service: the right rows, or an error that names the table; never other rows.
 
-Its rows come in chunks with checksums; what describes a session is JSON without any, so of that only the error is looked at.
+Rows come in chunks with checksums. Session descriptions are JSON without any, so for those only the error is checked.
 """
 
 import os
@@ -28,7 +28,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaxCompute]:
     monkeypatch.setattr("odps.tunnel.retry.time.sleep", lambda _: None)
     with FakeMaxCompute() as made, with_deadline(seconds=0):
         monkeypatch.setenv("ODPS_ENDPOINT", made.endpoint)
-        # Or the service would be asked for it, and its damaged answer name another machine.
+        # Otherwise the client would ask the service, whose damaged response might name another machine.
         monkeypatch.setenv("ODPS_TUNNEL_ENDPOINT", made.tunnel_endpoint)
         monkeypatch.setenv("ODPS_ACCESS_ID", made.access_id)
         monkeypatch.setenv("ODPS_ACCESS_KEY", made.secret)
@@ -74,7 +74,7 @@ def test_a_damaged_description_is_an_error_of_ours(fake: FakeMaxCompute, monkeyp
 
 
 def rows_or_error() -> list[dict[str, Any]] | None:
-    """All rows, or None when it ended with an error that names the table."""
+    """All rows, or None after an error that names the table."""
     try:
         return values(a_source())
     except ConvertError as exc:

@@ -13,8 +13,8 @@ import org.nd4j.linalg.dataset.DataSet;
 import org.nd4j.linalg.dataset.MultiDataSet;
 
 /**
- * Prints what DL4J's own classes read from files, a line for each thing read: the kind, the file's name, what it is, its value.
- * Arguments are pairs of a kind (DataSet, MultiDataSet, FileBatch, Labels) and a file.
+ * Prints what DL4J's own classes read from files, one line per item: the kind, the file's name, the item, its value.
+ * The arguments are pairs of a kind (DataSet, MultiDataSet, FileBatch, Labels) and a file.
  */
 public class ReadDl4j {
     public static void main(String[] arguments) throws Exception {
@@ -69,7 +69,7 @@ public class ReadDl4j {
                     line(file, "records", examples);
                     break;
                 case "FileBatchFolder":
-                    // What FileBatchRecordReader's users do: the files of a FileSplit, which has all of them, as FileBatches.
+                    // As users of FileBatchRecordReader do: reads all files of a FileSplit as FileBatches.
                     long inside = 0;
                     URI[] found = new FileSplit(file).locations();
                     for (URI uri : found) {
@@ -90,7 +90,7 @@ public class ReadDl4j {
         }
     }
 
-    /** Type, shape and values, row-major; floats as the bits of a double. */
+    /** Prints type, shape and row-major values; floats as the bits of a double. */
     private static void array(File file, String what, INDArray array) {
         if (array == null) {
             return;

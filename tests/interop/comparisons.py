@@ -1,4 +1,4 @@
-"""What the foreign readers have read and agreed with: the rows of `docs/interop.md`, which `make interop` writes."""
+"""What third-party readers have read correctly: the rows of `docs/interop.md`, which `make interop` writes."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ named there belongs to the test of that reader.
 
 @dataclass(frozen=True, order=True)
 class Comparison:
-    """One reader, one data set."""
+    """A reader and a data set."""
 
     format: str
     reader: str
@@ -34,7 +34,7 @@ _made: Final[set[Comparison]] = set()
 
 
 def compared(*, format: str, reader: str, versions: Mapping[str, str], source: str, records: int, fields: Iterable[str]) -> None:  # noqa: A002
-    """Notes that everything was equal; `versions` are those of the reader's packages."""
+    """Records that everything was equal; `versions` are those of the reader's packages."""
     named = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     _made.add(Comparison(format=format, reader=f"{reader} ({named})", source=source, records=records, fields=tuple(fields)))
 
@@ -49,6 +49,6 @@ def page() -> str:
 
 
 def write_when_asked() -> None:
-    """Writes the report where INTEROP_REPORT says."""
+    """Writes the report to the path in INTEROP_REPORT, if set."""
     if wanted := os.environ.get(_REPORT):
         Path(wanted).write_text(page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What tests with foreign readers share."""
+"""Shared by the tests with third-party readers."""
 
 import importlib
 import os
@@ -11,17 +11,17 @@ from tests.interop import comparisons
 
 
 def pytest_sessionfinish(exitstatus: int) -> None:
-    """`make interop` gets its report when all was equal."""
+    """`make interop` writes its report if all tests passed."""
     if exitstatus == pytest.ExitCode.OK:
         comparisons.write_when_asked()
 
 
 @pytest.fixture(scope="session")
 def tf() -> Any:
-    """TensorFlow; it has no types that a strict checker accepts."""
+    """TensorFlow. It has no types for a strict checker."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        # Its own imports use what is deprecated elsewhere.
+        # Its imports use APIs that are deprecated elsewhere.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return importlib.import_module("tensorflow")

@@ -1,10 +1,10 @@
-"""Data sets of three sources in any format, and what a reader must find in them, from the formulas that the inputs were made by.
+"""Data sets from three sources in any format, and the records that a reader must find, computed by the formulas that generate the inputs.
 
 | source | features | labels |
 |---|---|---|
 | `idx` | `image`, a tensor of 28 by 28 bytes | `label`, 0 … 9 |
-| `csv` | `measures`, five numbers; `exact`, a float64; `count`, an int32 of either sign; `name`, `id`, `about`, text beyond ASCII | `label`, 0 … 2 |
-| `libsvm` | `keys` and `values`, lists of any length, empty ones too | `label`, -1 or 1 |
+| `csv` | `measures`, five numbers; `exact`, a float64; `count`, a signed int32; `name`, `id`, `about`, text beyond ASCII | `label`, 0 … 2 |
+| `libsvm` | `keys` and `values`, lists of any length, possibly empty | `label`, -1 or 1 |
 """
 
 import csv
@@ -22,18 +22,18 @@ from dataprep_converter.steps.run import run
 from workbench import mnist
 
 Row = dict[str, list[Any]]
-"""One record: the values of each field, in their order."""
+"""A record: the values of each field in order."""
 
 SOURCES: Final = ("idx", "csv", "libsvm")
 COUNT: Final = 120
-"""Records of each data set."""
+"""Number of records in each data set."""
 SHARDS: Final = 3
 WIDTH: Final = 1_000
-"""Features that libsvm's rows may have."""
+"""Highest number of features in a libsvm row."""
 
 
 def rows(source: str) -> list[Row]:
-    """Every record, with the numbers that the input says: floats are those of Python, from the input's text."""
+    """All records, with the numbers of the input: floats are Python's, parsed from the input's text."""
     return [_ROW[source](number) for number in range(COUNT)]
 
 
@@ -45,9 +45,9 @@ def made(
     features: list[dict[str, Any]] | None = None,
     reading: Mapping[str, Any] | None = None,
 ) -> Path:
-    """The folder of a data set of one split, `train`, in SHARDS shards.
+    """Returns the folder of a data set with a single split, `train`, in SHARDS shards.
 
-    `output` says its format, `features` which there are, `reading` what else the source is told.
+    `output` sets the format, `features` the features, `reading` further fields of the source.
     """
     inputs = folder / "input"
     inputs.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Data sets for the tests of loaders: small ones of every kind of feature, made once."""
+"""Data sets for the loader tests: small ones with every kind of feature, made once."""
 
 import json
 from pathlib import Path
@@ -24,11 +24,11 @@ FEATURES = [{"name": name} for name in ("n", "flag", "text", "ints", "texts")]
 VECTOR = {"name": "vector", "columns": ["x", "n"], "dtype": "float32"}
 RAW = {"name": "raw", "columns": ["n", "x"], "dtype": "uint8", "encoding": "Raw"}
 WHOLE = [{**row, "x": float(row["n"])} for row in ROWS]
-"""The rows with an x that fits RAW."""
+"""The rows whose x fits RAW."""
 
 
 def table(folder: Path, **output: Any) -> Path:
-    """Scalars, text, a vector, a raw tensor, and lists of any length; 5 records of train and 2 of validation, in two shards each."""
+    """Scalars, text, a vector, a raw tensor, and lists of any length; 5 training and 2 validation records, in two shards each."""
     return _made(folder, {"features": [*FEATURES, VECTOR, RAW], "splits": HALVES}, {"shards": {"count": 2}} | output)
 
 
@@ -44,7 +44,7 @@ def sequences(folder: Path, **output: Any) -> Path:
 
 
 def numbers(folder: Path, **output: Any) -> Path:
-    """What every format of tables and SageMaker's records can hold."""
+    """The types that all table formats and SageMaker's records support."""
     return _made(folder, {"features": [{"name": "n"}, {"name": "x"}], "splits": HALVES}, {"shards": {"count": 2}} | output)
 
 
@@ -60,7 +60,7 @@ def images(folder: Path, **output: Any) -> Path:
 
 
 def files(folder: Path) -> Path:
-    """39 photographs in DL4J's zips of 8."""
+    """39 photographs in DL4J's zip files of 8."""
     source = {"images": {"uris": [str(photos.write(folder / "photos"))]}}
     features = [{"name": "image/encoded"}, {"name": "image/filename"}]
     output = {"format": "fileBatch", "granularity": "Minibatch", "minibatchSize": 8}
@@ -74,5 +74,5 @@ def _made(folder: Path, spec: dict[str, Any], output: dict[str, Any]) -> Path:
 
 
 def loader(out: Path, framework: str) -> Path:
-    """The data set's file for a framework."""
+    """The data set's loader file for a framework."""
     return out / f"_dataprep/loaders/load_{framework}.py"

@@ -1,4 +1,4 @@
-"""The data sets of `data_sets.py` as `recordioProtobuf`, and the messages that must be found in them."""
+"""The data sets of `data_sets.py` as `recordioProtobuf`, and the expected messages."""
 
 import base64
 from pathlib import Path
@@ -24,7 +24,7 @@ CSV_FEATURES: list[dict[str, Any]] = [
 
 
 def dense(values: list[Any], shape: tuple[int, ...] = ()) -> dict[str, Any]:
-    """As protobuf's JSON has it: the shortest text of a float32, whole numbers of 64 bits as text, and nothing that is empty."""
+    """In protobuf's JSON mapping: the shortest text of a float32, 64-bit integers as text, and no empty fields."""
     tensor: dict[str, Any] = {"values": [float(str(np.float32(value))) for value in values]}
     return {"float32_tensor": {name: found for name, found in {**tensor, "shape": list(map(str, shape))}.items() if found}}
 
@@ -35,7 +35,7 @@ def sparse(keys: list[int], values: list[float]) -> dict[str, Any]:
 
 
 def message(source: str, row: data_sets.Row) -> dict[str, Any]:
-    """The Record that a row becomes."""
+    """The Record of a row."""
     label = {"values": dense(row["label"])}
     if source == "idx":
         return {"features": {"values": dense(row["image"])}, "label": label}
@@ -51,7 +51,7 @@ def message(source: str, row: data_sets.Row) -> dict[str, Any]:
 
 
 def as_published(record: dict[str, Any]) -> dict[str, Any]:
-    """The message in the names of the guide's schema, which calls a field otherwise than the SDK."""
+    """The message with the field names of the guide's schema, which differ from the SDK's."""
     features = {
         key: {"int64_tensor" if name == "int32_tensor" else name: value for name, value in entry.items()}
         for key, entry in record["features"].items()
@@ -73,7 +73,7 @@ def made(folder: Path) -> dict[str, Path]:
 
 
 def with_the_number(folder: Path) -> Path:
-    """A file of which the second of three records holds the magic number: -1,804,698,880 has its bytes."""
+    """A file with three records, the second of which contains the magic number: -1,804,698,880 has its bytes."""
     (folder / "rows.csv").write_text("1,2\n3,-1804698880\n5,6\n")
     spec = {
         "source": {"csv": {"uris": [str(folder / "rows.csv")]}},
@@ -85,7 +85,7 @@ def with_the_number(folder: Path) -> Path:
 
 
 def fields(source: str) -> list[str]:
-    """Where the fields of a record stand."""
+    """The paths of a record's fields: `features/KEY`, `label/KEY` and further names."""
     record = message(source, data_sets.rows(source)[1])
     maps = [f"{part}/{key}" for part in ("features", "label") for key in sorted(record[part])]
     return maps + [name for name in record if name not in ("features", "label")]

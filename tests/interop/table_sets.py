@@ -1,4 +1,4 @@
-"""The data sets of `data_sets.py` as tables, `parquet`, `jsonl` and `csv`, and the rows that must be found in them."""
+"""The data sets of `data_sets.py` as tables, `parquet`, `jsonl` and `csv`, and the expected rows."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -8,7 +8,7 @@ from tests.interop import data_sets
 
 FORMATS: Final = ("parquet", "jsonl", "csv")
 _SINGLE: Final = {"csv": {"measures"}, "libsvm": {"values", "label"}}
-"""Fields of float32, of each source; the other floats have 64 bits."""
+"""The float32 fields of each source; all other floats have 64 bits."""
 
 
 def made(format_: str, folder: Path) -> dict[str, Path]:
@@ -23,7 +23,7 @@ def made(format_: str, folder: Path) -> dict[str, Path]:
 
 
 def rows(format_: str, source: str) -> list[data_sets.Row]:
-    """Every record. Text says a float32 in its shortest form, which is another float64 than the binary formats have."""
+    """All records. Text formats have a float32 in its shortest form, which parses to another float64 than the binary formats have."""
     return [_row(format_, source, row) for row in data_sets.rows(source)]
 
 

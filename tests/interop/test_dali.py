@@ -1,4 +1,4 @@
-"""DALI reads `tfrecord` by the indexes that lie beside it, on the processor alone."""
+"""DALI reads `tfrecord` by the index files next to it, on the CPU."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ READER = Path(__file__).parent / "readers" / "dali_sets.py"
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What DALI says of all data sets; importing it takes seconds."""
+    """DALI's output for all data sets; importing it takes seconds."""
     folder = tmp_path_factory.mktemp("dali")
     sets = []
     for source, output in tfrecord_sets.made(folder).items():

@@ -1,4 +1,4 @@
-"""DALI reads `webdataset` on the processor alone, by an index: every member of every sample."""
+"""DALI reads `webdataset` by an index, on the CPU: every member of every sample."""
 
 import json
 import tarfile
@@ -17,11 +17,11 @@ pytestmark = pytest.mark.interop
 READER = Path(__file__).parent / "readers" / "dali_sets.py"
 
 Sample = dict[str, tuple[int, int, bytes]]
-"""(offset, size, content) of each member by its extension."""
+"""(offset, size, content) of each member, by extension."""
 
 
 def samples(shard: Path) -> list[Sample]:
-    """What Python's tarfile finds."""
+    """The samples as found by Python's tarfile."""
     found: dict[str, Sample] = {}
     with tarfile.open(shard) as archive:
         for member in archive:
@@ -33,7 +33,7 @@ def samples(shard: Path) -> list[Sample]:
 
 
 def index(members: list[Sample]) -> str:
-    """DALI's index of a shard."""
+    """DALI's index for a shard."""
     lines = [" ".join(f"{extension} {offset} {size}" for extension, (offset, size, _) in sample.items()) for sample in members]
     return "\n".join([f"v1.1 {len(members)}", *lines, ""])
 

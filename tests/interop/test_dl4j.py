@@ -32,18 +32,18 @@ BATCH = 8
 
 @dataclass(frozen=True)
 class Case:
-    """A data set, and what DL4J has to find in its files."""
+    """A data set, and what DL4J must find in its files."""
 
     kind: str
     spec: dict[str, Any]
     expected: list[dict[str, str]]
     files: str
     are_files: bool = False
-    """Whether the URIs are those of files on this machine."""
+    """Whether the URIs refer to files on this machine."""
 
 
 def job(folder: Path, name: str, spec: dict[str, Any], **output: Any) -> Path:
-    """The finished data set, a minibatch of 8 a file."""
+    """A finished data set with minibatches of 8 per file."""
     written = {
         **spec,
         "params": {"here": str(folder)},
@@ -55,7 +55,7 @@ def job(folder: Path, name: str, spec: dict[str, Any], **output: Any) -> Path:
 
 
 def shown(values: Any, kind: str) -> str:
-    """An array as ReadDl4j prints it."""
+    """An array in the notation of ReadDl4j."""
     array = np.asarray(values)
     if kind in ("FLOAT", "DOUBLE", "HALF"):
         flat = ",".join(f"{bits:x}" for bits in array.astype(np.float64).view(np.uint64).ravel().tolist())
@@ -70,7 +70,7 @@ def cut(rows: int) -> Iterator[slice]:
 
 
 def table(folder: Path) -> Case:
-    """csv → DataSet: floats and a class as one-hot vector."""
+    """csv → DataSet: floats, and a class as a one-hot vector."""
     values = np.random.default_rng(1).normal(size=(20, 3)).round(3)
     classes = np.arange(20) % 3
     (folder / "table.csv").write_text("".join(f"{a},{b},{c},{kind}\n" for (a, b, c), kind in zip(values, classes, strict=True)))
@@ -86,7 +86,7 @@ def table(folder: Path) -> Case:
 
 
 def walks(folder: Path) -> Case:
-    """csvSequences → DataSet: steps filled up, with their mask."""
+    """csvSequences → DataSet: padded steps with their mask."""
     lengths = [1 + number * 5 % 7 for number in range(11)]
     steps = [[[number + step / 2, number * step] for step in range(length)] for number, length in enumerate(lengths)]
     (folder / "walks").mkdir()
@@ -112,7 +112,7 @@ def walks(folder: Path) -> Case:
 
 
 def digits(folder: Path) -> Case:
-    """idx → MultiDataSet: tensors of bytes, and a label in its own type beside another as float."""
+    """idx → MultiDataSet: tensors of bytes, and a label in its own type next to a float one."""
     made = mnist.write(folder / "digits", train=10, test=10)
     subset = {"name": "train", "images": str(made / "train-images-idx3-ubyte.gz"), "labels": str(made / "train-labels-idx1-ubyte.gz")}
     spec = {
@@ -134,7 +134,7 @@ def digits(folder: Path) -> Case:
 
 
 def numbers(folder: Path) -> Case:
-    """parquet → MultiDataSet: every type of ND4J's, a list of steps as label, the ends of the ranges."""
+    """parquet → MultiDataSet: all types of ND4J, a list of steps as label, and the ends of the ranges."""
     types = {"float16": "HALF", "float32": "FLOAT", "float64": "DOUBLE", "int8": "BYTE", "int16": "SHORT", "int32": "INT", "int64": "LONG"}
     types["uint8"] = "UBYTE"
     columns: dict[str, Any] = {}
@@ -163,7 +163,7 @@ def numbers(folder: Path) -> Case:
 
 
 def files(folder: Path) -> Case:
-    """wholeFile → FileBatch: names that a URI has to escape, an empty file, one without extension."""
+    """wholeFile → FileBatch: names that have to be escaped in a URI, an empty file, and one without an extension."""
     names = [f"cat/{number} %#?&.txt" for number in range(8)] + ["dog/empty.bin", "dog/README", "dog/a.tar.gz"]
     contents = {name: f"{name}\n".encode() * (number % 4) for number, name in enumerate(names)}
     for name, content in contents.items():
@@ -179,7 +179,7 @@ def files(folder: Path) -> Case:
 
 
 def photos(folder: Path) -> Case:
-    """images → FileBatch: the original bytes, and a class that DL4J takes from the URI."""
+    """images → FileBatch: the original bytes, and a class that DL4J infers from the URI."""
     for number in range(10):
         path = folder / "photos" / ("cat" if number < 4 else "dog") / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -194,7 +194,7 @@ def photos(folder: Path) -> Case:
 
 
 def linked(folder: Path) -> Case:
-    """parquet → FileBatch: URIs of another store, as they are."""
+    """parquet → FileBatch: URIs of another store, unchanged."""
     uris = [f"https://host/a%20b/{number}.jpg?size=3" for number in range(9)]
     contents = [bytes(range(number)) for number in range(9)]
     pq.write_table(pa.table({"url": uris, "photo": pa.array(contents, pa.binary())}), folder / "linked.parquet")
@@ -221,7 +221,7 @@ _VERSIONS = {"nd4j-native": "1.0.0-M2.1", "datavec-api": "1.0.0-M2.1"}
 
 
 def test_dl4js_loaders_of_folders_find_the_minibatches_of_a_split_alone(tmp_path: Path) -> None:
-    """They take every file of a folder, hidden ones and those of its folders too."""
+    """They read every file in a folder, including hidden files and subfolders."""
     try:
         jars = javareaders.classpath("dl4j")
     except BuildFailed as exc:
@@ -272,7 +272,7 @@ def test_dl4j_reads_every_value(tmp_path: Path) -> None:
             expected[file] = [(unquote(what), value) for what, value in contents.items()]
             arguments += [case.kind, file]
             if case.are_files:
-                # DL4J's label maker finds class and file by the URI.
+                # DL4J's label maker derives class and file from the URI.
                 expected[file] += [(Path(unquote(uri)).parent.name, str(len(content) // 2)) for uri, content in contents.items()]
                 arguments += ["Labels", file]
     read = javareaders.run([Path(__file__).parent / "ReadDl4j.java"], "ReadDl4j", jars, arguments)

@@ -1,4 +1,4 @@
-"""Grain reads `arrayRecord`: all records in order, and some at random. What is in them is tf.train.Example, which protobuf's classes read."""
+"""Grain reads `arrayRecord`: all records in order, and some at random. Their content is tf.train.Example, parsed by protobuf's classes."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Hadoop's own readers and `hadoop fs -text` read sequenceFile and mapFile, DL4J's read its records; Hadoop's own writers make the same files."""
+"""Hadoop's readers and `hadoop fs -text` read sequenceFile and mapFile, DL4J reads their records, and Hadoop's writers produce the same
+files.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +25,7 @@ PROGRAM: Final = Path(__file__).parent / "readers" / "HadoopFiles.java"
 VERSIONS: Final = {"hadoop-common": "3.4.1", "datavec-hadoop": "1.0.0-beta6"}
 COMPRESSIONS: Final = ("None", "Record", "Block")
 CSV: Final = ["Float"] * 5 + ["Double", "Long", "Text", "Text", "Text", "Long"]
-"""DL4J's types of the fields of `csv`."""
+"""DL4J's types for the fields of `csv`."""
 SETS: Final[Mapping[str, tuple[str, str, dict[str, Any]]]] = {
     "idx features": ("idx", "sequenceFile", {"key": "label", "value": "Feature"}),
     "idx examples": ("idx", "sequenceFile", {"compression": "Block"}),
@@ -37,21 +39,21 @@ SETS: Final[Mapping[str, tuple[str, str, dict[str, Any]]]] = {
 }
 """(source, format, options)."""
 INTERVALS: Final = {"idx records": 1, "csv examples": 7, "csv records": 1, "libsvm mapped examples": 1}
-"""Of the indexes."""
+"""Interval of the indexes."""
 RECORDS: Final = ("csv records", "idx records")
-"""What DL4J's own readers read."""
+"""Data sets that DL4J's own readers read."""
 STEPS: Final = [[(number * 10 + step, -step / 4) for step in range(number % 4 + 1)] for number in range(1, 12)]
-"""Walks with two values a step; the class of each is its number modulo 2."""
+"""Walks with two values per step; the class of each is its number modulo 2."""
 SIZES: Final = [number * 7 % 2000 for number in range(1100)]
 BIG: Final = {
     "k": pa.array([f"{number:07d}" for number in range(len(SIZES))]),
     "v": pa.array([np.random.default_rng(size).bytes(size) for size in SIZES]),
 }
-"""Enough for several syncs and more than one block."""
+"""Enough for several sync markers and more than one block."""
 
 
 def walks(folder: Path) -> Path:
-    """Sequences, in two shards."""
+    """Sequences in two shards."""
     (folder / "input").mkdir(parents=True)
     for number, steps in enumerate(STEPS):
         (folder / "input" / f"{number:02d}.csv").write_text("".join(f"{a},{b},{number % 2}\n" for a, b in steps))
@@ -82,7 +84,7 @@ def ragged(folder: Path, inputs: Path, output: Mapping[str, Any]) -> Path:
 
 
 class Hadoop:
-    """Everything that is asked of Java, in one go."""
+    """Collects all requests to Java and runs them at once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -96,7 +98,7 @@ class Hadoop:
         self._asked.append([what, str(file), copy])
 
     def run(self) -> None:
-        # Without a core-site.xml on the class path, `hadoop fs` says that it can't find one.
+        # Without a core-site.xml on the class path, `hadoop fs` warns that it can't find one.
         (self.folder / "conf").mkdir()
         (self.folder / "conf" / "core-site.xml").write_text("<configuration/>")
         try:
@@ -112,7 +114,7 @@ class Hadoop:
             self._found[int(number)].append(fields)
 
     def lines(self, *name: str, kind: str | None = None) -> list[list[str]]:
-        """What was found, of one kind of lines or of all."""
+        """The output lines, all or of one kind."""
         found = self._found[self._names[name]]
         return [fields[1:] if kind else fields for fields in found if kind in (None, fields[0])]
 
@@ -153,11 +155,11 @@ def big(format_: Any, compression: str) -> Made:
     return Made(BIG, format_=format_, key="k", value="Feature", compression=compression)
 
 
-# --- what must be found -------------------------------------------------------------------------------------------
+# --- expected values -------------------------------------------------------------------------------------------
 
 
 def values(shown: str) -> list[Any]:
-    """An object as the Java program shows it, back into values; floats of 32 bits are numpy's."""
+    """Parses the Java program's notation; 32-bit floats become numpy's."""
     kind, _, rest = shown.partition(" ")
     if kind in ("Text", "Bytes"):
         return [bytes.fromhex(rest)]
@@ -167,7 +169,7 @@ def values(shown: str) -> list[Any]:
 
 
 def record(shown: str) -> list[tuple[str, Any]]:
-    """(type, value) of each value of one of DL4J's records."""
+    """(type, value) of each value in a DL4J record."""
     return [(each.partition(" ")[0], *(values(each) or [b""])) for each in shown.split("|")]
 
 
@@ -182,7 +184,7 @@ def expected_record(row: data_sets.Row, *, without: Sequence[str] = ()) -> list[
 
 
 def expected_example(row: data_sets.Row, *, source: str) -> dict[str, list[Any]]:
-    """tf.train.Example has float32 only, and pixels as bytes."""
+    """tf.train.Example has only float32, and pixels are bytes."""
     if source == "idx":
         return {"image": [bytes(row["image"])], "label": row["label"]}
     made = {}
@@ -200,7 +202,7 @@ def example(shown: str) -> dict[str, list[Any]]:
 
 
 def pairs(hadoop: Hadoop, name: str) -> list[list[str]]:
-    """Key and value of each record of a data set."""
+    """Key and value of each record in a data set."""
     return [pair for part in data_sets.shards(hadoop.outputs[name]) for pair in hadoop.lines(name, part.name, kind="pair")]
 
 
@@ -299,7 +301,7 @@ def test_our_decoder_reads_what_hadoop_s_own_writer_makes(hadoop: Hadoop, format
 def test_hadoop_s_own_writer_makes_the_same_index(hadoop: Hadoop, compression: str) -> None:
     ours = big("mapFile", compression)
     theirs = ours.entries((hadoop.folder / "copies" / f"mapFile-{compression}" / "index").read_bytes())
-    # Where a record begins in a compressed file depends on the zlib in use.
+    # Offsets in a compressed file depend on the zlib version.
     parts = slice(0, 2 if compression == "None" else 1)
     assert [entry[parts] for entry in theirs] == [entry[parts] for entry in ours.entries()]
     assert len(theirs) == (2 if compression == "Block" else 9)

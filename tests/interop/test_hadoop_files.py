@@ -1,4 +1,4 @@
-"""Our source `sequenceFile` reads what Hadoop's and DL4J's own writers make: many classes, codecs and both kinds of compression."""
+"""The source `sequenceFile` reads files of Hadoop's and DL4J's own writers: many classes, codecs and both kinds of compression."""
 
 import csv
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.interop
 
 PROGRAM: Final = Path(__file__).parent / "readers" / "HadoopFiles.java"
 WRITTEN: Final = range(3000)
-"""Numbers of the records of each of Hadoop's files."""
+"""The record numbers in each of Hadoop's files."""
 CODECS: Final = ("DefaultCodec", "DeflateCodec", "BZip2Codec", "SnappyCodec")
 CSV: Final = [["1.0", "3.2", "4.5", "1.1", "6.3", "0"], ["1.6", "2.4", "5.9", "0.2", "2.2", "1"]] * 60
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What Java wrote, in one go."""
+    """Files written by Java, in one run."""
     folder = tmp_path_factory.mktemp("hadoop-files")
     (folder / "rows.csv").write_text("".join(",".join(row) + "\n" for row in CSV))
     (folder / "conf").mkdir()

@@ -1,4 +1,4 @@
-"""TensorFlow's pixels are ours: decoding, cropping and standardizing, on files that Pillow wrote and photographs."""
+"""Pixels are equal to TensorFlow's: decoding, cropping and standardizing, on files that Pillow wrote and on photographs."""
 
 import importlib.util
 import io
@@ -22,7 +22,7 @@ Pixels = npt.NDArray[np.uint8]
 
 @pytest.fixture(scope="session")
 def photo() -> Image.Image:
-    """A photograph of odd sides, so that no block and no chroma sample is whole at its edges."""
+    """A photograph with odd sides, so that blocks and chroma samples are incomplete at its edges."""
     package = importlib.util.find_spec("sklearn")
     assert package is not None
     assert package.submodule_search_locations
@@ -170,7 +170,7 @@ SIZES = [(64, 64), (200, 150), (300, 500), (247, 100)]
 
 
 def difference(tf: Any, photo: Image.Image, method: str, size: tuple[int, int]) -> npt.NDArray[np.float64]:
-    """Of our bytes from TensorFlow's floats."""
+    """Difference of our bytes from TensorFlow's floats."""
     image = np.asarray(photo)
     theirs = tf.image.resize(image, size, method=method.lower(), antialias=method.startswith("Bi")).numpy()
     found: npt.NDArray[np.float64] = np.abs(resampling.resized(image, *size, method).astype(np.float64) - np.clip(theirs, 0, 255))
@@ -185,7 +185,7 @@ def test_resizing_agrees(tf: Any, photo: Image.Image, method: str, tolerance: fl
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_bicubic_agrees_but_where_it_overshoots(tf: Any, photo: Image.Image, size: tuple[int, int]) -> None:
-    # Pillow clips to 0 … 255 after each of the two directions, TensorFlow not at all.
+    # Pillow clips to 0 … 255 after each of the two passes, TensorFlow not at all.
     found = difference(tf, photo, "Bicubic", size)
     assert np.quantile(found, 0.999) <= 1.5
     assert found.max() <= 12

@@ -1,4 +1,4 @@
-"""`_dataprep/loaders/LoadHadoop.java` and `LoadDl4j.java` compile, and count the records of the data set that they lie in."""
+"""`_dataprep/loaders/LoadHadoop.java` and `LoadDl4j.java` compile and count the records of their data set."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`_dataprep/loaders/load_tensorflow.py` loads the data set that it lies in. (The other loaders: `heavy/test_loaders.py`.)"""
+"""`_dataprep/loaders/load_tensorflow.py` loads its data set. The other loaders are in `heavy/test_loaders.py`."""
 
 import runpy
 import shutil

@@ -1,4 +1,4 @@
-"""MXNet's RecordIO reads our frames and writes the same ones, those of records that hold the magic number too."""
+"""MXNet's RecordIO reads our frames and writes identical ones, including records that contain the magic number."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
 
 @pytest.fixture(scope="module")
 def said(files: dict[str, list[Path]], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What MXNet says of every file; importing it takes seconds."""
+    """MXNet's output for every file; importing it takes seconds."""
     wanted = tmp_path_factory.mktemp("wanted") / "wanted.json"
     wanted.write_text(json.dumps([with_index(source, file) for source, group in files.items() for file in group]))
     answer = json.loads(environments.run("mxnet", READER, [wanted]))

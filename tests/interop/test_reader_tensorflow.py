@@ -13,7 +13,7 @@ pytestmark = pytest.mark.interop
 
 @pytest.fixture
 def module(tf: Any) -> Any:
-    del tf  # only has to be there
+    del tf  # requested for its effect
     return importlib.import_module("dataprep_reader.tensorflow")
 
 

@@ -1,4 +1,4 @@
-"""SageMaker's SDK and protoc's own code read `recordioProtobuf`: every field of every record, of three sources."""
+"""SageMaker's SDK and protoc's generated code read `recordioProtobuf`: every field of every record, from three sources."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ SCHEMA = Path(__file__).parents[2] / "converter/dataprep_converter/formats/recor
 
 @pytest.fixture(scope="module")
 def by_sagemaker(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What the SDK says of all files, in one go: importing it takes seconds."""
+    """The SDK's output for all files in one run, since importing it takes seconds."""
     outputs = recordio_sets.made(tmp_path_factory.mktemp("recordio"))
     files = [file for source in OPTIONS for file in data_sets.shards(outputs[source])]
     split = recordio_sets.with_the_number(tmp_path_factory.mktemp("number"))
@@ -30,7 +30,7 @@ def by_sagemaker(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="module")
 def by_protoc(by_sagemaker: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What protoc's code says of the records, as the SDK has taken them out of their frames."""
+    """The generated code's output for the records that the SDK has unframed."""
     payloads = tmp_path_factory.mktemp("payloads") / "payloads.json"
     payloads.write_text(json.dumps([file["payloads"] for file in by_sagemaker["files"][:-1]]))
     return json.loads(environments.run("protoc", READERS / "protoc_records.py", [SCHEMA, payloads]))
@@ -84,7 +84,7 @@ def test_sagemakers_sdk_refuses_a_record_that_is_split_at_the_magic_number(by_sa
 def test_protoc_refuses_the_guides_slips_and_takes_the_schema_that_is_shipped(tmp_path: Path) -> None:
     shipped, line = SCHEMA.read_text(), "repeated bytes value = 1;"
     assert shipped.count(line) == 1
-    # The guide says byte, which is no type of protobuf; what has a length of its own can't be packed.
+    # The guide says `byte`, which is not a protobuf type; length-delimited fields can't be packed.
     slips = {"byte.proto": "repeated byte value = 1;", "packed.proto": "repeated bytes value = 1 [packed = true];"}
     for name, slip in slips.items():
         (tmp_path / name).write_text(shipped.replace(line, slip))

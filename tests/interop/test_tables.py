@@ -1,4 +1,4 @@
-"""Whole data sets of parquet, arrow, jsonl and csv, read by Arrow, DuckDB and Python: every field of every record, of at least three sources."""
+"""Arrow, DuckDB and Python read whole data sets of parquet, arrow, jsonl and csv: every field of every record, from at least three sources."""
 
 import base64
 import csv
@@ -17,7 +17,7 @@ from tests.interop.comparisons import compared
 
 pytestmark = pytest.mark.interop
 
-_dataset: Any = ds  # the stubs don't know all options
+_dataset: Any = ds  # the stubs lack some options
 Rows = list[dict[str, Any]]
 
 
@@ -50,7 +50,7 @@ def walk_rows(_folder: Path) -> Rows:
 
 
 def digit_rows(_folder: Path) -> Rows:
-    """Only csv has them: elsewhere a tensor is of a type that these readers show in ways of their own."""
+    """csv only: in the other formats these readers show tensors in their own ways."""
     pixels = [number % 251 for number in range(matrix.RECORDS * 16)]
     return [
         {"image": pixels[16 * number : 16 * number + 16], "height": 4, "width": 4, "depth": 1, "label": number % 10}
@@ -68,19 +68,19 @@ ROWS: Final[Mapping[str, Callable[[Path], Rows]]] = {
 
 
 def by_arrow(folder: Path, format_: str) -> Rows:
-    """The folder as it is: hidden files are passed over."""
+    """The folder as it is; hidden files are skipped."""
     found: Rows = _dataset.dataset(folder, format={"jsonl": "json"}.get(format_, format_)).to_table().to_pylist()
     return found
 
 
 def by_duckdb(folder: Path, format_: str) -> Rows:
     reader = {"parquet": "read_parquet", "jsonl": "read_json", "csv": "read_csv"}[format_]
-    found: Any = duckdb.sql(f"SELECT * FROM {reader}('{folder}/*.{format_}')")  # noqa: S608 - a path of ours
+    found: Any = duckdb.sql(f"SELECT * FROM {reader}('{folder}/*.{format_}')")  # noqa: S608 - our own path
     return [dict(zip(found.columns, map(listed, row), strict=True)) for row in found.fetchall()]
 
 
 def listed(value: Any) -> Any:
-    """DuckDB's tuples as lists."""
+    """Converts DuckDB's tuples to lists."""
     return [listed(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 

@@ -1,4 +1,4 @@
-"""TensorFlow reads what we write: every shard, every field, every record; and what it can't see, `verify` does."""
+"""TensorFlow reads our output: every shard, every field, every record. What it can't detect, `verify` does."""
 
 import csv
 import re
@@ -62,7 +62,7 @@ def digits(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def broken(digits: Path, tmp_path: Path) -> Path:
-    """A copy of the data set, to be broken."""
+    """A copy of the data set to damage."""
     for file in digits.rglob("*"):
         target = tmp_path / file.relative_to(digits)
         if file.is_file():
@@ -77,7 +77,7 @@ def digit_features(tf: Any) -> dict[str, Any]:
 
 
 def assert_digits(tf: Any, records: Any, *, first: int, count: int) -> None:
-    """Every field of every record is what the formula says. `records` is a dataset."""
+    """Checks every field of every record in a dataset against the formula."""
     number = first
     for batch in records.batch(1000).map(lambda serialized: tf.io.parse_example(serialized, digit_features(tf))):
         numbers = np.arange(number, number + len(batch["label"]))
@@ -90,7 +90,7 @@ def assert_digits(tf: Any, records: Any, *, first: int, count: int) -> None:
 
 
 def parsed(tf: Any, files: list[Path], features: dict[str, Any], *, compression: str = "") -> list[dict[str, Any]]:
-    """Every record, one by one."""
+    """All records, one by one."""
     found = []
     for serialized in tf.data.TFRecordDataset([str(file) for file in files], compression_type=compression):
         record = tf.io.parse_single_example(serialized, features)
@@ -189,7 +189,7 @@ def test_numbers_and_texts_of_a_csv_are_equal(tf: Any, tmp_path: Path) -> None:
 
 
 def test_lists_of_any_length_are_equal(tf: Any, tmp_path: Path) -> None:
-    """No reader here yields lists of different lengths yet; the encoder takes them."""
+    """No reader yields lists of different lengths yet, but the encoder accepts them."""
     lists: dict[str, list[list[Any]]] = {
         "ints": [[1, -1, 2**63 - 1], [], [-(2**63)], [127, 128, 300, -300]],
         "floats": [[], [0.5, -0.25], [1e-45, float("inf")], [0.0]],
@@ -246,7 +246,7 @@ def test_sequences_and_their_context_are_equal(tf: Any, tmp_path: Path) -> None:
 
 
 def read_until_an_error(tf: Any, file: Path) -> Iterator[int]:
-    """Numbers of the records that TensorFlow reads before it stops with an error."""
+    """Numbers of the records that TensorFlow reads before it fails."""
     with pytest.raises(tf.errors.DataLossError):
         yield from (number for number, _ in enumerate(tf.data.TFRecordDataset(str(file))))
 

@@ -1,4 +1,4 @@
-"""What TensorFlow writes is read by the source `tfrecord`, value for value."""
+"""The source `tfrecord` reads what TensorFlow writes, value for value."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""SequenceExamples that TensorFlow writes are read with every step equal, and written again so that TensorFlow reads the same."""
+"""SequenceExamples written by TensorFlow survive a round trip: every step is read, and TensorFlow reads the same from our output."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ ROWS: list[dict[str, Any]] = [
 
 
 def message(tf: Any, row: dict[str, Any]) -> Any:
-    """By TensorFlow's own classes."""
+    """A message built with TensorFlow's own classes."""
 
     def feature(found: list[Any], kind: type) -> Any:
         if kind is bytes:

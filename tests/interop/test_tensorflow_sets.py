@@ -1,4 +1,4 @@
-"""TensorFlow's `tf.data` reads `tfrecord`: every field of every record, of three sources."""
+"""TensorFlow's `tf.data` reads `tfrecord`: every field of every record, from three sources."""
 
 import importlib.metadata
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""TensorFlow Datasets reads every finished data set of tf.train.Example where it lies, by the folder `_tfds`."""
+"""TensorFlow Datasets reads every finished data set of tf.train.Example in place, using the folder `_tfds`."""
 
 import importlib
 import io
@@ -28,7 +28,7 @@ PLACE = Path("_tfds/dataset/1.0.0")
 
 @pytest.fixture(scope="module")
 def tfds(tf: Any) -> Any:
-    """tensorflow_datasets; it imports `promise`, for downloads alone, and that package exists as source only."""
+    """tensorflow_datasets. It imports `promise`, which is only needed for downloads and only available as source."""
     del tf
     try:
         importlib.import_module("promise")

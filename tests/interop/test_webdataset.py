@@ -1,4 +1,4 @@
-"""The webdataset library reads `webdataset`, and GNU tar unpacks it: every member of every sample, of three sources."""
+"""The webdataset library reads `webdataset`, and GNU tar unpacks it: every member of every sample, from three sources."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ EXTENSIONS = {
     },
     "libsvm": {"keys": "keys.json", "values": "values.json", "label": "json"},
 }  # fmt: skip
-"""By feature: what they have when the spec says nothing."""
+"""The default extension of each feature."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def by_library(outputs: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
 
 
 def sample(source: str, number: int, row: data_sets.Row) -> dict[str, Any]:
-    """What the library must make of a record."""
+    """The sample that the library must produce for a record."""
     in_shard = data_sets.COUNT // data_sets.SHARDS
     found: dict[str, Any] = {"__key__": f"{number // in_shard:06d}{number % in_shard:06d}"}
     for name, values in row.items():
@@ -53,7 +53,7 @@ def sample(source: str, number: int, row: data_sets.Row) -> dict[str, Any]:
 
 
 def float32s(value: Any) -> Any:
-    """Decimals of float32 as the float32 that they stand for."""
+    """Rounds decimals of float32 to the float32 that they stand for."""
     if isinstance(value, list):
         return [float32s(each) for each in value]
     return float(np.float32(value)) if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""The data sets of `data_sets.py` as `tfrecord`, and the features that must be found in them."""
+"""The data sets of `data_sets.py` as `tfrecord`, and the expected features."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
     "csv": {"measures": "float", "exact": "float", "count": "int64", "name": "bytes", "id": "bytes", "about": "bytes", "label": "int64"},
     "libsvm": {"keys": "int64", "values": "float", "label": "float"},
 }
-"""The kind of list that each feature has."""
+"""The list type of each feature."""
 _IDX_FEATURES: Final[list[dict[str, Any]]] = [{"name": "image"}, {"name": "pixels", "columns": ["image"], "encoding": "Values"}]
 
 
@@ -27,12 +27,12 @@ def made(folder: Path) -> dict[str, Path]:
 
 
 def examples(source: str) -> list[data_sets.Row]:
-    """Every record: whole numbers, numbers that a float32 has, and bytes in hex."""
+    """All records: integers, float32 numbers, and bytes in hex."""
     return [_example(source, row) for row in data_sets.rows(source)]
 
 
 def index(folder: Path, shard: Path) -> Path:
-    """The index of a shard, as the job has written it."""
+    """A shard's index as written by the job."""
     return folder / names.index_file(shard.name)
 
 

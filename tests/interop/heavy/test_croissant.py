@@ -1,4 +1,4 @@
-"""mlcroissant finds no error in `_dataprep/croissant.json`, and reads the records of tables by what it says of them."""
+"""mlcroissant finds no error in `_dataprep/croissant.json`, and uses it to read the records of tables."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ READER = Path(__file__).parents[1] / "readers" / "croissant_sets.py"
 TABLES = ("parquet", "jsonl")
 FORMATS = ("tfrecord", *TABLES)
 RECOMMENDED = ("http://mlcommons.org/croissant/citeAs", "https://schema.org/datePublished", "https://schema.org/license")
-"""What only the publisher can say."""
+"""Only the publisher can provide these."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Pat
 
 @pytest.fixture(scope="module")
 def said(outputs: dict[str, dict[str, Path]], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What mlcroissant says of all data sets."""
+    """mlcroissant's output for all data sets."""
     wanted = tmp_path_factory.mktemp("wanted") / "wanted.json"
     places = [(format_, source) for format_ in outputs for source in outputs[format_]]
     wanted.write_text(json.dumps([str(outputs[format_][source] / "_dataprep/croissant.json") for format_, source in places]))

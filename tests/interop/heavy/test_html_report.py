@@ -1,4 +1,4 @@
-"""The HTML report in headless Chromium: it is drawn, in light and in dark, and asks the network for nothing."""
+"""The HTML report in headless Chromium: it renders in light and in dark mode, and makes no network requests."""
 
 import io
 import shutil
@@ -25,7 +25,7 @@ _PACKAGES = {"chromium-headless-shell": "chromium-headless-shell", "fonts-dejavu
 
 @pytest.fixture(scope="module")
 def browser() -> str:
-    """Debian's Chromium, installed where that is possible."""
+    """Debian's Chromium, installed if possible."""
     if not any(map(shutil.which, BROWSERS)) and packages.installable():
         packages.install(_PACKAGES)
     found = next((path for path in map(shutil.which, BROWSERS) if path is not None), None)
@@ -34,7 +34,7 @@ def browser() -> str:
 
 @pytest.fixture
 def asked() -> Iterator[tuple[int, list[bytes]]]:
-    """The port of a proxy that answers nothing, and the first line of each request that it got."""
+    """The port of a proxy that answers nothing, and the first line of each request to it."""
     lines: list[bytes] = []
 
     class Refuses(socketserver.StreamRequestHandler):
@@ -50,7 +50,7 @@ def asked() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def drawn(browser: str, page: Path, port: int, *, dark: bool = False) -> Image.Image:
-    """A screenshot; all requests but for files go to the proxy."""
+    """A screenshot. All requests but those for files go to the proxy."""
     shot = page.with_suffix(".png")
     subprocess.run(
         [

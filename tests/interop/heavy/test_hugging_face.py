@@ -1,4 +1,4 @@
-"""Hugging Face's `datasets` decodes the images and names the classes of `parquet` with `huggingFace`."""
+"""Hugging Face's `datasets` decodes the images and class names of `parquet` with `huggingFace`."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The loaders of PyTorch, DALI, SageMaker and Spark load the data sets that they lie in; mlcroissant reads what describes them."""
+"""The generated loaders for PyTorch, DALI, SageMaker and Spark load their data sets, and mlcroissant reads the description."""
 
 import json
 import struct
@@ -36,7 +36,7 @@ def loaded(environment: str, framework: str, *outs: Path, needed: str = "-") -> 
 
 
 def packages(environment: str) -> str:
-    """Where an environment has its packages."""
+    """The folder of an environment's packages."""
     return str(next(environments.python(environment).parents[1].glob("lib/python*/site-packages")))
 
 

@@ -1,4 +1,4 @@
-"""MosaicML Streaming reads `mds`, with its hashes checked; and its own writer makes the same bytes of what it has read."""
+"""MosaicML Streaming reads `mds` and checks its hashes; writing the samples with its own writer yields the same bytes."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ COLUMNS: Final = {
 
 
 def sample(source: str, row: data_sets.Row) -> dict[str, Any]:
-    """What the library must make of a record."""
+    """The sample that the library must produce for a record."""
     found: dict[str, Any] = {}
     for name, values in row.items():
         kind, _, dtype = COLUMNS[source][name].partition(":")
@@ -45,7 +45,7 @@ def test_every_field_of_every_record_is_read_and_written_alike(tmp_path: Path) -
     for (source, output), found in zip(outputs.items(), said["sets"], strict=True):
         assert found["samples"] == [sample(source, row) for row in data_sets.rows(source)]
         shard = (output / "train/shard.00000.mds").read_bytes()
-        assert bool(found["written"]) == (source != "libsvm")  # whose empty lists the writer refuses, but the reader takes
+        assert bool(found["written"]) == (source != "libsvm")  # the writer rejects empty lists, the reader accepts them
         if found["written"]:
             assert shard.hex() == found["written"]["shard.00000.mds"]
             ours = json.loads((output / "train/index.json").read_text())

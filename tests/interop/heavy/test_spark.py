@@ -1,4 +1,4 @@
-"""Spark reads the whole folder of a finished data set, hidden files and all, one task per shard; one JVM for all of them."""
+"""Spark reads the whole folder of a finished data set, including hidden files, with one task per shard; one JVM for all data sets."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ import javareaders
 
 pytestmark = [pytest.mark.interop, pytest.mark.heavy]
 
-# Quotes within quotes are doubled, as RFC 4180 has it; Spark's own files have a backslash there.
+# Quotes within quotes are doubled according to RFC 4180; Spark itself writes a backslash.
 CSV = {"header": "true", "inferSchema": "true", "escape": '"'}
 TABLES: dict[str, dict[str, Any]] = {
     "parquet": {"format": "parquet"},
@@ -26,7 +26,7 @@ READER = Path(__file__).parents[1] / "readers" / "spark_sets.py"
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What Spark says of all data sets."""
+    """Spark's output for all data sets."""
     folder = tmp_path_factory.mktemp("spark")
     sets = {f"tfrecord {source}": {"format": "tfrecord", "folder": str(made)} for source, made in tfrecord_sets.made(folder / "t").items()}
     for format_, reading in TABLES.items():
@@ -43,7 +43,7 @@ def test_tensorflows_input_format_reads_every_field_one_task_per_shard(tf: Any, 
     assert found["files"] == [f"train-{shard:05d}-of-{data_sets.SHARDS:05d}.tfrecords" for shard in range(data_sets.SHARDS)]
     expected = tfrecord_sets.examples(source)
     tasks = [[example(tf, bytes.fromhex(record)) for record in task] for task in found["tasks"]]
-    # The tasks' order is that in which the file system lists the files.
+    # The tasks follow the order in which the file system lists the files.
     tasks.sort(key=lambda records: expected.index(records[0]))
     assert [len(records) for records in tasks] == [data_sets.COUNT // data_sets.SHARDS] * data_sets.SHARDS
     assert [record for records in tasks for record in records] == expected
@@ -83,7 +83,7 @@ def test_the_list_of_paths_names_the_shards_to_spark(said: Any) -> None:
 
 
 def row_of(row: dict[str, Any], names: list[str]) -> data_sets.Row:
-    """Values by field. In CSV a vector is in columns of its own: `name_0`, `name_1`, …."""
+    """Values by field. In CSV a vector has columns of its own: `name_0`, `name_1`, …."""
     return {name: flat(row[name]) if name in row else [row[f"{name}_{place}"] for place in range(count(row, name))] for name in names}
 
 
@@ -96,7 +96,7 @@ def flat(value: Any) -> list[Any]:
 
 
 def example(tf: Any, record: bytes) -> data_sets.Row:
-    """Of a serialised message, as `tfrecord_sets.examples` has it."""
+    """A serialised message in the form of `tfrecord_sets.examples`."""
     features = tf.train.Example.FromString(record).features.feature
     kinds = {"bytes_list": "bytes", "int64_list": "int64", "float_list": "float"}
     found = {}

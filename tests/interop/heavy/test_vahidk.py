@@ -1,4 +1,4 @@
-"""vahidk's `tfrecord` (1.14.6 or later) reads `tfrecord` by the index that lies beside it: half of a shard, and then the other."""
+"""vahidk's `tfrecord` (1.14.6 or later) reads `tfrecord` by the index next to it: one half of a shard, then the other."""
 
 import json
 from pathlib import Path

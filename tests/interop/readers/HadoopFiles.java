@@ -45,13 +45,13 @@ import org.datavec.hadoop.records.writer.mapfile.MapFileRecordWriter;
 import org.datavec.hadoop.records.writer.mapfile.MapFileSequenceRecordWriter;
 
 /**
- * Reads files of Hadoop and DL4J, and writes them again with Hadoop's own writers. Arguments in threes: what to do, the file or folder, the copy.
+ * Reads files of Hadoop and DL4J, and writes copies with Hadoop's own writers. The arguments are triples: action, file or folder, copy.
  *
- * sequence: SequenceFile.Reader, a copy by SequenceFile.Writer. map: MapFile.Reader, each key asked for, a copy by MapFile.Writer; an interval of
- * the index stands before the copy. text: `hadoop fs -text`. records, sequences: DL4J's readers of all map files in a folder. written: files of
- * Hadoop's own, of many classes and codecs, into a folder. converted: DL4J's map files of a CSV file, into the copy.
+ * sequence: SequenceFile.Reader, with a copy by SequenceFile.Writer. map: MapFile.Reader, looking up each key, with a copy by MapFile.Writer; the
+ * index interval precedes the copy. text: `hadoop fs -text`. records, sequences: DL4J's readers of all map files in a folder. written: writes
+ * Hadoop files of many classes and codecs to a folder. converted: writes DL4J's map files of a CSV file to the copy.
  *
- * Prints lines of fields with tabs between: the number of the three, then what was found.
+ * Prints tab-separated lines: the number of the triple, then the result.
  */
 public class HadoopFiles {
     private static final Configuration CONF = new Configuration();

@@ -1,6 +1,7 @@
-"""mlcroissant checks descriptions of data sets and reads what they describe: a JSON file of paths of croissant.json; what it says of each.
+"""Checks Croissant descriptions with mlcroissant and reads the data. Input: a JSON file of paths to croissant.json; output: the result for
+each.
 
-`records` has the records of every shard, in order, for formats whose columns the description names.
+`records` holds the records of every shard in order, for formats whose columns are described.
 """
 
 import importlib.metadata

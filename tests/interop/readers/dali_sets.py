@@ -1,6 +1,7 @@
-"""DALI reads shards without a GPU: a JSON file of {sets: [{format, files, indexes, records, …}]}; values as lists, bytes in hex.
+"""Reads shards with DALI on the CPU. Input: a JSON file of {sets: [{format, files, indexes, records, …}]}; output: values as lists, bytes
+in hex.
 
-`tfrecord` with `features: {name: bytes | int64 | float}`, `webdataset` with `extensions`, of which each is the bytes of a file.
+`tfrecord` takes `features: {name: bytes | int64 | float}`, `webdataset` takes `extensions`, each with the bytes of a file.
 """
 
 import importlib.metadata
@@ -47,7 +48,7 @@ def records(wanted: Any) -> list[dict[str, list[Any]]]:
         for row in range(BATCH):
             arrays = {name: outputs[name].at(row) for name in kinds}
             found.append({name: [array.tobytes().hex()] if kinds[name] == "bytes" else array.tolist() for name, array in arrays.items()})
-    # The last batch is filled up with records from the beginning.
+    # The last batch is padded with records from the beginning.
     return found[: wanted["records"]]
 
 

@@ -1,4 +1,4 @@
-"""Hugging Face's `datasets` loads Parquet files: their paths; its features, and every record with its images decoded."""
+"""Loads Parquet files with Hugging Face's `datasets`. Input: their paths; output: the features, and all records with decoded images."""
 
 import importlib.metadata
 import json
@@ -13,7 +13,7 @@ datasets.disable_progress_bars()
 
 
 def plain(value: Any) -> Any:
-    """Of an image its size and its first pixel."""
+    """Reduces an image to its size and first pixel."""
     if isinstance(value, Image.Image):
         return {"size": value.size, "first": value.getpixel((0, 0))}
     return value

@@ -1,4 +1,6 @@
-"""Grain reads ArrayRecord files: a JSON file of [[file, …], …]; the records in hex, in order and then some in another."""
+"""Reads ArrayRecord files with Grain. Input: a JSON file of [[file, …], …]; output: the records in hex, in order, then some in another
+order.
+"""
 
 import importlib.metadata
 import json

@@ -1,6 +1,6 @@
-"""Runs loaders of data sets, and prints what they loaded as JSON: loaded_by.py FRAMEWORK NEEDED LOADER...
+"""Runs generated loaders and prints what they loaded as JSON: loaded_by.py FRAMEWORK NEEDED LOADER...
 
-NEEDED is a folder of packages that the loaders need beside the environment's own, and for Spark its jars; `-` for none.
+NEEDED is a folder of packages that the loaders need in addition to the environment's, and for Spark its jars; `-` for none.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def shown(value: Any) -> Any:
-    """Tensors, arrays and bytes as lists and text; an image as its shape."""
+    """Converts tensors, arrays and bytes to lists and text, and images to their shape."""
     if isinstance(value, (list, tuple)):
         return [shown(each) for each in value]
     if isinstance(value, (bytes, bytearray)):
@@ -43,14 +43,14 @@ def dali(loader: dict[str, Any]) -> Any:
 
 
 def sagemaker(loader: dict[str, Any]) -> Any:
-    from google.protobuf.json_format import MessageToDict  # of this environment alone
+    from google.protobuf.json_format import MessageToDict  # only installed in this environment
 
     records = {split: [MessageToDict(each) for each in loader["load"](split)] for split in loader["SPLITS"]}
     return {"records": records, "config": _checked(loader["input_data_config"]("s3://bucket/folder"))}
 
 
 def _checked(config: Any) -> Any:
-    """The configuration, when boto's own model of the call has nothing against it."""
+    """The configuration, after boto's own model of the call has validated it."""
     from botocore.loaders import Loader
     from botocore.model import ServiceModel
     from botocore.validate import ParamValidator
@@ -92,7 +92,7 @@ if framework == "spark":
 elif needed != "-":
     sys.path.append(needed)
 if framework == "sagemaker":
-    # The package's __init__ imports all of SageMaker and what all of it needs; the reader needs none of that.
+    # The package's __init__ imports all of SageMaker and its dependencies, which the reader doesn't need.
     found = importlib.util.find_spec("sagemaker")
     assert found is not None
     package = types.ModuleType("sagemaker")

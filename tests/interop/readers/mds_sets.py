@@ -1,7 +1,8 @@
-"""MosaicML Streaming reads data sets, checking the shards' hashes, and writes their samples again with its own writer.
+"""Reads data sets with MosaicML Streaming, checks the shards' hashes, and writes the samples again with its writer.
 
-A JSON file of {folders: [folder, …], columns: [{name: encoding}, …]}. Samples as {column: value}, arrays as lists with their dtype, bytes in hex;
-`written` has the writer's bytes for the first shard of each folder, and its index.json for a data set of that shard alone.
+Input: a JSON file of {folders: [folder, …], columns: [{name: encoding}, …]}. Output: samples as {column: value}, arrays as lists with their
+dtype, bytes in hex. `written` holds the writer's bytes for the first shard of each folder, and its index.json for a data set of only that
+shard.
 """
 
 import importlib.metadata
@@ -27,7 +28,7 @@ def plain(value: Any) -> Any:
 
 def written(samples: list[dict[str, Any]], columns: dict[str, str]) -> dict[str, str]:
     if any(isinstance(value, np.ndarray) and not value.size for sample in samples for value in sample.values()):
-        return {}  # the writer refuses empty arrays, which the reader takes
+        return {}  # the writer rejects empty arrays, the reader accepts them
     with tempfile.TemporaryDirectory() as folder:
         with MDSWriter(out=f"{folder}/out", columns=columns, hashes=["sha256"], size_limit=None) as writer:
             for sample in samples:

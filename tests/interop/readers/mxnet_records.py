@@ -1,6 +1,7 @@
-"""MXNet reads RecordIO files, and writes the records that it has read to another. A JSON file of [{file, index}, …]; payloads in hex, SHA-256 of what is written.
+"""Reads RecordIO files with MXNet and writes the records to another file. Input: a JSON file of [{file, index}, …]; output: payloads in hex
+and the SHA-256 of the written file.
 
-With an index, `MXIndexedRecordIO` must find the same records as `MXRecordIO` does without.
+With an index, `MXIndexedRecordIO` must find the same records as `MXRecordIO` without one.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-# The last release of MXNet says np.bool, which numpy took away.
+# The last release of MXNet uses np.bool, which numpy has removed.
 np.bool = np.bool_  # type: ignore[misc]
 warnings.simplefilter("ignore")
 
@@ -39,7 +40,7 @@ def written(records: list[bytes]) -> bytes:
 
 
 def by_index(file: str, index: str) -> list[bytes]:
-    """From the last record to the first, which only an index makes possible."""
+    """From the last record to the first, which requires the index."""
     reader: Any = mxnet.recordio.MXIndexedRecordIO(index, file, "r")
     return [reader.read_idx(key) for key in reversed(reader.keys)]
 

@@ -1,4 +1,6 @@
-"""The code that protoc makes of `record.proto` parses messages: the schema's path, and a JSON file of lists of payloads in hex."""
+"""Parses messages with the code that protoc generates from `record.proto`. Input: the schema's path, and a JSON file of lists of payloads
+in hex.
+"""
 
 import importlib
 import importlib.metadata

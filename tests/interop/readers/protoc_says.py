@@ -1,4 +1,4 @@
-"""What protoc says of schemas: their paths; a list of its messages, empty for a schema that compiles."""
+"""Compiles schemas with protoc. Input: their paths; output: a list of its messages, empty for a schema that compiles."""
 
 import json
 import subprocess

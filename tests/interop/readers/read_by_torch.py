@@ -1,6 +1,6 @@
-"""Reads a data set by DataLoaders over dataprep_reader, and prints as JSON what came: read_by_torch.py PACKAGES FOLDER.
+"""Reads a data set with DataLoaders over dataprep_reader and prints it as JSON: read_by_torch.py PACKAGES FOLDER.
 
-PACKAGES are the folders of the reader's own code and of what it needs, joined by colons.
+PACKAGES are the folders of the reader and its dependencies, joined by colons.
 """
 
 import json
@@ -10,7 +10,7 @@ import warnings
 packages, folder = sys.argv[1:]
 sys.path += packages.split(":")
 
-import torch  # noqa: E402 - first the place where the rest lies
+import torch  # noqa: E402 - only after the path is set
 from torch.utils.data import DataLoader  # noqa: E402
 
 import dataprep_reader  # noqa: E402
@@ -32,7 +32,7 @@ def main() -> None:
     """One process, two workers, two ranks of two workers."""
     (batch,) = DataLoader(Batches(dataprep_reader.open(folder, batch_size=1_000)), batch_size=None)
     kinds = {name: [str(column.dtype), list(column.shape)] for name, column in batch.items() if isinstance(column, torch.Tensor)}
-    batch["image"] += 1  # tensors may be written to
+    batch["image"] += 1  # tensors are writable
     json.dump(
         {
             "kinds": kinds,

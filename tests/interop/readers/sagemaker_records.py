@@ -1,4 +1,6 @@
-"""SageMaker's SDK reads RecordIO files: `read_recordio` and `read_records` of `sagemaker.serializer_utils`, which `sagemaker.amazon.common` hands on."""
+"""Reads RecordIO files with SageMaker's SDK: `read_recordio` and `read_records` of `sagemaker.serializer_utils`, re-exported by
+`sagemaker.amazon.common`.
+"""
 
 import importlib.metadata
 import importlib.util
@@ -8,7 +10,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-# The package's __init__ imports all of SageMaker and what all of it needs; this module alone needs none of that.
+# The package's __init__ imports all of SageMaker and its dependencies, which this module doesn't need.
 found = importlib.util.find_spec("sagemaker")
 assert found is not None
 package = types.ModuleType("sagemaker")

@@ -1,7 +1,7 @@
-"""Spark reads whole folders, hidden files and all: a JSON file of {jars, sets: {name: {format, folder}}}.
+"""Reads whole folders with Spark, including hidden files. Input: a JSON file of {jars, sets: {name: {format, folder}}}.
 
-`tfrecord` by TensorFlow's own input format, as lists of serialised messages per task; every other format by Spark's own reader of that name, as
-rows in the order of their files. Of each also the lines of its list of paths, and digests of the files that these name.
+Reads `tfrecord` with TensorFlow's own input format, as lists of serialised messages per task, and every other format with Spark's reader of
+that name, as rows in the order of their files. Also returns the lines of each list of paths, and digests of the files that these name.
 """
 
 import base64
@@ -41,14 +41,14 @@ def tfrecords(folder: str) -> dict[str, Any]:
 
 
 def files(folder: str) -> list[str]:
-    """What Spark sees as files of the folder."""
+    """The files that Spark sees in the folder."""
     return sorted(
         Path(row.path.removeprefix("file:")).name for row in spark.read.format("binaryFile").load(folder).select("path").collect()
     )
 
 
 def named(folder: str) -> dict[str, list[str]]:
-    """The lines of the list of paths by `textFile`, and the digests of the files at these, in the order of their names."""
+    """The lines of the list of paths, read by `textFile`, and the digests of the named files, sorted by name."""
     lines = spark.sparkContext.textFile(f"{folder}/_dataprep/paths/train.txt").collect()
     found = sorted(spark.sparkContext.binaryFiles(",".join(lines)).collect())
     return {"lines": lines, "digests": [hashlib.sha256(content).hexdigest() for _, content in found]}

@@ -1,4 +1,6 @@
-"""vahidk's `tfrecord` reads files by their index: a JSON file of {file, index, features: {name: byte | int | float}}; values as lists."""
+"""Reads files by index with vahidk's `tfrecord`. Input: a JSON file of {file, index, features: {name: byte | int | float}}; output: values
+as lists.
+"""
 
 import importlib.metadata
 import json
@@ -20,7 +22,7 @@ def listed(value: Any, kind: str) -> list[Any]:
 def records(wanted: Any) -> list[dict[str, list[Any]]]:
     kinds = wanted["features"]
     found = []
-    # Two parts of the file, which only its index makes possible.
+    # Two parts of the file, which requires the index.
     for part in (0, 1):
         for record in tfrecord_loader(wanted["file"], wanted["index"], kinds, shard=(part, 2)):
             found += [{name: listed(record[name], kind) for name, kind in kinds.items()}]

@@ -1,4 +1,6 @@
-"""The webdataset library reads and decodes shards: a JSON file of [[file, …], …]; samples as {key: value}, arrays as lists with their dtype."""
+"""Reads and decodes shards with the webdataset library. Input: a JSON file of [[file, …], …]; output: samples as {key: value}, arrays as
+lists with their dtype.
+"""
 
 import importlib.metadata
 import json
