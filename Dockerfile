@@ -1,13 +1,13 @@
 # Two images from one file: the operator, without numpy and pyarrow, and the converter, without kopf.
 #   docker build --target operator  -t dataprep-operator:0.1.0 .
 #   docker build --target converter -t dataprep-converter:0.1.0 .
-# BASE_IMAGE: anything with Python 3.11 or later as python3, with pip and venv; the code doesn't care where they are.
+# BASE_IMAGE: any image with Python 3.11 or later as python3, with pip and venv.
 ARG BASE_IMAGE=python:3.11-slim
 
 
 FROM ${BASE_IMAGE} AS operator-files
 COPY requirements/operator.txt /tmp/requirements.txt
-# The environment holds no pip of its own: the base's installs into it. This layer, with its byte code, is made again only for other libraries.
+# The base image's pip installs into the environment, which has none. This layer with its byte code is rebuilt only if the requirements change.
 RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
     python3 -m pip --python /opt/dataprep/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary :all: -r /tmp/requirements.txt; \
     packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
@@ -15,8 +15,8 @@ RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
     /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"
 COPY api/dataprep_api /tmp/packages/dataprep_api
 COPY operator/dataprep_operator /tmp/packages/dataprep_operator
-# Copied, not installed as a distribution: its dependencies are those of the converter. Byte code that is never compared with
-# its source holds on a read-only file system, whatever the times of the files.
+# Copied, not installed as a distribution, whose dependencies would be the converter's. Unchecked byte code stays valid on a read-only
+# file system, whatever the files' timestamps.
 RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
     find /tmp/packages -depth -type d -name __pycache__ -exec rm -rf {} +; \
     mv /tmp/packages/* "$packages"; \
@@ -26,8 +26,8 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
 
 
 FROM ${BASE_IMAGE} AS operator
-# A name for the user: kopf and Hadoop clients ask for it, and USER answers when a cluster gives pods another number.
-# Nothing of the operator asks for a shell, so whoever gets in finds none.
+# kopf and Hadoop clients need a user name; USER provides one when a cluster assigns pods another uid.
+# The operator never runs a shell, so none is left for an intruder.
 RUN echo 'dataprep:x:65532:' >> /etc/group && echo 'dataprep:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd && \
     rm -f /bin/sh /bin/dash /bin/bash /bin/rbash
 COPY --from=operator-files /opt/dataprep /opt/dataprep
@@ -37,7 +37,7 @@ EXPOSE 8080
 ENTRYPOINT ["dataprep-operator"]
 
 
-# The loops in C, whose compiler no image keeps; a base without apt needs `cc` of its own.
+# Compiles the C loops. No final image contains the compiler; a base without apt must provide `cc`.
 FROM ${BASE_IMAGE} AS native
 RUN if ! command -v cc > /dev/null; then apt-get update -q && apt-get install -q -y --no-install-recommends gcc libc6-dev; fi
 COPY converter/build_native.py /tmp/converter/build_native.py
@@ -47,7 +47,7 @@ RUN python3 /tmp/converter/build_native.py
 
 FROM ${BASE_IMAGE} AS converter-files
 COPY requirements/converter.txt /tmp/requirements.txt
-# Left out: headers and tests of the libraries, which no program runs.
+# Removes the libraries' headers and tests.
 RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
     python3 -m pip --python /opt/dataprep/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary :all: -r /tmp/requirements.txt; \
     packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
@@ -69,7 +69,7 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
 
 
 FROM ${BASE_IMAGE} AS converter
-# Kerberos for HDFS. Many bases have it already; on one without apt: --build-arg APT_PACKAGES=
+# Kerberos for HDFS. Many base images have it already; on one without apt, use --build-arg APT_PACKAGES=
 ARG APT_PACKAGES="libgssapi-krb5-2"
 RUN if [ -n "${APT_PACKAGES}" ] && ! dpkg --status ${APT_PACKAGES} > /dev/null 2>&1; then \
         apt-get update -q && apt-get install -q -y --no-install-recommends ${APT_PACKAGES} && rm -rf /var/lib/apt/lists/*; \
