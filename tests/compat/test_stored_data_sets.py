@@ -104,7 +104,7 @@ def test_a_stored_data_set_whose_plan_is_lost_is_planned_again_by_its_own_rules(
 
 
 @pytest.mark.parametrize("name", FINISHED)
-def test_a_stored_data_set_is_reused_or_made_anew_where_a_rule_has_changed(stored: Unpack, name: str) -> None:
+def test_a_stored_data_set_is_reused_or_made_again_if_a_rule_has_changed(stored: Unpack, name: str) -> None:
     folder = stored(name)
     job = job_of(folder)
     before = verify("out", Access())
@@ -120,7 +120,7 @@ def test_a_stored_data_set_is_reused_or_made_anew_where_a_rule_has_changed(store
 
 
 @pytest.mark.parametrize("name", UNFINISHED)
-def test_an_unfinished_data_set_goes_on_or_is_made_anew_with_all_records(stored: Unpack, name: str) -> None:
+def test_an_unfinished_data_set_continues_or_is_made_again_with_all_records(stored: Unpack, name: str) -> None:
     folder = stored(name)
     begun = max((folder / "out" / "_dataprep").glob("*/plan.json")).read_bytes()
     expected = [number * 1000 + row for number in range(3 if "growing" in name else 2) for row in range(RECORDS // 2)]
@@ -139,7 +139,7 @@ def test_an_unfinished_data_set_goes_on_or_is_made_anew_with_all_records(stored:
 
 
 @pytest.mark.parametrize("name", [name for name in UNFINISHED if not name.startswith("growing")])
-def test_workers_of_this_release_go_on_with_a_stored_plan_or_refuse_it_by_name(stored: Unpack, name: str) -> None:
+def test_workers_continue_with_a_stored_plan_or_reject_it_by_name(stored: Unpack, name: str) -> None:
     folder = stored(name)
     job = job_of(folder)
     [path] = (folder / "out" / "_dataprep").glob("*/plan.json")

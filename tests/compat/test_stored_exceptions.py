@@ -35,7 +35,7 @@ def come_to_its_end(world: World) -> None:
 # --- objects with a different meaning -----------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_failed_for_another_ones_output_stays_so_and_its_retry_waits() -> None:
+def test_a_job_that_failed_because_its_output_was_in_use_stays_failed_and_its_retry_waits() -> None:
     world = at("output-in-use")
     before = world.status("second")
     assert world.settle("second") == "Failed"
@@ -48,7 +48,7 @@ def test_a_job_that_failed_for_another_ones_output_stays_so_and_its_retry_waits(
     assert world.settle("second") == "Planning"
 
 
-def test_a_job_with_a_sidecar_that_is_root_is_invalid_or_goes_on_where_that_is_allowed() -> None:
+def test_a_job_with_a_root_sidecar_is_invalid_unless_the_installation_allows_it() -> None:
     world = at("privileged")
     assert world.settle() == "Failed"
     assert world.condition("Failed") == ("True", "InvalidSpec")
@@ -60,7 +60,7 @@ def test_a_job_with_a_sidecar_that_is_root_is_invalid_or_goes_on_where_that_is_a
     assert world.created() == 1
 
 
-def test_evictions_of_before_are_counted_and_a_new_one_is_one_more() -> None:
+def test_earlier_evictions_are_counted_and_a_new_one_is_added() -> None:
     world = at("evicted")
     assert world.settle() == "Running"
     assert world.status()["evictions"]["count"] == 2
@@ -72,7 +72,7 @@ def test_evictions_of_before_are_counted_and_a_new_one_is_one_more() -> None:
     come_to_its_end(world)
 
 
-def test_ends_with_143_that_nobody_asked_for_are_failures() -> None:
+def test_an_unrequested_exit_with_143_is_a_failure() -> None:
     world = at("ended-by-itself")
     assert world.status().get("failures") is None
     world.settle()
@@ -99,7 +99,7 @@ def test_a_commit_waits_for_its_secret_as_long_as_the_job_has_worked() -> None:
 # --- jobs that depend on others, and other kinds --------------------------------------------------------------------------
 
 
-def test_a_job_that_waits_for_another_one_begins_after_it() -> None:
+def test_a_job_that_waits_for_another_one_starts_after_it() -> None:
     world = at("pending")
     assert world.settle("second") == "Pending"
     assert running_message(world, "second") == "Waiting for mnist, which is Running."
@@ -109,7 +109,7 @@ def test_a_job_that_waits_for_another_one_begins_after_it() -> None:
 
 
 @pytest.mark.parametrize(("moment", "name"), [("follows", "second"), ("profiled", "mnist"), ("queued", "mnist"), ("invalid", "mnist")])
-def test_a_job_stays_what_it_was_and_nothing_is_made_beside_it(moment: str, name: str) -> None:
+def test_a_job_is_unchanged_and_nothing_else_is_created(moment: str, name: str) -> None:
     world = at(moment, kueue=moment == "queued")
     jobs, phase = children(world), world.status(name)["phase"]
     assert world.settle(name) == phase
@@ -125,7 +125,7 @@ def test_a_job_keeps_the_profile_that_it_began_with() -> None:
     assert (pod["containers"][0]["image"], pod["nodeSelector"]) == ("team:1", {"pool": "data"})
 
 
-def test_a_schedule_goes_on_with_its_job_and_makes_the_next_one() -> None:
+def test_a_schedule_continues_its_job_and_creates_the_next_one() -> None:
     world = at("scheduled")
     world.cluster.now += timedelta(minutes=12)
     (first,) = [name for plural, _, name in world.cluster.objects if plural == JOBS]
@@ -154,7 +154,7 @@ def made_anew(folder: Path) -> dict[str, bytes]:
     return visible(folder / "out")
 
 
-def test_a_single_split_of_dl4j_keeps_its_names_until_it_is_made_anew(stored: Unpack) -> None:
+def test_a_single_split_of_dl4j_keeps_its_names_until_it_is_made_again(stored: Unpack) -> None:
     folder = stored("file-batch")
     before = visible(folder / "out")
     assert not any("/" in name for name in before)
@@ -173,7 +173,7 @@ def test_a_single_split_of_dl4j_keeps_its_names_until_it_is_made_anew(stored: Un
         ("recordio-idx", {"depth": [], "height": [], "image": [4, 4], "width": []}, {"values": []}),
     ],
 )
-def test_records_of_sagemaker_have_their_tensors_until_they_are_made_anew(
+def test_records_of_sagemaker_have_their_tensors_until_they_are_made_again(
     stored: Unpack, name: str, then: dict[str, list[int]], now: dict[str, list[int]]
 ) -> None:
     folder = stored(name)

@@ -76,7 +76,7 @@ def spec_maps_named(world: World) -> set[str]:
 
 
 @pytest.mark.parametrize("moment", ["planning", "planning-again", "converting", "committing", "suspended"])
-def test_nothing_is_made_beside_what_is_there(moment: str) -> None:
+def test_nothing_is_created_beside_the_stored_objects(moment: str) -> None:
     world = at(moment)
     jobs, maps, phase = children(world), children(world, "configmaps"), world.status()["phase"]
 
@@ -86,7 +86,7 @@ def test_nothing_is_made_beside_what_is_there(moment: str) -> None:
 
 
 @pytest.mark.parametrize("moment", ["planning", "converting", "committing", "suspended"])
-def test_a_job_that_runs_comes_to_its_end_with_one_job_for_each_step(moment: str) -> None:
+def test_a_running_job_finishes_with_one_job_per_step(moment: str) -> None:
     world = at(moment)
     world.edit(suspend=False)
     world.settle()
@@ -100,7 +100,7 @@ def test_a_job_that_runs_comes_to_its_end_with_one_job_for_each_step(moment: str
     assert spec_maps_named(world) == {"mnist-0f1e2d-spec"} <= set(children(world, "configmaps"))
 
 
-def test_a_child_that_the_watch_has_not_told_of_is_not_made_again() -> None:
+def test_a_child_missing_from_the_watch_is_not_created_again() -> None:
     world = at("planning")
     world.cache.drop(Kind.JOBS, world.job("plan"))
 
@@ -137,7 +137,7 @@ def test_a_finished_job_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("moment", ["planning", "planning-again", "converting", "committing", "suspended"])
 @pytest.mark.parametrize("change", [with_a_key, with_a_password])
-def test_a_job_with_a_key_in_a_uri_is_invalid_now_and_shows_it_nowhere(moment: str, change: Callable[[str], str]) -> None:
+def test_a_job_with_a_key_in_a_uri_is_invalid_now_and_never_shows_the_key(moment: str, change: Callable[[str], str]) -> None:
     world = at(moment, changed=change)
 
     assert world.settle() == "Failed"
@@ -148,7 +148,7 @@ def test_a_job_with_a_key_in_a_uri_is_invalid_now_and_shows_it_nowhere(moment: s
 
 
 @pytest.mark.parametrize(("moment", "phase"), [("succeeded", "Succeeded"), ("failed", "Failed"), ("leaving", "Succeeded")])
-def test_a_job_with_a_key_that_has_ended_keeps_its_phase_and_loses_the_key(moment: str, phase: str) -> None:
+def test_a_finished_job_with_a_key_keeps_its_phase_and_loses_the_key(moment: str, phase: str) -> None:
     world = at(moment, changed=with_a_key)
 
     assert world.settle() == phase
@@ -157,7 +157,7 @@ def test_a_job_with_a_key_that_has_ended_keeps_its_phase_and_loses_the_key(momen
     assert world.later(60) == phase
 
 
-def test_a_job_that_takes_the_data_set_of_one_with_a_key_is_invalid() -> None:
+def test_a_job_that_reads_from_a_job_with_a_key_is_invalid() -> None:
     world = at("succeeded", changed=with_a_key)
     world.apply("next", source={"fromJob": {"name": "mnist"}}, output={"uri": "s3://out/next"})
 
@@ -176,7 +176,7 @@ def test_a_removal_of_an_output_with_a_key_ends() -> None:
     assert MARK not in seen_by_people(world)
 
 
-def test_a_job_that_begins_now_has_ten_digits(world: World) -> None:
+def test_children_of_a_new_job_have_ten_digits_of_the_uid(world: World) -> None:
     world.apply()
     world.settle()
 
@@ -185,7 +185,7 @@ def test_a_job_that_begins_now_has_ten_digits(world: World) -> None:
     assert children(world) == [f"mnist-{uid[:10]}-plan"]
 
 
-def test_a_job_begun_by_this_release_keeps_its_names_in_a_retry(world: World) -> None:
+def test_a_job_started_by_this_release_keeps_its_names_in_a_retry(world: World) -> None:
     world.running()
     world.fail("convert-1", "FailedIndexes", "Job has failed indexes", failedIndexes="2", completedIndexes="0-1,3")
     world.settle()

@@ -134,7 +134,7 @@ def other_gpu_node(cluster: Cluster) -> Iterator[str]:
     cluster.kubectl("label", "node", node, "accelerator-")
 
 
-def test_two_gpus_are_taken_of_the_node_that_the_selector_names(
+def test_two_gpus_come_from_the_selected_node(
     namespace: Namespace, stores: Stores, digits_on_hdfs: str, gpu_node: str, other_gpu_node: str
 ) -> None:
     """Two workers with room for one at a time: the other waits and does not take GPUs with another label."""
@@ -147,7 +147,7 @@ def test_two_gpus_are_taken_of_the_node_that_the_selector_names(
         assert limits(pod)[GPU] == "2"
 
 
-def test_more_gpus_than_the_selected_node_has_are_waited_for(
+def test_a_job_waits_for_more_gpus_than_the_selected_node_has(
     namespace: Namespace, stores: Stores, digits_on_hdfs: str, gpu_node: str, other_gpu_node: str
 ) -> None:
     del gpu_node, other_gpu_node  # two GPUs on the labelled node, eight on another

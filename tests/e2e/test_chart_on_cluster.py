@@ -21,7 +21,7 @@ def make_namespace(cluster: Cluster, stores: Stores) -> Namespace:
 
 
 @pytest.mark.apart
-def test_before_an_operator_has_seen_a_job_everything_may_change(away: Installation, cluster: Cluster, stores: Stores) -> None:
+def test_everything_may_change_until_an_operator_has_seen_the_job(away: Installation, cluster: Cluster, stores: Stores) -> None:
     del away
     space = make_namespace(cluster, stores)
     space.apply(a_job(stores, name="waiting", source="/in", output="/out", suspend=True))

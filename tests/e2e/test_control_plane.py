@@ -29,7 +29,7 @@ def at_work(namespace: Namespace, *, seconds: float = 60) -> None:
 
 
 @pytest.mark.exclusive
-def test_the_api_server_and_its_store_may_go_away_in_the_middle(
+def test_jobs_survive_outages_of_the_api_server_and_etcd(
     namespace: Namespace, stores: Stores, cluster: Cluster, operator: Installation
 ) -> None:
     """One outage that is long enough for the leader to lose its Lease, then a short one."""
@@ -82,7 +82,7 @@ def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores
 
 
 @pytest.mark.apart
-def test_objects_of_an_older_release_are_read_and_their_jobs_go_on(
+def test_objects_of_an_older_release_are_read_and_their_jobs_continue(
     namespace: Namespace, stores: Stores, own_operator: Installation
 ) -> None:
     """Statuses of running jobs that lack all fields which later releases added."""

@@ -44,7 +44,7 @@ def jobs_of(namespace: Namespace, cron: str) -> list[Document]:
 
 
 @pytest.mark.long
-def test_a_version_is_made_each_minute_and_old_jobs_go(namespace: Namespace, stores: Stores, digits: Path) -> None:
+def test_a_version_is_made_every_minute_and_old_jobs_are_deleted(namespace: Namespace, stores: Stores, digits: Path) -> None:
     out = f"/data/{namespace.name}-versions"
     template = a_template(stores, namespace, digits, output=f"{out}/${{SCHEDULED_TIME}}")
     namespace.apply(a_cron("minutely", template, concurrencyPolicy="Forbid", successfulJobsHistoryLimit=1))
@@ -70,7 +70,7 @@ def test_a_version_is_made_each_minute_and_old_jobs_go(namespace: Namespace, sto
     until(lambda: not jobs_of(namespace, "minutely"), what="the jobs gone with it")
 
 
-def test_what_can_t_be_accepted_is_said(namespace: Namespace) -> None:
+def test_an_invalid_schedule_says_why(namespace: Namespace) -> None:
     namespace.apply(a_cron("wrong", {"source": {"csv": {"uris": ["/in"]}}, "output": {}}, timeZone="Europe/Berln"))
 
     validated = until(lambda: condition(namespace.get("dpcj", "wrong").get("status", {}), "Validated"), what="looked at")

@@ -45,7 +45,7 @@ def test_new_files_become_new_shards_and_the_old_shards_stay(namespace: Namespac
     assert len([name for name in new if name.endswith(".tfrecords")]) > len(shards)
 
 
-def test_a_copy_has_the_bytes_of_what_was_copied(namespace: Namespace, stores: Stores, tmp_path: Path) -> None:
+def test_a_copy_has_the_same_bytes(namespace: Namespace, stores: Stores, tmp_path: Path) -> None:
     source, target = f"{namespace.name}-made", f"/{namespace.name}-copy"
     for day in range(FILES):
         (tmp_path / f"{day}.csv").write_bytes(readings(day))

@@ -196,7 +196,7 @@ def test_a_data_node_killed_in_the_middle_changes_no_byte(namespace: Namespace, 
         stores.hdfs.start_missing()
 
 
-def test_nothing_short_is_ever_visible_and_success_is_last(namespace: Namespace, stores: Stores, digits: Path) -> None:
+def test_no_partial_file_is_ever_visible_and_success_is_last(namespace: Namespace, stores: Stores, digits: Path) -> None:
     """Polls the destination every few milliseconds while the job writes to it."""
     folder = stores.volume / namespace.name
     shards = {"train": {12_251_250}, "validation": {1_113_750}, "test": {2_227_500}}

@@ -87,7 +87,7 @@ def until(true: Callable[[], bool], *, what: str, seconds: float = 30) -> None:
 
 
 @pytest.mark.exclusive
-def test_a_job_waits_for_quota_in_kueues_words_and_then_writes_the_same_bytes(queues: Namespace, stores: Stores) -> None:
+def test_a_job_waits_for_quota_with_kueues_message_and_then_writes_the_same_bytes(queues: Namespace, stores: Stores) -> None:
     quota(queues, "10m")
     plain, first, second = small_jobs(stores, queues, ["plain", "first", "second"])
     queues.apply(plain, queued(first, "research"))
@@ -159,7 +159,7 @@ def test_a_queue_that_does_not_exist_is_named_and_the_job_runs_once_it_does(queu
     assert_done_once(stores, queues)
 
 
-def test_without_kueue_a_queued_job_is_warned_of(namespace: Namespace, stores: Stores) -> None:
+def test_a_queued_job_without_kueue_gets_a_warning(namespace: Namespace, stores: Stores) -> None:
     """No Kueue manages the Jobs of this namespace."""
     [job] = small_jobs(stores, namespace, ["forgotten"])
     namespace.apply(queued(job, f"nobodys-{uuid.uuid4().hex[:4]}"))

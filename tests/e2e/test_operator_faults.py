@@ -44,7 +44,7 @@ def port() -> int:
     return free_ports("127.0.0.1", count=1)[0]
 
 
-def test_an_api_server_that_errs_delays_jobs_and_doubles_nothing(
+def test_api_errors_delay_jobs_and_duplicate_nothing(
     namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path
 ) -> None:
     with ApiProxy(kubeconfig, seed=8) as proxy:
@@ -60,7 +60,7 @@ def test_an_api_server_that_errs_delays_jobs_and_doubles_nothing(
     assert re.search(r"dataprep_operator\.workqueue: [^\n]*\nTraceback", outside.words()) is None
 
 
-def test_a_paused_leader_is_followed_in_time_and_does_no_harm_when_it_wakes(
+def test_a_paused_leader_is_replaced_in_time_and_does_no_harm_when_it_wakes(
     namespace: Namespace, stores: Stores, operator: Installation, kubeconfig: Path, tmp_path: Path
 ) -> None:
     ports = free_ports("127.0.0.1", count=2)
@@ -107,7 +107,7 @@ def test_a_paused_leader_is_followed_in_time_and_does_no_harm_when_it_wakes(
 
 
 @pytest.mark.parametrize("everywhere", [False, True], ids=["of the namespace", "of all namespaces"])
-def test_a_second_release_where_another_one_works_does_not_start(
+def test_a_second_release_does_not_start_where_another_one_runs(
     namespace: Namespace, operator: Installation, kubeconfig: Path, tmp_path: Path, everywhere: bool
 ) -> None:
     ports = free_ports("127.0.0.1", count=2)
@@ -143,7 +143,7 @@ def test_a_second_release_where_another_one_works_does_not_start(
         assert first.ended is None
 
 
-def test_an_operator_whose_clock_is_wrong_judges_by_the_api_servers(
+def test_an_operator_with_a_wrong_clock_uses_the_api_servers_time(
     namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path
 ) -> None:
     """Deadlines, pending pods and terminating pods are all judged by timestamps that the cluster wrote."""

@@ -32,7 +32,7 @@ def waits(namespace: Namespace, name: str, *, reason: str, words: list[str]) -> 
     return running
 
 
-def test_an_evicted_pod_is_replaced_and_nobody_is_blamed(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+def test_an_evicted_pod_is_replaced_and_not_counted_as_a_failure(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     with slow_writes(stores, seconds=1.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs, backoffLimitPerIndex=0, **FEWER))
         done = some_reports(stores, namespace, at_least=1)
@@ -53,7 +53,7 @@ def evict(namespace: Namespace) -> int:
     return len(workers)
 
 
-def test_a_pod_that_needs_more_memory_than_it_may_have_says_so(namespace: Namespace, stores: Stores) -> None:
+def test_a_pod_over_its_memory_limit_says_so(namespace: Namespace, stores: Stores) -> None:
     [job] = small_jobs(stores, namespace, ["hungry"], backoffLimit=0)
     job["spec"]["workers"]["resources"] = {"requests": {"memory": "16Mi"}, "limits": {"memory": "16Mi"}}
     namespace.apply(job)
@@ -91,7 +91,7 @@ def test_a_missing_volume_claim_is_named_and_the_job_goes_on_once_it_is_there(na
     assert_done_once(stores, namespace)
 
 
-def test_children_that_somebody_deletes_or_edits_are_put_right(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+def test_deleted_or_edited_children_are_restored(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     with slow_writes(stores, seconds=1.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs, **FEWER))
         done = some_reports(stores, namespace, at_least=1)
@@ -124,7 +124,7 @@ def until_child(namespace: Namespace, wanted: Callable[[Document], bool]) -> Non
         time.sleep(0.2)
 
 
-def test_a_finished_jobs_child_that_somebody_lets_go_is_stopped_again(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+def test_a_resumed_child_of_a_finished_job_is_suspended_again(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     """A job that exceeded its deadline; its condition keeps saying so."""
     with slow_writes(stores, seconds=3.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs, stepDeadlines={"convertSeconds": 5}, **FEWER))

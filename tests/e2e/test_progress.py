@@ -140,7 +140,7 @@ def test_explain_reads_well(cluster: Cluster, namespace: Namespace) -> None:
     assert "subsets" in text
 
 
-def test_old_children_are_not_remade(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+def test_old_children_are_not_created_again(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     namespace.apply(a_job(stores, name="done", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}"))
     before = namespace.wait_phase("done", "Succeeded")
     namespace.kubectl("delete", "jobs", "--all")

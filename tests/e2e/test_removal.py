@@ -19,7 +19,7 @@ def wait_until_gone(namespace: Namespace, name: str) -> None:
         time.sleep(1)
 
 
-def test_the_output_goes_with_its_job_and_foreign_files_stay(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+def test_the_output_is_removed_with_its_job_and_foreign_files_stay(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     namespace.apply(
         a_job(stores, name="scratch", source=digits_on_hdfs, output=f"s3://{BUCKET}/{namespace.name}", deletionPolicy="Delete", limit=1000)
     )
@@ -33,7 +33,7 @@ def test_the_output_goes_with_its_job_and_foreign_files_stay(namespace: Namespac
     assert stores.s3.keys(BUCKET, f"{namespace.name}/") == [f"{namespace.name}/_dataprep/notes.txt"]
 
 
-def test_a_removal_that_is_denied_says_so_and_lets_go_when_told(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+def test_a_denied_removal_says_so_and_ends_once_the_policy_is_retain(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     stores.hdfs.mkdirs(f"/{namespace.name}", owner="nobody")
     output = f"{stores.hdfs.uri}/{namespace.name}"
     job = a_job(stores, name="denied", source=digits_on_hdfs, output=output, deletionPolicy="Delete", limit=1000)

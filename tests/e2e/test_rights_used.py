@@ -34,13 +34,13 @@ def asked(cluster: Cluster, operator: Installation) -> list[Use]:
     return found
 
 
-def test_nothing_was_asked_that_is_not_granted(asked: list[Use], operator: Installation) -> None:
+def test_no_request_exceeds_the_granted_rights(asked: list[Use], operator: Installation) -> None:
     everywhere, own = granted(operator)
     assert sorted({str(use.right) for use in asked} - {str(right) for right in everywhere | own}) == []
     # A granted request is refused only while a release is being uninstalled together with its role.
 
 
-def test_an_operator_of_some_namespaces_asked_for_nothing_outside_them(asked: list[Use], operator: Installation) -> None:
+def test_a_namespaced_operator_requests_nothing_outside_its_namespaces(asked: list[Use], operator: Installation) -> None:
     scoped = [use for use in asked if use.account.endswith(":scoped-dataprep-operator")]
     assert {(use.account, use.namespace) for use in scoped} <= {(use.account, use.account.partition(":")[0]) for use in scoped}
     everywhere, own = granted(operator, namespaces=["team-a"])
@@ -48,14 +48,14 @@ def test_an_operator_of_some_namespaces_asked_for_nothing_outside_them(asked: li
     assert granted(operator) == (everywhere, own)
 
 
-def test_leases_are_asked_for_in_the_operators_own_namespace_only(asked: list[Use]) -> None:
+def test_leases_are_requested_only_in_the_operators_own_namespace(asked: list[Use]) -> None:
     # Except for release markers, which are created where a release works and looked up by name in every namespace.
     leases = [use for use in asked if use.right.resource == "leases" and not use.name.startswith(marker(None)) and use.right.verb != "list"]
     assert {(use.account, use.namespace) for use in leases} == {(use.account, use.account.partition(":")[0]) for use in leases}
 
 
 @pytest.mark.skipif(not sharing.is_whole(), reason="only a run of all tests on the cluster uses every right")
-def test_every_right_that_is_granted_is_used(asked: list[Use], operator: Installation) -> None:
+def test_every_granted_right_is_used(asked: list[Use], operator: Installation) -> None:
     everywhere, own = granted(operator)
     used = {use.right for use in asked if use.allowed}
     assert sorted(str(right) for right in (everywhere | own) - used - set(UNUSED)) == []

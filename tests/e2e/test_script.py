@@ -85,7 +85,7 @@ def repository(stores: Stores, tmp_path: Path) -> Iterator[tuple[str, str]]:
         server.server_close()
 
 
-def test_its_code_comes_from_git_and_the_commit_is_told(
+def test_its_code_comes_from_git_and_the_commit_is_reported(
     namespace: Namespace, stores: Stores, source: str, repository: tuple[str, str]
 ) -> None:
     url, commit = repository

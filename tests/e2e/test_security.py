@@ -41,7 +41,7 @@ def test_worker_pods_are_restricted_and_hold_no_right(namespace: Namespace, stor
 
 
 @pytest.mark.parametrize("end", ["Succeeded", "BadCredentials", "BadRecords"])
-def test_a_key_is_nowhere_to_be_read(namespace: Namespace, stores: Stores, operator: Installation, end: str) -> None:
+def test_a_key_never_leaks(namespace: Namespace, stores: Stores, operator: Installation, end: str) -> None:
     """In no encoding, and neither in the resource, its children, events, logs and status nor in the reports, the manifest and the data."""
     key = AccessKey(f"STS.{namespace.name}", f"a/key+{namespace.name}=%41", f"a//token++{namespace.name}==")
     stores.oss.add_key(replace(key, secret_key="another") if end == "BadCredentials" else key)

@@ -27,7 +27,7 @@ def config_maps(file: Path) -> list[Document]:
 
 
 @pytest.mark.long
-def test_a_cluster_makes_the_bytes_of_a_laptop(namespace: Namespace, stores: Stores, tmp_path: Path) -> None:
+def test_a_cluster_writes_the_same_bytes_as_a_laptop(namespace: Namespace, stores: Stores, tmp_path: Path) -> None:
     inputs = stores.volume / f"{namespace.name}-in"
     volume: dict[str, Any] = mount(namespace, stores)
     for family in FAMILIES:

@@ -141,7 +141,7 @@ def records(found: list[Batch]) -> list[str]:
     return [repr({key: value for key, value in row.items() if key != SAMPLE}) for row in rows(found)]
 
 
-def test_every_reader_is_here() -> None:
+def test_every_reader_is_covered() -> None:
     fuzzed = {contract.reader for contract in CONTRACTS.values()}
     assert fuzzed == {reader_class(name) for name in READERS} - {TableReader}
     assert {"archives", "image_lists", "partitions"} <= {name.partition("-")[0] for name in CONTRACTS}
@@ -149,7 +149,7 @@ def test_every_reader_is_here() -> None:
 
 @pytest.mark.timeout(60 + 2 * ROUNDS)
 @pytest.mark.parametrize("name", CONTRACTS)
-def test_damage_is_an_error_that_names_the_file_or_counted_bad_records(name: str, tmp_path: Path) -> None:
+def test_damage_raises_an_error_that_names_the_file_or_counts_bad_records(name: str, tmp_path: Path) -> None:
     contract = CONTRACTS[name]()
     folder = tmp_path / "in"
     folder.mkdir()

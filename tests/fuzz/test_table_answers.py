@@ -38,7 +38,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaxCompute]:
 
 @pytest.mark.timeout(60 + 2 * ROUNDS)
 @pytest.mark.parametrize("lasting", [False, True], ids=["one answer", "every answer"])
-def test_rows_damaged_on_their_way_are_read_again_or_an_error(fake: FakeMaxCompute, monkeypatch: pytest.MonkeyPatch, lasting: bool) -> None:
+def test_damaged_rows_are_read_again_or_raise_an_error(fake: FakeMaxCompute, monkeypatch: pytest.MonkeyPatch, lasting: bool) -> None:
     whole, ended = wire.sent, 0
     for number in range(ROUNDS):
         rng = np.random.default_rng([number, lasting])
@@ -58,7 +58,7 @@ def test_rows_damaged_on_their_way_are_read_again_or_an_error(fake: FakeMaxCompu
 
 
 @pytest.mark.timeout(60 + 2 * ROUNDS)
-def test_a_damaged_description_is_an_error_of_ours(fake: FakeMaxCompute, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_description_raises_a_dataprep_error(fake: FakeMaxCompute, monkeypatch: pytest.MonkeyPatch) -> None:
     answer, ended = server._answer, 0
     for number in range(ROUNDS):
         rng = np.random.default_rng(number)

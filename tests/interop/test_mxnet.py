@@ -39,7 +39,7 @@ def said(files: dict[str, list[Path]], tmp_path_factory: pytest.TempPathFactory)
     return {"versions": answer["versions"], **{source: [next(found) for _ in group] for source, group in files.items()}}
 
 
-def test_the_frames_that_are_joined_are_mxnets_own(said: Any, files: dict[str, list[Path]]) -> None:
+def test_joined_frames_are_equal_to_mxnets(said: Any, files: dict[str, list[Path]]) -> None:
     (found,) = said["literal"]
     assert found == {"payloads": ["616263640a23d7ce65666768"], "written": digest(files["literal"][0])}
 

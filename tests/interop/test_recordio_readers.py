@@ -68,7 +68,7 @@ def test_protocs_code_reads_every_field(by_protoc: Any, source: str) -> None:
     agree("protoc's code for `record.proto`", by_protoc["versions"], source)
 
 
-def test_the_schema_that_is_shipped_is_the_one_that_records_are_read_by(by_protoc: Any) -> None:
+def test_records_are_read_by_the_shipped_schema(by_protoc: Any) -> None:
     ours = descriptor_pb2.FileDescriptorProto()
     parse_record(b"").DESCRIPTOR.file.CopyToProto(ours)
     theirs = descriptor_pb2.FileDescriptorProto.FromString(bytes.fromhex(by_protoc["schema"]))
@@ -81,7 +81,7 @@ def test_sagemakers_sdk_refuses_a_record_that_is_split_at_the_magic_number(by_sa
     assert by_sagemaker["files"][-1]["refused"] == "DecodeError"
 
 
-def test_protoc_refuses_the_guides_slips_and_takes_the_schema_that_is_shipped(tmp_path: Path) -> None:
+def test_protoc_rejects_the_guides_errors_and_accepts_the_shipped_schema(tmp_path: Path) -> None:
     shipped, line = SCHEMA.read_text(), "repeated bytes value = 1;"
     assert shipped.count(line) == 1
     # The guide says `byte`, which is not a protobuf type; length-delimited fields can't be packed.

@@ -114,7 +114,7 @@ def test_a_single_example_has_the_image_in_its_shape(tf: Any, digits: Path) -> N
         assert image[3, 5, 0] == (31 * number + 7 * (3 * 28 + 5)) % 256
 
 
-def test_shards_read_one_after_another_are_the_whole(tf: Any, source: Path, tmp_path: Path) -> None:
+def test_shards_read_in_sequence_are_the_whole_data_set(tf: Any, source: Path, tmp_path: Path) -> None:
     output = made(digits_job(source, tmp_path, shards={"count": 8}, fileName="{split}-{shard}-of-{shards}.{ext}"))
     files = sorted(str(file) for file in output.glob("train-*"))
     assert len(files) == 8
@@ -251,7 +251,7 @@ def read_until_an_error(tf: Any, file: Path) -> Iterator[int]:
         yield from (number for number, _ in enumerate(tf.data.TFRecordDataset(str(file))))
 
 
-def test_a_flipped_bit_is_found_at_the_same_record(tf: Any, broken: Path) -> None:
+def test_a_flipped_bit_is_detected_at_the_same_record(tf: Any, broken: Path) -> None:
     file = broken / "validation.tfrecords"
     content = bytearray(file.read_bytes())
     content[1234 * RECORD + 500] ^= 0x10
@@ -266,7 +266,7 @@ def test_a_flipped_bit_is_found_at_the_same_record(tf: Any, broken: Path) -> Non
     assert len(read) == int(named[1]) // RECORD == 1234
 
 
-def test_a_cut_between_records_is_seen_by_verify_alone(tf: Any, broken: Path) -> None:
+def test_only_verify_detects_a_cut_between_records(tf: Any, broken: Path) -> None:
     file = broken / "validation.tfrecords"
     file.write_bytes(file.read_bytes()[: 4000 * RECORD])
 

@@ -43,7 +43,7 @@ def message(tf: Any, row: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP"])
-def test_tensorflows_records_go_in_and_out(tf: Any, tmp_path: Path, compression: str) -> None:
+def test_tensorflows_records_survive_a_round_trip(tf: Any, tmp_path: Path, compression: str) -> None:
     file = tmp_path / "in.tfrecords"
     messages = [message(tf, row) for row in ROWS]
     with tf.io.TFRecordWriter(str(file), options=tf.io.TFRecordOptions(compression_type=compression)) as writer:

@@ -135,7 +135,7 @@ def test_lists_of_any_length_are_equal(tfds: Any, tmp_path: Path) -> None:
     agree(tfds, "jsonl", len(found), ["ints", "floats", "texts"])
 
 
-def test_a_data_set_that_was_extended_is_read_as_one(tfds: Any, tmp_path: Path) -> None:
+def test_an_extended_data_set_is_read_as_one(tfds: Any, tmp_path: Path) -> None:
     def job() -> DataPrepJob:
         spec = {
             "source": {"csv": {"uris": [str(tmp_path / "in")], "columns": [{"name": "x", "type": "Int64"}]}},

@@ -65,7 +65,7 @@ def drawn(browser: str, page: Path, port: int, *, dark: bool = False) -> Image.I
         return image.convert("RGB")
 
 
-def test_the_report_is_drawn_and_asks_for_nothing(browser: str, asked: tuple[int, list[bytes]], tmp_path: Path) -> None:
+def test_the_report_renders_and_makes_no_request(browser: str, asked: tuple[int, list[bytes]], tmp_path: Path) -> None:
     source = mnist.write(tmp_path / "digits", train=6000, test=100)
     assert code_of("run", *mnist_run(source, tmp_path / "out"), "--quiet") == 0
     assert code_of("inspect", tmp_path / "out", "--html", tmp_path / "report.html") == 0
@@ -78,7 +78,7 @@ def test_the_report_is_drawn_and_asks_for_nothing(browser: str, asked: tuple[int
     assert lines == []
 
 
-def test_a_page_that_asks_for_something_is_noticed(browser: str, asked: tuple[int, list[bytes]], tmp_path: Path) -> None:
+def test_a_page_with_a_request_is_detected(browser: str, asked: tuple[int, list[bytes]], tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text('<img src="http://data-set.invalid/pixel.png">')
     port, lines = asked
     drawn(browser, tmp_path / "page.html", port)

@@ -65,7 +65,7 @@ def test_pytorch_loads_every_kind_of_feature_by_the_index_and_without(tmp_path: 
     assert [(r["n"], r["ints"], r["texts"]) for r in as_rows(said[3]["loaded"])] == [(row["n"], row["ints"], row["texts"]) for row in WHOLE]
 
 
-def test_pytorch_loads_samples_of_libraries_of_their_own(tmp_path: Path) -> None:
+def test_pytorch_loads_formats_that_have_their_own_library(tmp_path: Path) -> None:
     formats = ("webdataset", "mds", "npz")
     outs = [loader_sets.numbers(tmp_path / format_, format=format_) for format_ in formats]
     said = dict(zip(formats, loaded("mds", "torch", *outs, needed=packages("webdataset")), strict=True))
