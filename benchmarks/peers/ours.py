@@ -184,7 +184,8 @@ def plan(spec: dict[str, Any], files: int) -> int:
     store, others = Listing(files), access.store
     access.store = lambda uri: store if uri.startswith("/simulated") else others(uri)  # type: ignore[assignment, method-assign, return-value]
     job = a_job(spec, Path("/simulated"), Path("/nowhere"))
-    return make_plan(job.spec, access).plan.head.samples
+    with make_plan(job.spec, access) as new:
+        return new.plan.head.samples
 
 
 class SlowFiles(FileStore):

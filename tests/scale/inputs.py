@@ -238,6 +238,7 @@ def _records(output: Path) -> Iterator[pa.RecordBatch]:
     units = UnitTable.of(discovery.units)
     samples = np.arange(units.samples, dtype=np.int64)
     pieces = (samples[start : start + _CHECKED_AT_ONCE] for start in range(0, len(samples), _CHECKED_AT_ONCE))
-    for batch in DatasetReader(source, discovery.state, Access()).read(units, pieces):
-        assert not batch.bad, batch.bad[0].reason
-        yield batch.records
+    with DatasetReader(source, discovery.state, Access()) as reader:
+        for batch in reader.read(units, pieces):
+            assert not batch.bad, batch.bad[0].reason
+            yield batch.records

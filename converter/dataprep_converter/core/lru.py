@@ -13,7 +13,16 @@ V = TypeVar("V")
 class LruCache(Generic[K, V]):
     """The values that were used last: at most so many, and not more than one beyond a bound of their weight."""
 
-    def __init__(self, most: int, most_weight: int = 0, weigh: Callable[[V], int] = lambda _: 0) -> None:
+    def __init__(
+        self,
+        most: int,
+        most_weight: int = 0,
+        weigh: Callable[[V], int] = lambda _: 0,
+        *,
+        evicted: Callable[[K, V], None] = lambda _key, _value: None,
+    ) -> None:
+        """`evicted` is called for each key and value that leaves the cache."""
+        self._evicted = evicted
         self._most = most
         self._most_weight = most_weight
         self._weigh = weigh
@@ -27,9 +36,23 @@ class LruCache(Generic[K, V]):
             self._weight += self._weigh(value)
             self._values[key] = value
             while len(self._values) > self._most or (self._weight > self._most_weight and len(self._values) > 1):
-                self._weight -= self._weigh(self._values.popitem(last=False)[1])
+                self._evict(*self._values.popitem(last=False))
         self._values.move_to_end(key)
         return self._values[key]
+
+    def discard(self, key: K) -> None:
+        """Drops the value of `key`, if it is there."""
+        if key in self._values:
+            self._evict(key, self._values.pop(key))
+
+    def clear(self) -> None:
+        """Drops all values, the oldest first."""
+        while self._values:
+            self._evict(*self._values.popitem(last=False))
+
+    def _evict(self, key: K, value: V) -> None:
+        self._weight -= self._weigh(value)
+        self._evicted(key, value)
 
     def __contains__(self, key: object) -> bool:
         return key in self._values

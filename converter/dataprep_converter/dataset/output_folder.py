@@ -268,7 +268,8 @@ class RunFolder(OutputFolder):
             head = self.parsed(PlanHead, path, written)
             with self._store.open(self.at(names.units_file(self.run_id))) as source:
                 units = UnitsFile(source.stream())
-            return load_plan(head, written, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
+            with units:
+                return load_plan(head, written, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
         except NotWhole as exc:
             raise NotWhole(f"{self.uri}: {exc}", uri=self.uri) from None
         except ValidationError:

@@ -1,7 +1,8 @@
 """Encoders: a whole Arrow batch at once into the bytes of one format. One file per format."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from types import TracebackType
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,10 @@ from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 
 
 class Encoder(Protocol):
-    """Made once per shard; holds no more than one batch. The same batches cut anywhere else give the same bytes."""
+    """Made once per shard; holds no more than one batch. The same batches cut anywhere else give the same bytes.
+
+    A context manager: its end removes temporary files, of an encoder that failed too.
+    """
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None: ...
 
@@ -61,6 +65,10 @@ class Encoder(Protocol):
     def companions(self) -> Mapping[str, bytes]:
         """Small visible files that belong to this shard, by name beside it; known after `close`. Often none."""
         ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
 @runtime_checkable
@@ -108,3 +116,9 @@ class SingleFile:
     def companions(self) -> Mapping[str, bytes]:
         """None."""
         return {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Most formats have no temporary files."""

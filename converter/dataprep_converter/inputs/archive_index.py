@@ -61,10 +61,10 @@ def index_of(source: Input, uri: str) -> Index:
         return Index(_by_path(_zip_members(source, uri), uri), None)
     if start != GZIP_MAGIC:
         return Index(_by_path(_tar_members(source, uri), uri), None)
-    contents = gunzipped(source, uri, size=-1, kept_bytes=_BUFFER)
-    measured = _Measured(contents, source.size, uri)
-    files = _by_path(_tar_members(measured, uri), uri)
-    return Index(files, measured.rest())
+    with gunzipped(source, uri, size=-1, kept_bytes=_BUFFER) as contents:
+        measured = _Measured(contents, source.size, uri)
+        files = _by_path(_tar_members(measured, uri), uri)
+        return Index(files, measured.rest())
 
 
 def _by_path(members: Iterator[Place], uri: str) -> dict[str, Place]:

@@ -5,11 +5,11 @@ order it is read once; going back further than a stretch of stated size makes an
 """
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
-from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadSpec, NotFound
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs import zips
@@ -104,10 +104,10 @@ class _Archive:
         if not isinstance(place, TarMember):
             if place.deflated:
                 contents = zips.inflated(source, place, self._uri, kept_bytes=0)
-                return _Member(contents, 0, place.size, pin, closed=source)
-            return _Member(zips.Stored(source, place, self._uri), 0, place.size, pin, closed=source)
+                return _Member(contents, 0, place.size, pin, closed=[contents, source])
+            return _Member(zips.Stored(source, place, self._uri), 0, place.size, pin, closed=[source])
         if self.index.contents is None:
-            return _Member(source, place.offset, place.size, pin, closed=source)
+            return _Member(source, place.offset, place.size, pin, closed=[source])
         source.close()
         return _Member(self._stream(self.index.contents), place.offset, place.size, pin)
 
@@ -115,15 +115,18 @@ class _Archive:
         with self._lock:
             if self._contents is None:
                 source = self._open_again()
-                weakref.finalize(self, source.close)
-                self._contents = gunzipped(source, self._uri, size=size, kept_bytes=KEPT_BYTES)
+                contents = gunzipped(source, self._uri, size=size, kept_bytes=KEPT_BYTES)
+                contents.owned.callback(source.close)
+                # Kept for the next member by a store, which is never closed, and perhaps longer by the members that read it.
+                weakref.finalize(contents, contents.owned.close)
+                self._contents = contents
             return self._contents
 
 
-class _Member:
+class _Member(Closeable):
     """A range of an archive or of its contents, as the Input of one member."""
 
-    def __init__(self, source: _Bytes, offset: int, size: int, pin: str, *, closed: Input | None = None) -> None:
+    def __init__(self, source: _Bytes, offset: int, size: int, pin: str, *, closed: Sequence[Input] = ()) -> None:
         self._source = source
         self._offset = offset
         self._size = size
@@ -147,14 +150,8 @@ class _Member:
 
     def close(self) -> None:
         """Ends reading."""
-        if self._closed is not None:
-            self._closed.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        for source in self._closed:
+            source.close()
 
 
 def _divided(uri: str) -> tuple[str, str]:

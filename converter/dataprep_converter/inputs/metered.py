@@ -1,13 +1,11 @@
 """Inputs whose bytes are counted."""
 
-import weakref
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.stores import Input, read_each
 
 
@@ -27,13 +25,12 @@ class Count:
         return taken
 
 
-class Counted:
-    """An Input whose bytes are counted, and which is closed with this object: a reader has no end of its own."""
+class Counted(Closeable):
+    """An Input whose bytes are counted."""
 
     def __init__(self, source: Input, count: Count) -> None:
         self._source = source
         self._count = count
-        weakref.finalize(self, source.close)
 
     @property
     def size(self) -> int:
@@ -61,9 +58,3 @@ class Counted:
     def close(self) -> None:
         """Ends reading."""
         self._source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()

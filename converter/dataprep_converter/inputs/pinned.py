@@ -1,19 +1,18 @@
 """Opening inputs: what every reader needs between a pinned URI and bytes. What the bytes mean is the readers' own business."""
 
 import io
-import os
-import tempfile
-import weakref
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from dataprep_converter.core.closeable import Closeable, close_generator
 from dataprep_converter.core.errors import BadData, BadSpec, InputChanged, NotFound
 from dataprep_converter.inputs import gzip_inflate
 from dataprep_converter.runtime.prefetch import prefetched
+from dataprep_converter.runtime.temporary import TemporaryFile
 from dataprep_converter.stores import SMALL_PIECE, Entry, Input, Store, one_by_one
 from dataprep_converter.stores.scattered import Scattered
 
@@ -111,7 +110,7 @@ def open_pinned(store: Store, uri: str, pin: str) -> Input:
     return source
 
 
-class Forward:
+class Forward(Closeable):
     """One pass over a file, gunzipped when it is gzip, that can skip ahead and hand out exact lengths."""
 
     def __init__(self, source: Input, uri: str, *, zipped: bool, offset: int = 0, ahead: bool = False) -> None:
@@ -156,8 +155,7 @@ class Forward:
 
     def close(self) -> None:
         """Reads no more."""
-        if isinstance(self._pieces, Generator):
-            self._pieces.close()
+        close_generator(self._pieces)
 
     def taken(self) -> int:
         """Bytes read from the file since the last call."""
@@ -180,34 +178,33 @@ class Forward:
             yield piece
 
 
-class Spool:
-    """The contents of a stream in a temporary file without a name (in $TMPDIR), for reading in any order. Gone with this object."""
+class Spool(Closeable):
+    """The contents of a stream in a temporary file, for reading in any order."""
 
     def __init__(self, forward: Forward) -> None:
-        self._descriptor, path = tempfile.mkstemp(prefix="dataprep-")
-        # Without a name, nothing is left behind however the process ends.
-        os.unlink(path)  # noqa: PTH108 - mkstemp gives a string
-        weakref.finalize(self, os.close, self._descriptor)
+        """Reads the stream to its end. Raises StoreFull."""
         self._scattered: Scattered | None = None
-        self.size = 0
         # Inflating takes longer than writing, and neither keeps the other from its core.
         with closing(prefetched(forward.pieces())) as pieces:
-            for piece in pieces:
-                view = memoryview(piece)
-                while view:
-                    view = view[os.write(self._descriptor, view) :]
-                self.size += len(piece)
+            self._file = TemporaryFile.of("a copy of an input", pieces)
+        self.size = self._file.size
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Bytes from `offset`, fewer than `length` only at the end."""
-        return os.pread(self._descriptor, length, offset)
+        return self._file.read_at(offset, length)
 
     def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
         """See `ReadsEach`."""
         if length <= SMALL_PIECE:
             with suppress(OSError):
-                self._scattered = self._scattered or Scattered(self._descriptor, self.size)
+                self._scattered = self._scattered or Scattered(self._file.descriptor, self.size)
                 data = self._scattered.read_each(offsets, length)
                 if len(data) == len(offsets) * length:
                     return data
         return one_by_one(self, offsets, length)
+
+    def close(self) -> None:
+        """Removes the file."""
+        if self._scattered is not None:
+            self._scattered.close()
+        self._file.close()

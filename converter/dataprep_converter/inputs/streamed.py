@@ -4,21 +4,20 @@ Reading on is one pass that keeps nothing but a stretch of stated size behind it
 contents in a temporary file without a name.
 """
 
-import os
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from threading import Lock
-from types import TracebackType
-from typing import Self
 
+from dataprep_converter.core.closeable import Closeable, close_generator
 from dataprep_converter.inputs.pinned import Forward
+from dataprep_converter.runtime.temporary import TemporaryFile
 from dataprep_converter.stores import Input
 
 _PIECE = 1 << 20
 
 
-class Streamed:
+class Streamed(Closeable):
     """See the module. May be used by several threads."""
 
     def __init__(self, start: Callable[[], Iterator[bytes]], *, size: int, kept_bytes: int = 0) -> None:
@@ -30,7 +29,9 @@ class Streamed:
         self._pieces = start()
         self._window: deque[tuple[int, bytes]] = deque()
         self._position = 0
-        self._copy: _Copy | None = None
+        self._copy: TemporaryFile | None = None
+        self.owned = ExitStack()
+        """What is closed with this object: the copy, and whatever else the caller adds."""
 
     @property
     def size(self) -> int:
@@ -41,7 +42,7 @@ class Streamed:
         """Exactly `length` bytes from `offset`, fewer only at the end."""
         with self._lock:
             if self._copy is None and offset < (self._window[0][0] if self._window else self._position):
-                self._copy = _Copy(self._start())
+                self._copy = self.owned.enter_context(TemporaryFile.of("a copy of an input", self._start()))
                 self._window.clear()
             if self._copy is not None:
                 return self._copy.read_at(offset, length)
@@ -55,15 +56,11 @@ class Streamed:
             offset += len(piece)
 
     def close(self) -> None:
-        """Lets go of what is kept."""
+        """Ends the pass, and closes what is `owned`."""
+        # Without the lock: a thread that still waits for its store would keep it.
+        close_generator(self._pieces)
         self._window.clear()
-        self._copy = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        self.owned.close()
 
     def _ahead(self, offset: int, end: int) -> bytes:
         while self._position < end and (piece := next(self._pieces, None)) is not None:
@@ -87,19 +84,3 @@ class Streamed:
 def gunzipped(source: Input, uri: str, *, size: int, kept_bytes: int = 0) -> Streamed:
     """The contents of a gzip file. Reading raises BadData naming it when it is no whole gzip stream."""
     return Streamed(lambda: Forward(source, uri, zipped=True).pieces(), size=size, kept_bytes=kept_bytes)
-
-
-class _Copy:
-    """The pieces in a file without a name (in $TMPDIR), gone with this object."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._file = tempfile.TemporaryFile(prefix="dataprep-")  # noqa: SIM115 - it is closed with this object
-        for piece in pieces:
-            self._file.write(piece)
-        self._file.flush()
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        return os.pread(self._file.fileno(), length, offset)
-
-    def __del__(self) -> None:
-        self._file.close()

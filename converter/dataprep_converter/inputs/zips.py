@@ -9,9 +9,9 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.crc32 import crc32
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.inputs.ranged import Ranged
@@ -95,7 +95,7 @@ def inflated(source: Input, member: Member, uri: str, *, kept_bytes: int = 0) ->
     return Streamed(lambda: _inflate(source, member, uri), size=member.size, kept_bytes=kept_bytes)
 
 
-class Stored:
+class Stored(Closeable):
     """The contents of a member that is stored as it is: a range of the zip file, from any place.
 
     What is read in order, from the beginning to the end, is held against the checksum: reading the end raises BadData naming the member.
@@ -137,14 +137,7 @@ class Stored:
             yield piece
 
     def close(self) -> None:
-        """Ends reading."""
-        self._source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        """Ends reading. The zip file is the caller's to close."""
 
     def _add(self, data: bytes) -> None:
         """What follows what was summed so far."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 from dataprep_api.dataset import sagemaker
 from dataprep_api.spec import DataPrepJobSpec, Feature
 from dataprep_api.stages import REFUSALS
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.tensors import tensor_bytes
 from dataprep_converter.formats.encoder import Encoder, TakesClasses
 from dataprep_converter.formats.registry import encoder_class
@@ -50,8 +51,8 @@ def _as_sagemaker_wants(spec: DataPrepJobSpec, state: Mapping[str, Any]) -> Data
     )
 
 
-class Pipeline:
-    """Made once per process and used for every shard. Raises BadSpec when a step can't take what the one before gives."""
+class Pipeline(Closeable):
+    """Made once per process and used for every shard; closing it closes the reader. Raises BadSpec when a step can't take what the one before gives."""
 
     def __init__(self, spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access, learned: Mapping[str, Any] | None = None) -> None:
         reader_type = reader_class(spec.data.kind)
@@ -80,6 +81,10 @@ class Pipeline:
         self._projector: Projector = resolve(
             features, spec.labels, schema=schema, default_label=reader_type.default_label, output=spec.output
         )
+
+    def close(self) -> None:
+        """Closes the reader."""
+        self.reader.close()
 
     @property
     def features(self) -> list[FeatureSpec]:
@@ -171,13 +176,13 @@ class Pipeline:
 
     def encoded_size(self, units: UnitTable, samples: Samples) -> tuple[int, int]:
         """(bytes of the encoded records, number of good ones) of a few samples."""
-        encoder = self.encoder()
         size = good = 0
         parts = (samples[first : first + self.most_records].astype(np.int64) for first in range(0, len(samples), self.most_records))
-        for batch in self.batches(units, parts):
-            size += len(encoder.encode(batch.records))
-            good += batch.records.num_rows
-        return size + len(encoder.close()) + sum(map(len, encoder.rest())), good
+        with self.encoder() as encoder, closing(iter(self.batches(units, parts))) as batches:
+            for batch in batches:
+                size += len(encoder.encode(batch.records))
+                good += batch.records.num_rows
+            return size + len(encoder.close()) + sum(map(len, encoder.rest())), good
 
 
 class BatchStream:

@@ -6,7 +6,6 @@ With `size`, the record has that many bytes and raw is its beginning.
 
 import base64
 import hashlib
-import tempfile
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -14,20 +13,23 @@ from dataprep_api import canonical
 from dataprep_api.dataset.messages import BadRecord
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.records.batch import Raw
+from dataprep_converter.runtime.temporary import TemporaryFile
 from dataprep_converter.stores import Store
 from dataprep_converter.stores.publish import written
 
 _IN_MEMORY: Final = 1 << 20
-_PIECE: Final = 4 << 20
 
 
 class Quarantine:
     """The lines of one shard: in memory while they are few, then in a temporary file without a name."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, prefix="dataprep-")  # noqa: SIM115 - closed by `close`
-        self.size = 0
+        self._file = TemporaryFile("bad records", in_memory=_IN_MEMORY)
+
+    @property
+    def size(self) -> int:
         """Bytes of all lines."""
+        return self._file.size
 
     def add(self, record: BadRecord, raw: Raw | None) -> None:
         """One more line."""
@@ -36,17 +38,14 @@ class Quarantine:
             line["raw"] = base64.b64encode(raw.content).decode()
             if raw.size > len(raw.content):
                 line["size"] = raw.size
-        written = canonical.dumps(line) + b"\n"
-        self._file.write(written)
-        self.size += len(written)
+        self._file.write(canonical.dumps(line) + b"\n")
 
     def put(self, store: Store, uri: str, *, hdfs: HdfsOptions) -> str:
         """Writes the lines to `uri`, streaming; equal bytes at any attempt, so an existing file is replaced. Returns their SHA-256."""
         digest = hashlib.sha256()
 
         def pieces() -> Iterator[bytes]:
-            self._file.seek(0)
-            while piece := self._file.read(_PIECE):
+            for piece in self._file.pieces():
                 digest.update(piece)
                 yield piece
 

@@ -78,7 +78,7 @@ class ShardWriter:
             if (line := index_line(output)) is not None:
                 self._index = RecordIndex(line, self._store, folder.at(names.index_file(shard.file)), hdfs=output.hdfs)
                 opened.push(_aborting(self._index))
-            self._encoder = pipeline.encoder()
+            self._encoder = opened.enter_context(pipeline.encoder())
             self._encoder.begin(shard, seed=plan.head.shuffle_seed or 0)
             self._sink = opened.enter_context(ShardSink(self._upload, self._encoder.compressor(output)))
             self._resources = opened.pop_all()

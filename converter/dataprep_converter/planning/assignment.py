@@ -4,8 +4,6 @@ The rules take from what is left, one after the other, in whole blocks of sample
 hash of its group, its class) lies in temporary files without a name, so that memory doesn't grow with the samples.
 """
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,7 +19,7 @@ from dataprep_converter.core.tensors import pc
 from dataprep_converter.planning import column_values, dedupe, ranking
 from dataprep_converter.planning.splits import deviations, subset_ranges
 from dataprep_converter.records.columns import find_columns
-from dataprep_converter.runtime.mapped_table import room_for
+from dataprep_converter.runtime.temporary import TemporaryFile
 from dataprep_converter.sampling import split_assignments
 from dataprep_converter.sampling.selection import Samples, hashes, mix, mixed
 from dataprep_converter.sampling.units import UnitTable
@@ -181,13 +179,9 @@ def scratch(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     size = count * np.dtype(dtype).itemsize
     if not size:
         return np.zeros(0, dtype)
-    with tempfile.TemporaryFile(prefix="dataprep-") as file:
-        with room_for(f"{size:,} bytes of the plan's own"):
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would kill the process at some later write
-            else:
-                file.truncate(size)
-        found: npt.NDArray[Any] = np.memmap(file, dtype=dtype, mode="r+", shape=(count,))
+    with TemporaryFile(f"{size:,} bytes of the plan's own") as file:
+        file.reserve(size)  # else a full disk would kill the process at some later write
+        found: npt.NDArray[Any] = np.memmap(file.file, dtype=dtype, mode="r+", shape=(count,))
     return found
 
 

@@ -64,7 +64,8 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
     state = dict(discovery.state)
     texts = state.pop(TEXTS, {})
     if sagemaker.has_unknown_length(spec):
-        state[sagemaker.NUM_FEATURES] = _largest_key(reader_type(spec.data, state, access), units) + 1
+        with reader_type(spec.data, state, access) as reader:
+            state[sagemaker.NUM_FEATURES] = _largest_key(reader, units) + 1
     new = units
     if base is not None:
         check_frozen(base, code_sha256=code_sha256, keys=keys, state=state)

@@ -12,6 +12,7 @@ from dataprep_api import canonical, names
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.plan import PlanHead, SplitPlan
 from dataprep_api.spec import DataPrepJobSpec, Split, Splits
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
@@ -24,6 +25,7 @@ from dataprep_converter.planning.splits import counted_by_size, divide, missed, 
 from dataprep_converter.readers import AcceptsReadPlan
 from dataprep_converter.readers.base.blocks import KEPT_BYTES
 from dataprep_converter.records.batch import TEXTS
+from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.sampling.plan import Plan, Tables
 from dataprep_converter.sampling.selection import Selection
 from dataprep_converter.sampling.split_assignments import SplitAssignments
@@ -43,12 +45,18 @@ _LEARNED_RECORDS = 4096
 
 
 @dataclass(frozen=True)
-class NewPlan:
-    """A plan, its files, and the pipeline that it was made with."""
+class NewPlan(Closeable):
+    """A plan, its files, and what its pipeline says of the records. Closing it removes the files from $TMPDIR."""
 
     plan: Plan
     tables: Tables
-    pipeline: Pipeline
+    classes: Mapping[str, Sequence[str]]
+    """Class names by feature."""
+    features: Sequence[FeatureSpec]
+
+    def close(self) -> None:
+        """Closes the tables."""
+        self.tables.close()
 
 
 @dataclass(frozen=True)
@@ -79,9 +87,14 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
     access.parts = parts
     inputs = list_inputs(spec, access, base)
     learned = base.head.learned if base is not None else None
-    pipeline = Pipeline(spec, {**inputs.state, TEXTS: inputs.texts}, access, learned)
-    division = _divide(spec, inputs, pipeline, base, parts)
+    with Pipeline(spec, {**inputs.state, TEXTS: inputs.texts}, access, learned) as pipeline:
+        return _new_plan(spec, inputs, pipeline, access, base, parts)
 
+
+def _new_plan(
+    spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, access: Access, base: Base | None, parts: Mapping[str, int]
+) -> NewPlan:
+    division = _divide(spec, inputs, pipeline, base, parts)
     this_run = run_id.run_id(spec, inputs_sha256=inputs.sha256, parts=parts)
     units, codes, splits = inputs.units, division.codes, division.splits
     if base is not None:
@@ -119,7 +132,12 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
         units=units,
         codes=SplitAssignments(codes) if codes is not None else None,
     )
-    return NewPlan(plan=plan, tables=Tables(units=units_file, codes=codes, made=inputs.made), pipeline=pipeline)
+    return NewPlan(
+        plan=plan,
+        tables=Tables(units=units_file, codes=codes, made=inputs.made),
+        classes=pipeline.class_names(),
+        features=pipeline.features,
+    )
 
 
 def _divide(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, base: Base | None, parts: Mapping[str, int]) -> _Division:

@@ -7,7 +7,8 @@ from the frozen state, reads any samples of the plan by number.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import Any, ClassVar, Final, Protocol, runtime_checkable
+from types import TracebackType
+from typing import Any, ClassVar, Final, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -82,6 +83,14 @@ class Reader(Protocol):
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """One batch for each array of sample numbers, in that order. Raises InputChanged when a unit's pin has changed."""
         ...
+
+    def close(self) -> None:
+        """Closes files and removes temporary ones; more than once is fine. Nothing is read any more, iterators of `read` included."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
 @runtime_checkable

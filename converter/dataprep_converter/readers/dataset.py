@@ -15,6 +15,7 @@ import pyarrow as pa
 from dataprep_api.dataset.report import Manifest
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.dataset import DatasetSource
+from dataprep_converter.core.closeable import Closeable, close_generator
 from dataprep_converter.core.errors import BadData, BadSpec, BrokenRecord, InputChanged, NotWhole
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_arrow, to_numpy, value_type
@@ -57,7 +58,7 @@ class DatasetReader(BlockReader):
         self._manifest = _frozen(state)
         self._features: Sequence[Mapping[str, Any]] = self._manifest.features
         self._examples = examples_of(self._features) if format_of(self._manifest.format).holds_examples else None
-        self._walks: LruCache[str, _Walk] = LruCache(_KEPT_WALKS)
+        self._walks: LruCache[str, _Walk] = self._files.views(_KEPT_WALKS, close=_Walk.close)
 
     def schema(self) -> pa.Schema:
         """The features, in the types that the manifest names: tensors, lists, sequences, text and bytes."""
@@ -138,7 +139,7 @@ def cast(column: Array, kind: pa.DataType) -> Array:
     return made
 
 
-class _Walk:
+class _Walk(Closeable):
     """The records of one shard from its beginning. Going back begins again."""
 
     def __init__(self, format_: Decoder, source: Input, uri: str) -> None:
@@ -151,6 +152,7 @@ class _Walk:
     def take(self, first: int, count: int) -> list[Any]:
         """Records from number `first` on, fewer than `count` only at the end. Raises BadData naming file and offset."""
         if first < self.position:
+            self.close()
             self._records = self._started()
             self.position = 0
         try:
@@ -160,6 +162,10 @@ class _Walk:
             raise BadData(f"{self._uri}: {exc}.", uri=self._uri) from exc
         self.position += len(found)
         return found
+
+    def close(self) -> None:
+        """Ends the pass."""
+        close_generator(self._records)
 
     def _started(self) -> Iterator[tuple[int, Any]]:
         return self.format.read(self._source.stream())

@@ -5,10 +5,8 @@ as long as the records are asked for in order; for any other order, what it make
 """
 
 import io
-import os
-import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -17,6 +15,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.plugin import PluginSource
+from dataprep_converter.core.closeable import Closeable, close_generator
 from dataprep_converter.core.errors import BadData, BadSample, BadSpec, InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, to_arrow
@@ -26,6 +25,7 @@ from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.records.schemas import frozen, thawed
 from dataprep_converter.runtime import plugins
+from dataprep_converter.runtime.temporary import TemporaryFile, room_for
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Input
 
@@ -51,7 +51,7 @@ class PluginReader(BlockReader):
         super().__init__(access)
         self._source = _plugin(source)
         self._schema = thawed(state["schema"]) if "schema" in state else pa.schema([])
-        self._running: LruCache[str, _Running] = LruCache(_OPEN_FILES)
+        self._running: LruCache[str, _Running] = self._files.views(_OPEN_FILES, close=_Running.close)
 
     def schema(self) -> pa.Schema:
         """As declared, or as found in the first record."""
@@ -64,7 +64,7 @@ class PluginReader(BlockReader):
             yield first, Block.of(records)
 
 
-class _Running:
+class _Running(Closeable):
     """One file on its way through the function."""
 
     def __init__(self, unit: Unit, start: Callable[[], Iterator[pa.RecordBatch]]) -> None:
@@ -97,29 +97,41 @@ class _Running:
                 )
             self._latest = (following, batch_or_end)
 
+    def close(self) -> None:
+        """Ends the function, and removes what was kept."""
+        close_generator(self._batches)
+        if self._kept is not None:
+            self._kept.close()
 
-class _Kept:
-    """All batches of a file in a temporary file without a name, in Arrow's IPC format."""
+
+class _Kept(Closeable):
+    """All batches of a file in a temporary file, in Arrow's IPC format."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        descriptor, path = tempfile.mkstemp(prefix="dataprep-")
-        os.unlink(path)  # noqa: PTH108 - mkstemp gives a string
-        weakref.finalize(self, os.close, descriptor)
+        """Raises StoreFull."""
         self._firsts: list[int] = [0]
-        with os.fdopen(os.dup(descriptor), "wb") as out:
+        with ExitStack() as failed:
+            self._file = failed.enter_context(TemporaryFile("what a plug-in makes"))
             writer: Any = None
             for batch in batches:
-                writer = writer or pa.ipc.new_file(out, batch.schema)
-                writer.write_batch(batch)
+                with room_for(self._file.what):
+                    writer = writer or pa.ipc.new_file(self._file.file, batch.schema)
+                    writer.write_batch(batch)
                 self._firsts.append(self._firsts[-1] + batch.num_rows)
             if writer is not None:
-                writer.close()
-        self._file: Any = pa.ipc.open_file(pa.PythonFile(os.fdopen(os.dup(descriptor), "rb"), mode="r"))
+                with room_for(self._file.what):
+                    writer.close()
+            self._batches: Any = pa.ipc.open_file(self._file.file)
+            failed.pop_all()
 
     def parts(self, low: int, high: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         last = int(np.searchsorted(self._firsts, high, side="right"))
         for number in range(int(np.searchsorted(self._firsts, low, side="right")) - 1, last):
-            yield self._firsts[number], self._file.get_batch(number)
+            yield self._firsts[number], self._batches.get_batch(number)
+
+    def close(self) -> None:
+        """Removes the file."""
+        self._file.close()
 
 
 def _plugin(source: Source) -> PluginSource:

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Generator, Iterator
 from typing import TypeVar
 
+from dataprep_converter.core.closeable import close_generator
+
 Item = TypeVar("Item")
 
 
@@ -32,9 +34,8 @@ def prefetched(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None
             for item in items:
                 if not _put(ready, item, stopped):
                     break
-            if isinstance(items, Generator):
-                # Whatever it holds open, it lets go now and not when nobody refers to it any more, as an error's traceback may do for long.
-                items.close()
+            # Whatever it holds open, it lets go now and not when nobody refers to it any more, as an error's traceback may do for long.
+            close_generator(items)
         except BaseException as exc:  # handed to the consumer, whatever it is
             error = exc
         _put(ready, _End(error), stopped)

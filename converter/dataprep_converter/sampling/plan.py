@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.plan import PlanHead
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadSpec, NotWhole
 from dataprep_converter.sampling.made_files import IntermediateFiles
 from dataprep_converter.sampling.split_assignments import SplitAssignments
@@ -26,13 +27,19 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Tables:
-    """The plan's files beside `plan.json`, as they are stored."""
+class Tables(Closeable):
+    """The plan's files beside `plan.json`, as they are stored. Closing them removes what lies in $TMPDIR."""
 
     units: UnitsFile
     codes: bytes | None = None
     made: IntermediateFiles | None = None
     """What the reader made, still on this machine."""
+
+    def close(self) -> None:
+        """Removes the temporary files."""
+        self.units.close()
+        if self.made is not None:
+            self.made.remove()
 
 
 def check_versions(head: PlanHead, spec: DataPrepJobSpec, uri: str) -> None:

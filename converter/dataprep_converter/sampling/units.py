@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_converter.core.closeable import close_generator
 from dataprep_converter.runtime.mapped_table import MappedTable
 
 Numbers = npt.NDArray[np.int64]
@@ -165,7 +166,10 @@ class UnitTable:
     @classmethod
     def of(cls, units: Iterable[Unit | Files]) -> "UnitTable":
         """The table of `units`, numbered from 0. Raises StoreFull."""
-        return cls.joined(_batches(units))
+        try:
+            return cls.joined(_batches(units))
+        finally:
+            close_generator(units)
 
     @classmethod
     def joined(cls, batches: Iterable[pa.RecordBatch]) -> "UnitTable":

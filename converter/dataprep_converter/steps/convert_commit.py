@@ -40,12 +40,13 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     unswept = remove_what_is_stale(folder, keep=set(sizes(reports)) | names.split_files(plan.head.extension, sizes(reports)))
     _check_listing(reports, folder, ours=names.split_files(plan.head.extension, sizes(reports)))
 
-    pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
     found = statistics.merged(reports)
-    manifest = _manifest(spec, plan, reports, pipeline, found)
+    with Pipeline(spec, plan.head.reader_state, access, plan.head.learned) as pipeline:
+        features = pipeline.features
+        manifest = _manifest(spec, plan, reports, pipeline, found)
     folder.check_owner()
     manifest = _with_metadata(
-        Finished(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=pipeline.features, statistics=found),
+        Finished(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=features, statistics=found),
         folder,
         before=again.metadata if again is not None else [],
     )

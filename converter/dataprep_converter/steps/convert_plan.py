@@ -32,6 +32,10 @@ class ConversionDraft(Draft):
     tables: Tables
     features: Sequence[FeatureSpec]
 
+    def close(self) -> None:
+        """Removes temporary files."""
+        self.tables.close()
+
     def check_output(self, folder: RunFolder) -> None:
         """Raises when `output.table` can't take the records."""
         table_output.check(self.spec, self.plan, self.features, folder, self.access)
@@ -59,14 +63,15 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ConversionDraft:
     new = make_plan(spec, access)
     begun = _begun_by_other_rules(spec, new.plan.head, access)
     if begun is not None and run_id.fault_of_versions(begun.parts, spec) is None:
+        new.close()
         new = make_plan(spec, access, parts=begun.parts)
     return ConversionDraft(
         spec=spec,
         access=access,
         plan=new.plan,
         tables=new.tables,
-        classes=new.pipeline.class_names(),
-        features=new.pipeline.features,
+        classes=new.classes,
+        features=new.features,
         predecessor=begun.run_id if begun is not None else None,
     )
 

@@ -53,10 +53,12 @@ def work(
     allocator.tune_allocator()
     check_keys(plan)
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
-    pipeline = Pipeline(spec, plan.head.reader_state, access, plan.head.learned)
-    rows = table_output.opened(spec, folder, access)
     progress = TaskProgress()
-    with ThreadPoolExecutor(1, thread_name_prefix="publish") as publishing:
+    with (
+        Pipeline(spec, plan.head.reader_state, access, plan.head.learned) as pipeline,
+        ThreadPoolExecutor(1, thread_name_prefix="publish") as publishing,
+    ):
+        rows = table_output.opened(spec, folder, access)
         maker = _Maker(plan, pipeline, folder, access, attempt, publishing, progress, watch)
         for report, is_new in maker.reports(shards):
             if is_new:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from dataprep_api.dataset.report import Manifest, Success
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.dataset.listing import is_untouched
 from dataprep_converter.dataset.output_folder import RunFolder
@@ -20,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draft:
-    """What a job is about to make."""
+class Draft(Closeable):
+    """What a job is about to make. Closing it removes temporary files."""
 
     spec: DataPrepJobSpec
     access: Access
@@ -30,6 +31,9 @@ class Draft:
     """Class names by feature."""
     predecessor: str | None = None
     """The unfinished run of this very job that another release began by other rules: it goes on, or is replaced where these are gone."""
+
+    def close(self) -> None:
+        """Removes temporary files, where there are any."""
 
     def check_output(self, folder: RunFolder) -> None:
         """Raises when the output can't take what will be made."""

@@ -82,8 +82,8 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ExtensionDraft | None:
         access=access,
         plan=new.plan,
         tables=new.tables,
-        classes=new.pipeline.class_names(),
-        features=new.pipeline.features,
+        classes=new.classes,
+        features=new.features,
         extended=extended,
     )
 

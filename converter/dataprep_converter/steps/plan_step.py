@@ -39,8 +39,13 @@ def run_plan_step(job: DataPrepJob, access: Access, *, check: Callable[..., list
     kind.check_overlaps(spec, access)
     access.output = spec.output.uri
     warnings = check(access, output_uri=spec.output.uri, source_uris=kind.source_uris(spec))
-    draft = kind.plan(spec, access)
-    folder = OutputFolder(spec.output.uri, access).of_run(draft.plan.head.run_id)
+    with kind.plan(spec, access) as draft:
+        return _take_output(draft, warnings)
+
+
+def _take_output(draft: Draft, warnings: Sequence[str]) -> Prepared:
+    """Takes the output folder and stores the plan in it, or finds the data set finished."""
+    folder = OutputFolder(draft.spec.output.uri, draft.access).of_run(draft.plan.head.run_id)
     success = folder.success()
     draft.check_output(folder)
 
@@ -65,8 +70,8 @@ def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
     kind = kind_of(job.spec)
     kind.check_overlaps(job.spec, access)
     access.output = job.spec.output.uri
-    draft = kind.plan(job.spec, access)
-    return _result(draft.plan, draft.classes, OutputFolder(job.spec.output.uri, access))
+    with kind.plan(job.spec, access) as draft:
+        return _result(draft.plan, draft.classes, OutputFolder(job.spec.output.uri, access))
 
 
 def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None) -> None:

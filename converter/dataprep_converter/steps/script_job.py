@@ -44,6 +44,10 @@ class ScriptDraft(Draft):
 
     tables: Tables
 
+    def close(self) -> None:
+        """Removes temporary files."""
+        self.tables.close()
+
     def store(self, folder: RunFolder) -> Plan:
         """Stores the plan. What an earlier run left is removed, so that it doesn't pass for what this one makes."""
         for path in sorted(folder.known_files() & {path for path, _ in folder.visible()}):

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, islice
 from operator import methodcaller
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, TypeAlias, TypeVar
 
 from dataprep_api.spec import HdfsOptions
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import AlreadyExists, BadSpec, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
 from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import SMALL_PIECE, Details, Entry, FolderFiles, StoreSettings, one_by_one
@@ -224,7 +224,7 @@ class FileUpload:
             self._ended = True
 
 
-class FileInput:
+class FileInput(Closeable):
     """Positioned reads of one file; it stays the same file when the name gets another one."""
 
     def __init__(self, uri: str) -> None:
@@ -278,7 +278,7 @@ class FileInput:
                 if len(data) == len(offsets) * length and os.fstat(self._descriptor).st_size == self._size:
                     return data
             self._one_by_one = True
-            self._scattered = None
+            self._unmap()
         # Asked for one by one, they say what is wrong, or get over it.
         return one_by_one(self, offsets, length)
 
@@ -291,18 +291,17 @@ class FileInput:
             yield piece
             offset += len(piece)
 
+    def _unmap(self) -> None:
+        scattered, self._scattered = self._scattered, None
+        if scattered is not None:
+            scattered.close()
+
     def close(self) -> None:
-        self._scattered = None
+        self._unmap()
         # First forgotten: were it closed twice, by two threads, the second time might be somebody else's.
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def _pread(self, offset: int, length: int) -> bytes:
         if self._descriptor is None:

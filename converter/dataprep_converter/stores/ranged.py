@@ -5,15 +5,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar
 
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.stores import Entry
 from dataprep_converter.stores.digests import checked_stream
 from dataprep_converter.stores.streaming import resuming_stream
 
 
-class RangedInput(ABC):
+class RangedInput(Closeable, ABC):
     """Ranges of one file or object, of the version that was opened."""
 
     step: ClassVar[int]
@@ -55,11 +55,5 @@ class RangedInput(ABC):
     def _streamed(self, offset: int, end: int) -> Iterator[bytes]:
         return resuming_stream(self._pieces, self.read_at, offset=offset, end=end, step=self.step, what=self.shown)
 
-    def close(self) -> None:  # noqa: B027 - for those who hold something
+    def close(self) -> None:
         """Nothing is held."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()

@@ -8,11 +8,13 @@ import ctypes
 import errno
 import mmap
 import os
-import weakref
+from threading import Lock
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+from dataprep_converter.core.closeable import Closeable
 
 _AT_ONCE: Final = os.sysconf("SC_IOV_MAX")
 _pwritev = getattr(ctypes.CDLL(None, use_errno=True), "pwritev64", None)
@@ -21,7 +23,7 @@ if _pwritev is not None:
     _pwritev.restype = ctypes.c_ssize_t
 
 
-class Scattered:
+class Scattered(Closeable):
     """An open file of `size` bytes, not 0. Raises OSError where files can't be mapped, as on some mounts, or the system is not Linux."""
 
     def __init__(self, descriptor: int, size: int) -> None:
@@ -31,11 +33,11 @@ class Scattered:
         # Or the kernel would read 128 KiB around each piece.
         self._mapped.madvise(mmap.MADV_RANDOM)
         self._address = np.frombuffer(self._mapped, np.uint8).ctypes.data
-        self._buffer = os.memfd_create("dataprep", os.MFD_CLOEXEC)
-        weakref.finalize(self, os.close, self._buffer)
+        self._buffer = os.fdopen(os.memfd_create("dataprep", os.MFD_CLOEXEC), "r+b", buffering=0)
+        self._lock = Lock()
 
     def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
-        """The pieces at these offsets, all within the size. Raises OSError, or returns less, when one can't be read.
+        """The pieces at these offsets, all within the size. Raises OSError, or returns less, when one can't be read, and ValueError when this is closed.
 
         Behind the end of a file that became shorter, the rest of its last page reads as zeros: look at its size afterwards.
         """
@@ -43,8 +45,17 @@ class Scattered:
         pieces = np.empty((len(offsets), 2), np.uint64)
         pieces[:, 0] = offsets.astype(np.uint64) + np.uint64(self._address)
         pieces[:, 1] = length
-        for first in range(0, len(offsets), _AT_ONCE):
-            some = pieces[first : first + _AT_ONCE]
-            if _pwritev is None or _pwritev(self._buffer, some.ctypes.data, len(some), first * length) != len(some) * length:
-                return b""
-        return os.pread(self._buffer, len(offsets) * length, 0)
+        # Nobody may close the buffer meanwhile: its number might by then be another file's, and be written to.
+        with self._lock:
+            buffer = self._buffer.fileno()
+            for first in range(0, len(offsets), _AT_ONCE):
+                some = pieces[first : first + _AT_ONCE]
+                if _pwritev is None or _pwritev(buffer, some.ctypes.data, len(some), first * length) != len(some) * length:
+                    return b""
+            return os.pread(buffer, len(offsets) * length, 0)
+
+    def close(self) -> None:
+        """Frees the mapping and the buffer. Reading raises ValueError from then on."""
+        with self._lock:
+            self._buffer.close()
+            self._mapped.close()

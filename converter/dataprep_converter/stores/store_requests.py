@@ -116,6 +116,7 @@ class Requests(ABC):
         """The store's name, for messages."""
         self._proxy = _proxy_for(address)
         self._idle: deque[tuple[float, http.client.HTTPConnection]] = deque()
+        # A store is never closed: it serves its process to the end.
         weakref.finalize(self, _close_all, self._idle)
 
     def send(

@@ -10,6 +10,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -286,13 +287,13 @@ _DRAFTS: Final = {"csv": _csv, "images": _images, "idx": _idx, "numpy": _numpy}
 
 def _add_contents(draft: _Draft, chosen: Sequence[_File], access: Access) -> None:
     """Adds notes on columns, classes and first records as the reader sees them, and guesses the label."""
-    with tempfile.TemporaryDirectory(prefix="dataprep-") as folder:
+    with tempfile.TemporaryDirectory(prefix="dataprep-") as folder, ExitStack() as opened:
         source = Source.model_validate({draft.name: draft.source | _probe(draft, chosen[0], Path(folder), access)})
         reader_type = reader_class(draft.kind)
         discovery = reader_type.discover(source, access)
         units = UnitTable.of(discovery.units)
         state = dict(discovery.state)
-        reader = reader_type(source, state, access)
+        reader = opened.enter_context(reader_type(source, state, access))
         samples = np.arange(min(_FIRST_RECORDS, units.samples), dtype=np.int64)
         batch = next(iter(reader.read(units, iter([samples]))), None) if len(samples) else None
         schema = reader.schema()

@@ -158,15 +158,15 @@ class _DamagedDataSet:
 
     def plan_again(self, job: DataPrepJob) -> Plan:
         """Plans again and stores the plan. Raises InputChanged if the inputs are not the original ones."""
-        new = self._new_plan(job)
-        if new.plan.head.run_id != self.folder.run_id:
-            raise InputChanged(
-                f"The plan of {self.uri} is damaged, and the inputs ({', '.join(job.spec.data.inputs())}) are not those of run {self.folder.run_id} any more."
-            )
-        if new.tables.made is not None:
-            self.folder.put_made(new.tables.made)
-        self.folder.put_plan(new.plan, new.tables)
-        return new.plan
+        with self._new_plan(job) as new:
+            if new.plan.head.run_id != self.folder.run_id:
+                raise InputChanged(
+                    f"The plan of {self.uri} is damaged, and the inputs ({', '.join(job.spec.data.inputs())}) are not those of run {self.folder.run_id} any more."
+                )
+            if new.tables.made is not None:
+                self.folder.put_made(new.tables.made)
+            self.folder.put_plan(new.plan, new.tables)
+            return new.plan
 
     def _new_plan(self, job: DataPrepJob) -> NewPlan:
         """A new plan by the original rule versions. If the manifest that records them is gone too, tries those of this release, then the
@@ -180,15 +180,16 @@ class _DamagedDataSet:
             return make_plan(job.spec, self._access, parts=written.parts)
         new = make_plan(job.spec, self._access)
         if new.plan.head.run_id != self.folder.run_id and new.plan.head.parts and run_id.fault_of_versions({}, job.spec) is None:
+            new.close()
             return make_plan(job.spec, self._access, parts={})
         return new
 
     def restore_generated_files(self, job: DataPrepJob) -> None:
         """Restores files that the reader generated while planning and the commit step removed. Raises InputChanged if they would differ."""
-        new = self._new_plan(job)
-        if new.plan.head.run_id != self.folder.run_id or new.tables.made is None:
-            raise InputChanged(f"The inputs ({', '.join(job.spec.data.inputs())}) are not those of run {self.folder.run_id} any more.")
-        self.folder.put_made(new.tables.made)
+        with self._new_plan(job) as new:
+            if new.plan.head.run_id != self.folder.run_id or new.tables.made is None:
+                raise InputChanged(f"The inputs ({', '.join(job.spec.data.inputs())}) are not those of run {self.folder.run_id} any more.")
+            self.folder.put_made(new.tables.made)
 
     def reports(self, plan: Plan) -> Iterator[ShardReport | None]:
         """The report of each shard if the report and all files that it describes are intact, else None."""

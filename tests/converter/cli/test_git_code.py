@@ -176,8 +176,12 @@ def test_the_commit_is_part_of_the_run_and_of_what_the_plan_tells(
     execute(job.spec, plan=prepared.plan)
     assert (tmp_path / "out" / "made.txt").read_text() == "1\n"
 
-    assert script_job.plan(a_job(ref="v1").spec, Access()).plan.head.run_id != prepared.plan.head.run_id
-    assert script_job.plan(a_job().spec, Access()).plan.head.run_id == prepared.plan.head.run_id
+    def run_id(job: DataPrepJob) -> str:
+        with script_job.plan(job.spec, Access()) as draft:
+            return draft.plan.head.run_id
+
+    assert run_id(a_job(ref="v1")) != prepared.plan.head.run_id
+    assert run_id(a_job()) == prepared.plan.head.run_id
 
 
 def test_the_command_writes_the_commit_beside_the_files(commits: Commits, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,10 +46,10 @@ class Encoded:
         self.features: list[FeatureSpec] = projector.features
         batch = projector.project(Batch(records=records, bad=[], bytes_in=0))
         assert not batch.bad
-        encoder = encoder_class(format_)(self.output, self.features)
         bounds = [0, *cuts, rows]
         parts = [batch.records.slice(first, after - first) for first, after in pairwise(bounds)]
-        self.content = b"".join([*read_late(encoder, parts), encoder.close(), *encoder.rest()])
+        with encoder_class(format_)(self.output, self.features) as encoder:
+            self.content = b"".join([*read_late(encoder, parts), encoder.close(), *encoder.rest()])
 
     def decoder(self) -> Decoder:
         """The decoder that `verify` and `inspect` would take for it."""

@@ -66,12 +66,12 @@ def written(
     features = [Feature(name=name, sequence=name in sequences) for name in columns if name not in labels]
     targets = [LabelFeature(name=name) for name in labels]
     projector = resolve(features, targets, schema=records.schema, default_label="", output=output)
-    encoder = encoder_class(format_)(output, projector.features)
-    compressor = encoder.compressor(output)
     bounds = [0, *sorted(min(cut, count) for cut in cuts), count]
     parts = (_projected(projector, records.slice(first, last - first)) for first, last in pairwise(bounds))
-    data = b"".join(bytes(compressor.compress(made)) for made in read_late(encoder, parts))
-    data += bytes(compressor.compress(encoder.close() + b"".join(encoder.rest()))) + compressor.finish()
+    with encoder_class(format_)(output, projector.features) as encoder:
+        compressor = encoder.compressor(output)
+        data = b"".join(bytes(compressor.compress(made)) for made in read_late(encoder, parts))
+        data += bytes(compressor.compress(encoder.close() + b"".join(encoder.rest()))) + compressor.finish()
     return Written(output=output, features=projector.features, data=data)
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from tests.converter.readers.reader_contract import ReaderContract, batches, opened, plan, rows
+from tests.converter.readers.reader_contract import ReaderContract, batches, opened, plan, read_all, rows
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec, Source
@@ -98,8 +98,14 @@ class ArchiveContract(ReaderContract):
         units, state = plan(self.reader, source)
         changed = self.change(tmp_path)
         with pytest.raises(InputChanged, match="has changed since it was planned") as caught:
-            list(opened(self.reader, source, state).read(units, iter([np.arange(units.samples, dtype=np.int64)])))
+            read_all(opened(self.reader, source, state), units, iter([np.arange(units.samples, dtype=np.int64)]))
         assert str(caught.value.uri).startswith(f"{changed}!/data/")
+
+
+class GzippedContract(ArchiveContract):
+    def open_files(self) -> list[str]:
+        """The store keeps the stream for the next member."""
+        return [name for name in super().open_files() if f"a.{self.suffix}" not in name and "(deleted)" not in name]
 
 
 class FixedLengthContract(ArchiveContract):
@@ -120,7 +126,7 @@ class TestFixedLengthInTar(FixedLengthContract):
     suffix = "tar"
 
 
-class TestFixedLengthInGzippedTar(FixedLengthContract):
+class TestFixedLengthInGzippedTar(FixedLengthContract, GzippedContract):
     suffix = "tar.gz"
 
 
@@ -142,7 +148,7 @@ class TestWholeFilesInStoredZip(WholeFileContract):
     suffix = "stored.zip"
 
 
-class TestWholeFilesInGzippedTar(WholeFileContract):
+class TestWholeFilesInGzippedTar(WholeFileContract, GzippedContract):
     suffix = "tgz"
 
 

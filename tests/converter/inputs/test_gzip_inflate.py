@@ -116,5 +116,6 @@ def test_scattered_pieces_of_a_spool_are_those_that_lie_there(maps: bool, monkey
     with FileInput(str(tmp_path / "a.gz")) as source:
         spool = Spool(Forward(source, "a.gz", zipped=True))
     offsets = np.array([2 << 20, 0, 17, (3 << 20) - 100], np.int64)
-    assert spool.size == len(contents)
-    assert spool.read_each(offsets, 100) == b"".join(contents[offset : offset + 100] for offset in offsets.tolist())
+    with spool:
+        assert spool.size == len(contents)
+        assert spool.read_each(offsets, 100) == b"".join(contents[offset : offset + 100] for offset in offsets.tolist())

@@ -29,7 +29,8 @@ def tasks(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> int:
         **spec,
     }
     job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": written})
-    plan = planner.make_plan(job.spec, Access()).plan
+    with planner.make_plan(job.spec, Access()) as new:
+        plan = new.plan
     return plan.head.tasks
 
 

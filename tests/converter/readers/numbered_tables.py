@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from tests.converter.readers.reader_contract import chunks, plan, rows
+from tests.converter.readers.reader_contract import chunks, plan, read_all, rows
 
 from dataprep_api.spec import Source
 from dataprep_converter.inputs.access import Access
@@ -41,7 +41,7 @@ def a_source(*uris: str, **options: Any) -> Source:
 
 def read(source: Source, units: UnitTable, state: dict[str, Any], order: Sequence[int] | None = None) -> list[dict[str, Any]]:
     samples = np.arange(units.samples) if order is None else np.array(order)
-    return rows(list(TableReader(source, state, Access()).read(units, chunks(samples, 1000))))
+    return rows(read_all(TableReader(source, state, Access()), units, chunks(samples, 1000)))
 
 
 def values(source: Source) -> list[dict[str, Any]]:

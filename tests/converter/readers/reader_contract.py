@@ -1,5 +1,6 @@
 """What every reader promises. A reader's own test subclasses `ReaderContract` and says how its inputs are made."""
 
+import contextlib
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from dataprep_converter.core.errors import InputChanged, NotFound
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Reader
 from dataprep_converter.records.batch import SAMPLE, Batch
+from dataprep_converter.sampling import units as units_module
 from dataprep_converter.sampling.units import UnitTable
 
 Samples = npt.NDArray[np.int64]
@@ -39,7 +41,22 @@ def batches(reader: type[Reader], source: Source, *, size: int = 1000, order: Sa
     """Every sample of the source, in order unless another is given."""
     units, state = plan(reader, source)
     samples = np.arange(units.samples, dtype=np.int64) if order is None else order
-    return list(opened(reader, source, state).read(units, chunks(samples, size)))
+    return read_all(opened(reader, source, state), units, chunks(samples, size))
+
+
+def read_all(reader: Reader, units: UnitTable, samples: Iterator[Samples]) -> list[Batch]:
+    """All batches; the reader is closed."""
+    with reader:
+        return list(reader.read(units, samples))
+
+
+def open_files() -> list[str]:
+    """What the descriptors of this process lead to, but for connections, which stores keep."""
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the one of this listing
+            found.append(str(descriptor.readlink()))
+    return sorted(name for name in found if not name.startswith("socket:"))
 
 
 def rows(found: list[Batch]) -> list[dict[str, Any]]:
@@ -79,13 +96,17 @@ class ReaderContract:
         """Changes one file of `a_source`, and returns it."""
         raise NotImplementedError
 
+    def open_files(self) -> list[str]:
+        """The open files that a reader may not leave behind."""
+        return open_files()
+
     def test_the_batches_have_the_columns_of_the_schema(self, tmp_path: Path) -> None:
         source = self.a_source(tmp_path)
         units, state = plan(self.reader, source)
-        reader = opened(self.reader, source, state)
-        expected = reader.schema().append(pa.field(SAMPLE, pa.int64()))
-        for batch in reader.read(units, chunks(np.arange(units.samples, dtype=np.int64), 7)):
-            assert batch.records.schema.equals(expected)
+        with opened(self.reader, source, state) as reader:
+            expected = reader.schema().append(pa.field(SAMPLE, pa.int64()))
+            for batch in reader.read(units, chunks(np.arange(units.samples, dtype=np.int64), 7)):
+                assert batch.records.schema.equals(expected)
 
     def test_every_sample_is_read_once_and_in_order(self, tmp_path: Path) -> None:
         source = self.a_source(tmp_path)
@@ -119,11 +140,54 @@ class ReaderContract:
     def test_a_reader_can_be_asked_again(self, tmp_path: Path) -> None:
         source = self.a_source(tmp_path)
         units, state = plan(self.reader, source)
-        reader = opened(self.reader, source, state)
         samples = np.arange(units.samples, dtype=np.int64)
-        first = rows(list(reader.read(units, chunks(samples[10:], 4))))
-        again = rows(list(reader.read(units, chunks(samples, 4))))
+        with opened(self.reader, source, state) as reader:
+            first = rows(list(reader.read(units, chunks(samples[10:], 4))))
+            again = rows(list(reader.read(units, chunks(samples, 4))))
         assert again[10:] == first
+
+    def test_a_closed_reader_leaves_no_file_open(self, tmp_path: Path) -> None:
+        source = self.a_source(tmp_path)
+        before = self.open_files()
+        units, state = plan(self.reader, source)
+        assert self.open_files() == before
+        in_order = np.arange(units.samples, dtype=np.int64)
+        with opened(self.reader, source, state) as reader:
+            for samples in (in_order, in_order[::-1], np.random.default_rng(3).permutation(in_order)):
+                list(reader.read(units, chunks(samples, 5)))
+            unfinished = reader.read(units, chunks(in_order, 3))
+            next(unfinished)
+        assert self.open_files() == before
+        reader.close()
+
+    def test_an_error_leaves_no_file_open(self, tmp_path: Path) -> None:
+        source = self.a_source(tmp_path)
+        units, state = plan(self.reader, source)
+        before = self.open_files()
+
+        def failing() -> Iterator[Samples]:
+            samples = np.random.default_rng(3).permutation(units.samples).astype(np.int64)
+            yield samples[:5]
+            yield samples[5:10]
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError) as caught, opened(self.reader, source, state) as reader:
+            list(reader.read(units, failing()))
+        assert self.open_files() == before
+        assert caught.value.__context__ is None
+
+    def test_a_listing_that_nobody_ends_leaves_no_file_open(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError
+
+        source = self.a_source(tmp_path)
+        before = self.open_files()
+        discovery = self.reader.discover(source, Access())
+        monkeypatch.setattr(units_module._Block, "add", fail)
+        with pytest.raises(ZeroDivisionError) as caught:
+            UnitTable.of(discovery.units)
+        assert self.open_files() == before
+        assert caught.value.__context__ is None
 
     def test_planning_again_finds_the_same(self, tmp_path: Path) -> None:
         source = self.a_source(tmp_path)
@@ -153,9 +217,8 @@ class ReaderContract:
         source = self.a_source(tmp_path)
         units, state = plan(self.reader, source)
         changed = self.change(tmp_path)
-        reader = opened(self.reader, source, state)
         with pytest.raises(InputChanged) as caught:
-            list(reader.read(units, iter([np.arange(units.samples, dtype=np.int64)])))
+            read_all(opened(self.reader, source, state), units, iter([np.arange(units.samples, dtype=np.int64)]))
         assert caught.value.uri == str(changed)
 
     def test_an_input_that_is_gone_is_named(self, tmp_path: Path) -> None:
@@ -164,7 +227,7 @@ class ReaderContract:
         gone = self.change(tmp_path)
         gone.unlink()
         with pytest.raises(InputChanged, match="is gone"):
-            list(opened(self.reader, source, state).read(units, iter([np.arange(units.samples, dtype=np.int64)])))
+            read_all(opened(self.reader, source, state), units, iter([np.arange(units.samples, dtype=np.int64)]))
 
     @pytest.mark.slow
     def test_memory_does_not_grow_with_the_input(self, tmp_path: Path) -> None:
@@ -176,14 +239,14 @@ class ReaderContract:
 
     def _peak(self, source: Source) -> int:
         units, state = plan(self.reader, source)
-        reader = opened(self.reader, source, state)
         arrow = pa.total_allocated_bytes()
         most = 0
         tracemalloc.start()
         try:
-            for batch in reader.read(units, chunks(np.arange(units.samples, dtype=np.int64), 200)):
-                most = max(most, pa.total_allocated_bytes() - arrow)
-                del batch
+            with opened(self.reader, source, state) as reader:
+                for batch in reader.read(units, chunks(np.arange(units.samples, dtype=np.int64), 200)):
+                    most = max(most, pa.total_allocated_bytes() - arrow)
+                    del batch
             return most + tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

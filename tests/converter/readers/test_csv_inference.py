@@ -241,10 +241,10 @@ def test_the_words_are_frozen_in_the_state(tmp_path: Path) -> None:
     source = of_text(tmp_path, "1\nNA\n")
     units, state = plan(CsvReader, source)
     assert state["nullWords"] == list(MISSING)
-    reader = opened(CsvReader, source, state | {"nullWords": ["?"]})
-    (batch,) = reader.read(units, iter([pa.array([0, 1]).to_numpy()]))
-    assert [bad.reason for bad in batch.bad] == ["line 2: 'NA' is not a Int64 (column '0')"]
-    assert "nullWords" not in plan(CsvReader, of_text(tmp_path, "1\n", columns=[{"name": "x", "type": "Int64"}]))[1]
+    with opened(CsvReader, source, state | {"nullWords": ["?"]}) as reader:
+        (batch,) = reader.read(units, iter([pa.array([0, 1]).to_numpy()]))
+        assert [bad.reason for bad in batch.bad] == ["line 2: 'NA' is not a Int64 (column '0')"]
+        assert "nullWords" not in plan(CsvReader, of_text(tmp_path, "1\n", columns=[{"name": "x", "type": "Int64"}]))[1]
 
 
 # --- digits -------------------------------------------------------------------------------------------------------

@@ -134,10 +134,10 @@ def test_the_largest_box_is_the_label_and_the_first_of_equal_ones(tmp_path: Path
     }
     source = write(tmp_path, "Voc", images, label="LargestBox")
     units, state = plan(AnnotatedImagesReader, source)
-    reader = opened(AnnotatedImagesReader, source, state)
-    found = rows(list(reader.read(units, iter([np.arange(3)]))))
-    assert [(row["image/class/text"], row["image/class/label"]) for row in found] == [("large", 0), ("large", 0), ("background", 3)]
-    assert reader.classes() == {"image/class/label": ["large", "second", "small", "background"]}
+    with opened(AnnotatedImagesReader, source, state) as reader:
+        found = rows(list(reader.read(units, iter([np.arange(3)]))))
+        assert [(row["image/class/text"], row["image/class/label"]) for row in found] == [("large", 0), ("large", 0), ("background", 3)]
+        assert reader.classes() == {"image/class/label": ["large", "second", "small", "background"]}
 
 
 def test_the_areas_of_the_how_to_100_and_400_give_the_second(tmp_path: Path) -> None:
@@ -159,10 +159,10 @@ def test_equal_areas_are_a_tie_whatever_the_size_of_the_image(tmp_path: Path, fi
 def test_an_image_without_objects_may_be_bad(tmp_path: Path) -> None:
     source = write(tmp_path, "Voc", TWO, label="LargestBox", withoutObjects="Bad")
     units, state = plan(AnnotatedImagesReader, source)
-    reader = opened(AnnotatedImagesReader, source, state)
-    found = list(reader.read(units, iter([np.arange(3)])))
-    assert faults(found) == {1: "the image has no object (source.annotatedImages.withoutObjects: Bad)"}
-    assert reader.classes() == {"image/class/label": ["cat", "dog"]}
+    with opened(AnnotatedImagesReader, source, state) as reader:
+        found = list(reader.read(units, iter([np.arange(3)])))
+        assert faults(found) == {1: "the image has no object (source.annotatedImages.withoutObjects: Bad)"}
+        assert reader.classes() == {"image/class/label": ["cat", "dog"]}
 
 
 def test_200_classes_and_background_make_a_vector_of_201(tmp_path: Path) -> None:
@@ -271,14 +271,14 @@ def test_the_classes_and_the_number_of_background_may_be_those_of_one_subset(tmp
     }
     source = write(tmp_path, "Voc", images, label="LargestBox", subsetFrom="FirstFolder", classesFrom="train")
     units, state = plan(AnnotatedImagesReader, source)
-    reader = opened(AnnotatedImagesReader, source, state)
-    found = list(reader.read(units, iter([np.arange(4)])))
-    assert reader.classes() == {"image/class/label": ["cat", "dog", "background"]}
-    assert [(row["image/class/text"], row["image/class/label"]) for row in rows(found)] == [("dog", 1), ("background", 2), ("dog", 1)]
-    assert faults(found) == {
-        2: "object 1 of its annotation is of the class 'ape', which the subset 'train' (source.annotatedImages.classesFrom) doesn't have: cat, dog"
-    }
-    assert state["warnings"] == ["the class 'ape' is only in the subset val, not in train"]
+    with opened(AnnotatedImagesReader, source, state) as reader:
+        found = list(reader.read(units, iter([np.arange(4)])))
+        assert reader.classes() == {"image/class/label": ["cat", "dog", "background"]}
+        assert [(row["image/class/text"], row["image/class/label"]) for row in rows(found)] == [("dog", 1), ("background", 2), ("dog", 1)]
+        assert faults(found) == {
+            2: "object 1 of its annotation is of the class 'ape', which the subset 'train' (source.annotatedImages.classesFrom) doesn't have: cat, dog"
+        }
+        assert state["warnings"] == ["the class 'ape' is only in the subset val, not in train"]
 
 
 def test_a_class_that_only_other_subsets_have_may_be_left_out(tmp_path: Path) -> None:
@@ -428,5 +428,5 @@ def test_the_units_of_a_format_are_read_by_a_reader_made_from_their_state(tmp_pa
     source = write(tmp_path, "Coco", TWO)
     units, state = plan(AnnotatedImagesReader, source)
     (tmp_path / "annotations/instances.json").unlink()
-    reader = opened(AnnotatedImagesReader, source, json.loads(json.dumps(state)))
-    assert len(rows(list(reader.read(UnitTable(units.table), iter([np.arange(3)]))))) == 3
+    with opened(AnnotatedImagesReader, source, json.loads(json.dumps(state))) as reader:
+        assert len(rows(list(reader.read(UnitTable(units.table), iter([np.arange(3)]))))) == 3

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import feather
-from tests.converter.readers.reader_contract import ReaderContract, batches, faults, opened, plan, rows
+from tests.converter.readers.reader_contract import ReaderContract, batches, faults, opened, plan, read_all, rows
 
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData, BadSpec
@@ -228,7 +228,7 @@ def test_flipped_bytes_give_an_error_or_other_values_but_no_crash(tmp_path: Path
         try:
             units, state = plan(ArrowReader, a_source(file))
             if units.samples <= 1000:
-                list(opened(ArrowReader, a_source(file), state).read(units, iter([np.arange(units.samples)])))
+                read_all(opened(ArrowReader, a_source(file), state), units, iter([np.arange(units.samples)]))
         except (BadData, BadSpec) as exc:
             told.append(str(exc))
     assert all(str(file) in message for message in told)

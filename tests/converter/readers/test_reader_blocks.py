@@ -12,11 +12,12 @@ from tests.converter.readers.reader_contract import faults, rows
 from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.metered import Count, Counted
 from dataprep_converter.readers.base import blocks
 from dataprep_converter.readers.base.blocks import Block, BlockReader
+from dataprep_converter.readers.base.open_files import KEPT_FILES, OpenFiles
 from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Entry, Input
+from dataprep_converter.stores.files import FileInput
 
 SCHEMA = pa.schema([("byte", pa.int64())])
 
@@ -112,10 +113,24 @@ def test_values_are_kept_within_a_weight_but_always_the_last_one() -> None:
     assert [key for key in (9, 1) if key in kept] == [1]
 
 
-def test_a_file_is_closed_with_its_reader(file: Path) -> None:
-    source = Access().store(str(file)).open(str(file))
-    counted = Counted(source, Count())
-    assert counted.read_at(0, 2) == b"ab"
-    del counted
+def test_what_reads_from_a_file_ends_before_the_file_does(tmp_path: Path) -> None:
+    ended: list[str] = []
+    with OpenFiles(Access()) as files:
+        views: LruCache[str, Input] = files.views(close=lambda file: ended.append(file.read_at(0, 2).decode()))
+        for number in range(KEPT_FILES + 2):
+            path = tmp_path / str(number)
+            path.write_text(f"{number:02}")
+            views.get(str(path), lambda path=path: files.get(str(path), lambda: FileInput(str(path))))  # type: ignore[misc]  # mypy can't tell a lambda's default
+        assert ended == ["00", "01"]
+        kept = views.get(str(tmp_path / "2"), lambda: FileInput(str(path)))
+    assert sorted(ended) == [f"{number:02}" for number in range(KEPT_FILES + 2)]
     with pytest.raises(ValueError, match="is closed"):
-        source.read_at(0, 2)
+        kept.read_at(0, 2)
+
+
+def test_a_reader_opens_a_closed_file_again(file: Path) -> None:
+    with Bytes() as reader:
+        for _ in range(2):
+            (batch,) = reader.read(units_of(file, each=4), asked([0]))
+            assert batch.records.num_rows == 1
+            reader.close()

@@ -406,17 +406,18 @@ CLASSIFICATION = "1.0,3.2,4.5,1.1,6.3,0\n1.6,2.4,5.9,0.2,2.2,1\n"
 def encoded(source: Source, *, features: list[dict[str, Any]], labels: list[dict[str, Any]]) -> list[bytes]:
 
     units, state = plan(CsvReader, source)
-    reader = opened(CsvReader, source, state)
-    projector = resolve(
-        [Feature.model_validate(feature) for feature in features],
-        [LabelFeature.model_validate(label) for label in labels],
-        schema=reader.schema(),
-        default_label=CsvReader.default_label,
-    )
-    encoder = TfrecordEncoder(Output(uri="x"), projector.features)
-    return [
-        bytes(encoder.encode(projector.project(b).records)) for b in reader.read(units, iter([np.array([n]) for n in range(units.samples)]))
-    ]
+    with opened(CsvReader, source, state) as reader:
+        projector = resolve(
+            [Feature.model_validate(feature) for feature in features],
+            [LabelFeature.model_validate(label) for label in labels],
+            schema=reader.schema(),
+            default_label=CsvReader.default_label,
+        )
+        encoder = TfrecordEncoder(Output(uri="x"), projector.features)
+        return [
+            bytes(encoder.encode(projector.project(b).records))
+            for b in reader.read(units, iter([np.array([n]) for n in range(units.samples)]))
+        ]
 
 
 def test_rows_for_classification_have_their_golden_bytes(tmp_path: Path) -> None:

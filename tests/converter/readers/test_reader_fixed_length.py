@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
-from tests.converter.readers.reader_contract import ReaderContract, batches, plan, rows
+from tests.converter.readers.reader_contract import ReaderContract, batches, open_files, plan, rows
 
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData, BadSpec
@@ -119,7 +119,8 @@ def test_a_whole_record_of_numbers_is_not_copied(tmp_path: Path) -> None:
     source = of_bytes(tmp_path, bytes(1 << 20), recordBytes=1024, fields=[{"name": "v", "dtype": "uint8", "shape": [1024]}])
     units, state = plan(FixedLengthReader, source)
     before = pa.total_allocated_bytes()
-    (batch,) = FixedLengthReader(source, state, Access()).read(units, iter([np.arange(1024)]))
+    with FixedLengthReader(source, state, Access()) as reader:
+        (batch,) = reader.read(units, iter([np.arange(1024)]))
     assert batch.records.num_rows == 1024
     assert pa.total_allocated_bytes() - before < 100_000
 
@@ -165,12 +166,14 @@ def test_fields_that_make_no_sense_are_refused(fields: list[dict[str, Any]], mes
 def test_scattered_small_rows_of_a_remote_file_come_from_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_files, "scheme_of", lambda _: "s3")
     (tmp_path / "a").write_bytes(np.arange(100_000, dtype="<i4").tobytes())
-    files = RowFiles(Access())
     entry = Access().store(str(tmp_path / "a")).stat(str(tmp_path / "a"))
     assert entry is not None
-    rows = files.rows(entry.uri, entry.pin, start=0, row_bytes=4)
     order = np.random.default_rng(1).permutation(100_000)[:50]
-    assert rows.take(order).view("<i4").ravel().tolist() == order.tolist()
-    assert files.taken() == 400_000
-    assert rows.take(order[::-1]).view("<i4").ravel().tolist() == order[::-1].tolist()
-    assert files.taken() == 0
+    before = open_files()
+    with RowFiles(Access()) as files:
+        rows = files.rows(entry.uri, entry.pin, start=0, row_bytes=4)
+        assert rows.take(order).view("<i4").ravel().tolist() == order.tolist()
+        assert files.taken() == 400_000
+        assert rows.take(order[::-1]).view("<i4").ravel().tolist() == order[::-1].tolist()
+        assert files.taken() == 0
+    assert open_files() == before

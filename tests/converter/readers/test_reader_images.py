@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from PIL import Image
-from tests.converter.readers.reader_contract import ReaderContract, batches, faults, opened, plan, rows
+from tests.converter.readers.reader_contract import ReaderContract, batches, faults, opened, plan, read_all, rows
 
 from dataprep_api.spec import Output, Source
 from dataprep_converter.core import native
@@ -69,7 +69,7 @@ def test_the_class_is_the_parent_folder_numbered_in_byte_order(tmp_path: Path) -
     put(tmp_path, CATS_AND_DOGS)
     source = a_source(tmp_path)
     units, state = plan(ImagesReader, source)
-    found = rows(list(opened(ImagesReader, source, state).read(units, iter([np.arange(3)]))))
+    found = rows(read_all(opened(ImagesReader, source, state), units, iter([np.arange(3)])))
     assert [(row["image/filename"], row["image/class/label"], row["image/class/text"]) for row in found] == [
         ("cat/img0.jpg", 0, "cat"),
         ("cat/img1.jpg", 0, "cat"),
@@ -89,13 +89,13 @@ def test_a_record_is_at_most_200_bytes_larger_than_its_file(tmp_path: Path) -> N
     put(tmp_path, CATS_AND_DOGS)
     source = a_source(tmp_path)
     units, state = plan(ImagesReader, source)
-    reader = opened(ImagesReader, source, state)
-    projector = resolve(None, None, schema=reader.schema(), default_label=ImagesReader.default_label)
-    assert "image/filename" not in [feature.name for feature in projector.features]
-    assert [feature.name for feature in projector.features if feature.label] == ["image/class/label"]
-    (batch,) = reader.read(units, iter([np.arange(3)]))
-    written = len(TfrecordEncoder(Output(uri="x"), projector.features).encode(projector.project(batch).records))
-    assert written - sum(map(len, CATS_AND_DOGS.values())) <= 3 * 200
+    with opened(ImagesReader, source, state) as reader:
+        projector = resolve(None, None, schema=reader.schema(), default_label=ImagesReader.default_label)
+        assert "image/filename" not in [feature.name for feature in projector.features]
+        assert [feature.name for feature in projector.features if feature.label] == ["image/class/label"]
+        (batch,) = reader.read(units, iter([np.arange(3)]))
+        written = len(TfrecordEncoder(Output(uri="x"), projector.features).encode(projector.project(batch).records))
+        assert written - sum(map(len, CATS_AND_DOGS.values())) <= 3 * 200
 
 
 def test_classes_are_sorted_by_their_utf8_bytes_and_only_folders_with_an_image_count(tmp_path: Path) -> None:
@@ -249,13 +249,13 @@ def test_labels_that_are_numbers_are_taken_as_they_are(tmp_path: Path) -> None:
     put(tmp_path, {f"{name}/1.jpg": an_image() for name in ("10", "9", "007", "-1")})
     source = a_source(tmp_path, labelType="Number")
     units, state = plan(ImagesReader, source)
-    reader = opened(ImagesReader, source, state)
-    assert [row["image/class/label"] for row in rows(list(reader.read(units, iter([np.arange(4)]))))] == [-1, 7, 10, 9]
-    assert reader.classes() == {}
-    assert "image/class/text" not in reader.schema().names
-    put(tmp_path, {"ten/1.jpg": an_image()})
-    with pytest.raises(BadSpec, match=r"ten/1\.jpg has the label 'ten', which is no whole number \(labelType: Number\)"):
-        plan(ImagesReader, source)
+    with opened(ImagesReader, source, state) as reader:
+        assert [row["image/class/label"] for row in rows(list(reader.read(units, iter([np.arange(4)]))))] == [-1, 7, 10, 9]
+        assert reader.classes() == {}
+        assert "image/class/text" not in reader.schema().names
+        put(tmp_path, {"ten/1.jpg": an_image()})
+        with pytest.raises(BadSpec, match=r"ten/1\.jpg has the label 'ten', which is no whole number \(labelType: Number\)"):
+            plan(ImagesReader, source)
 
 
 def test_the_classes_may_be_those_of_one_subset(tmp_path: Path) -> None:
@@ -278,14 +278,14 @@ def test_what_the_plan_knows_of_a_sample_is_read_without_its_file(tmp_path: Path
     units, state = plan(ImagesReader, source)
     for file in tmp_path.glob("*/*.jpg"):
         file.unlink()
-    reader = ImagesReader(source, state, Access())
-    (batch,) = reader.read_columns(units, iter([np.array([2, 0])]), ["image/class/label", "image/filename"])
-    assert rows([batch]) == [
-        {"image/class/label": 1, "image/filename": "dog/b.jpg", "_sample": 2},
-        {"image/class/label": 0, "image/filename": "cat/img0.jpg", "_sample": 0},
-    ]
-    with pytest.raises(InputChanged):
-        list(reader.read_columns(units, iter([np.array([2, 0])]), ["image/class/label", "image/width"]))
+    with ImagesReader(source, state, Access()) as reader:
+        (batch,) = reader.read_columns(units, iter([np.array([2, 0])]), ["image/class/label", "image/filename"])
+        assert rows([batch]) == [
+            {"image/class/label": 1, "image/filename": "dog/b.jpg", "_sample": 2},
+            {"image/class/label": 0, "image/filename": "cat/img0.jpg", "_sample": 0},
+        ]
+        with pytest.raises(InputChanged):
+            list(reader.read_columns(units, iter([np.array([2, 0])]), ["image/class/label", "image/width"]))
 
 
 def test_without_a_check_any_bytes_are_an_image(tmp_path: Path) -> None:

@@ -89,16 +89,16 @@ def test_columns_are_inferred_from_the_first_file_and_frozen(tmp_path: Path) -> 
     text = '{"i": 1, "f": 2, "s": "2020-01-01", "o": {"b": true, "p": {"q": "x"}}, "l": []}\n\n{"f": 0.5, "l": [1, 2]}\n{"l": [0.5]}\n'
     put(tmp_path, {"a.jsonl": text, "b.jsonl": '{"i": 1.5, "f": 1, "s": "", "o": {"b": false, "p": {"q": ""}}, "l": []}\n'})
     _, state = plan(JsonlReader, a_source(tmp_path))
-    reader = opened(JsonlReader, a_source(tmp_path), state)
-    assert dict(zip(reader.schema().names, reader.schema().types, strict=True)) == {
-        "i": pa.int64(), "f": pa.float32(), "s": pa.string(), "o/b": pa.bool_(), "o/p/q": pa.string(), "l": pa.list_(pa.float32()),
-    }  # fmt: skip
-    found = batches(JsonlReader, a_source(tmp_path))
-    assert faults(found) == {
-        1: "line 3: column 'i' has no value and no default",
-        2: "line 4: column 'i' has no value and no default",
-        3: "line 1: '1.5' is not a Int64 (column 'i')",
-    }
+    with opened(JsonlReader, a_source(tmp_path), state) as reader:
+        assert dict(zip(reader.schema().names, reader.schema().types, strict=True)) == {
+            "i": pa.int64(), "f": pa.float32(), "s": pa.string(), "o/b": pa.bool_(), "o/p/q": pa.string(), "l": pa.list_(pa.float32()),
+        }  # fmt: skip
+        found = batches(JsonlReader, a_source(tmp_path))
+        assert faults(found) == {
+            1: "line 3: column 'i' has no value and no default",
+            2: "line 4: column 'i' has no value and no default",
+            3: "line 1: '1.5' is not a Int64 (column 'i')",
+        }
 
 
 def test_every_type_is_read(tmp_path: Path) -> None:
@@ -347,9 +347,9 @@ def test_any_bytes_are_as_many_records_as_lines_with_text(tmp_path_factory: pyte
 def test_lists_become_ragged_features_that_protobuf_reads(tmp_path: Path) -> None:
     source = of_text(tmp_path, '{"w": ["a", "bc"], "n": [1, 300], "o": {"x": [0.5]}}\n{"w": [], "n": [], "o": {"x": []}}\n')
     units, state = plan(JsonlReader, source)
-    reader = opened(JsonlReader, source, state)
-    projector = resolve(None, None, schema=reader.schema(), default_label="label")
-    encoder = TfrecordEncoder(Output(uri="x"), projector.features)
-    (batch,) = reader.read(units, iter([np.arange(2)]))
-    made = [parse_example(payload) for _, payload in read([bytes(encoder.encode(projector.project(batch).records))])]
-    assert made == [{"w": [b"a", b"bc"], "n": [1, 300], "o/x": [0.5]}, {"w": [], "n": [], "o/x": []}]
+    with opened(JsonlReader, source, state) as reader:
+        projector = resolve(None, None, schema=reader.schema(), default_label="label")
+        encoder = TfrecordEncoder(Output(uri="x"), projector.features)
+        (batch,) = reader.read(units, iter([np.arange(2)]))
+        made = [parse_example(payload) for _, payload in read([bytes(encoder.encode(projector.project(batch).records))])]
+        assert made == [{"w": [b"a", b"bc"], "n": [1, 300], "o/x": [0.5]}, {"w": [], "n": [], "o/x": []}]

@@ -319,9 +319,9 @@ def test_lists_and_vectors_become_features_that_protobuf_reads(tmp_path: Path) -
     }
     source = of(tmp_path, table)
     units, state = plan(ParquetReader, source)
-    reader = opened(ParquetReader, source, state)
-    projector = resolve(None, None, schema=reader.schema(), default_label="label")
-    encoder = TfrecordEncoder(Output(uri="x"), projector.features)
-    (batch,) = reader.read(units, iter([np.arange(2)]))
-    made = [parse_example(payload) for _, payload in read([bytes(encoder.encode(projector.project(batch).records))])]
-    assert made == [{"w": [b"a", b"bc"], "x": [0.5], "v": [1, 2]}, {"w": [], "x": [], "v": [3, 4]}]
+    with opened(ParquetReader, source, state) as reader:
+        projector = resolve(None, None, schema=reader.schema(), default_label="label")
+        encoder = TfrecordEncoder(Output(uri="x"), projector.features)
+        (batch,) = reader.read(units, iter([np.arange(2)]))
+        made = [parse_example(payload) for _, payload in read([bytes(encoder.encode(projector.project(batch).records))])]
+        assert made == [{"w": [b"a", b"bc"], "x": [0.5], "v": [1, 2]}, {"w": [], "x": [], "v": [3, 4]}]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 from tests.converter.readers.numbered_tables import ROWS, TYPES, T, a_source, counted, numbered, read, values
-from tests.converter.readers.reader_contract import ReaderContract, batches, faults, plan, rows
+from tests.converter.readers.reader_contract import ReaderContract, batches, faults, plan, read_all, rows
 from tests.converter.steps.by_workers import run_by_workers
 
 from dataprep_api.resources.job import DataPrepJob
@@ -191,7 +191,7 @@ def test_a_null_has_its_default_or_makes_its_record_bad(fake: FakeMaxCompute) ->
     ]
     source = a_source(recordDefaults={name: text for name, text in DEFAULTS.items() if name != "l"})
     units, state = plan(TableReader, source)
-    found = list(TableReader(source, state, Access()).read(units, iter([np.arange(3)])))
+    found = read_all(TableReader(source, state, Access()), units, iter([np.arange(3)]))
     assert faults(found) == {1: "column 'l' has no value and no default", 2: "column 'l' has no value and no default"}
     with pytest.raises(BadSpec, match=r"source\.table\.recordDefaults: the default 'x' of 'i' is not a int32"):
         values(a_source(recordDefaults={"i": "x"}))

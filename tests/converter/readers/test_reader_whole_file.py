@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from tests.converter.readers.reader_contract import ReaderContract, batches, opened, plan, rows
+from tests.converter.readers.reader_contract import ReaderContract, batches, opened, plan, read_all, rows
 
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import InputChanged
@@ -78,4 +78,4 @@ def test_a_failing_file_among_others_is_named(tmp_path: Path) -> None:
     units, state = plan(WholeFileReader, source)
     (tmp_path / "050").write_bytes(b"other")
     with pytest.raises(InputChanged, match=r"050 has changed since it was planned"):
-        list(opened(WholeFileReader, source, state).read(units, iter([np.arange(40), np.arange(40, 100)])))
+        read_all(opened(WholeFileReader, source, state), units, iter([np.arange(40), np.arange(40, 100)]))

@@ -1,9 +1,9 @@
 """Gathering: a scattered order gives the same batches, and decodes each unit once a window."""
 
-import errno
 import gc
 import gzip
 import os
+import tempfile
 import weakref
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from tests.converter.readers.test_reader_dataset import convert
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Source
 from dataprep_converter.cli.display import Display
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard_samples
 from dataprep_converter.planning import planner
@@ -100,7 +101,7 @@ def test_windows_hold_whole_batches() -> None:
 SHARDS = 4
 
 
-class Shards:
+class Shards(Closeable):
     """Parts of a scattered order, read one after the other by one reader that knows of those to come."""
 
     def __init__(self, folder: Path) -> None:
@@ -109,6 +110,9 @@ class Shards:
         self.reader = CsvReader(source, state, Access())
         order = np.random.default_rng(1).permutation(ROWS).astype(np.int64)
         self.parts = [np.array_split(part, 6) for part in np.split(order, SHARDS)]
+
+    def close(self) -> None:
+        self.reader.close()
 
     def read(self, number: int) -> list[Batch]:
         self.reader.accept_read_plan(lambda: iter([iter(part) for part in self.parts[number:]]))
@@ -124,26 +128,26 @@ def expected(folder: Path, shards: Shards, number: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("asked", [[0, 1, 2, 3], [0, 0, 1, 1], [3, 2, 1, 0], [0, 2]], ids=["in turn", "again", "backwards", "left out"])
 def test_shards_that_were_foreseen_are_the_same(asked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "MOST_BYTES", 50 * 20)
-    shards = Shards(tmp_path)
-    for number in asked:
-        found = shards.read(number)
-        assert rows(found) == expected(tmp_path, shards, number)
-        bad = [sample for part in shards.parts[number] for sample in part.tolist() if sample % 37 == 0]
-        assert [each.sample for batch in found for each in batch.bad] == bad
-        assert [len(part) for part in shards.parts[number]] == [batch.records.num_rows + len(batch.bad) for batch in found]
+    with Shards(tmp_path) as shards:
+        for number in asked:
+            found = shards.read(number)
+            assert rows(found) == expected(tmp_path, shards, number)
+            bad = [sample for part in shards.parts[number] for sample in part.tolist() if sample % 37 == 0]
+            assert [each.sample for batch in found for each in batch.bad] == bad
+            assert [len(part) for part in shards.parts[number]] == [batch.records.num_rows + len(batch.bad) for batch in found]
 
 
 def test_one_pass_is_enough_for_shards_that_are_foreseen(tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     batches(CsvReader, a_source(tmp_path))
     units = len(decoded)
     monkeypatch.setattr(windows, "MOST_BYTES", 50 * 20)
-    shards = Shards(tmp_path)
-    decoded.clear()
-    bytes_in = sum(batch.bytes_in for number in range(SHARDS) for batch in shards.read(number))
+    with Shards(tmp_path) as shards:
+        decoded.clear()
+        bytes_in = sum(batch.bytes_in for number in range(SHARDS) for batch in shards.read(number))
 
-    assert len(decoded) <= units + 1  # and the one by which the rows are weighed
-    size = (tmp_path / "a.csv").stat().st_size
-    assert size <= bytes_in <= size + 256
+        assert len(decoded) <= units + 1  # and the one by which the rows are weighed
+        size = (tmp_path / "a.csv").stat().st_size
+        assert size <= bytes_in <= size + 256
 
 
 def test_a_pass_lays_by_no_more_than_there_is_memory_for(tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,36 +155,39 @@ def test_a_pass_lays_by_no_more_than_there_is_memory_for(tmp_path: Path, decoded
     units = len(decoded)
     monkeypatch.setattr(windows, "MOST_BYTES", 50 * 20)
     monkeypatch.setattr(windows, "MOST_ROWS", ROWS // 2)
-    shards = Shards(tmp_path)
-    decoded.clear()
-    for number in range(SHARDS):
-        assert rows(shards.read(number))
+    with Shards(tmp_path) as shards:
+        decoded.clear()
+        for number in range(SHARDS):
+            assert rows(shards.read(number))
 
-    assert units < len(decoded) <= 2 * units + 1
+        assert units < len(decoded) <= 2 * units + 1
 
 
 @pytest.mark.usefixtures("decoded")
 def test_without_room_on_the_disk_each_window_has_its_own_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    made: list[Any] = []
+
+    def full(**_: object) -> Any:
+        made.append(os.fdopen(os.open("/dev/full", os.O_RDWR), "r+b", buffering=0))
+        return made[-1]
 
     monkeypatch.setattr(windows, "MOST_BYTES", 50 * 20)
-    monkeypatch.setattr(windows._Laid, "add", full)
-    shards = Shards(tmp_path)
-
-    assert rows(shards.read(0)) == expected(tmp_path, shards, 0)
-    assert "$TMPDIR has no room for what a shuffle lays by ([Errno 28] No space left on device)" in caplog.text
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with Shards(tmp_path) as shards:
+        assert rows(shards.read(0)) == expected(tmp_path, shards, 0)
+        assert made
+        assert all(file.closed for file in made)
+        assert "has no room for what a shuffle lays by: No space left on device. A shuffle passes over the input more often." in caplog.text
 
 
 @pytest.mark.usefixtures("decoded")
 def test_many_bad_records_are_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "MOST_BYTES", 50 * 20)
     monkeypatch.setattr(windows, "_MOST_BAD", 3)
-    shards = Shards(tmp_path)
-
-    assert rows(shards.read(0)) == expected(tmp_path, shards, 0)
+    with Shards(tmp_path) as shards:
+        assert rows(shards.read(0)) == expected(tmp_path, shards, 0)
 
 
 @pytest.mark.slow

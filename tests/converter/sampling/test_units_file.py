@@ -52,10 +52,11 @@ def test_the_file_has_the_bytes_that_it_has_in_one_piece(count: int, with_keys: 
     units = UnitTable.of(files(count))
     if with_keys and count:
         units.keys()
-    stored = UnitsFile.of(units)
-    assert b"".join(stored.pieces()) == in_memory(units)
-    assert stored.sha256 == hashlib.sha256(in_memory(units)).hexdigest()
-    back = UnitsFile(stored.pieces()).units()
+    with UnitsFile.of(units) as stored:
+        assert b"".join(stored.pieces()) == in_memory(units)
+        assert stored.sha256 == hashlib.sha256(in_memory(units)).hexdigest()
+        with UnitsFile(stored.pieces()) as copy:
+            back = copy.units()
     assert back.table.equals(units.table)
     assert back.samples == units.samples == count
 

@@ -299,7 +299,7 @@ def flip_bit(file: Path, offset: int) -> None:
         pytest.param(lambda f: f.write_bytes(f.read_bytes()[:-1]), ["train.tfrecords", str(899 * RECORD)], id="cut in a record"),
         pytest.param(lambda f: f.unlink(), ["train.tfrecords is missing"], id="a missing file"),
         pytest.param(
-            lambda f: f.with_name("more.tfrecords").write_bytes(b""), ["not of this data set", "more.tfrecords"], id="one file more"
+            lambda f: f.with_name("more.tfrecords").write_bytes(b""), ["does not belong to this data set", "more.tfrecords"], id="one file more"
         ),
         pytest.param(
             lambda f: f.write_bytes(f.read_bytes()[RECORD:] + f.read_bytes()[:RECORD]),

@@ -1,6 +1,5 @@
 """What `parquet` and `arrow` have in common when they are read back: a file that can be read in any order, and rows as values."""
 
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import zip_longest
@@ -13,6 +12,7 @@ from dataprep_converter.core.errors import BrokenRecord
 from dataprep_converter.core.tensors import is_tensor
 from dataprep_converter.formats.columnar.tables_encoder import ordered
 from dataprep_converter.records.feature import FeatureSpec
+from dataprep_converter.runtime.temporary import TemporaryFile
 
 Row: TypeAlias = tuple[pa.RecordBatch, int]
 """A record: a batch and the place in it."""
@@ -26,11 +26,9 @@ def features_of(manifest: Manifest) -> list[FeatureSpec]:
 @contextmanager
 def spooled(pieces: Iterable[bytes]) -> Iterator[IO[bytes]]:
     """The pieces as a temporary file without a name (in $TMPDIR): these formats have their index at the end."""
-    with tempfile.TemporaryFile(prefix="dataprep-") as file:
-        for piece in pieces:
-            file.write(piece)
-        file.seek(0)
-        yield file
+    with TemporaryFile.of("a shard that is read back", pieces) as file:
+        file.file.seek(0)
+        yield file.file
 
 
 @contextmanager

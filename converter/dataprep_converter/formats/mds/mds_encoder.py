@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +33,7 @@ from dataprep_converter.formats.archives import payloads
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.formats.tfrecord.contents import Fixed, Part, Ragged, even_offsets, look_up
 from dataprep_converter.records.feature import FeatureSpec
-from dataprep_converter.runtime.spool import Spool
+from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile
 
 LARGEST: Final = (1 << 32) - 1
 HASHES: Final = ["sha256"]
@@ -107,7 +108,7 @@ class MdsEncoder(SingleFile):
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._columns = columns(features, output.mds)
         self._config = json.dumps(config(self._columns, algorithm(output.mds)), sort_keys=True).encode()
-        self._records = Spool()
+        self._records = TemporaryFile("the records of a shard", in_memory=IN_MEMORY)
         self._sizes: list[Lengths] = []
 
     @staticmethod
@@ -161,8 +162,12 @@ class MdsEncoder(SingleFile):
         return len(sizes).to_bytes(4, "little") + offsets.astype("<u4").tobytes() + self._config
 
     def rest(self) -> Iterator[bytes]:
-        """The records."""
-        return self._records.pieces()
+        """The records, once."""
+        with self._records:
+            yield from self._records.pieces()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._records.close()
 
 
 def _part(column: Column, values: Array) -> Part:

@@ -1,13 +1,13 @@
 """`arrayRecord`, back into messages, by the library that defines the format: it checks the hash of every chunk."""
 
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import BrokenRecord
 from dataprep_converter.formats.tfrecord import array_records, records
+from dataprep_converter.runtime.temporary import TemporaryFile
 
 _PLACE: Final = re.compile(r"(?:, chunk at (\d+)[^;,]*|; at byte (\d+))")
 _SEQUENTIAL: Final = "readahead_buffer_size:4M,max_parallelism:1"
@@ -22,10 +22,7 @@ class ArrayRecordDecoder:
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         """Offsets are those of the records' bytes one after another; a fault's is that of the chunk in the file."""
-        with tempfile.TemporaryFile(prefix="dataprep-") as file:
-            for piece in pieces:
-                file.write(piece)
-            file.flush()
+        with TemporaryFile.of("a shard that is read back", pieces) as file:
             offset = 0
             try:
                 reader = self._library.ArrayRecordReader(array_records.path_of(file), _SEQUENTIAL)

@@ -4,10 +4,8 @@ The file is a Riegeli file with chunks of `groupSize` records, a table of the ch
 The library that defines it writes it, on one thread: equal records, equal bytes (for one version of it when they are compressed).
 """
 
-import os
-import tempfile
-import weakref
 from collections.abc import Iterator, Sequence
+from types import TracebackType
 from typing import Final
 
 import pyarrow as pa
@@ -18,9 +16,9 @@ from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.formats.tfrecord import array_records
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
 from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
+from dataprep_converter.runtime.temporary import TemporaryFile
 
 _COMPRESSIONS: Final = {"None": "uncompressed", "Zstd": "zstd", "Brotli": "brotli", "Snappy": "snappy"}
-_PIECE: Final = 4 << 20
 
 
 class ArrayRecordEncoder(SingleFile):
@@ -29,8 +27,7 @@ class ArrayRecordEncoder(SingleFile):
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         library = array_records.library()
         self._messages = TfrecordEncoder(output, features)
-        self._file = tempfile.TemporaryFile(prefix="dataprep-")  # noqa: SIM115 - closed by `rest`, at the latest with this object
-        self._drop = weakref.finalize(self, self._file.close)
+        self._file = TemporaryFile("the records of a shard")
         options = f"group_size:{output.array_record.group_size},{_COMPRESSIONS[output.array_record.compression]}"
         self._writer = library.ArrayRecordWriter(array_records.path_of(self._file), options)
 
@@ -61,8 +58,11 @@ class ArrayRecordEncoder(SingleFile):
         return b""
 
     def rest(self) -> Iterator[bytes]:
-        """The file."""
-        self._file.seek(0, os.SEEK_SET)
-        while piece := self._file.read(_PIECE):
-            yield piece
-        self._drop()
+        """The file, once."""
+        with self._file:
+            yield from self._file.pieces()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._writer.is_open():
+            self._writer.close()
+        self._file.close()

@@ -3,9 +3,10 @@
 Its files are given it as `/proc/self/fd/<n>`, so that they need no name, and nothing is left of them when a process is killed.
 """
 
-from typing import IO, Any
+from typing import Any
 
 from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.runtime.temporary import TemporaryFile
 
 
 def library() -> Any:
@@ -17,6 +18,6 @@ def library() -> Any:
     return array_record_module
 
 
-def path_of(file: IO[bytes]) -> str:
+def path_of(file: TemporaryFile) -> str:
     """A path under which an open file can be opened again by this process."""
-    return f"/proc/self/fd/{file.fileno()}"
+    return f"/proc/self/fd/{file.descriptor}"

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.fixed_length import FixedField, FixedLengthSource
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import Array, arrow_type, binary, to_arrow
 from dataprep_converter.inputs.access import Access
@@ -30,7 +31,7 @@ RECORD: Final = "record"
 """Column of the whole record, when no fields are given."""
 
 
-class FixedLengthReader:
+class FixedLengthReader(Closeable):
     """See the module. Columns are the fields, in their order."""
 
     default_label: ClassVar[str] = "label"
@@ -46,6 +47,10 @@ class FixedLengthReader:
         self._source = _fixed_length(source)
         self._fields = _fields(self._source)
         self._files = RowFiles(access)
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._files.close()
 
     def schema(self) -> pa.Schema:
         """Numbers in native byte order, as scalars or tensors, and bytes."""

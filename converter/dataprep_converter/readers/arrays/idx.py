@@ -11,6 +11,7 @@ import json
 import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -19,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.spec import IdxSource, IdxSubset, Source
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadData, BadSpec, ConvertError
 from dataprep_converter.core.tensors import arrow_type, shape_fault, to_arrow
 from dataprep_converter.inputs.access import Access
@@ -62,7 +64,7 @@ class Header:
         return self.size + self.records * self.row_bytes
 
 
-class IdxReader:
+class IdxReader(Closeable):
     """See the module. Columns `image`, `label` (when the subsets have labels), `height`, `width`, `depth`."""
 
     default_label: ClassVar[str] = "label"
@@ -82,6 +84,11 @@ class IdxReader:
         self._labelled: bool = bool(state.get("labels", False))
         self._count = Count()
         self._files: dict[str, _File] = {}
+
+    def close(self) -> None:
+        """Closes the files."""
+        while self._files:
+            self._files.popitem()[1].close()
 
     def schema(self) -> pa.Schema:
         """The image as a tensor of the file's own shape and type."""
@@ -121,7 +128,10 @@ class IdxReader:
 
     def _file(self, uri: str, pin: str) -> "_File":
         if uri not in self._files:
-            self._files[uri] = _File(Counted(open_pinned(self._access.store(uri), uri, pin), self._count), uri)
+            with ExitStack() as failed:
+                source = failed.enter_context(Counted(open_pinned(self._access.store(uri), uri, pin), self._count))
+                self._files[uri] = _File(source, uri)
+                failed.pop_all()
         return self._files[uri]
 
 
@@ -222,12 +232,13 @@ def parse_header(start: Forward, uri: str) -> Header:
     return Header(dtype=TYPES[magic[2]], shape=shape, size=4 + 4 * magic[3])
 
 
-class _File:
+class _File(Closeable):
     """The samples of one file by number, in native byte order."""
 
     def __init__(self, source: Input, uri: str) -> None:
         self._source = source
         self._uri = uri
+        self._owned = ExitStack()
         self._zipped = _is_zipped(source)
         self._is_far = scheme_of(uri) not in ("", "file")
         self._forward = Forward(source, uri, zipped=self._zipped)
@@ -240,9 +251,17 @@ class _File:
         if (self._rows is None or (self._is_far and not self._rows.is_copied)) and self._goes_on(rows):
             data = self._passed(rows)
         else:
-            self._rows = self._rows or self._lying_in(self._copied(), copy=None)
+            self._rows = self._rows or self._lying_in(self._owned.enter_context(self._copied()), copy=None)
             data = self._rows.take(rows)
         return data.view(self._stored).reshape(-1, *self.header.shape[1:]).astype(self.header.dtype, copy=False)
+
+    def close(self) -> None:
+        """Closes the file, and removes its copy."""
+        self._forward.close()
+        self._owned.close()
+        if self._rows is not None:
+            self._rows.close()
+        self._source.close()
 
     def _lying_in(self, source: Input | Spool, *, copy: Callable[[], Spool] | None) -> Rows:
         return Rows(source, self._uri, start=self.header.size, row_bytes=self.header.row_bytes, copy=copy)
@@ -250,6 +269,7 @@ class _File:
     def _copied(self) -> Spool:
         copy = Spool(Forward(self._source, self._uri, zipped=self._zipped))
         if copy.size != self.header.file_bytes:
+            copy.close()
             raise _wrong_size(self._uri, self.header, copy.size)
         return copy
 

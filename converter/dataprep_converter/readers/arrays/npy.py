@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.numpy import NumpySource
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, arrow_type, shape_fault, to_arrow
 from dataprep_converter.inputs import zips
@@ -97,7 +98,7 @@ class _Column:
         return to_arrow(values.astype(self._dtype.newbyteorder("="), copy=False))
 
 
-class NumpyReader:
+class NumpyReader(Closeable):
     """See the module."""
 
     default_label: ClassVar[str] = "label"
@@ -111,6 +112,10 @@ class NumpyReader:
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - all was decided while planning
         self._columns = [_Column(**column) for column in state.get("columns", [])]
         self._files = RowFiles(access)
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._files.close()
 
     def schema(self) -> pa.Schema:
         """Numbers in native byte order, as scalars or tensors; text."""
@@ -263,7 +268,8 @@ def _members(source: Input, entry: Entry, wanted: Mapping[str, str] | None) -> _
 def _member(source: Input, entry: Entry, member: Member) -> tuple[_Header, _Place]:
     where = f"{entry.uri}, {member.name}"
     if member.deflated:
-        header = _header(zips.inflated(source, member, entry.uri), where, member.size)
+        with zips.inflated(source, member, entry.uri) as contents:
+            header = _header(contents, where, member.size)
         return header, _Place(entry.uri, entry.pin, header.size, member)
     header = _header(zips.Stored(source, member, entry.uri), where, member.size)
     return header, _Place(entry.uri, entry.pin, header.size, member)

@@ -5,18 +5,20 @@ be slow (many small rows of a remote file), from an unlinked temporary copy.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.metered import Count, Counted
 from dataprep_converter.inputs.pinned import Forward, Spool, open_pinned
 from dataprep_converter.inputs.zips import Member, Stored, inflated
-from dataprep_converter.readers.base.blocks import KEPT_FILES
+from dataprep_converter.readers.base.open_files import KEPT_FILES
 from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Input, read_each, scheme_of
 
@@ -32,7 +34,7 @@ _SCATTERED_RUNS: Final = 8
 """So many jumps within one batch are a shuffle."""
 
 
-class Rows:
+class Rows(Closeable):
     """The rows of one file that begin at `start`. `copy` makes the temporary copy of a file that is slow to ask."""
 
     def __init__(self, source: Input | Spool, uri: str, *, start: int, row_bytes: int, copy: Callable[[], Spool] | None = None) -> None:
@@ -43,18 +45,24 @@ class Rows:
         self._copy = copy if row_bytes < _REMOTE_ROW_BYTES else None
         self.is_copied = False
         """Whether the temporary copy is there."""
+        self.owned = ExitStack()
+        """What is closed with this object: the copy, and whatever else the caller adds."""
 
     def take(self, rows: npt.NDArray[np.int64]) -> Bytes:
         """These rows, in this order: an array of `(len(rows), row_bytes)` that may be a view of read-only bytes."""
         unique, places = np.unique(rows, return_inverse=True)
         ends = np.flatnonzero(np.diff(unique) > max(1, _GAP_BYTES // self._row_bytes)) + 1
         if self._copy is not None and len(ends) >= _SCATTERED_RUNS:
-            self._source, self._copy, self.is_copied = self._copy(), None, True
+            self._source, self._copy, self.is_copied = self.owned.enter_context(self._copy()), None, True
         if 2 * len(ends) > len(rows):
             return self._each(rows)
         joined = self._as_rows(b"".join([piece for run in np.split(unique, ends) for piece in self._run(run)]))
         is_in_order = len(rows) == len(unique) and bool(np.all(np.diff(rows) > 0))
         return joined if is_in_order else joined.take(places, axis=0)
+
+    def close(self) -> None:
+        """Closes what is `owned`."""
+        self.owned.close()
 
     def _each(self, rows: npt.NDArray[np.int64]) -> Bytes:
         """Rows of which most lie alone."""
@@ -90,13 +98,13 @@ def within_reads(rows: npt.NDArray[np.int64], row_bytes: int) -> Iterator[tuple[
         low = high
 
 
-class RowFiles:
+class RowFiles(Closeable):
     """The files of rows that were used last, pinned."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self._count = Count()
-        self._open: LruCache[tuple[str, int, int], Rows] = LruCache(KEPT_FILES)
+        self._open: LruCache[tuple[str, int, int], Rows] = LruCache(KEPT_FILES, evicted=lambda _place, rows: rows.close())
 
     def rows(self, uri: str, pin: str, *, start: int, row_bytes: int, member: Member | None = None) -> Rows:
         """The rows of this size from `start` on, of the file or of a member of it.
@@ -105,14 +113,22 @@ class RowFiles:
         """
 
         def make() -> Rows:
-            source: Input = Counted(open_pinned(self._access.store(uri), uri, pin), self._count)
-            is_far = scheme_of(uri) not in ("", "file") and (member is None or not member.deflated)
-            if member is not None:
-                source = inflated(source, member, uri) if member.deflated else Stored(source, member, uri)
-            copy = (lambda: Spool(Forward(source, uri, zipped=False))) if is_far else None
-            return Rows(source, uri, start=start, row_bytes=row_bytes, copy=copy)
+            with ExitStack() as opened:
+                source: Input = opened.enter_context(Counted(open_pinned(self._access.store(uri), uri, pin), self._count))
+                is_far = scheme_of(uri) not in ("", "file") and (member is None or not member.deflated)
+                if member is not None:
+                    contents: Input = inflated(source, member, uri) if member.deflated else Stored(source, member, uri)
+                    source = opened.enter_context(contents)
+                copy = (lambda: Spool(Forward(source, uri, zipped=False))) if is_far else None
+                rows = Rows(source, uri, start=start, row_bytes=row_bytes, copy=copy)
+                rows.owned.push(opened.pop_all())
+                return rows
 
         return self._open.get((uri, member.header if member else -1, start), make)
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._open.clear()
 
     def taken(self) -> int:
         """Bytes read from the stores since the last call."""

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import to_arrow, to_numpy
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.metered import Count, Counted
-from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.readers.base import windows
+from dataprep_converter.readers.base.open_files import OpenFiles
 from dataprep_converter.records.batch import SAMPLE, Batch, Lost, Raw, RejectedSample
 from dataprep_converter.runtime import limits
 from dataprep_converter.sampling.units import Unit, UnitTable
@@ -28,7 +28,6 @@ from dataprep_converter.stores import Input
 KEPT_BYTES: Final = 64 << 20
 """Decoded blocks that are kept for any order, in bytes; the latest one is kept whatever its size."""
 KEPT_BLOCKS: Final = 64
-KEPT_FILES: Final = 16
 
 _LOST: Final = "\x01"
 _SHARE_KEPT = 32
@@ -85,7 +84,7 @@ class Block:
         return len(self.places)
 
 
-class BlockReader:
+class BlockReader(Closeable):
     """A `Reader` but for `discover`. A subclass gives `schema` and `load`; one whose units are too large to decode whole, `parts`."""
 
     default_label: ClassVar[str] = "label"
@@ -95,8 +94,8 @@ class BlockReader:
         self._access = access
         self._lost_of = list(lost_of)
         self._folders = folders
-        self._count = Count()
-        self._files: LruCache[str, Input] = LruCache(KEPT_FILES)
+        self._files = OpenFiles(access)
+        self._count = self._files.count
         self._kept_bytes = min(KEPT_BYTES, limits.memory_bytes() // _SHARE_KEPT)
         self._blocks: LruCache[tuple[str, int, int], Block] = LruCache(
             KEPT_BLOCKS, self._kept_bytes, lambda block: block.records.nbytes + block.held
@@ -209,7 +208,13 @@ class BlockReader:
         return block
 
     def _file(self, unit: Unit) -> Input:
-        return self._files.get(unit.uri, lambda: Counted(open_pinned(self._access.store(unit.uri), unit.uri, unit.pin), self._count))
+        return self._files.pinned(unit.uri, unit.pin)
+
+    def close(self) -> None:
+        """Closes the files, and drops the decoded blocks."""
+        self._gathering.close()
+        self._files.close()
+        self._blocks.clear()
 
 
 def lost_name(column: str) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadSample, InputChanged
 from dataprep_converter.core.tensors import Array, binary
 from dataprep_converter.inputs.access import Access
@@ -82,7 +83,7 @@ _Content: TypeAlias = bytes | memoryview
 """All bytes of a file: its own, or its part of the room."""
 
 
-class FilesReader(Generic[T]):
+class FilesReader(Closeable, Generic[T]):
     """A reader of such samples. A subclass says which files a sample has, what they are, and what columns they make."""
 
     def __init__(self, access: Access) -> None:
@@ -123,6 +124,9 @@ class FilesReader(Generic[T]):
             if task.ends_batch:
                 yield self._batch(batch, contents, task.room)
                 batch, contents = [], []
+
+    def close(self) -> None:
+        """No file stays open."""
 
     def _tasks(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[_Task]:
         """The samples of each array, some at a time."""

@@ -5,14 +5,10 @@ taken from what was read. Where it is known what will be wanted after that, a pa
 temporary file. The more memory and disk, the fewer passes over the input; batches are the same for any.
 """
 
-import errno
 import itertools
 import logging
-import os
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,9 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_converter.core.closeable import Closeable
+from dataprep_converter.core.errors import StoreFull
 from dataprep_converter.core.tensors import to_arrow, to_numpy
 from dataprep_converter.records.batch import SAMPLE, Batch, RejectedSample
 from dataprep_converter.runtime import limits
+from dataprep_converter.runtime.temporary import TemporaryFile, free_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +61,7 @@ def windows(samples: Iterator[Samples], *, rows: int) -> Iterator[Window]:
         yield window
 
 
-class Gathering:
+class Gathering(Closeable):
     """Windows of samples, each taken from a pass over the input. A pass lays by those that come next, too, as many as there is room for."""
 
     def __init__(self) -> None:
@@ -76,14 +75,20 @@ class Gathering:
         for window in windows(samples, rows=rows):
             found = self._laid.taken(window) if self._laid is not None else None
             if found is None:
-                self._laid = None  # Its file goes before there is another one.
+                self.close()  # One file at a time.
                 self._laid = _laid_by(read, self._ahead(window, rows=rows, row_bytes=row_bytes), row_bytes=row_bytes)
                 found = self._laid.taken(window) if self._laid is not None else None
             yield from _batches(window, _held(read, window) if found is None else found)
 
+    def close(self) -> None:
+        """Removes the temporary file."""
+        laid, self._laid = self._laid, None
+        if laid is not None:
+            laid.close()
+
     def _ahead(self, window: Window, *, rows: int, row_bytes: int) -> list[Window]:
         """This window and those after it, as far as there is memory for their numbers and disk for their rows."""
-        room = shutil.disk_usage(tempfile.gettempdir()).free // _SHARE_OF_DISK // row_bytes
+        room = free_bytes() // _SHARE_OF_DISK // row_bytes
         most = min(MOST_ROWS, limits.memory_bytes() // _SHARE // _NUMBER_BYTES, room)
         coming = (each for samples in self.coming() for each in windows(samples, rows=rows))
         found: list[Window] = []
@@ -133,16 +138,14 @@ def _batches(window: Window, held: _Held) -> Iterator[Batch]:
         )
 
 
-class _Laid:
+class _Laid(Closeable):
     """Rows of several windows in a temporary file, each window's to be taken once."""
 
     def __init__(self, ahead: Sequence[Window]) -> None:
         self._windows = {_first(window): (number, window) for number, window in enumerate(ahead)}
         self._parts: list[list[tuple[int, int]]] = [[] for _ in ahead]
         self._bad: list[dict[int, RejectedSample]] = [{} for _ in ahead]
-        self._file = tempfile.TemporaryFile(prefix="dataprep-")  # noqa: SIM115 - closed with this object
-        weakref.finalize(self, self._file.close)
-        self._size = 0
+        self._file = TemporaryFile("what a shuffle lays by")
         self.bytes_in = 0
         """Of the pass; told with the window that is taken first."""
         self.none: pa.RecordBatch | None = None
@@ -153,9 +156,8 @@ class _Laid:
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_batch(rows)
         data = sink.getvalue()
-        self._file.write(data)
-        self._parts[number].append((self._size, data.size))
-        self._size += data.size
+        self._parts[number].append((self._file.size, data.size))
+        self._file.write(memoryview(data))
 
     def add_bad(self, number: int, bad: RejectedSample) -> None:
         """A sample of a window that can't be read."""
@@ -166,15 +168,17 @@ class _Laid:
         number, there = self._windows.pop(_first(window), (0, None))
         if there is None or not _are_equal(there, window) or self.none is None:
             return None
-        self._file.flush()
         pieces = [self._read(offset, length) for offset, length in self._parts[number]]
         bytes_in, self.bytes_in = self.bytes_in, 0
         return _Held(pieces or [self.none], self._bad[number], bytes_in)
 
     def _read(self, offset: int, length: int) -> pa.RecordBatch:
-        data = os.pread(self._file.fileno(), length, offset)
-        with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+        with pa.ipc.open_stream(pa.py_buffer(self._file.read_at(offset, length))) as stream:
             return stream.read_next_batch()
+
+    def close(self) -> None:
+        """Removes the file."""
+        self._file.close()
 
 
 def _laid_by(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _Laid | None:
@@ -188,17 +192,21 @@ def _laid_by(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _Laid | 
     del order
     if np.any(numbers[1:] == numbers[:-1]):
         return None
-    try:
-        return _divided(read, numbers, window_of, _Laid(ahead), rows=max(1, min(_LAID_ROWS, _LAID_BYTES // row_bytes)))
-    except OSError as exc:
-        if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        logger.warning("$TMPDIR has no room for what a shuffle lays by (%s); it passes over the input more often", exc)
-        return None
+    with ExitStack() as failed:
+        laid = failed.enter_context(_Laid(ahead))
+        try:
+            is_whole = _divide(read, numbers, window_of, laid, rows=max(1, min(_LAID_ROWS, _LAID_BYTES // row_bytes)))
+        except StoreFull as exc:
+            logger.warning("%s A shuffle passes over the input more often.", exc)
+            return None
+        if not is_whole:
+            return None
+        failed.pop_all()
+        return laid
 
 
-def _divided(read: Read, numbers: Samples, window_of: npt.NDArray[np.int32], laid: _Laid, *, rows: int) -> _Laid | None:
-    """Reads ascending samples, so many at a time, and lays each by with its window."""
+def _divide(read: Read, numbers: Samples, window_of: npt.NDArray[np.int32], laid: _Laid, *, rows: int) -> bool:
+    """Reads ascending samples, so many at a time, and lays each by with its window. False when too many are bad."""
     count_of_bad = 0
     for start in range(0, len(numbers), rows):
         piece, windows_here = numbers[start : start + rows], window_of[start : start + rows]
@@ -214,10 +222,10 @@ def _divided(read: Read, numbers: Samples, window_of: npt.NDArray[np.int32], lai
         count_of_bad += len(batch.bad)
         if count_of_bad > _MOST_BAD:
             # They are held in memory.
-            return None
+            return False
         for bad in batch.bad:
             laid.add_bad(int(windows_here[np.searchsorted(piece, bad.sample)]), bad)
-    return laid
+    return True
 
 
 def _rows(window: Window) -> int:

@@ -17,8 +17,9 @@ from dataprep_converter.core.lru import LruCache
 from dataprep_converter.formats.columnar.arrow_messages import DICTIONARY, RECORDS, SCHEMA, Message, messages
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
-from dataprep_converter.readers.base.blocks import KEPT_BYTES, KEPT_FILES, Block, BlockReader
+from dataprep_converter.readers.base.blocks import KEPT_BYTES, Block, BlockReader
 from dataprep_converter.readers.base.listing import input_files
+from dataprep_converter.readers.base.open_files import KEPT_FILES
 from dataprep_converter.readers.base.partitions import Partitions, names_from, of_files, partitioned
 from dataprep_converter.readers.columnar.tables import Settler, Table, columns_from
 from dataprep_converter.sampling.units import Unit

@@ -22,7 +22,7 @@ from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.ranged import Ranged
 from dataprep_converter.readers import Discovery
-from dataprep_converter.readers.base.blocks import KEPT_FILES, Block, BlockReader
+from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.base.partitions import Partitions, names_from, of_files, partitioned
@@ -58,7 +58,7 @@ class ParquetReader(BlockReader):
         table = Table(of_files(written, names_from(state), of=_OF), columns_from(state), of=_OF)
         super().__init__(access, Partitions(written.uris, state, of=_OF), lost_of=table.lost_of)
         self._table = table
-        self._opened: LruCache[str, _File] = LruCache(KEPT_FILES)
+        self._opened: LruCache[str, _File] = self._files.views()
 
     def schema(self) -> pa.Schema:
         """The columns that were chosen."""

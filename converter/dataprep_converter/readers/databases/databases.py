@@ -6,14 +6,14 @@ What differs between databases is a class each: how to connect, and what the col
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import numpy as np
 import pyarrow as pa
 
 from dataprep_api.spec.sources.sql import SQLITE
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadCredentials, BadData, BadSpec, ConvertError, NotFound, NotPermitted, StoreFull, Unreachable
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.inputs.access import Access
@@ -63,7 +63,7 @@ _SQLITE_ROWS: Final = 65_536
 """Rows of a batch; from the first one the driver tells the columns' types."""
 
 
-class Database:
+class Database(Closeable):
     """One connection. `batches` may be used for one statement at a time."""
 
     true: ClassVar[str]
@@ -73,10 +73,8 @@ class Database:
         self.uri = uri
         """Without anything secret: for messages."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Ends the connection."""
         self._connection.close()
 
     def columns(self, query: str) -> pa.Schema:

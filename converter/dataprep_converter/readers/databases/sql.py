@@ -8,14 +8,11 @@ import difflib
 import hashlib
 import itertools
 import json
-import os
-import tempfile
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,16 +21,19 @@ import pyarrow as pa
 from dataprep_api import canonical
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.sql import SqlSource
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
-from dataprep_converter.readers.base.blocks import KEPT_FILES, Block, BlockReader, lost_name, without_lost
+from dataprep_converter.readers.base.blocks import Block, BlockReader, lost_name, without_lost
 from dataprep_converter.readers.base.equal_batches import equal_batches
+from dataprep_converter.readers.base.open_files import KEPT_FILES
 from dataprep_converter.readers.columnar.columns import Column, columns_of, default_of, settled, taken
 from dataprep_converter.readers.databases.databases import Database, connect, quoted
 from dataprep_converter.records.schemas import frozen, thawed
+from dataprep_converter.runtime.temporary import TemporaryFile
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Input
 
@@ -56,7 +56,7 @@ class SqlReader(BlockReader):
         self._source = _sql(source)
         self._rows = _Rows.of(self._source, thawed(state["schema"]))
         super().__init__(access, lost_of=self._rows.numerics)
-        self._parts: LruCache[int, _Part] = LruCache(KEPT_FILES)
+        self._parts: LruCache[int, _Part] = LruCache(KEPT_FILES, evicted=lambda _row, part: part.close())
 
     def schema(self) -> pa.Schema:
         """The columns of the result."""
@@ -88,12 +88,20 @@ class SqlReader(BlockReader):
                 part = _Part(self._rows.blocks(database, self._source, bounds))
         except NotFound as exc:
             raise InputChanged(f"{unit.uri} was planned and is gone.", uri=unit.uri) from exc
-        which = f"{unit.uri}, {bounds.named(self._source)}"
-        if part.rows != unit.records:
-            raise InputChanged(f"{which}: {unit.records:,} rows were planned, now there are {part.rows:,}. Plan again.", uri=unit.uri)
-        if extra["pinned"] and part.pin != unit.pin:
-            raise InputChanged(f"{which}: the rows have changed since they were planned. Plan again.", uri=unit.uri)
+        with ExitStack() as refused:
+            refused.enter_context(part)
+            which = f"{unit.uri}, {bounds.named(self._source)}"
+            if part.rows != unit.records:
+                raise InputChanged(f"{which}: {unit.records:,} rows were planned, now there are {part.rows:,}. Plan again.", uri=unit.uri)
+            if extra["pinned"] and part.pin != unit.pin:
+                raise InputChanged(f"{which}: the rows have changed since they were planned. Plan again.", uri=unit.uri)
+            refused.pop_all()
         return part
+
+    def close(self) -> None:
+        """Removes the fetched parts."""
+        super().close()
+        self._parts.clear()
 
 
 def _sql(source: Source) -> SqlSource:
@@ -201,25 +209,24 @@ class _Rows:
             )
 
 
-class _Part:
-    """The rows of a part in a temporary file without a name: an Input, so that it is kept like a file. Gone with this object."""
+class _Part(Closeable):
+    """The rows of a part in a temporary file: an Input, so that it is kept like a file."""
 
     def __init__(self, blocks: Iterator[tuple[pa.RecordBatch, dict[int, str]]]) -> None:
-        file = tempfile.TemporaryFile(prefix="dataprep-")  # noqa: SIM115 - closed with this object
-        weakref.finalize(self, file.close)
-        self._file = file
+        """Raises StoreFull."""
         self._blocks: list[tuple[int, int, dict[int, str]]] = []
-        self.size = 0
         self.rows = 0
         digest = _Digest()
-        for rows, reasons in blocks:
-            digest.add(rows, reasons)
-            data = rows.serialize().to_pybytes()
-            file.write(data)
-            self._blocks.append((self.size, len(data), reasons))
-            self.size += len(data)
-            self.rows += rows.num_rows
-        file.flush()
+        with ExitStack() as failed:
+            self._file = failed.enter_context(TemporaryFile("the rows of a query"))
+            for rows, reasons in blocks:
+                digest.add(rows, reasons)
+                data = rows.serialize().to_pybytes()
+                self._blocks.append((self._file.size, len(data), reasons))
+                self._file.write(data)
+                self.rows += rows.num_rows
+            failed.pop_all()
+        self.size = self._file.size
         self.pin = digest.pin()
 
     def block(self, number: int) -> tuple[bytes, dict[int, str]]:
@@ -229,7 +236,7 @@ class _Part:
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Bytes of the file."""
-        return os.pread(self._file.fileno(), length, offset)
+        return self._file.read_at(offset, length)
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         """Bytes of the file."""
@@ -238,12 +245,6 @@ class _Part:
     def close(self) -> None:
         """Removes the file."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 class _Digest:

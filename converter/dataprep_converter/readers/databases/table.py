@@ -22,6 +22,7 @@ import pyarrow as pa
 from dataprep_api import canonical
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.table import TableSource
+from dataprep_converter.core.closeable import Closeable, close_generator
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.maxcompute import Session, SessionEnded, Table
@@ -107,17 +108,28 @@ class TableReader(BlockReader):
             _compare(unit, unit.pin.rpartition(":")[2], head, f"rows {unit.row:,} to {unit.row + len(head) - 1:,}")
             self._known.add((unit.root, unit.row))
         if self._stream is None or not self._stream.reaches(unit, number):
+            self._end_stream()
             self._stream = _Stream(unit, extra.block_rows, session, self._rows.names, number)
         try:
             records = self._stream.block(number)
         except BaseException:
-            self._stream = None
+            self._end_stream()
             raise
         block = self._rows.block(records)
         if extra.digests is not None:
             first = unit.row + number * extra.block_rows
             _compare(unit, extra.digests[number], block, f"rows {first:,} to {first + len(block) - 1:,}")
         return block
+
+    def close(self) -> None:
+        """Ends the stream of rows."""
+        super().close()
+        self._end_stream()
+
+    def _end_stream(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
 
     def _session(self, unit: Unit) -> tuple[Session, bool]:
         """The session, and whether it is another one than the plan's."""
@@ -207,15 +219,15 @@ class _Extra:
         return cls(found["rows"], found["block"], found["digests"])
 
 
-class _Stream:
+class _Stream(Closeable):
     """The rows of a slice on their way, from some block on to its end."""
 
     def __init__(self, unit: Unit, block_rows: int, session: Session, columns: Sequence[str], number: int) -> None:
         self._slice = (unit.root, unit.row)
         self._following = number
         start = number * block_rows
-        batches = session.batches(unit.row + start, unit.records - start, columns)
-        self._blocks = equal_batches(batches, block_rows)
+        self._batches = session.batches(unit.row + start, unit.records - start, columns)
+        self._blocks = equal_batches(self._batches, block_rows)
 
     def reaches(self, unit: Unit, number: int) -> bool:
         """Whether the block comes soon."""
@@ -228,6 +240,11 @@ class _Stream:
             self._following += 1
             if self._following > number:
                 return records
+
+    def close(self) -> None:
+        """Ends reading."""
+        close_generator(self._blocks)
+        close_generator(self._batches)
 
 
 def _whole(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock
@@ -23,7 +23,6 @@ from dataprep_api.spec.sources.join import JoinSource, JoinTable
 from dataprep_converter.core.errors import BadData, BadSpec, InputChanged
 from dataprep_converter.dataset import overlaps
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.metered import Counted
 from dataprep_converter.readers import Discovery, Reader, reader_class
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.joins.joined_tables import Columns, Count, Join, Keys
@@ -86,7 +85,7 @@ class JoinReader(BlockReader):
     def _file(self, unit: Unit) -> Input:
         if "bad" in json.loads(unit.extra):
             return super()._file(unit)
-        return self._files.get(unit.uri, lambda: Counted(self._made(unit.uri), self._count))
+        return self._files.get(unit.uri, lambda: self._made(unit.uri))
 
     def _made(self, uri: str) -> Input:
         # Pinned by the content of each unit, because the file was written after the plan was.
@@ -180,7 +179,13 @@ class _Planner:
 
     def units(self) -> Iterator[Unit]:
         """The joined records, then the rows that can't be read."""
-        tables = self._opened()
+        with ExitStack() as failed:
+            failed.callback(self._made.remove)
+            with ExitStack() as readers:
+                yield from self._joined(self._opened(readers))
+            failed.pop_all()
+
+    def _joined(self, tables: Sequence[_Table]) -> Iterator[Unit]:
         schema = _schema(self._source, tables)
         self._state["schema"] = frozen(schema)
         were = _said(tables, WAS)
@@ -198,7 +203,8 @@ class _Planner:
             yield from _written(join.joined(), schema, self._made.folder)
         yield from self._bad
 
-    def _opened(self) -> list[_Table]:
+    def _opened(self, readers: ExitStack) -> list[_Table]:
+        """The tables; their readers are closed with `readers`."""
         tables: list[_Table] = []
         for number, written in enumerate(self._source.tables):
             kind = written.source.kind
@@ -210,7 +216,7 @@ class _Planner:
                 self._state.setdefault("warnings", []).extend(f"join, table {written.name}: {each}" for each in discovery.state["warnings"])
             if self._access.output is not None:
                 overlaps.check_units(units, self._access.output, self._access)
-            reader = reader_type(source, dict(discovery.state), self._access)
+            reader = readers.enter_context(reader_type(source, dict(discovery.state), self._access))
             tables.append(_table(number, written, reader, units, self._source))
         return tables
 

@@ -5,13 +5,13 @@ Tables that fit into their share of the memory are matched there (`in_memory.py`
 """
 
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.tensors import Array, to_numpy
 from dataprep_converter.readers.joins import out_of_core
 from dataprep_converter.readers.joins.in_memory import InMemory, is_for_memory
@@ -34,8 +34,8 @@ _MOST: Final = 8 << 30
 _arrow: Any = pa  # the stubs don't know all functions
 
 
-class Join:
-    """Fill each table, match the keys, ask what is doubled and what is missing, then take the joined rows. A context: its end frees disk and memory."""
+class Join(Closeable):
+    """Fill each table, match the keys, ask what is doubled and what is missing, then take the joined rows."""
 
     def __init__(self, tables: Sequence[Columns]) -> None:
         self._tables = tables
@@ -46,10 +46,8 @@ class Join:
         self._in_memory = InMemory(tables, self._share) if self._share > 0 and is_for_memory(tables) else None
         self._matching: Matching = self._in_memory or self._out_of_core()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Frees disk and memory."""
         self._matching.close()
 
     def add(self, table: int, rows: Array, keys: Sequence[Array], others: Sequence[Array]) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import CsvColumn, Source
 from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadSample, BadSpec
 from dataprep_converter.core.tensors import Array, binary_data, to_arrow, to_numpy
 from dataprep_converter.inputs.access import Access
@@ -114,7 +115,7 @@ class _Texts(FilesReader[list[_Text]]):
         return _Text(data, len(rows), start.line)
 
 
-class CsvSequencesReader:
+class CsvSequencesReader(Closeable):
     """See the module. Columns: for each column of the files a list of its values, or one value where all steps share it; then the labels'."""
 
     default_label: ClassVar[str] = "label"
@@ -137,6 +138,10 @@ class CsvSequencesReader:
         self._labels_are_steps = written.labels is not None and written.labels.per == "Step"
         self._per_sequence = find_columns(written.per_sequence, self._steps.schema, of=f"{OF}.perSequence")
         self._schema = self._made_schema()
+
+    def close(self) -> None:
+        """No file stays open."""
+        self._texts.close()
 
     def schema(self) -> pa.Schema:
         """The columns of the files in their order, then those of the labels."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Source
 from dataprep_api.spec.sources.libsvm import LibsvmSource
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadSpec, InputChanged
 from dataprep_converter.core.tensors import Array, arrow_type, pc, to_arrow, to_numpy
 from dataprep_converter.inputs.access import Access
@@ -37,7 +38,7 @@ _arrow: Any = pa  # the stubs don't know columns over buffers of numpy
 _Places = npt.NDArray[np.int64]
 
 
-class LibsvmReader:
+class LibsvmReader(Closeable):
     """See the module. Columns `label`, perhaps `qid`, and `keys`, `values` and perhaps `shape`, or dense `values`."""
 
     default_label: ClassVar[str] = "label"
@@ -50,6 +51,10 @@ class LibsvmReader:
     def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing is frozen: the spec says all
         self._source = _libsvm(source)
         self._sparse = _SparseReader(self._source, access)
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._sparse.close()
 
     def schema(self) -> pa.Schema:
         """`keys` and `values` are lists of any length; `shape` is a vector of one number, as sparse formats have it."""

@@ -14,12 +14,13 @@ from typing import Any, Final, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadData, InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.formats.tfrecord import frames
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import GZIP_MAGIC, Forward, Spool
-from dataprep_converter.readers.base.blocks import KEPT_BLOCKS, KEPT_FILES, Block, BlockReader, FolderColumns
+from dataprep_converter.readers.base.blocks import KEPT_BLOCKS, Block, BlockReader, FolderColumns
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Entry, Input
@@ -128,7 +129,7 @@ class StretchReader(BlockReader):
 
     def __init__(self, access: Access, folders: FolderColumns | None = None) -> None:
         super().__init__(access, folders)
-        self._zipped: LruCache[str, _Zipped] = LruCache(KEPT_FILES)
+        self._zipped: LruCache[str, _Zipped] = self._files.views(close=_Zipped.close)
         self._lines: LruCache[tuple[str, int], npt.NDArray[np.int64]] = LruCache(KEPT_BLOCKS)
         self._lines_were_asked_for = False
 
@@ -206,15 +207,15 @@ class StretchReader(BlockReader):
         return replace(block, raws={row: Raw.of(data[int(starts[row]) : int(ends[row])].rstrip(b"\r\n")) for row in block.reasons})
 
 
-class _Zipped:
+class _Zipped(Closeable):
     """One open gzip file and its stretches."""
 
     def __init__(self, source: Input, uri: str, extra: Mapping[str, Any], scan: Scan) -> None:
         self._source = source
         self._uri = uri
-        forward = Forward(source, uri, zipped=True)
-        forward.skip_to(extra["start"])
-        self._ahead = cut(forward, b"", line=extra["line"], scan=scan, uri=uri, limit="a record of more than {} MiB.")
+        self._forward = Forward(source, uri, zipped=True)
+        self._forward.skip_to(extra["start"])
+        self._ahead = cut(self._forward, b"", line=extra["line"], scan=scan, uri=uri, limit="a record of more than {} MiB.")
         self._found: list[Stretch] = []
         self._latest: tuple[Stretch, bytes] | None = None
         self._spool: Spool | None = None
@@ -241,6 +242,12 @@ class _Zipped:
         if self._spool is None:
             self._spool = Spool(Forward(self._source, self._uri, zipped=True))
         return self._spool.read_at(stretch.offset, stretch.size)
+
+    def close(self) -> None:
+        """Reads no more, and removes the temporary copy."""
+        self._forward.close()
+        if self._spool is not None:
+            self._spool.close()
 
     def _next(self) -> Stretch:
         stretch, data = next(self._ahead, (None, b""))

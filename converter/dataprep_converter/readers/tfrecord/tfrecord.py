@@ -6,6 +6,7 @@ columns. Working checks every CRC and parses a unit at once (`examples.py`). A g
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ from dataprep_converter.inputs.metered import Count, Counted
 from dataprep_converter.inputs.pinned import GZIP_MAGIC
 from dataprep_converter.inputs.streamed import Streamed, gunzipped
 from dataprep_converter.readers import Discovery
-from dataprep_converter.readers.base.blocks import KEPT_FILES, Block, BlockReader
+from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.tfrecord import sequence_examples
 from dataprep_converter.records.batch import Raw
@@ -67,7 +68,7 @@ class TfrecordReader(BlockReader):
         self._features = [TfrecordFeature.model_validate(feature) for feature in state.get("features", [])]
         self._has_sequences = any(feature.sequence for feature in self._features)
         self._expected = [] if self._has_sequences else [_expected(feature) for feature in self._features]
-        self._contents: LruCache[str, Streamed] = LruCache(KEPT_FILES)
+        self._contents: LruCache[str, Streamed] = self._files.views(close=Streamed.close)
 
     def schema(self) -> pa.Schema:
         """Numbers as int64 and float32, tensors stored raw in their own type, bytes, and lists of them."""
@@ -142,9 +143,12 @@ class _Planner:
     def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
         count = Count()
         subset = self._subset(root, path, entry)
-        with Counted(self._access.store(entry.uri).open(entry.uri), count) as file:
+        with ExitStack() as opened:
+            file = opened.enter_context(Counted(self._access.store(entry.uri).open(entry.uri), count))
             is_zipped = file.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
-            source: Input = gunzipped(file, entry.uri, size=-1, kept_bytes=2 * _UNIT_BYTES) if is_zipped else file
+            source: Input = file
+            if is_zipped:
+                source = opened.enter_context(gunzipped(file, entry.uri, size=-1, kept_bytes=2 * _UNIT_BYTES))
             is_far = scheme_of(entry.uri) not in ("", "file")
             window = 1 << 20 if is_zipped else _FAR_WINDOW if is_far else _WINDOW
 

@@ -19,13 +19,13 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import hdfs_native
 
 from dataprep_api.quantity import to_bytes
 from dataprep_api.spec import HdfsOptions
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import AlreadyExists, BadSpec, InputChanged, NotFound, StoreError, Unreachable
 from dataprep_converter.runtime.retry import ON_THE_WAY_OUT, retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
@@ -294,7 +294,7 @@ class HdfsUpload:
         return False
 
 
-class HdfsInput:
+class HdfsInput(Closeable):
     """Positioned reads of one file."""
 
     def __init__(self, uri: str, reader: hdfs_native.FileReader, addresses: Sequence[str]) -> None:
@@ -341,12 +341,6 @@ class HdfsInput:
 
     def close(self) -> None:
         self._reader.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
         with border(self._addresses, self._path):

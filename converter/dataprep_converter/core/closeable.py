@@ -1,0 +1,25 @@
+"""What must be closed: a base class that makes `close` the end of a `with` block, and the end of a generator."""
+
+from collections.abc import Iterable
+from types import GeneratorType, TracebackType
+from typing import Any, Self
+
+
+class Closeable:
+    """An object with a `close`, to be used in a `with` block. Closing twice does no harm."""
+
+    def close(self) -> None:
+        """Releases what this object holds."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def close_generator(items: Iterable[Any]) -> None:
+    """Closes `items` where that is a generator, so that it releases what it holds. Not while another thread is in it."""
+    if isinstance(items, GeneratorType) and not items.gi_running:
+        items.close()

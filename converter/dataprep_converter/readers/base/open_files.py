@@ -1,0 +1,49 @@
+"""The files that a reader used last: opened once, pinned and counted, and closed together with what reads from them."""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from dataprep_converter.core.closeable import Closeable
+from dataprep_converter.core.lru import LruCache
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.metered import Count, Counted
+from dataprep_converter.inputs.pinned import open_pinned
+from dataprep_converter.stores import Input
+
+KEPT_FILES: Final = 16
+
+V = TypeVar("V")
+
+
+class OpenFiles(Closeable):
+    """Files by URI, at most `KEPT_FILES`."""
+
+    def __init__(self, access: Access) -> None:
+        self.count = Count()
+        """Bytes read from all files."""
+        self._access = access
+        self._views: list[LruCache[str, Any]] = []
+        self._files: LruCache[str, Input] = LruCache(KEPT_FILES, evicted=self._close_file)
+
+    def pinned(self, uri: str, pin: str) -> Input:
+        """The file as it was planned. Raises InputChanged when it is another one."""
+        return self.get(uri, lambda: open_pinned(self._access.store(uri), uri, pin))
+
+    def get(self, uri: str, open_file: Callable[[], Input]) -> Input:
+        """The file at `uri`, opened by `open_file` when it isn't open."""
+        return self._files.get(uri, lambda: Counted(open_file(), self.count))
+
+    def views(self, most: int = KEPT_FILES, *, close: Callable[[V], None] = lambda _: None) -> LruCache[str, V]:
+        """A cache by URI for what reads from the files. A value leaves it before its file is closed; `close` then ends it."""
+        views: LruCache[str, V] = LruCache(most, evicted=lambda _uri, view: close(view))
+        self._views.append(views)
+        return views
+
+    def close(self) -> None:
+        """Closes all files."""
+        self._files.clear()
+
+    def _close_file(self, uri: str, file: Input) -> None:
+        for views in self._views:
+            views.discard(uri)
+        file.close()

@@ -1,0 +1,108 @@
+"""Temporary files in $TMPDIR. They have no name, so nothing is left behind however the process ends."""
+
+import errno
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, Self
+
+from dataprep_converter.core.closeable import Closeable
+from dataprep_converter.core.errors import StoreFull
+
+_PREFIX: Final = "dataprep-"
+IN_MEMORY: Final = 4 << 20
+"""What a small file may hold before it goes to the disk."""
+
+_PIECE: Final = 4 << 20
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def free_bytes() -> int:
+    """Free space of $TMPDIR."""
+    return shutil.disk_usage(tempfile.gettempdir()).free
+
+
+@contextmanager
+def room_for(what: str) -> Iterator[None]:
+    """Raises StoreFull, which names $TMPDIR and `what`, where a write within the block finds no space."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno not in _FULL:
+            raise
+        raise StoreFull(f"{tempfile.gettempdir()} has no room for {what}: {exc.strerror}.") from exc
+
+
+class TemporaryFile(Closeable):
+    """A file that is written once, then read in any order. It is gone when it is closed."""
+
+    def __init__(self, what: str, *, in_memory: int = 0) -> None:
+        """`what` names its contents in the error for a full disk. Up to `in_memory` bytes stay in memory, until `descriptor` is asked for."""
+        self.what = what
+        self.size = 0
+        """Bytes written by `write`."""
+        self.file: Any = (  # the stubs of libraries disagree on what a file is
+            tempfile.SpooledTemporaryFile(max_size=in_memory, prefix=_PREFIX)  # noqa: SIM115 - closed by `close`
+            if in_memory
+            else tempfile.TemporaryFile(prefix=_PREFIX)  # noqa: SIM115 - closed by `close`
+        )
+        """For libraries that write or read a file object. Wrap their writes in `room_for`."""
+
+    @classmethod
+    def of(cls, what: str, pieces: Iterable[bytes], *, in_memory: int = 0) -> Self:
+        """A file with these bytes. Raises StoreFull, and what the pieces raise."""
+        file = cls(what, in_memory=in_memory)
+        try:
+            for piece in pieces:
+                file.write(piece)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    @property
+    def descriptor(self) -> int:
+        """Of the file, with all written bytes in it. Raises ValueError once it is closed, StoreFull."""
+        if self.file.closed:
+            raise ValueError("The temporary file is closed.")
+        with room_for(self.what):
+            descriptor: int = self.file.fileno()
+            self.file.flush()
+        return descriptor
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Appends bytes. Raises StoreFull."""
+        with room_for(self.what):
+            self.file.write(data)
+        self.size += len(data)
+
+    def reserve(self, size: int) -> None:
+        """Makes the file so large, of zeros, and takes the space at once. Raises StoreFull."""
+        with room_for(self.what):
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self.descriptor, 0, size)
+            else:
+                self.file.truncate(size)
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Bytes from `offset`, fewer than `length` only at the end."""
+        return os.pread(self.descriptor, length, offset)
+
+    def pieces(self) -> Iterator[bytes]:
+        """All bytes in order, some MiB at a time."""
+        self.file.seek(0)
+        while piece := self.file.read(_PIECE):
+            yield piece
+
+    def map(self) -> mmap.mmap:
+        """All bytes in memory, read-only; the mapping outlives the file. Raises ValueError for an empty file."""
+        return mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_READ)
+
+    def close(self) -> None:
+        """Removes the file."""
+        # Bytes that are still to be flushed are of no use any more, so it doesn't matter where there is no room for them.
+        with suppress(OSError):
+            self.file.close()

@@ -1,0 +1,27 @@
+"""Encoders that keep records in temporary files remove them, whatever becomes of the shard."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.converter.readers.reader_contract import open_files
+
+from dataprep_api.spec import Output
+from dataprep_converter.formats.registry import encoder_class
+from dataprep_converter.records.feature import FeatureSpec
+
+FEATURES = [FeatureSpec(name="n", kind="int64", dtype="int64", shape=())]
+
+
+def temporary_files() -> list[str]:
+    return [name for name in open_files() if name.endswith("(deleted)")]
+
+
+@pytest.mark.parametrize("name", ["arrayRecord", "mds"])
+def test_an_encoder_that_was_left_in_the_middle_leaves_no_file_open(name: str) -> None:
+    output = Output.model_validate({"uri": "out", "format": name})
+    batch = pa.record_batch({"n": np.arange(1_000_000), "_sample": np.arange(1_000_000)})
+    before = temporary_files()
+    with encoder_class(name)(output, FEATURES) as encoder:
+        encoder.encode(batch)
+        assert len(temporary_files()) > len(before)
+    assert temporary_files() == before
