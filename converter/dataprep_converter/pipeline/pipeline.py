@@ -27,7 +27,7 @@ from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.sampling.selection import Samples
 from dataprep_converter.sampling.units import UnitTable
-from dataprep_converter.transforms import Cuts, Learns, NamesClasses, ReordersSteps, Step, step_class
+from dataprep_converter.transforms import Cuts, Fittable, NamesClasses, ReordersSteps, Step, step_class
 
 _TENSOR_BYTES = 8 * 2**20
 """Of all samples of a batch, where they are largest on their way."""
@@ -110,7 +110,7 @@ class Pipeline(Closeable):
 
     def unlearned(self) -> list[tuple[int, str]]:
         """(number of a step, split that it learns from) of the steps that must look at data before they can do anything."""
-        splits = [(number, step.learns_from) for number, step in enumerate(self._steps) if isinstance(step, Learns)]
+        splits = [(number, step.fitted_split) for number, step in enumerate(self._steps) if isinstance(step, Fittable)]
         return [(number, split) for number, split in splits if split is not None]
 
     def learn(self, number: int, units: UnitTable, samples: Iterator[Samples]) -> Any:
@@ -123,13 +123,13 @@ class Pipeline(Closeable):
                     batch = earlier.apply(batch)
                 yield batch
 
-        return step.learn(before()) if isinstance(step, Learns) else None
+        return step.fit(before()) if isinstance(step, Fittable) else None
 
     def take(self, number: int, learned: Any) -> None:
         """Gives a step what it, or another process's, has learned."""
         step = self._steps[number]
-        if isinstance(step, Learns):
-            step.take(learned)
+        if isinstance(step, Fittable):
+            step.load(learned)
 
     def encoder(self) -> Encoder:
         """A fresh encoder for one shard."""

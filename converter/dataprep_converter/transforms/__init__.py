@@ -41,20 +41,20 @@ class NamesClasses(Protocol):
 
 
 @runtime_checkable
-class Learns(Protocol):
-    """A step that must look at one split of the data, while planning, before it can do anything."""
+class Fittable(Protocol):
+    """A step that is fitted to one split of the data while planning, before it can do anything."""
 
     @property
-    def learns_from(self) -> str | None:
-        """The split's name, "" for the first one that has records; None when there is nothing to learn."""
+    def fitted_split(self) -> str | None:
+        """The split's name, "" for the first one that has records; None when there is nothing to fit."""
         ...
 
-    def learn(self, batches: Iterator[Batch]) -> Any:
-        """What was learned, as JSON values, from the split's batches as they come to this step."""
+    def fit(self, batches: Iterator[Batch]) -> Any:
+        """The fitted parameters, as JSON values, from the split's batches as they come to this step."""
         ...
 
-    def take(self, learned: Any) -> None:
-        """Works with this from now on."""
+    def load(self, parameters: Any) -> None:
+        """Works with these parameters from now on."""
         ...
 
 

@@ -52,14 +52,14 @@ class StandardizeStep:
         """The column is float32 or float16."""
         return self._schema
 
-    # --- learning, while planning ----------------------------------------------------------------------------------
+    # --- fitting, while planning -----------------------------------------------------------------------------------
 
     @property
-    def learns_from(self) -> str | None:
+    def fitted_split(self) -> str | None:
         """The split whose mean and deviation are collected."""
         return self._split
 
-    def learn(self, batches: Iterator[Batch]) -> dict[str, list[float]]:
+    def fit(self, batches: Iterator[Batch]) -> dict[str, list[float]]:
         """Mean and deviation of each channel, over all values of all records. Raises BadData when there is none, or one is not finite."""
         moments = _Moments(self._shape[-1])
         for batch in batches:
@@ -74,11 +74,11 @@ class StandardizeStep:
             raise BadData(f"{_OF}: the column {self._column!r} has a value in the split {self._split!r} that is not finite.")
         return {"mean": moments.mean.tolist(), "deviation": deviation.tolist()}
 
-    def take(self, learned: Any) -> None:
+    def load(self, parameters: Any) -> None:
         """Uses this mean and deviation from now on."""
-        self._given = np.array(learned["mean"], np.float64), np.array(learned["deviation"], np.float64)
+        self._given = np.array(parameters["mean"], np.float64), np.array(parameters["deviation"], np.float64)
 
-    # --- doing -----------------------------------------------------------------------------------------------------
+    # --- applying --------------------------------------------------------------------------------------------------
 
     def apply(self, batch: Batch) -> Batch:
         """A sample without a value, or with one that the type can't hold afterwards, is bad."""

@@ -40,7 +40,7 @@ class VocabularyStep:
         """In the order of their numbers; empty as long as the vocabulary is not built."""
         self._values: Array = pa.array([], pa.string())
         if self._options.terms is not None:
-            self.take(list(self._options.terms))
+            self.load(list(self._options.terms))
 
     def schema(self) -> pa.Schema:
         """The columns named are int64, or lists of int64."""
@@ -51,14 +51,14 @@ class VocabularyStep:
         """Terms that are dropped are values less."""
         return self._options.unknown == "Drop"
 
-    # --- learning, while planning ----------------------------------------------------------------------------------
+    # --- fitting, while planning -----------------------------------------------------------------------------------
 
     @property
-    def learns_from(self) -> str | None:
+    def fitted_split(self) -> str | None:
         """The split that is looked at, "" for the first one with records; None when the terms are given."""
         return None if self._options.terms is not None else self._options.split or ""
 
-    def learn(self, batches: Iterator[Batch]) -> list[str]:
+    def fit(self, batches: Iterator[Batch]) -> list[str]:
         """The terms of the batches, in the order of their numbers. Raises BadData when there are more than a plan can hold."""
         counts: Counter[str] = Counter()
         for batch in batches:
@@ -79,7 +79,7 @@ class VocabularyStep:
         chosen = most_frequent[: self._options.max_terms]
         return chosen if self._options.order == "Count" else sorted(chosen, key=str.encode)
 
-    def take(self, terms: list[str]) -> None:
+    def load(self, terms: list[str]) -> None:
         """Uses these terms from now on."""
         self.terms = terms
         self._values = pa.array(terms, pa.string())
@@ -88,7 +88,7 @@ class VocabularyStep:
         """The terms by column, for the columns that have one term a record."""
         return {**by_column, **{name: self.terms for name in self._columns if not _is_list(self._schema.field(name).type)}}
 
-    # --- doing -----------------------------------------------------------------------------------------------------
+    # --- applying --------------------------------------------------------------------------------------------------
 
     def apply(self, batch: Batch) -> Batch:
         """A term that is not there makes its record bad, unless the spec says otherwise."""

@@ -108,7 +108,7 @@ def a_step(example: Batch) -> StandardizeStep:
 def test_collected_numbers_are_those_of_all_values_together(dtype: str) -> None:
     images = np.stack([np.asarray(drawn(20, 30, seed=seed)) for seed in range(7)]).astype(dtype)
     step = a_step(tensors(*images))
-    found = step.learn(iter([tensors(*images[:4]), tensors(*images[4:5]), tensors(*images[5:])]))
+    found = step.fit(iter([tensors(*images[:4]), tensors(*images[4:5]), tensors(*images[5:])]))
     np.testing.assert_allclose(found["mean"], images.astype(np.float64).mean(axis=(0, 1, 2)), rtol=1e-14)
     np.testing.assert_allclose(found["deviation"], images.astype(np.float64).std(axis=(0, 1, 2)), rtol=1e-13)
 
@@ -117,9 +117,9 @@ def test_a_channel_of_one_value_becomes_zeros() -> None:
     images = np.zeros((4, 2, 2, 2), np.uint8)
     images[..., 1] = np.arange(16).reshape(4, 2, 2)
     step = a_step(tensors(*images))
-    found = step.learn(iter([tensors(*images)]))
+    found = step.fit(iter([tensors(*images)]))
     assert found == {"mean": [0.0, 7.5], "deviation": [0.25, np.std(np.arange(16))]}
-    step.take(found)
+    step.load(found)
     assert not pixels(step.apply(tensors(*images)))[..., 0].any()
 
 
@@ -127,9 +127,9 @@ def test_what_can_not_be_collected_is_refused() -> None:
     image = np.full((2, 2, 1), np.inf, np.float32)
     step = a_step(tensors(image))
     with pytest.raises(BadData, match="the column 'image' has a value in the split 'train' that is not finite"):
-        step.learn(iter([tensors(image)]))
+        step.fit(iter([tensors(image)]))
     with pytest.raises(BadData, match="the split 'train' has no values of 'image', from which mean and deviation could be collected"):
-        step.learn(iter([]))
+        step.fit(iter([]))
     with pytest.raises(ValidationError, match="mean and deviation are given, or collected from a split, not both"):
         Transform.model_validate({"standardize": {"split": "train", "mean": [1], "deviation": [1]}})
 

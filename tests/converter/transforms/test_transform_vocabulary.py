@@ -37,7 +37,7 @@ def applied(column: Any, **options: Any) -> tuple[list[Any], list[RejectedSample
 
 
 def learned(*columns: Any, **options: Any) -> list[str]:
-    return a_step(columns[0], **options).learn(iter([a_batch(column) for column in columns]))
+    return a_step(columns[0], **options).fit(iter([a_batch(column) for column in columns]))
 
 
 def test_terms_become_their_numbers_and_a_missing_one_stays_missing() -> None:
