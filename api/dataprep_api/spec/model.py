@@ -116,6 +116,11 @@ class OneOf(Model):
         """The name of the member that is set, which is also its name in the converter's registry."""
         return next(name for name in type(self).model_fields if getattr(self, name) is not None)
 
+    @property
+    def member(self) -> Any:  # any of the models
+        """The member that is set."""
+        return getattr(self, self.kind)
+
 
 def _without_nul(uri: str) -> str:
     if "\0" in uri:

@@ -58,12 +58,12 @@ class Pipeline(Closeable):
         reader_type = reader_class(spec.data.kind)
         spec = _as_sagemaker_wants(spec, state)
         self.spec = spec
-        self.reader = reader_type(access.unsigned(spec.data), state, access)
+        self.reader = reader_type(access.unsigned(spec.data).member, state, access)
         self._steps: list[Step] = []
         schema = self.reader.schema()
         widest = tensor_bytes(schema)
         for transform in spec.transforms or []:
-            step = step_class(transform.kind)(transform, schema)
+            step = step_class(transform.kind)(transform.member, schema)
             schema = step.schema()
             widest = max(widest, tensor_bytes(schema))
             self._steps.append(step)

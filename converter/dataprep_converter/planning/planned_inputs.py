@@ -53,7 +53,7 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
     access.passed_over.clear()
     access.hidden.clear()
     reader_type = reader_class(spec.data.kind)
-    discovery = reader_type.discover(access.unsigned(spec.data), access)
+    discovery = reader_type.discover(access.unsigned(spec.data).member, access)
     units = UnitTable.of(discovery.units)
     overlaps.check_units(units, spec.output.uri, access)
     if units.samples == 0 and not spec.allow_empty:
@@ -64,7 +64,7 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
     state = dict(discovery.state)
     texts = state.pop(TEXTS, {})
     if sagemaker.has_unknown_length(spec):
-        with reader_type(spec.data, state, access) as reader:
+        with reader_type(spec.data.member, state, access) as reader:
             state[sagemaker.NUM_FEATURES] = _largest_key(reader, units) + 1
     new = units
     if base is not None:

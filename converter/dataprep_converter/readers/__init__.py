@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.batch import Batch, RejectedSample
@@ -66,11 +65,11 @@ class Reader(Protocol):
     """Column that is the label when the spec names none and it is there."""
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
-        """Lists the source. Raises NotFound for a URI that names nothing, BadSpec or BadData for what can't be planned."""
+    def discover(source: Any, access: Access) -> Discovery:
+        """Lists the source, a member of `spec.source`. Raises NotFound for a URI that names nothing, BadSpec or BadData for what can't be planned."""
         ...
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None: ...
+    def __init__(self, source: Any, state: Mapping[str, Any], access: Access) -> None: ...
 
     def schema(self) -> pa.Schema:
         """Columns of the batches, without `_sample`. Field metadata `default: no` marks a column that is written only when the spec names it."""

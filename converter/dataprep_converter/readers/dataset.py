@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api.dataset.report import Manifest
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.dataset import DatasetSource
 from dataprep_converter.core.closeable import Closeable, close_generator
 from dataprep_converter.core.errors import BadData, BadSpec, BrokenRecord, InputChanged, NotWhole
@@ -43,16 +42,15 @@ class DatasetReader(BlockReader):
     """See the module."""
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: DatasetSource, access: Access) -> Discovery:
         """Reads the manifest and lists the folder. Raises NotFound without `_SUCCESS`, BadSpec for another digest, BadData for damage."""
-        written = _dataset(source)
-        manifest = finished(written.uri, access)
-        if written.digest not in (None, manifest.digest):
-            raise BadSpec(f"{written.uri} has the digest {manifest.digest}, source.dataset.digest is {written.digest}.")
+        manifest = finished(source.uri, access)
+        if source.digest not in (None, manifest.digest):
+            raise BadSpec(f"{source.uri} has the digest {manifest.digest}, source.dataset.digest is {source.digest}.")
         state = {"manifest": _state(manifest)}
-        return Discovery(units=_units(manifest, written.uri, access), state=state)
+        return Discovery(units=_units(manifest, source.uri, access), state=state)
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+    def __init__(self, source: DatasetSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
         del source
         self._manifest = _frozen(state)
@@ -200,9 +198,3 @@ def _units(manifest: Manifest, uri: str, access: Access) -> Iterator[Unit]:
             pin=listed[file.file].pin,
             subset=file.split,
         )
-
-
-def _dataset(source: Source) -> DatasetSource:
-    if source.dataset is None:
-        raise BadSpec("The source has no dataset.")
-    return source.dataset

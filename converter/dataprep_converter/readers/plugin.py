@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.plugin import PluginSource
 from dataprep_converter.core.closeable import Closeable, close_generator
-from dataprep_converter.core.errors import BadData, BadSample, BadSpec, InputChanged
+from dataprep_converter.core.errors import BadData, BadSample, InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, to_arrow
 from dataprep_converter.inputs.access import Access
@@ -41,15 +40,14 @@ class PluginReader(BlockReader):
     default_label: ClassVar[str] = "label"
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: PluginSource, access: Access) -> Discovery:
         """Runs the function over every file. Raises NotFound for a URI without files, BadData naming the file that it fails on."""
-        written = _plugin(source)
         state: dict[str, Any] = {}
-        return Discovery(units=_units(written, access, state), state=state)
+        return Discovery(units=_units(source, access, state), state=state)
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+    def __init__(self, source: PluginSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
-        self._source = _plugin(source)
+        self._source = source
         self._schema = thawed(state["schema"]) if "schema" in state else pa.schema([])
         self._running: LruCache[str, _Running] = self._files.views(_OPEN_FILES, close=_Running.close)
 
@@ -132,12 +130,6 @@ class _Kept(Closeable):
     def close(self) -> None:
         """Removes the file."""
         self._file.close()
-
-
-def _plugin(source: Source) -> PluginSource:
-    if source.plugin is None:
-        raise BadSpec("The source has no plugin.")
-    return source.plugin
 
 
 def _units(written: PluginSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:

@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.whole_file import WholeFileSource
-from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import Array, binary, to_arrow
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
@@ -34,12 +32,12 @@ class WholeFileReader(FilesReader[WholeFile]):
     default_label: ClassVar[str] = "label"
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: WholeFileSource, access: Access) -> Discovery:
         """Lists files. Raises NotFound for a URI without any."""
         state: dict[str, Any] = {}
-        return Discovery(units=_units(_whole_file(source), access, state), state=state)
+        return Discovery(units=_units(source, access, state), state=state)
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing that a worker must know
+    def __init__(self, source: WholeFileSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing that a worker must know
         super().__init__(access)
 
     def schema(self) -> pa.Schema:
@@ -77,12 +75,6 @@ class WholeFileReader(FilesReader[WholeFile]):
             "path": pa.array([file.path for file in found], pa.string()),
             "size": pa.array([len(file.content) for file in found], pa.int64()),
         }
-
-
-def _whole_file(source: Source) -> WholeFileSource:
-    if source.whole_file is None:
-        raise BadSpec("The source has no wholeFile.")
-    return source.whole_file
 
 
 def _units(written: WholeFileSource, access: Access, state: dict[str, Any]) -> Iterator[Files]:

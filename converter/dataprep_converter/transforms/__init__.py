@@ -6,7 +6,6 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from dataprep_api.spec import Transform
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.records.batch import Batch
 
@@ -80,8 +79,8 @@ class Cuts(Protocol):
 class Step(Protocol):
     """One step, bound to the schema that comes before it."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        """Raises BadSpec, naming the column and the type it has, when the step can't take what comes."""
+    def __init__(self, options: Any, schema: pa.Schema) -> None:
+        """`options` are the transform's member of the spec. Raises BadSpec, naming the column and the type it has, when the step can't take what comes."""
         ...
 
     def schema(self) -> pa.Schema:

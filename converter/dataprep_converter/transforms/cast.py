@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataprep_api.spec import Transform
+from dataprep_api.spec.transforms.numbers import Cast
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import NUMPY_NAMES, arrow_type, shape_of, to_arrow, value_type
 from dataprep_converter.records.batch import Batch
@@ -17,18 +17,16 @@ _OF = "The transform cast"
 class CastStep:
     """Numbers and tensors of numbers. Rounding to a narrower float is no fault; everything else must survive."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.cast is None:
-            raise BadSpec("The transform is no cast.")
-        self._dtype = transform.cast.dtype
-        self._columns = find_columns(transform.cast.columns, schema, of=_OF)
+    def __init__(self, options: Cast, schema: pa.Schema) -> None:
+        self._dtype = options.dtype
+        self._columns = find_columns(options.columns, schema, of=_OF)
         self._schema = schema
         for name in self._columns:
             position = schema.get_field_index(name)
             field = schema.field(position)
             if value_type(field.type) not in NUMPY_NAMES:
                 raise BadSpec(f"{_OF} takes numbers, but the column {name!r} is {field.type}.{why_text(field)}")
-            self._schema = self._schema.set(position, field.with_type(arrow_type(transform.cast.dtype, shape_of(field.type))))
+            self._schema = self._schema.set(position, field.with_type(arrow_type(options.dtype, shape_of(field.type))))
 
     def schema(self) -> pa.Schema:
         """The columns named have the type."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from dataprep_api.spec import Transform
+from dataprep_api.spec.transforms.columns import Drop, Rename, Select
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.records.columns import find_columns
@@ -32,10 +32,8 @@ class _Chosen:
 class SelectStep(_Chosen):
     """Keeps the columns named, in that order."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.select is None:
-            raise BadSpec("The transform is no select.")
-        names = find_columns(transform.select.columns, schema, of="The transform select")
+    def __init__(self, options: Select, schema: pa.Schema) -> None:
+        names = find_columns(options.columns, schema, of="The transform select")
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise BadSpec(f"The transform select names the column {twice!r} twice.")
@@ -45,10 +43,8 @@ class SelectStep(_Chosen):
 class DropStep(_Chosen):
     """Leaves out the columns named."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.drop is None:
-            raise BadSpec("The transform is no drop.")
-        gone = find_columns(transform.drop.columns, schema, of="The transform drop")
+    def __init__(self, options: Drop, schema: pa.Schema) -> None:
+        gone = find_columns(options.columns, schema, of="The transform drop")
         names = [name for name in schema.names if name not in gone]
         if not names:
             raise BadSpec("The transform drop leaves no column.")
@@ -58,10 +54,8 @@ class DropStep(_Chosen):
 class RenameStep(_Chosen):
     """Gives the columns named other names; a name that another column has already is refused."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.rename is None:
-            raise BadSpec("The transform is no rename.")
-        new = {find_columns([old], schema, of="The transform rename")[0]: name for old, name in transform.rename.columns.items()}
+    def __init__(self, options: Rename, schema: pa.Schema) -> None:
+        new = {find_columns([old], schema, of="The transform rename")[0]: name for old, name in options.columns.items()}
         names = [new.get(name, name) for name in schema.names]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:

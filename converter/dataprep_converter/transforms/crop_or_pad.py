@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import Transform
-from dataprep_converter.core.errors import BadSpec
+from dataprep_api.spec.transforms.images import CropOrPad
 from dataprep_converter.core.tensors import arrow_type, to_arrow
 from dataprep_converter.images.image_files import require_libraries
 from dataprep_converter.records.batch import Batch
@@ -19,13 +18,11 @@ _OF = "The transform cropOrPad"
 class CropOrPadStep:
     """Images of one or of different sizes, and tensors of any numbers. All of a batch go into one buffer."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.crop_or_pad is None:
-            raise BadSpec("The transform is no cropOrPad.")
-        self._images = image_column(schema, transform.crop_or_pad.column, of=_OF, only_bytes=False)
+    def __init__(self, options: CropOrPad, schema: pa.Schema) -> None:
+        self._images = image_column(schema, options.column, of=_OF, only_bytes=False)
         if self._images.size is None:
             require_libraries(_OF)
-        self._size = (transform.crop_or_pad.height, transform.crop_or_pad.width)
+        self._size = (options.height, options.width)
         new = arrow_type(self._images.dtype, self._images.shape(*self._size))
         sizes = dict.fromkeys(size_columns(schema, self._images.name), pa.int64())
         self._schema = replaced(schema, self._images.name, {self._images.name: new, **sizes})

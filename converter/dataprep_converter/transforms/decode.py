@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import Transform
+from dataprep_api.spec.transforms.images import Decode
 from dataprep_converter.core.errors import BadSample, BadSpec
 from dataprep_converter.core.tensors import binary_data, pc
 from dataprep_converter.images import image_files
@@ -34,19 +34,17 @@ MOST_PIXELS: Final = 64 << 20
 class DecodeStep:
     """`X/encoded` becomes X, `X/height` and `X/width` are the pixels' own, and `X/format` goes, because it is no format any more."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.decode is None:
-            raise BadSpec("The transform is no decode.")
+    def __init__(self, options: Decode, schema: pa.Schema) -> None:
         image_files.require_libraries(_OF)
-        self._decode = transform.decode
-        (self._from,) = find_columns([transform.decode.column], schema, of=_OF)
+        self._decode = options
+        (self._from,) = find_columns([options.column], schema, of=_OF)
         kind = schema.field(self._from).type
         if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
             raise BadSpec(f"{_OF} takes the bytes of files, but the column {self._from!r} is {kind}.")
         self._to = self._from.removesuffix(ENCODED)
         if self._to != self._from and self._to in schema.names:
             raise BadSpec(f"{_OF} makes a column {self._to!r} of {self._from!r}, but there is one already; rename it first.")
-        self._type = ImagesType(transform.decode)
+        self._type = ImagesType(options)
         sizes = dict.fromkeys(size_columns(schema, self._to), pa.int64())
         kept = [field for field in schema if field.name != self._to + FORMAT]
         self._schema = replaced(pa.schema(kept), self._from, {self._to: self._type, **sizes})

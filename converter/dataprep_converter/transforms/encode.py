@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import Transform
+from dataprep_api.spec.transforms.images import Encode
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import binary, to_arrow
 from dataprep_converter.images import image_files
@@ -19,12 +19,10 @@ _OF = "The transform encode"
 class EncodeStep:
     """X becomes `X/encoded`, with `X/format`, `X/height` and `X/width` beside it."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.encode is None:
-            raise BadSpec("The transform is no encode.")
+    def __init__(self, options: Encode, schema: pa.Schema) -> None:
         image_files.require_libraries(_OF)
-        self._encode = transform.encode
-        self._images = image_column(schema, transform.encode.column, of=_OF)
+        self._encode = options
+        self._images = image_column(schema, options.column, of=_OF)
         name = self._images.name
         if self._encode.format == "Jpeg" and self._images.channels == 4:
             raise BadSpec(f"{_OF}: a Jpeg has no alpha channel, but {name!r} has 4 channels; decode 3, or take format: Png.")

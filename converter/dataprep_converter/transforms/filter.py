@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from dataprep_api.spec import Transform
+from dataprep_api.spec.transforms.columns import Filter
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.records.batch import Batch
@@ -14,12 +14,10 @@ from dataprep_converter.transforms.expressions import Expression
 class FilterStep:
     """An expression whose value is null for a record leaves it out, as in SQL."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.filter is None:
-            raise BadSpec("The transform is no filter.")
-        self._where = Expression(transform.filter.where, schema, of="The transform filter")
+    def __init__(self, options: Filter, schema: pa.Schema) -> None:
+        self._where = Expression(options.where, schema, of="The transform filter")
         if self._where.type != pa.bool_():
-            raise BadSpec(f"The transform filter needs a truth value, but {transform.filter.where!r} is {self._where.type}.")
+            raise BadSpec(f"The transform filter needs a truth value, but {options.where!r} is {self._where.type}.")
         self._schema = schema
 
     def schema(self) -> pa.Schema:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dataprep_api.spec import Transform
+from dataprep_api.spec.transforms.columns import Hash
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import Array
 from dataprep_converter.records.batch import Batch
@@ -21,12 +22,10 @@ _CONSTANT: Final = b"dataprep hash.keyEnv"
 class HashStep:
     """Whole numbers are hashed as their decimal text, text as UTF-8. A missing value stays missing."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.hash is None:
-            raise BadSpec("The transform is no hash.")
-        self._size = transform.hash.bits // 8
-        self._key = _key(transform.hash.key_env)
-        self._columns = find_columns(transform.hash.columns, schema, of="The transform hash")
+    def __init__(self, options: Hash, schema: pa.Schema) -> None:
+        self._size = options.bits // 8
+        self._key = _key(options.key_env)
+        self._columns = find_columns(options.columns, schema, of="The transform hash")
         self._schema = schema
         for name in self._columns:
             position = schema.get_field_index(name)

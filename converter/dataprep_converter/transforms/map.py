@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataprep_api.spec import Transform
-from dataprep_converter.core.errors import BadSample, BadSpec
+from dataprep_api.spec.transforms.map import Map
+from dataprep_converter.core.errors import BadSample
 from dataprep_converter.records.batch import SAMPLE, Batch, RejectedSample
 from dataprep_converter.runtime import plugins
 
@@ -14,14 +14,12 @@ from dataprep_converter.runtime import plugins
 class MapStep:
     """An exception, or a result that doesn't fit, makes that sample bad. Records of one sample stay together, in the function's order."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.map is None:
-            raise BadSpec("The transform is no map.")
-        self._name = transform.map.callable
+    def __init__(self, options: Map, schema: pa.Schema) -> None:
+        self._name = options.callable
         self._function = plugins.load(self._name, of="The transform map")
-        self._options = transform.map.options.values()
+        self._options = options.options.values()
         self._schema = pa.schema([field for field in schema if field.name != SAMPLE])
-        for field in plugins.schema_of(transform.map.columns or []):
+        for field in plugins.schema_of(options.columns or []):
             position = self._schema.get_field_index(field.name)
             self._schema = self._schema.append(field) if position < 0 else self._schema.set(position, field)
 

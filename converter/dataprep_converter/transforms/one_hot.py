@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from dataprep_api.spec import Transform
+from dataprep_api.spec.transforms.numbers import OneHot
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import arrow_type, to_arrow
 from dataprep_converter.records.batch import SAMPLE, Batch
@@ -15,13 +15,11 @@ from dataprep_converter.records.columns import find_columns, numbers, why_text, 
 class OneHotStep:
     """Columns of whole numbers. A class outside the range makes the sample bad; a missing one is bad, or background where there is such a place."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.one_hot is None:
-            raise BadSpec("The transform is no oneHot.")
-        self._options = transform.one_hot
+    def __init__(self, options: OneHot, schema: pa.Schema) -> None:
+        self._options = options
         self._classes = self._options.num_classes
         self._length = self._classes + self._options.background
-        self._columns = find_columns(transform.one_hot.columns, schema, of="The transform oneHot")
+        self._columns = find_columns(options.columns, schema, of="The transform oneHot")
         self._schema = schema
         for name in self._columns:
             position = schema.get_field_index(name)

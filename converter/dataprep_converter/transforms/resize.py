@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import Transform
-from dataprep_converter.core.errors import BadSpec
+from dataprep_api.spec.transforms.images import Resize
 from dataprep_converter.core.tensors import arrow_type, to_arrow
 from dataprep_converter.images.image_files import require_libraries
 from dataprep_converter.images.resampling import resized, size_after
@@ -30,12 +29,10 @@ _OF = "The transform resize"
 class ResizeStep:
     """Of different sizes and by the shortest side: nothing is done yet but arithmetic. In every other case tensors come out."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.resize is None:
-            raise BadSpec("The transform is no resize.")
+    def __init__(self, options: Resize, schema: pa.Schema) -> None:
         require_libraries(_OF)
-        self._resize = transform.resize
-        self._images = image_column(schema, transform.resize.column, of=_OF)
+        self._resize = options
+        self._images = image_column(schema, options.column, of=_OF)
         exact = (self._resize.height or 0, self._resize.width or 0) if self._resize.shortest_side is None else None
         self._size = exact if self._images.size is None else size_after(self._resize, *self._images.size)
         kind = self._images.type

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import Transform
+from dataprep_api.spec.transforms.numbers import Scale
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import NUMPY_NAMES, arrow_type, shape_of, to_arrow, value_type
 from dataprep_converter.records.batch import SAMPLE, Batch
@@ -16,11 +16,9 @@ from dataprep_converter.records.columns import find_columns, numbers, why_text, 
 class ScaleStep:
     """Numbers and tensors of numbers; computed in float64, stored as float32."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.scale is None:
-            raise BadSpec("The transform is no scale.")
-        self._scale = transform.scale
-        self._columns = find_columns(transform.scale.columns, schema, of="The transform scale")
+    def __init__(self, options: Scale, schema: pa.Schema) -> None:
+        self._scale = options
+        self._columns = find_columns(options.columns, schema, of="The transform scale")
         self._schema = schema
         for name in self._columns:
             position = schema.get_field_index(name)

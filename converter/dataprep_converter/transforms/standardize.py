@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import Transform
+from dataprep_api.spec.transforms.images import Standardize
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.native import byte_sums, look_up
 from dataprep_converter.core.tensors import NUMPY_NAMES, arrow_type, is_tensor, shape_of, to_arrow, value_type
@@ -28,10 +28,8 @@ Wide = npt.NDArray[np.float64]
 class StandardizeStep:
     """Tensors of numbers of any shape; with several means, the last dimension is the channels."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.standardize is None:
-            raise BadSpec("The transform is no standardize.")
-        standardize = transform.standardize
+    def __init__(self, options: Standardize, schema: pa.Schema) -> None:
+        standardize = options
         (self._column,) = find_columns([standardize.column], schema, of=_OF)
         kind = schema.field(self._column).type
         if not is_tensor(kind) or value_type(kind) not in NUMPY_NAMES:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from dataprep_api.spec import Transform
+from dataprep_api.spec.transforms.columns import TokenizeSplit
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.records.batch import Batch
@@ -14,10 +14,8 @@ from dataprep_converter.records.columns import find_columns
 class TokenizeSplitStep:
     """Without a separator, text without words has an empty list; with one, empty words are words."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.tokenize_split is None:
-            raise BadSpec("The transform is no tokenizeSplit.")
-        self._options = transform.tokenize_split
+    def __init__(self, options: TokenizeSplit, schema: pa.Schema) -> None:
+        self._options = options
         self._columns = find_columns(self._options.columns, schema, of="The transform tokenizeSplit")
         self._schema = schema
         for name in self._columns:

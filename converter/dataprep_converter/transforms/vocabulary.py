@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dataprep_api.spec import Transform
-from dataprep_api.spec.transforms.vocabulary import MOST_TERMS
+from dataprep_api.spec.transforms.vocabulary import MOST_TERMS, Vocabulary
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.records.batch import SAMPLE, Batch
@@ -21,10 +20,8 @@ _MOST_COUNTED = 10_000_000
 class VocabularyStep:
     """Numbers are those of `terms`, or of the terms that `learn` found while planning. A missing text stays missing."""
 
-    def __init__(self, transform: Transform, schema: pa.Schema) -> None:
-        if transform.vocabulary is None:
-            raise BadSpec("The transform is no vocabulary.")
-        self._options = transform.vocabulary
+    def __init__(self, options: Vocabulary, schema: pa.Schema) -> None:
+        self._options = options
         self._columns = find_columns(self._options.columns, schema, of="The transform vocabulary")
         self._schema = schema
         for name in self._columns:

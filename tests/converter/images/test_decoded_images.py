@@ -94,7 +94,7 @@ def test_images_that_are_many_pixels_are_encoded_a_few_at_a_time(folder: Path, m
 )
 def test_a_batch_is_cut_where_it_has_more_pixels(sizes: list[int], expected: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "MOST_PIXELS", 6)
-    step = decode.DecodeStep(Transform.model_validate({"decode": {}}), pa.schema({"image/encoded": pa.large_binary()}))
+    step = decode.DecodeStep(Transform.model_validate({"decode": {}}).member, pa.schema({"image/encoded": pa.large_binary()}))
     kind = step.schema().field("image").type
     images = images_array(
         pa.array([b""] * len(sizes), pa.large_binary()), np.array([[1, size] for size in sizes], np.int64).reshape(-1, 2), kind

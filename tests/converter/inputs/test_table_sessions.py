@@ -50,7 +50,7 @@ def test_a_session_that_has_ended_is_followed_by_another_with_the_same_rows(fake
 @pytest.mark.usefixtures("small_slices")
 def test_a_session_may_end_while_rows_are_read(fake: FakeMaxCompute) -> None:
     source, units, state = plan_of(fake)
-    found = TableReader(source, state, Access()).read(units, chunks(np.arange(120), 10))
+    found = TableReader(source.member, state, Access()).read(units, chunks(np.arange(120), 10))
     ids = [row["id"] for row in rows([next(found)])]
     fake.end_sessions()
     assert ids + [row["id"] for row in rows(list(found))] == list(range(120))
@@ -165,14 +165,14 @@ def test_a_token_of_sts_and_a_region_are_signed_for(fake: FakeMaxCompute, monkey
         credentials={"accessKeyId": "sts", "accessKeySecret": "temporary", "securityToken": "t0ken"},
     )
     source = a_source()
-    discovery = TableReader.discover(source, Access([settings]))
+    discovery = TableReader.discover(source.member, Access([settings]))
     assert UnitTable.of(discovery.units).samples == 1
 
 
 def test_the_tunnel_may_be_named_in_the_spec(fake: FakeMaxCompute) -> None:
     numbered(fake, 1)
     store = Store.model_validate({"uriPrefix": "odps://p/", "endpoint": fake.endpoint, "tunnelEndpoint": fake.tunnel_endpoint})
-    TableReader.discover(a_source(), Access(settings_for([store], None)))
+    TableReader.discover(a_source().member, Access(settings_for([store], None)))
     assert not any(path.endswith("/tunnel") for _, path, _ in fake.controls.log)
 
 

@@ -41,7 +41,7 @@ def a_source(*uris: str, **options: Any) -> Source:
 
 def read(source: Source, units: UnitTable, state: dict[str, Any], order: Sequence[int] | None = None) -> list[dict[str, Any]]:
     samples = np.arange(units.samples) if order is None else np.array(order)
-    return rows(read_all(TableReader(source, state, Access()), units, chunks(samples, 1000)))
+    return rows(read_all(TableReader(source.member, state, Access()), units, chunks(samples, 1000)))
 
 
 def values(source: Source) -> list[dict[str, Any]]:

@@ -24,13 +24,13 @@ Samples = npt.NDArray[np.int64]
 
 def plan(reader: type[Reader], source: Source) -> tuple[UnitTable, dict[str, Any]]:
     """The units, and the state that is complete once they have been listed."""
-    discovery = reader.discover(source, Access())
+    discovery = reader.discover(source.member, Access())
     units = UnitTable.of(discovery.units)
     return units, dict(discovery.state)
 
 
 def opened(reader: type[Reader], source: Source, state: dict[str, Any]) -> Reader:
-    return reader(source, state, Access())
+    return reader(source.member, state, Access())
 
 
 def chunks(samples: Samples, size: int) -> Iterator[Samples]:
@@ -182,7 +182,7 @@ class ReaderContract:
 
         source = self.a_source(tmp_path)
         before = self.open_files()
-        discovery = self.reader.discover(source, Access())
+        discovery = self.reader.discover(source.member, Access())
         monkeypatch.setattr(units_module._Block, "add", fail)
         with pytest.raises(ZeroDivisionError) as caught:
             UnitTable.of(discovery.units)

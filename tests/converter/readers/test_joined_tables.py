@@ -71,7 +71,7 @@ class Planned:
 
 def planned(source: Source) -> Planned:
     try:
-        discovery = JoinReader.discover(source, Access())
+        discovery = JoinReader.discover(source.member, Access())
         units = UnitTable.of(discovery.units)
     except (BadData, BadSpec) as exc:
         return Planned(refused=str(exc))

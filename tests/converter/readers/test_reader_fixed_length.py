@@ -119,7 +119,7 @@ def test_a_whole_record_of_numbers_is_not_copied(tmp_path: Path) -> None:
     source = of_bytes(tmp_path, bytes(1 << 20), recordBytes=1024, fields=[{"name": "v", "dtype": "uint8", "shape": [1024]}])
     units, state = plan(FixedLengthReader, source)
     before = pa.total_allocated_bytes()
-    with FixedLengthReader(source, state, Access()) as reader:
+    with FixedLengthReader(source.member, state, Access()) as reader:
         (batch,) = reader.read(units, iter([np.arange(1024)]))
     assert batch.records.num_rows == 1024
     assert pa.total_allocated_bytes() - before < 100_000

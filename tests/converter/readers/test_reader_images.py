@@ -278,7 +278,7 @@ def test_what_the_plan_knows_of_a_sample_is_read_without_its_file(tmp_path: Path
     units, state = plan(ImagesReader, source)
     for file in tmp_path.glob("*/*.jpg"):
         file.unlink()
-    with ImagesReader(source, state, Access()) as reader:
+    with ImagesReader(source.member, state, Access()) as reader:
         (batch,) = reader.read_columns(units, iter([np.array([2, 0])]), ["image/class/label", "image/filename"])
         assert rows([batch]) == [
             {"image/class/label": 1, "image/filename": "dog/b.jpg", "_sample": 2},

@@ -222,7 +222,7 @@ def test_lists_and_tensors_come_through(tmp_path: Path) -> None:
     ]
     assert [np.ravel(row["tensor"]).tolist() for row in rows_found] == [[6, 7, 8, 9, 10, 11], [0, 1, 2, 3, 4, 5]]
     units, state = plan(JoinReader, source)
-    assert JoinReader(source, state, Access()).schema().field("tensor").type == pa.fixed_shape_tensor(pa.float32(), (2, 3))
+    assert JoinReader(source.member, state, Access()).schema().field("tensor").type == pa.fixed_shape_tensor(pa.float32(), (2, 3))
     assert units.samples == 2
 
 

@@ -217,7 +217,7 @@ def mapped(function: str, values: dict[str, Any], **more: Any) -> Batch:
     size = len(next(iter(values.values())))
     records = pa.record_batch({**values, SAMPLE: pa.array(list(range(100, 100 + size)), pa.int64())})
     schema = pa.schema([field for field in records.schema if field.name != SAMPLE])
-    step = MapStep(Transform.model_validate({"map": {"callable": function, **more}}), schema)
+    step = MapStep(Transform.model_validate({"map": {"callable": function, **more}}).member, schema)
     done = step.apply(Batch(records=records, bad=[], bytes_in=3))
     assert done.records.schema.equals(step.schema().append(pa.field(SAMPLE, pa.int64())))
     assert done.records.num_rows + len(done.bad) + done.filtered == size + done.added

@@ -163,7 +163,7 @@ def test_an_object_is_a_value_of_its_own_type(java: str, data: str, value: Any, 
     file = put(tmp_path / "a", head("NullWritable", java, about={"made": "here"}) + records(pairs))
     assert read(file) == [{"value": value}]
     _, state = plan(SequenceFileReader, a_source(file))
-    assert SequenceFileReader(a_source(file), state, None).schema() == pa.schema([("value", kind)])  # type: ignore[arg-type]
+    assert SequenceFileReader(a_source(file).member, state, None).schema() == pa.schema([("value", kind)])  # type: ignore[arg-type]
 
 
 VALUES = "00000007 0003 3fc00000 0000 01 0001 fd 0002 3fe0000000000000 0004 00000007 0007 02c3bc 0005 0000000000000002"
@@ -178,7 +178,7 @@ def test_a_record_of_dl4j_has_a_column_for_each_value(tmp_path: Path) -> None:
         {"key": 1, "0": None, "1": False, "2": 0, "3": 0.0, "4": -1, "5": None, "6": 3},
     ]
     _, state = plan(SequenceFileReader, a_source(file))
-    keys = SequenceFileReader(a_source(file), state, None).schema().field("key")  # type: ignore[arg-type]
+    keys = SequenceFileReader(a_source(file).member, state, None).schema().field("key")  # type: ignore[arg-type]
     assert keys.metadata == {b"default": b"no"}
 
 
@@ -194,7 +194,7 @@ def test_a_sequence_of_dl4j_has_a_column_of_steps_for_each_value(tmp_path: Path)
     file = put(tmp_path / "a", head("LongWritable", f"{DL4J}SequenceRecordWritable") + records(pairs))
     assert read(file) == [{"key": 0, "0": [1, 2], "1": ["a", ""]}, {"key": 1, "0": [], "1": []}]
     _, state = plan(SequenceFileReader, a_source(file))
-    schema = SequenceFileReader(a_source(file), state, None).schema()  # type: ignore[arg-type]
+    schema = SequenceFileReader(a_source(file).member, state, None).schema()  # type: ignore[arg-type]
     assert schema.field("1").metadata == {key.encode(): value.encode() for key, value in IS_SEQUENCE.items()}
 
 

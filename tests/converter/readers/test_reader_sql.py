@@ -341,7 +341,7 @@ def access_to(server: Server) -> Access:
 
 
 def planned(source: Source, access: Access) -> tuple[UnitTable, dict[str, Any]]:
-    discovery = SqlReader.discover(source, access)
+    discovery = SqlReader.discover(source.member, access)
     return UnitTable.of(discovery.units), dict(discovery.state)
 
 
@@ -352,7 +352,7 @@ def test_postgres_rows_are_read_with_their_types(server: Server) -> None:
     units, state = planned(source, access)
     assert parts(units) == [6666, 6667, 6667]
     order = np.random.default_rng(2).permutation(20_000)[:500].astype(np.int64)
-    found = rows(read_all(SqlReader(source, state, access), units, chunks(order, 100)))
+    found = rows(read_all(SqlReader(source.member, state, access), units, chunks(order, 100)))
     assert found == [
         {
             "id": number, "big": number * 10**10, "x": number / 2, "y": number / 4, "n": number / 4, "s": f"s{number}", "b": b"\x00\xff",
@@ -405,7 +405,7 @@ def test_a_change_in_postgres_is_noticed(server: Server) -> None:
     source = a_source(server.url, "SELECT * FROM changing", partitionBy={"column": "id", "count": 2})
     units, state = planned(source, access)
     statements(server, "UPDATE changing SET s = 'other' WHERE id = 77")
-    with SqlReader(source, state, access) as reader:
+    with SqlReader(source.member, state, access) as reader:
         assert len(rows(list(reader.read(units, iter([np.arange(50)]))))) == 50
         with pytest.raises(InputChanged, match=r"the part 51 <= id: the rows have changed since they were planned\. Plan again"):
             list(reader.read(units, iter([np.arange(50, 60)])))
@@ -478,7 +478,9 @@ def test_postgres_values_are_those_of_the_server(server: Server, kind: str) -> N
     literal, expected = POSTGRES_TYPES[kind]
     source = a_source(server.url, f'SELECT 1 AS id, CAST({literal} AS pg_catalog."{kind}") AS x')
     units, state = planned(source, access_to(server))
-    assert [row["x"] for row in rows(read_all(SqlReader(source, state, access_to(server)), units, iter([np.arange(1)])))] == [expected]
+    assert [row["x"] for row in rows(read_all(SqlReader(source.member, state, access_to(server)), units, iter([np.arange(1)])))] == [
+        expected
+    ]
 
 
 @pytest.mark.parametrize(("kind", "expected"), [
@@ -516,7 +518,7 @@ def test_infinite_postgres_times_are_bad_records(
     )
     source = a_source(server.url, query)
     units, state = planned(source, access_to(server))
-    read = read_all(SqlReader(source, state, access_to(server)), units, iter([np.arange(4)]))
+    read = read_all(SqlReader(source.member, state, access_to(server)), units, iter([np.arange(4)]))
     assert [(row["x"], row["a"]) for row in rows(read)] == [(value, [value]) for value in days_or_microseconds]
     assert faults(read) == {1: "column 'x' is infinity", 3: "column 'x' is -infinity"}
 
@@ -524,7 +526,7 @@ def test_infinite_postgres_times_are_bad_records(
 def test_an_infinite_time_in_a_postgres_array_is_a_bad_record(server: Server) -> None:
     source = a_source(server.url, "SELECT 1 AS id, array[NULL, 'infinity'::date] AS a UNION ALL SELECT 2, array['1970-01-02'::date]")
     units, state = planned(source, access_to(server))
-    read = read_all(SqlReader(source, state, access_to(server)), units, iter([np.arange(2)]))
+    read = read_all(SqlReader(source.member, state, access_to(server)), units, iter([np.arange(2)]))
     assert [row["a"] for row in rows(read)] == [[1]]
     assert list(faults(read)) == [0]
 
@@ -532,7 +534,7 @@ def test_an_infinite_time_in_a_postgres_array_is_a_bad_record(server: Server) ->
 def test_a_postgres_timestamp_that_64_bits_do_not_hold_is_a_bad_record(server: Server) -> None:
     source = a_source(server.url, "SELECT 1 AS id, '294276-01-01'::timestamp AS x")
     units, state = planned(source, access_to(server))
-    read = read_all(SqlReader(source, state, access_to(server)), units, iter([np.arange(1)]))
+    read = read_all(SqlReader(source.member, state, access_to(server)), units, iter([np.arange(1)]))
     assert faults(read) == {0: "column 'x' is later than 64 bits of microseconds hold"}
 
 
@@ -586,11 +588,11 @@ def test_a_numeric_that_float64_does_not_hold_is_a_bad_record(server: Server, mo
     monkeypatch.setattr(sql, "BLOCK_ROWS", 2)
     large = a_source(server.url, "SELECT id, CASE id WHEN 3 THEN -1e400 ELSE id END::numeric AS x FROM generate_series(1, 5) AS id")
     units, state = planned(large, access_to(server))
-    found = read_all(SqlReader(large, state, access_to(server)), units, iter([np.arange(5)]))
+    found = read_all(SqlReader(large.member, state, access_to(server)), units, iter([np.arange(5)]))
     assert [row["x"] for row in rows(found)] == [1.0, 2.0, 4.0, 5.0]
     told = f"column 'x' is too large for float64: -1{'0' * 18}… (402 characters); CAST it to text in source.sql.query"
     assert faults(found) == {2: told}
     source = a_source(server.url, "SELECT 1 AS id, 'Infinity'::numeric AS x")
     units, state = planned(source, access_to(server))
-    found = read_all(SqlReader(source, state, access_to(server)), units, iter([np.arange(1)]))
+    found = read_all(SqlReader(source.member, state, access_to(server)), units, iter([np.arange(1)]))
     assert [row["x"] for row in rows(found)] == [float("inf")]

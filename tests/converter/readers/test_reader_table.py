@@ -191,7 +191,7 @@ def test_a_null_has_its_default_or_makes_its_record_bad(fake: FakeMaxCompute) ->
     ]
     source = a_source(recordDefaults={name: text for name, text in DEFAULTS.items() if name != "l"})
     units, state = plan(TableReader, source)
-    found = read_all(TableReader(source, state, Access()), units, iter([np.arange(3)]))
+    found = read_all(TableReader(source.member, state, Access()), units, iter([np.arange(3)]))
     assert faults(found) == {1: "column 'l' has no value and no default", 2: "column 'l' has no value and no default"}
     with pytest.raises(BadSpec, match=r"source\.table\.recordDefaults: the default 'x' of 'i' is not a int32"):
         values(a_source(recordDefaults={"i": "x"}))

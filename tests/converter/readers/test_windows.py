@@ -107,7 +107,7 @@ class Shards(Closeable):
     def __init__(self, folder: Path) -> None:
         source = a_source(folder)
         self.units, state = plan(CsvReader, source)
-        self.reader = CsvReader(source, state, Access())
+        self.reader = CsvReader(source.member, state, Access())
         order = np.random.default_rng(1).permutation(ROWS).astype(np.int64)
         self.parts = [np.array_split(part, 6) for part in np.split(order, SHARDS)]
 

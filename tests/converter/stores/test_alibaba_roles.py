@@ -257,8 +257,8 @@ def test_a_table_is_read_while_the_keys_of_a_role_expire(service_account: FakeRo
         fake.fill("t", rows_of(pa.table({"id": np.arange(100)}, schema=schema)))
         access = Access([StoreSettings(uri_prefix="odps://", endpoint=fake.endpoint)])
         source = Source.model_validate({"table": {"uris": ["odps://p/tables/t"]}})
-        discovery = TableReader.discover(source, access)
-        reader, units = TableReader(source, dict(discovery.state), access), UnitTable.of(discovery.units)
+        discovery = TableReader.discover(source.member, access)
+        reader, units = TableReader(source.member, dict(discovery.state), access), UnitTable.of(discovery.units)
         batches = list(reader.read(units, iter([np.arange(100)])))
 
     assert sum(batch.records.num_rows for batch in batches) == 100
@@ -271,4 +271,4 @@ def test_a_role_that_is_refused_is_named_with_the_table(service_account: FakeRol
     with pytest.raises(
         BadCredentials, match=rf"^odps://p/tables/t: No credentials of Alibaba Cloud: the role {ROLE} .*EntityNotExist\.Role"
     ):
-        TableReader.discover(Source.model_validate({"table": {"uris": ["odps://p/tables/t"]}}), access)
+        TableReader.discover(Source.model_validate({"table": {"uris": ["odps://p/tables/t"]}}).member, access)

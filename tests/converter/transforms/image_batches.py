@@ -59,7 +59,7 @@ def schema_after(schema: pa.Schema, *transforms: Mapping[str, Any]) -> pa.Schema
     """The columns after a chain of transforms, written as in a spec. Raises BadSpec where planning would."""
     for each in transforms:
         transform = Transform.model_validate(each)
-        schema = step_class(transform.kind)(transform, schema).schema()
+        schema = step_class(transform.kind)(transform.member, schema).schema()
     return schema
 
 
@@ -68,7 +68,7 @@ def applied(batch: Batch, *transforms: Mapping[str, Any]) -> Batch:
     schema = schema_of(batch)
     for each in transforms:
         transform = Transform.model_validate(each)
-        step = step_class(transform.kind)(transform, schema)
+        step = step_class(transform.kind)(transform.member, schema)
         schema = step.schema()
         batch = step.apply(batch)
         assert schema_of(batch).equals(schema), (schema_of(batch), schema)

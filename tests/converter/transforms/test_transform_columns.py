@@ -32,7 +32,7 @@ def schema_of(batch: Batch) -> pa.Schema:
 
 def a_step(batch: Batch, **spec: Any) -> Step:
     transform = Transform.model_validate(spec)
-    return step_class(transform.kind)(transform, schema_of(batch))
+    return step_class(transform.kind)(transform.member, schema_of(batch))
 
 
 def applied(columns: dict[str, Any] | None = None, **spec: Any) -> Batch:

@@ -13,7 +13,7 @@ from dataprep_converter.transforms.one_hot import OneHotStep
 
 def one_hot(column: Any, classes: int, **options: bool) -> Batch:
     records = pa.record_batch({"_sample": pa.array(range(len(column)), pa.int64()), "y": column})
-    step = OneHotStep(Transform.model_validate({"oneHot": {"columns": ["y"], "numClasses": classes, **options}}), records.schema)
+    step = OneHotStep(Transform.model_validate({"oneHot": {"columns": ["y"], "numClasses": classes, **options}}).member, records.schema)
     done = step.apply(Batch(records=records, bad=[], bytes_in=3))
     assert done.records.schema.equals(step.schema())
     return done
@@ -59,4 +59,4 @@ def test_unknown_as_background_needs_background() -> None:
 def test_a_column_of_floats_is_refused_by_name() -> None:
     schema = pa.schema([("y", pa.float32())])
     with pytest.raises(BadSpec, match="oneHot takes whole numbers, but the column 'y' is float"):
-        OneHotStep(Transform.model_validate({"oneHot": {"columns": ["y"], "numClasses": 2}}), schema)
+        OneHotStep(Transform.model_validate({"oneHot": {"columns": ["y"], "numClasses": 2}}).member, schema)

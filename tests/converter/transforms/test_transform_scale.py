@@ -13,7 +13,7 @@ from dataprep_converter.transforms.scale import ScaleStep
 
 def scaled(column: Any, **options: Any) -> Batch:
     records = pa.record_batch({"x": column, "other": ["a"] * len(column), "_sample": pa.array(range(len(column)), pa.int64())})
-    step = ScaleStep(Transform.model_validate({"scale": {"columns": ["x"], **options}}), records.schema)
+    step = ScaleStep(Transform.model_validate({"scale": {"columns": ["x"], **options}}).member, records.schema)
     done = step.apply(Batch(records=records, bad=[], bytes_in=3))
     assert done.records.schema.equals(step.schema())
     return done
@@ -42,9 +42,9 @@ def test_a_value_that_float32_cannot_hold_makes_its_sample_bad() -> None:
 def test_text_is_refused_by_name() -> None:
     schema = pa.schema([("name", pa.string())])
     with pytest.raises(BadSpec, match="scale takes numbers, but the column 'name' is string"):
-        ScaleStep(Transform.model_validate({"scale": {"columns": ["name"]}}), schema)
+        ScaleStep(Transform.model_validate({"scale": {"columns": ["name"]}}).member, schema)
 
 
 def test_an_unknown_column_is_refused_by_name() -> None:
     with pytest.raises(BadSpec, match=r"The transform scale: there is no column 'imge'\. Did you mean 'image'\?"):
-        ScaleStep(Transform.model_validate({"scale": {"columns": ["imge"]}}), pa.schema([("image", pa.int64())]))
+        ScaleStep(Transform.model_validate({"scale": {"columns": ["imge"]}}).member, pa.schema([("image", pa.int64())]))

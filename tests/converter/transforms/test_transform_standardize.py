@@ -101,7 +101,7 @@ def test_a_tensor_that_is_not_finite_is_bad() -> None:
 
 
 def a_step(example: Batch) -> StandardizeStep:
-    return StandardizeStep(Transform.model_validate({"standardize": {"split": "train"}}), schema_of(example))
+    return StandardizeStep(Transform.model_validate({"standardize": {"split": "train"}}).member, schema_of(example))
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])

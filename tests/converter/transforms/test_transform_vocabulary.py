@@ -26,7 +26,7 @@ def a_batch(column: Any) -> Batch:
 
 def a_step(column: Any, **options: Any) -> VocabularyStep:
     transform = Transform.model_validate({"vocabulary": {"columns": ["x"], **options}})
-    return VocabularyStep(transform, pa.schema([("x", column.type)]))
+    return VocabularyStep(transform.member, pa.schema([("x", column.type)]))
 
 
 def applied(column: Any, **options: Any) -> tuple[list[Any], list[RejectedSample]]:

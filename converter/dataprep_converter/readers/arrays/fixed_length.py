@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.fixed_length import FixedField, FixedLengthSource
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadData, BadSpec
@@ -37,14 +36,13 @@ class FixedLengthReader(Closeable):
     default_label: ClassVar[str] = "label"
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: FixedLengthSource, access: Access) -> Discovery:
         """Lists files. Raises NotFound for a URI without any, BadData for one that is no whole number of records, BadSpec for fields."""
-        written = _fixed_length(source)
-        _fields(written)
-        return Discovery(units=_units(written, access))
+        _fields(source)
+        return Discovery(units=_units(source, access))
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing is frozen: the spec says all
-        self._source = _fixed_length(source)
+    def __init__(self, source: FixedLengthSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing is frozen: the spec says all
+        self._source = source
         self._fields = _fields(self._source)
         self._files = RowFiles(access)
 
@@ -75,12 +73,6 @@ class FixedLengthReader(Closeable):
 
     def _take(self, unit: Unit, rows: npt.NDArray[np.int64]) -> Bytes:
         return self._files.rows(unit.uri, unit.pin, start=unit.offset, row_bytes=self._source.record_bytes).take(rows)
-
-
-def _fixed_length(source: Source) -> FixedLengthSource:
-    if source.fixed_length is None:
-        raise BadSpec("The source has no fixedLength.")
-    return source.fixed_length
 
 
 def _units(written: FixedLengthSource, access: Access) -> Iterator[Unit]:

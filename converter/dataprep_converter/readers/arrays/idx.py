@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import IdxSource, IdxSubset, Source
+from dataprep_api.spec import IdxSource, IdxSubset
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadData, BadSpec, ConvertError
 from dataprep_converter.core.tensors import arrow_type, shape_fault, to_arrow
@@ -70,14 +70,13 @@ class IdxReader(Closeable):
     default_label: ClassVar[str] = "label"
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: IdxSource, access: Access) -> Discovery:
         """Reads the headers. Raises NotFound, BadData for a file that is no whole IDX file, BadSpec for subsets that don't match."""
-        idx = _idx(source)
         state: dict[str, Any] = {}
-        return Discovery(units=_units(idx, access, state), state=state)
+        return Discovery(units=_units(source, access, state), state=state)
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
-        self._idx = _idx(source)
+    def __init__(self, source: IdxSource, state: Mapping[str, Any], access: Access) -> None:
+        self._idx = source
         self._access = access
         self._dtype: str = state.get("dtype", "uint8")
         self._shape: tuple[int, ...] = tuple(state.get("shape", ()))
@@ -133,12 +132,6 @@ class IdxReader(Closeable):
                 self._files[uri] = _File(source, uri)
                 failed.pop_all()
         return self._files[uri]
-
-
-def _idx(source: Source) -> IdxSource:
-    if source.idx is None:
-        raise BadSpec("The source has no idx.")
-    return source.idx
 
 
 def _units(idx: IdxSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.numpy import NumpySource
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadData, BadSpec
@@ -104,12 +103,12 @@ class NumpyReader(Closeable):
     default_label: ClassVar[str] = "label"
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: NumpySource, access: Access) -> Discovery:
         """Reads headers. Raises NotFound, BadData for a file that is no whole array, BadSpec for arrays that don't go together."""
         state: dict[str, Any] = {}
-        return Discovery(units=_Planner(_numpy(source), access, state).units(), state=state)
+        return Discovery(units=_Planner(source, access, state).units(), state=state)
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - all was decided while planning
+    def __init__(self, source: NumpySource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - all was decided while planning
         self._columns = [_Column(**column) for column in state.get("columns", [])]
         self._files = RowFiles(access)
 
@@ -148,12 +147,6 @@ class NumpyReader(Closeable):
             return file.take(rows)
 
         return gathered(units, wanted, take)
-
-
-def _numpy(source: Source) -> NumpySource:
-    if source.numpy is None:
-        raise BadSpec("The source has no numpy.")
-    return source.numpy
 
 
 _Arrays = dict[str, tuple[_Header, _Place]]

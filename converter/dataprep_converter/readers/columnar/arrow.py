@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.arrow import ArrowSource
-from dataprep_converter.core.errors import BadData, BadSpec, InputChanged
+from dataprep_converter.core.errors import BadData, InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.formats.columnar.arrow_messages import DICTIONARY, RECORDS, SCHEMA, Message, messages
 from dataprep_converter.inputs.access import Access
@@ -33,14 +32,13 @@ class ArrowReader(BlockReader):
     """See the module. Columns are those of the files, `a/b` for a field of a struct."""
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: ArrowSource, access: Access) -> Discovery:
         """Reads schemas and lengths. Raises NotFound, BadData for a file that is no Arrow IPC, BadSpec for columns that can't be read or differ."""
-        return partitioned(_arrow(source), access, of=_OF, units=lambda arrow, state: _units(arrow, access, state))
+        return partitioned(source, access, of=_OF, units=lambda arrow, state: _units(arrow, access, state))
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
-        written = _arrow(source)
-        table = Table(of_files(written, names_from(state), of=_OF), columns_from(state), of=_OF)
-        super().__init__(access, Partitions(written.uris, state, of=_OF), lost_of=table.lost_of)
+    def __init__(self, source: ArrowSource, state: Mapping[str, Any], access: Access) -> None:
+        table = Table(of_files(source, names_from(state), of=_OF), columns_from(state), of=_OF)
+        super().__init__(access, Partitions(source.uris, state, of=_OF), lost_of=table.lost_of)
         self._table = table
         self._before: LruCache[tuple[str, str], bytes] = LruCache(KEPT_FILES, KEPT_BYTES, len)
 
@@ -62,12 +60,6 @@ class ArrowReader(BlockReader):
             raise BadData(f"{unit.uri}: the record batch at byte {unit.offset:,} can't be read: {exc}", uri=unit.uri) from exc
         # The columns are views into the stream, those that were not chosen too.
         return replace(self._table.block(records), held=len(stream))
-
-
-def _arrow(source: Source) -> ArrowSource:
-    if source.arrow is None:
-        raise BadSpec("The source has no arrow.")
-    return source.arrow
 
 
 def _pieces(source: Input, pieces: Sequence[tuple[int, int]], uri: str) -> bytes:

@@ -15,9 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.parquet import ParquetSource
-from dataprep_converter.core.errors import BadData, BadSpec, InputChanged
+from dataprep_converter.core.errors import BadData, InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.ranged import Ranged
@@ -49,14 +48,13 @@ class ParquetReader(BlockReader):
     default_label: ClassVar[str] = "label"
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: ParquetSource, access: Access) -> Discovery:
         """Reads the footers. Raises NotFound, BadData for a file that is no Parquet, BadSpec for columns that can't be read or differ."""
-        return partitioned(_parquet(source), access, of=_OF, units=lambda parquet, state: _units(parquet, access, state))
+        return partitioned(source, access, of=_OF, units=lambda parquet, state: _units(parquet, access, state))
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
-        written = _parquet(source)
-        table = Table(of_files(written, names_from(state), of=_OF), columns_from(state), of=_OF)
-        super().__init__(access, Partitions(written.uris, state, of=_OF), lost_of=table.lost_of)
+    def __init__(self, source: ParquetSource, state: Mapping[str, Any], access: Access) -> None:
+        table = Table(of_files(source, names_from(state), of=_OF), columns_from(state), of=_OF)
+        super().__init__(access, Partitions(source.uris, state, of=_OF), lost_of=table.lost_of)
         self._table = table
         self._opened: LruCache[str, _File] = self._files.views()
 
@@ -75,12 +73,6 @@ class ParquetReader(BlockReader):
 
     def _part(self, unit: Unit, file: "_File", group: int, number: int) -> Block:
         return self._table.block(file.part(unit, group, number))
-
-
-def _parquet(source: Source) -> ParquetSource:
-    if source.parquet is None:
-        raise BadSpec("The source has no parquet.")
-    return source.parquet
 
 
 # --- planning -----------------------------------------------------------------------------------------------------

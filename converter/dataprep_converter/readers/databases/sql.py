@@ -19,7 +19,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api import canonical
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.sql import SqlSource
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
@@ -47,13 +46,13 @@ class SqlReader(BlockReader):
     """See the module."""
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: SqlSource, access: Access) -> Discovery:
         """Asks the database. Raises BadSpec for a query that it refuses or columns that aren't there, and what the connection says."""
         state: dict[str, Any] = {}
-        return Discovery(units=_units(_sql(source), access, state), state=state)
+        return Discovery(units=_units(source, access, state), state=state)
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
-        self._source = _sql(source)
+    def __init__(self, source: SqlSource, state: Mapping[str, Any], access: Access) -> None:
+        self._source = source
         self._rows = _Rows.of(self._source, thawed(state["schema"]))
         super().__init__(access, lost_of=self._rows.numerics)
         self._parts: LruCache[int, _Part] = LruCache(KEPT_FILES, evicted=lambda _row, part: part.close())
@@ -102,12 +101,6 @@ class SqlReader(BlockReader):
         """Removes the fetched parts."""
         super().close()
         self._parts.clear()
-
-
-def _sql(source: Source) -> SqlSource:
-    if source.sql is None:
-        raise BadSpec("The source has no sql.")
-    return source.sql
 
 
 @dataclass(frozen=True)

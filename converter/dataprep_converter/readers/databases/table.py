@@ -20,7 +20,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_api import canonical
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.table import TableSource
 from dataprep_converter.core.closeable import Closeable, close_generator
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
@@ -55,18 +54,17 @@ class TableReader(BlockReader):
     """See the module."""
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: TableSource, access: Access) -> Discovery:
         """Opens the sessions. Raises what is wrong with tables, rights or keys; BadSpec for columns that aren't there or that records can't hold."""
-        written = _table(source)
-        tables = [Table(uri, access) for uri in written.uris]
+        tables = [Table(uri, access) for uri in source.uris]
         versions = [table.version() for table in tables]
         sessions = [table.session() for table in tables]
-        rows = _Rows.of(written, _schema(written, sessions))
+        rows = _Rows.of(source, _schema(source, sessions))
         state = {"schema": frozen(rows.schema_of_table), "sessions": [session.id for session in sessions]}
-        return Discovery(units=_units(written, rows, sessions, versions), state=state)
+        return Discovery(units=_units(source, rows, sessions, versions), state=state)
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
-        self._source = _table(source)
+    def __init__(self, source: TableSource, state: Mapping[str, Any], access: Access) -> None:
+        self._source = source
         self._rows = _Rows.of(self._source, thawed(state["schema"]))
         super().__init__(access, lost_of=lost_of(self._rows.columns))
         self._planned: Sequence[str] = state["sessions"]
@@ -150,12 +148,6 @@ class TableReader(BlockReader):
             )
         self._known = {(root, row) for root, row in self._known if root != unit.root}
         return session
-
-
-def _table(source: Source) -> TableSource:
-    if source.table is None:
-        raise BadSpec("The source has no table.")
-    return source.table
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.sequence_file import SequenceFileSource
 from dataprep_converter.core.errors import BadSpec, InputChanged
 from dataprep_converter.formats.tfrecord.frames import Stretch
@@ -43,12 +42,12 @@ class SequenceFileReader(BlockReader):
     """See the module. Columns are `key` and `value`, or the values of DL4J's records."""
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: SequenceFileSource, access: Access) -> Discovery:
         """Reads lengths, and the first records. Raises NotFound for a URI without files, BadData naming file and offset, BadSpec."""
         state: dict[str, Any] = {}
-        return Discovery(units=_units(_sequence_file(source), access, state), state=state)
+        return Discovery(units=_units(source, access, state), state=state)
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+    def __init__(self, source: SequenceFileSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
         del source
         key, value = (_thawed(state.get(name)) for name in (KEY, VALUE))
@@ -79,12 +78,6 @@ class SequenceFileReader(BlockReader):
         records = pa.RecordBatch.from_arrays(columns, schema=self.schema())
         block = Block.of(records, reasons)
         return Block(block.records, block.places, block.reasons, {row: Raw.of(found[1][row]) for row in reasons})
-
-
-def _sequence_file(source: Source) -> SequenceFileSource:
-    if source.sequence_file is None:
-        raise BadSpec("The source has no sequenceFile.")
-    return source.sequence_file
 
 
 def _units(source: SequenceFileSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:

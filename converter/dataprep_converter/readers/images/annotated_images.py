@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.annotated_images import AnnotatedImagesSource
 from dataprep_converter.core.errors import BadSample, BadSpec
 from dataprep_converter.core.tensors import Array
@@ -45,14 +44,14 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, Boxed]]):
     default_label: ClassVar[str] = "image/class/label"
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: AnnotatedImagesSource, access: Access) -> Discovery:
         """Lists and pairs. Raises NotFound for a URI without files and for missing partners, unless `missing` says otherwise."""
         state: dict[str, Any] = {}
-        return Discovery(units=_units(_annotated(source), access, state), state=state)
+        return Discovery(units=_units(source, access, state), state=state)
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+    def __init__(self, source: AnnotatedImagesSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
-        self._source = _annotated(source)
+        self._source = source
         self._pairing = _pairing(self._source, dict(state))
         self._names: list[str] = state.get("names", [])
         self._classes: list[str] = state.get("classes", [])
@@ -105,12 +104,6 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, Boxed]]):
         return Annotation(
             [each for each in annotation.objects if each.name in self._known], annotation.size, is_relative=annotation.is_relative
         )
-
-
-def _annotated(source: Source) -> AnnotatedImagesSource:
-    if source.annotated_images is None:
-        raise BadSpec("The source has no annotatedImages.")
-    return source.annotated_images
 
 
 def _pairing(source: AnnotatedImagesSource, state: dict[str, Any]) -> Pairing:

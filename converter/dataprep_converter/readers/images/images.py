@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import ImagesSource, Source
-from dataprep_converter.core.errors import BadSpec
+from dataprep_api.spec import ImagesSource
 from dataprep_converter.core.native import jpeg_sizes
 from dataprep_converter.core.tensors import Array, binary, to_arrow
 from dataprep_converter.images import image_headers
@@ -72,19 +71,18 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
     default_label: ClassVar[str] = LABEL
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: ImagesSource, access: Access) -> Discovery:
         """Lists the images. Raises NotFound for a URI without any file, BadSpec for an image without a class."""
         state: dict[str, Any] = {}
-        return Discovery(units=_units(_images(source), access, state), state=state)
+        return Discovery(units=_units(source, access, state), state=state)
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+    def __init__(self, source: ImagesSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
-        images = _images(source)
         self._classes: list[str] | None = state.get("classes")
         self._numbers = {name: number for number, name in enumerate(self._classes or [])}
-        self._has_label = images.label_from != "None"
-        self._has_name = self._has_label and images.label_type == "Name"
-        self._checked = images.check == "Header"
+        self._has_label = source.label_from != "None"
+        self._has_name = self._has_label and source.label_type == "Name"
+        self._checked = source.check == "Header"
 
     def schema(self) -> pa.Schema:
         """`image/filename` is the path below the URI, and written only on request."""
@@ -141,12 +139,6 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
         if self._has_name:
             return {LABEL: pa.array([self._numbers[label] for label in labels], pa.int64()), TEXT: pa.array(labels, pa.string())}
         return {LABEL: pa.array(map(int, labels), pa.int64())} if self._has_label else {}
-
-
-def _images(source: Source) -> ImagesSource:
-    if source.images is None:
-        raise BadSpec("The source has no images.")
-    return source.images
 
 
 def _units(source: ImagesSource, access: Access, state: dict[str, Any]) -> Iterator[Files]:

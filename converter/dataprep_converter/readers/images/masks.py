@@ -5,9 +5,8 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import pyarrow as pa
 
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.masks import MasksSource
-from dataprep_converter.core.errors import BadSample, BadSpec
+from dataprep_converter.core.errors import BadSample
 from dataprep_converter.core.tensors import Array
 from dataprep_converter.images import image_headers
 from dataprep_converter.inputs.access import Access
@@ -30,14 +29,14 @@ class MasksReader(FilesReader[_Masked]):
     default_label: ClassVar[str] = MASK
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: MasksSource, access: Access) -> Discovery:
         """Lists both trees. Raises NotFound for a URI without files and for missing partners, unless `missing` says otherwise."""
         state: dict[str, Any] = {}
-        return Discovery(units=_units(_masks(source), access, state), state=state)
+        return Discovery(units=_units(source, access, state), state=state)
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+    def __init__(self, source: MasksSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
-        self._pairing = _pairing(_masks(source), dict(state))
+        self._pairing = _pairing(source, dict(state))
 
     def schema(self) -> pa.Schema:
         """`image/filename` is the image's path below the URI, and written only on request."""
@@ -72,12 +71,6 @@ class MasksReader(FilesReader[_Masked]):
             MASK: binaries([mask for _, mask, _ in found]),
             MASK_FORMAT: pa.array([kind for _, _, kind in found], pa.string()),
         }
-
-
-def _masks(source: Source) -> MasksSource:
-    if source.masks is None:
-        raise BadSpec("The source has no masks.")
-    return source.masks
 
 
 def _pairing(source: MasksSource, state: dict[str, Any]) -> Pairing:

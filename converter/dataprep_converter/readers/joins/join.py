@@ -18,7 +18,6 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 import pyarrow as pa
 
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.join import JoinSource, JoinTable
 from dataprep_converter.core.errors import BadData, BadSpec, InputChanged
 from dataprep_converter.dataset import overlaps
@@ -54,15 +53,14 @@ class JoinReader(BlockReader):
     """See the module."""
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: JoinSource, access: Access) -> Discovery:
         """Makes the join. Raises BadData naming key, table and rows for a key that is doubled or missing where it may not be."""
         state: dict[str, Any] = {}
         made = IntermediateFiles()
-        return Discovery(units=_Planner(_join(source), access, state, made).units(), state=state, made=made)
+        return Discovery(units=_Planner(source, access, state, made).units(), state=state, made=made)
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+    def __init__(self, source: JoinSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - all was decided while planning
         super().__init__(access)
-        _join(source)
         schema = marked(thawed(state["schema"]), WAS, state.get("were", {}))
         self._schema: pa.Schema = marked(schema, TEXT, state.get(TEXTS, {}))
 
@@ -93,12 +91,6 @@ class JoinReader(BlockReader):
         if store.stat(uri) is None:
             raise InputChanged(f"{uri} was written by the plan step and is gone. Plan again.", uri=uri)
         return store.open(uri)
-
-
-def _join(source: Source) -> JoinSource:
-    if source.join is None:
-        raise BadSpec("The source has no join.")
-    return source.join
 
 
 def _pin(data: bytes | memoryview) -> str:
@@ -208,7 +200,7 @@ class _Planner:
         tables: list[_Table] = []
         for number, written in enumerate(self._source.tables):
             kind = written.source.kind
-            source = Source.model_validate({kind: getattr(written.source, kind)})
+            source = written.source.member
             reader_type = reader_class(kind)
             discovery = reader_type.discover(source, self._access)
             units = UnitTable.of(discovery.units)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import CsvColumn, Source
+from dataprep_api.spec import CsvColumn
 from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadSample, BadSpec
@@ -121,22 +121,21 @@ class CsvSequencesReader(Closeable):
     default_label: ClassVar[str] = "label"
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: CsvSequencesSource, access: Access) -> Discovery:
         """Lists files; without `columns`, reads the first ones. Raises NotFound for a URI without files, BadData when no file has a row."""
         state: dict[str, Any] = {}
-        return Discovery(units=SequencePlanner(_written(source), access, state).units(), state=state)
+        return Discovery(units=SequencePlanner(source, access, state).units(), state=state)
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
-        written = _written(source)
-        dialect = dialect_of_source(written)
+    def __init__(self, source: CsvSequencesSource, state: Mapping[str, Any], access: Access) -> None:
+        dialect = dialect_of_source(source)
         columns = [[CsvColumn.model_validate(column) for column in state.get(part, [])] for part in ("columns", "labels")]
-        self._texts = _Texts(written, [[column.name for column in each] for each in columns], access)
+        self._texts = _Texts(source, [[column.name for column in each] for each in columns], access)
         self._dialect = dialect
         missing = [replace(dialect, missing=tuple(state.get(part, ()))) for part in ("nullWords", "labelNullWords")]
-        self._steps = Parser(columns[0], missing[0], select=selected(columns[0], written.select, of=OF), of=OF)
-        self._labels = None if written.labels is None else Parser(columns[1], missing[1], of=LABELS)
-        self._labels_are_steps = written.labels is not None and written.labels.per == "Step"
-        self._per_sequence = find_columns(written.per_sequence, self._steps.schema, of=f"{OF}.perSequence")
+        self._steps = Parser(columns[0], missing[0], select=selected(columns[0], source.select, of=OF), of=OF)
+        self._labels = None if source.labels is None else Parser(columns[1], missing[1], of=LABELS)
+        self._labels_are_steps = source.labels is not None and source.labels.per == "Step"
+        self._per_sequence = find_columns(source.per_sequence, self._steps.schema, of=f"{OF}.perSequence")
         self._schema = self._made_schema()
 
     def close(self) -> None:
@@ -279,12 +278,6 @@ class _Part:
 def _sequence(field: "pa.Field[Any]") -> "pa.Field[Any]":
     lists: pa.Field[Any] = pa.field(field.name, pa.list_(field.type), metadata=IS_SEQUENCE)
     return lists
-
-
-def _written(source: Source) -> CsvSequencesSource:
-    if source.csv_sequences is None:
-        raise BadSpec("The source has no csvSequences.")
-    return source.csv_sequences
 
 
 def _uncompressed(content: bytes) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dataprep_api.spec import CsvColumn, CsvSource, Source
+from dataprep_api.spec import CsvColumn, CsvSource
 from dataprep_converter.core.errors import BadData, BadSample, BadSpec
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import Forward
@@ -37,12 +37,12 @@ class CsvReader(StretchReader):
     """See the module. Columns are named by the header, by the spec, or `0`, `1`, …"""
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: CsvSource, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files, BadSpec for headers and columns that don't match."""
-        return partitioned(_csv(source), access, of=_OF, units=lambda csv, state: _Planner(csv, access, state).units())
+        return partitioned(source, access, of=_OF, units=lambda csv, state: _Planner(csv, access, state).units())
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
-        written = of_files(_csv(source), names_from(state), of=_OF)
+    def __init__(self, source: CsvSource, state: Mapping[str, Any], access: Access) -> None:
+        written = of_files(source, names_from(state), of=_OF)
         super().__init__(access, Partitions(written.uris, state, of=_OF))
         self._dialect = replace(_dialect(written), missing=tuple(state.get("nullWords", ())))
         self._parser = _parser(written, self._dialect, [CsvColumn.model_validate(column) for column in state.get("columns", [])])
@@ -59,12 +59,6 @@ class CsvReader(StretchReader):
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
         """Rows that don't fit are bad, with their line."""
         return self._parser.parse(data, records=records, line=line, uri=uri)
-
-
-def _csv(source: Source) -> CsvSource:
-    if source.csv is None:
-        raise BadSpec("The source has no csv.")
-    return source.csv
 
 
 def _dialect(source: CsvSource) -> Dialect:

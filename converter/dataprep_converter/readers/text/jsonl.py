@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.jsonl import JsonlColumn, JsonlSource
-from dataprep_converter.core.errors import BadSpec, InputChanged
+from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import Forward
@@ -41,14 +40,14 @@ class JsonlReader(StretchReader):
     """See the module. Columns are the keys, `a/b` for a key within an object."""
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: JsonlSource, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files, BadSpec for columns that can't be told."""
-        return partitioned(_jsonl(source), access, of=_OF, units=lambda jsonl, state: _units(jsonl, access, state))
+        return partitioned(source, access, of=_OF, units=lambda jsonl, state: _units(jsonl, access, state))
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
-        super().__init__(access, Partitions(_jsonl(source).uris, state, of=_OF))
+    def __init__(self, source: JsonlSource, state: Mapping[str, Any], access: Access) -> None:
+        super().__init__(access, Partitions(source.uris, state, of=_OF))
         found = [(JsonlColumn.model_validate(column), tuple(path)) for column, path in state.get("columns", [])]
-        self._parser = _Parser(found, strict=_jsonl(source).columns is None)
+        self._parser = _Parser(found, strict=source.columns is None)
 
     def schema(self) -> pa.Schema:
         """The columns of the spec, or the keys in the order in which they were met."""
@@ -64,12 +63,6 @@ class JsonlReader(StretchReader):
         if len(lines) != records:
             raise InputChanged(f"{uri}: {records:,} lines were planned from line {line} on, got {len(lines):,}.", uri=uri)
         return self._parser.parse(data, lines, line)
-
-
-def _jsonl(source: Source) -> JsonlSource:
-    if source.jsonl is None:
-        raise BadSpec("The source has no jsonl.")
-    return source.jsonl
 
 
 # --- planning -----------------------------------------------------------------------------------------------------

@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.libsvm import LibsvmSource
 from dataprep_converter.core.closeable import Closeable
-from dataprep_converter.core.errors import BadSpec, InputChanged
+from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.tensors import Array, arrow_type, pc, to_arrow, to_numpy
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
@@ -44,12 +43,12 @@ class LibsvmReader(Closeable):
     default_label: ClassVar[str] = "label"
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: LibsvmSource, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files."""
-        return Discovery(units=_units(_libsvm(source), access))
+        return Discovery(units=_units(source, access))
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing is frozen: the spec says all
-        self._source = _libsvm(source)
+    def __init__(self, source: LibsvmSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing is frozen: the spec says all
+        self._source = source
         self._sparse = _SparseReader(self._source, access)
 
     def close(self) -> None:
@@ -88,12 +87,6 @@ class LibsvmReader(Closeable):
 
     def _features(self) -> int:
         return self._source.num_features or 0
-
-
-def _libsvm(source: Source) -> LibsvmSource:
-    if source.libsvm is None:
-        raise BadSpec("The source has no libsvm.")
-    return source.libsvm
 
 
 def _units(source: LibsvmSource, access: Access) -> Iterator[Unit]:

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.text import TextSource
-from dataprep_converter.core.errors import BadSpec, InputChanged
+from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.tensors import Array, pc, to_arrow
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
@@ -24,18 +23,18 @@ class TextReader(StretchReader):
     """See the module. One column `text`, without the line's end."""
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: TextSource, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files."""
         return partitioned(
-            _text(source),
+            source,
             access,
             of="source.text",
             units=lambda text, _: line_units(access, text.uris, skip_blank=text.skip_blank, skip_mark=text.type == "String"),
         )
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
-        super().__init__(access, Partitions(_text(source).uris, state, of="source.text"))
-        self._text = _text(source)
+    def __init__(self, source: TextSource, state: Mapping[str, Any], access: Access) -> None:
+        super().__init__(access, Partitions(source.uris, state, of="source.text"))
+        self._text = source
         self._schema = pa.schema([("text", pa.string() if self._text.type == "String" else pa.binary())])
 
     def schema(self) -> pa.Schema:
@@ -62,12 +61,6 @@ class TextReader(StretchReader):
                 good[list(reasons)] = False
                 column = pc.if_else(to_arrow(good), column, b"").cast(pa.string())
         return Block.of(pa.RecordBatch.from_arrays([column], schema=self._schema), with_lines(reasons, lines, line))
-
-
-def _text(source: Source) -> TextSource:
-    if source.text is None:
-        raise BadSpec("The source has no text.")
-    return source.text
 
 
 def _without_ends(data: bytes, lines: Lines) -> Array:

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_api.dataset.report import Manifest
-from dataprep_api.spec import Source
 from dataprep_api.spec.sources.tfrecord import TfrecordFeature, TfrecordSource
 from dataprep_converter.core.errors import BadData, BadSpec, InputChanged, NotWhole
 from dataprep_converter.core.framing import HEADER
@@ -55,16 +54,15 @@ class TfrecordReader(BlockReader):
     """See the module. Columns are the features, or `record`."""
 
     @staticmethod
-    def discover(source: Source, access: Access) -> Discovery:
+    def discover(source: TfrecordSource, access: Access) -> Discovery:
         """Reads headers, and the first records. Raises NotFound for a URI without files, BadData naming file and offset, BadSpec."""
         state: dict[str, Any] = {}
-        return Discovery(units=_Planner(_tfrecord(source), access, state).units(), state=state)
+        return Discovery(units=_Planner(source, access, state).units(), state=state)
 
-    def __init__(self, source: Source, state: Mapping[str, Any], access: Access) -> None:
+    def __init__(self, source: TfrecordSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
-        written = _tfrecord(source)
-        self._raw = written.raw
-        self._is_strict = written.features is None
+        self._raw = source.raw
+        self._is_strict = source.features is None
         self._features = [TfrecordFeature.model_validate(feature) for feature in state.get("features", [])]
         self._has_sequences = any(feature.sequence for feature in self._features)
         self._expected = [] if self._has_sequences else [_expected(feature) for feature in self._features]
@@ -108,12 +106,6 @@ def _between(data: bytes, starts: Any, ends: Any) -> Array:
     pieces = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts)))
     return binary(np.frombuffer(b"".join(pieces), np.uint8), offsets)
-
-
-def _tfrecord(source: Source) -> TfrecordSource:
-    if source.tfrecord is None:
-        raise BadSpec("The source has no tfrecord.")
-    return source.tfrecord
 
 
 def _expected(feature: TfrecordFeature) -> Expected:
