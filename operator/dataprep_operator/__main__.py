@@ -25,14 +25,14 @@ from dataprep_operator.informer.cache import Cache
 from dataprep_operator.informer.streams import Streams
 from dataprep_operator.informer.workqueue import WorkQueue
 from dataprep_operator.leadership.controller import follow, lead, stop_by_signals
-from dataprep_operator.leadership.election import Connection, Tenure
+from dataprep_operator.leadership.election import Connection, LeaderElector
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.reconcilers.cron_job import CronReconciler
 from dataprep_operator.reconcilers.job import Reconciler
 from dataprep_operator.server.endpoint import Endpoint
 from dataprep_operator.server.gate import BACKLOG, Gate
 from dataprep_operator.server.probes import Health
-from dataprep_operator.server.progress import Board
+from dataprep_operator.server.progress import ProgressStore
 from dataprep_operator.server.reviews import Reviewer
 from dataprep_operator.server.tokens import Verifier
 from dataprep_operator.settings import Settings
@@ -92,33 +92,33 @@ async def serve(settings: Settings) -> None:
     stop_by_signals(stop)
     connect = functools.partial(KubernetesCluster.connect, qps=settings.qps, burst=settings.burst)
     cluster = await connect()
-    cache, board = Cache(), Board()
-    queue = WorkQueue[Key](urgent=cache.is_new, patient=cache.is_made)
+    cache, progress_store = Cache(), ProgressStore()
+    queue = WorkQueue[Key](high_priority=cache.is_new, low_priority=cache.has_succeeded)
     health = Health(age_limit_seconds=settings.watch_age_limit_seconds)
 
-    def concern(key: Key, seconds: float = 0.0) -> None:
+    def enqueue(key: Key, seconds: float = 0.0) -> None:
         if health.leading:  # who takes over looks at everything
             queue.add_after(key, seconds)
 
-    heard = health.streams = Streams(expected=handlers.expected_streams(settings), cache=cache, concerns=concern)
+    heard = health.streams = Streams(expected=handlers.expected_streams(settings), cache=cache, enqueue=enqueue)
     verifier = Verifier(cluster.document, issuer=settings.token_issuer)
     endpoint = Endpoint(
         cache=cache,
-        board=board,
+        progress_store=progress_store,
         verifier=verifier,
         health=health,
         # Not at once: a job's reports are taken together, as often as its status may be written.
-        reported=lambda key: queue.add_after(key, settings.progress_seconds),
+        enqueue=lambda key: queue.add_after(key, settings.progress_seconds),
         reviewer=Reviewer(cluster) if settings.metrics_authentication else None,
         clock=cluster.clock,
     )
     looks = {
-        KIND: Reconciler(cache=cache, cluster=cluster, board=board, settings=settings, clock=cluster.clock).reconcile,
+        KIND: Reconciler(cache=cache, cluster=cluster, progress_store=progress_store, settings=settings, clock=cluster.clock).reconcile,
         CRON_KIND: CronReconciler(cache=cache, cluster=cluster, clock=cluster.clock).reconcile,
     }
 
     async def look(key: Key) -> float | None:
-        if heard.serves(key.namespace):
+        if heard.is_synced(key.namespace):
             return await looks[key.kind](key)
         return UNSERVED_SECONDS if cache.knows(key) else None
 
@@ -127,7 +127,7 @@ async def serve(settings: Settings) -> None:
     try:
         await _check_served(cluster)
         async with _listening(endpoint.application(), settings):
-            following = asyncio.create_task(follow(settings=settings, cache=cache, heard=heard, concerns=concern, stop=stop, died=_die))
+            following = asyncio.create_task(follow(settings=settings, cache=cache, heard=heard, enqueue=enqueue, stop=stop, died=_die))
             # Without its watches a replica is of no use, whether it leads or not.
             following.add_done_callback(lambda _: stop.set())
             try:
@@ -199,7 +199,7 @@ async def _listening(application: web.Application, settings: Settings) -> AsyncI
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     assert runner.server is not None  # noqa: S101 - it is set up
-    make = Gate().guarded(runner.server)
+    make = Gate().has_finalizer(runner.server)
     server = await asyncio.get_running_loop().create_server(make, settings.listen_host, settings.listen_port, backlog=BACKLOG)
     port = server.sockets[0].getsockname()[1]
     logger.info("listening on %s:%d", settings.listen_host, port)
@@ -223,7 +223,7 @@ async def _in_turn(
     if settings.lease_namespace is None:
         await leadership
         return
-    tenure = Tenure(connect=connect, settings=settings, clock=cluster.clock, lost=_lost)
+    tenure = LeaderElector(connect=connect, settings=settings, clock=cluster.clock, lost=_lost)
     acquiring, stopping = asyncio.create_task(_acquire(tenure, heard)), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -242,9 +242,9 @@ async def _in_turn(
         await tenure.end()
 
 
-async def _acquire(tenure: Tenure, heard: Streams) -> None:
+async def _acquire(tenure: LeaderElector, heard: Streams) -> None:
     """A replica that has not listed everything yet leaves the Lease to one that has: that one can begin at once."""
-    await heard.whole()
+    await heard.wait_for_sync()
     await tenure.begin()
 
 
@@ -257,7 +257,7 @@ def _lost(error: BaseException) -> None:
 def _log(settings: Settings) -> None:
     handler = logging.StreamHandler()
     plain = PlainLines("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    handler.setFormatter(JsonLines(log_context.current) if settings.log_format == "json" else plain)
+    handler.setFormatter(JsonLines(log_context.fields) if settings.log_format == "json" else plain)
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
     logging.getLogger("kopf").setLevel(logging.WARNING)
 

@@ -48,8 +48,8 @@ async def heard(
     chosen.watching.reconnect_backoff = 0
     chosen.networking.error_backoffs = ()
     expected = handlers.expected_streams(Settings(namespaces=(namespace,) if namespace else ()))
-    undo = streams.listen(
-        follower or Streams(expected=expected, cache=Cache(), concerns=lambda _: None), again_seconds=0, refused_seconds=0
+    undo = streams.wrap_kopf(
+        follower or Streams(expected=expected, cache=Cache(), enqueue=lambda _: None), again_seconds=0, refused_seconds=0
     )
     found: list[Any] = []
     try:
@@ -115,14 +115,14 @@ def test_what_is_no_event_ends_one_stream_and_not_the_operator(api: StubApi, con
 
 def test_half_a_listing_does_not_count_for_the_next() -> None:
     cache = Cache()
-    follower = Streams(expected=handlers.expected_streams(Settings()), cache=cache, concerns=lambda _: None)
+    follower = Streams(expected=handlers.expected_streams(Settings()), cache=cache, enqueue=lambda _: None)
     name = (Kind.DATAPREPJOBS, None)
     for each in ("a", "b"):
         cache.put(Kind.DATAPREPJOBS, a_job(each))
-    follower.hear(name, {"type": None, "object": a_job("a")})
-    follower.broke(name)
-    follower.hear(name, {"type": None, "object": a_job("b")})
-    follower.hear(name, LISTED)
+    follower.observe(name, {"type": None, "object": a_job("a")})
+    follower.reset(name)
+    follower.observe(name, {"type": None, "object": a_job("b")})
+    follower.observe(name, LISTED)
 
     assert cache.keys() == [Key("n", "b")]
 
@@ -132,7 +132,7 @@ def test_half_a_listing_does_not_count_for_the_next() -> None:
 
 def two_namespaces(cache: Cache, now: list[float], concerned: list[Key]) -> Streams:
     expected = handlers.expected_streams(Settings(namespaces=("gone", "n")))
-    return Streams(expected=expected, cache=cache, concerns=concerned.append, clock=lambda: now[0])
+    return Streams(expected=expected, cache=cache, enqueue=concerned.append, clock=lambda: now[0])
 
 
 def test_a_namespace_that_is_gone_is_alone_in_that(api: StubApi) -> None:
@@ -145,14 +145,14 @@ def test_a_namespace_that_is_gone_is_alone_in_that(api: StubApi) -> None:
 
     async def both() -> None:
         asking = asyncio.create_task(heard(api, until=until, namespace="gone", follower=follower))
-        while "dataprepjobs in gone" in follower.unlisted:
+        while "dataprepjobs in gone" in follower.unsynced:
             await asyncio.sleep(0.01)
         assert not asking.done()
         api.refused.discard("gone")
         assert await asking == [LISTED]
 
     asyncio.run(both())
-    assert "dataprepjobs in gone" not in follower.unlisted
+    assert "dataprepjobs in gone" not in follower.unsynced
 
 
 def test_the_others_are_served_while_one_namespace_can_not_be_read() -> None:
@@ -160,20 +160,20 @@ def test_the_others_are_served_while_one_namespace_can_not_be_read() -> None:
     follower = two_namespaces(cache, now, concerned)
     cache.put(Kind.DATAPREPJOBS, a_job("a", namespace="gone"))
     for kind in Kind:
-        follower.hear((kind, "n"), LISTED)
-    assert not follower.complete
+        follower.observe((kind, "n"), LISTED)
+    assert not follower.synced
     why = errors.APIForbiddenError("no rights", status=403, headers={})
     for kind in Kind:
-        follower.refused((kind, "gone"), why)
+        follower.mark_forbidden((kind, "gone"), why)
 
-    assert follower.complete
-    assert (follower.serves("n"), follower.serves("gone")) == (True, False)
-    assert follower.unlisted == []
+    assert follower.synced
+    assert (follower.is_synced("n"), follower.is_synced("gone")) == (True, False)
+    assert follower.unsynced == []
 
     now[0] = 200.0
     for kind in Kind:
-        follower.hear((kind, "n"), {"type": "BOOKMARK", "object": {}})
-        follower.refused((kind, "gone"), why)
+        follower.observe((kind, "n"), {"type": "BOOKMARK", "object": {}})
+        follower.mark_forbidden((kind, "gone"), why)
     assert follower.age_seconds == 0
     assert cache.keys() == []
 
@@ -183,14 +183,14 @@ def test_a_namespace_that_can_be_read_again_is_served_when_all_of_it_is_listed()
     follower = two_namespaces(cache, now, concerned)
     cache.put(Kind.DATAPREPJOBS, a_job("a", namespace="gone"))
     for kind in Kind:
-        follower.refused((kind, "gone"), "no rights")
+        follower.mark_forbidden((kind, "gone"), "no rights")
     for kind in Kind:
-        assert not follower.serves("gone")
+        assert not follower.is_synced("gone")
         if kind is Kind.DATAPREPJOBS:
-            follower.hear((kind, "gone"), {"type": None, "object": a_job("a", namespace="gone")})
-        follower.hear((kind, "gone"), LISTED)
+            follower.observe((kind, "gone"), {"type": None, "object": a_job("a", namespace="gone")})
+        follower.observe((kind, "gone"), LISTED)
 
-    assert not follower.serves("gone")
-    follower.handled(Kind.DATAPREPJOBS, "uid-a")
-    assert follower.serves("gone")
+    assert not follower.is_synced("gone")
+    follower.mark_cached(Kind.DATAPREPJOBS, "uid-a")
+    assert follower.is_synced("gone")
     assert Key("gone", "a") in concerned

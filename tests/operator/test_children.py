@@ -10,7 +10,8 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.children import jobs
-from dataprep_operator.objects.observed import ANNOTATION_TASKS, QUEUE_LABEL, Key, Observed
+from dataprep_operator.objects.child_jobs import ANNOTATION_TASKS, QUEUE_LABEL
+from dataprep_operator.objects.observed import Key, Observed
 from dataprep_operator.settings import PodDefaults
 
 DEFAULTS = PodDefaults(
@@ -85,7 +86,7 @@ def test_an_index_behind_the_longest_name_fits_63_characters() -> None:
 
 
 def test_the_spec_is_stored_as_the_user_wrote_it() -> None:
-    body = jobs.spec_map(a_job(), None)
+    body = jobs.spec_config_map(a_job(), None)
 
     assert body["immutable"] is True
     assert body["metadata"]["name"] == "mnist-0f1e2d3c00-spec"

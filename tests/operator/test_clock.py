@@ -32,7 +32,7 @@ HERE = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 )
 def test_the_clock_follows_the_api_servers(date: str | None, took: float, expected: datetime) -> None:
     clock = Clock(lambda: HERE)
-    clock.hear(date, took_seconds=took)
+    clock.observe(date, took_seconds=took)
     assert clock() == expected
 
 
@@ -40,11 +40,11 @@ def test_a_clock_that_is_set_right_is_believed_again(caplog: pytest.LogCaptureFi
     local = [HERE]
     clock = Clock(lambda: local[0])
     with caplog.at_level(logging.WARNING):
-        clock.hear("Sat, 31 Jan 2026 10:00:00 GMT", took_seconds=0.1)
-        clock.hear("Sat, 31 Jan 2026 10:00:01 GMT", took_seconds=0.1)
+        clock.observe("Sat, 31 Jan 2026 10:00:00 GMT", took_seconds=0.1)
+        clock.observe("Sat, 31 Jan 2026 10:00:01 GMT", took_seconds=0.1)
     assert caplog.messages == ["this machine's clock is +7200 s off the API server's, which counts from now on"]
     local[0] = HERE - timedelta(hours=2)
-    clock.hear("Sat, 31 Jan 2026 10:00:00 GMT", took_seconds=0.1)
+    clock.observe("Sat, 31 Jan 2026 10:00:00 GMT", took_seconds=0.1)
     assert clock() == local[0]
 
 

@@ -49,9 +49,9 @@ def test_a_successor_of_the_same_name_has_none_of_the_jobs() -> None:
     cache.drop(Kind.DATAPREPCRONJOBS, a_cron())
 
     assert cache.cron(CRON) == a_cron("uid-next")
-    assert (len(cache.made_by("n", "uid-cron")), cache.made_by("n", "uid-next")) == (1, [])
+    assert (len(cache.jobs_of_cron("n", "uid-cron")), cache.jobs_of_cron("n", "uid-next")) == (1, [])
     cache.drop(Kind.DATAPREPJOBS, a_job())
-    assert cache.made_by("n", "uid-cron") == []
+    assert cache.jobs_of_cron("n", "uid-cron") == []
 
 
 def test_a_job_that_went_unseen_concerns_its_cron_job() -> None:
@@ -60,7 +60,7 @@ def test_a_job_that_went_unseen_concerns_its_cron_job() -> None:
     cache.put(Kind.DATAPREPJOBS, a_job())
 
     assert cache.prune(Kind.DATAPREPJOBS, namespace=None, listed=[], known=["uid-nightly-1"]) == [Key("n", "nightly-1"), CRON]
-    assert cache.made_by("n", "uid-cron") == []
+    assert cache.jobs_of_cron("n", "uid-cron") == []
 
 
 def test_an_event_of_a_job_has_its_cron_job_and_who_waits_looked_at() -> None:
@@ -69,18 +69,18 @@ def test_an_event_of_a_job_has_its_cron_job_and_who_waits_looked_at() -> None:
     waiting["metadata"] = {**waiting["metadata"], "ownerReferences": []}
     cache.put(Kind.DATAPREPJOBS, waiting)
     concerned: list[Key] = []
-    streams = Streams(expected=frozenset(), cache=cache, concerns=concerned.append)
+    streams = Streams(expected=frozenset(), cache=cache, enqueue=concerned.append)
 
     for kind in ("MODIFIED", "DELETED"):
         concerned.clear()
         event = {"type": kind, "object": a_job()}
-        handlers._take(Kind.DATAPREPJOBS, event, cache=cache, streams=streams, concerns=lambda key, _: concerned.append(key))
+        handlers._take(Kind.DATAPREPJOBS, event, cache=cache, streams=streams, enqueue=lambda key, _: concerned.append(key))
         assert concerned == [Key("n", "nightly-1"), Key("n", "after"), CRON]
 
 
 def test_kopf_watches_four_kinds() -> None:
-    streams = Streams(expected=frozenset(), cache=Cache(), concerns=lambda _: None)
-    registry = handlers.registry(cache=Cache(), streams=streams, concerns=lambda *_: None)
+    streams = Streams(expected=frozenset(), cache=Cache(), enqueue=lambda _: None)
+    registry = handlers.registry(cache=Cache(), streams=streams, enqueue=lambda *_: None)
 
     assert {selector.any_name for selector in registry._watching.get_all_selectors()} >= set(Kind)
 

@@ -21,7 +21,7 @@ from dataprep_operator.informer.streams import Streams
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.server.endpoint import Endpoint
 from dataprep_operator.server.probes import Health
-from dataprep_operator.server.progress import POD_REPORTS_AT_ONCE, Board
+from dataprep_operator.server.progress import POD_REPORTS_AT_ONCE, ProgressStore
 from dataprep_operator.server.tokens import DISCOVERY_PATH, KEYS_PATH, Verifier
 
 ISSUER = "https://kubernetes.default.svc"
@@ -160,8 +160,8 @@ def a_cache() -> Cache:
     child = {"name": "mnist-convert-1", "namespace": "team-a", "uid": "child-uid", "labels": LABELS, "ownerReferences": owner}
     cache.put(Kind.JOBS, {"metadata": child, "spec": {}})
     for name, uid, owned in (("worker-0", "pod-uid", "child-uid"), ("stranger", "stranger-uid", "elsewhere")):
-        made_by = [{"kind": "Job", "name": "mnist-convert-1", "uid": owned, "controller": True}]
-        pod = {"name": name, "namespace": "team-a", "uid": uid, "labels": LABELS, "ownerReferences": made_by}
+        jobs_of_cron = [{"kind": "Job", "name": "mnist-convert-1", "uid": owned, "controller": True}]
+        pod = {"name": name, "namespace": "team-a", "uid": uid, "labels": LABELS, "ownerReferences": jobs_of_cron}
         cache.put(Kind.PODS, {"metadata": pod, "status": {"phase": "Running"}})
     return cache
 
@@ -170,19 +170,19 @@ def a_cache() -> Cache:
 class Answer:
     status: int
     text: str
-    reported: list[Key]
-    board: Board
+    enqueue: list[Key]
+    progress_store: ProgressStore
 
 
 def ask(*, token: str | None = None, body: Any = None, leading: bool = True, path: str = PROGRESS_PATH, method: str = "POST") -> Answer:
-    reported: list[Key] = []
-    board = Board()
+    enqueue: list[Key] = []
+    progress_store = ProgressStore()
     endpoint = Endpoint(
         cache=a_cache(),
-        board=board,
+        progress_store=progress_store,
         verifier=Verifier(Keys().fetch),
         health=Health(age_limit_seconds=180, leading=leading),
-        reported=reported.append,
+        enqueue=enqueue.append,
     )
     given = {"job": "mnist", "attempt": 1, "index": 2, "sequence": 1, "records": {"in": 10, "out": 10}}
     data = body if isinstance(body, bytes) else json.dumps(given | (body or {})).encode()
@@ -191,7 +191,7 @@ def ask(*, token: str | None = None, body: Any = None, leading: bool = True, pat
         async with TestClient(TestServer(endpoint.application())) as client:
             headers = {"Authorization": f"Bearer {token if token is not None else a_token()}"}
             async with client.request(method, path, data=data if method == "POST" else None, headers=headers) as response:
-                return Answer(response.status, await response.text(), reported, board)
+                return Answer(response.status, await response.text(), enqueue, progress_store)
 
     return asyncio.run(talk())
 
@@ -201,15 +201,15 @@ def test_a_workers_report_is_taken() -> None:
 
     assert answer.status == 200
     assert json.loads(answer.text)["nextReportSeconds"] >= 0.2
-    assert answer.reported == [Key("team-a", "mnist")]
-    assert answer.board.live("job-uid", results={}, attempt=1, now=datetime.now(UTC)).records.in_ == 10
+    assert answer.enqueue == [Key("team-a", "mnist")]
+    assert answer.progress_store.live("job-uid", results={}, attempt=1, now=datetime.now(UTC)).records.in_ == 10
 
 
 def test_what_a_newer_converter_adds_to_a_report_is_passed_over() -> None:
     answer = ask(body={"aNewCount": 7, "records": {"in": 10, "out": 10, "anotherOne": 3}})
 
     assert answer.status == 200
-    assert answer.board.live("job-uid", results={}, attempt=1, now=datetime.now(UTC)).records.in_ == 10
+    assert answer.progress_store.live("job-uid", results={}, attempt=1, now=datetime.now(UTC)).records.in_ == 10
 
 
 REFUSALS = {
@@ -235,17 +235,17 @@ def test_what_is_not_a_workers_report_is_refused_and_changes_nothing(question: d
     answer = ask(**question)
 
     assert answer.status == status
-    assert answer.reported == []
+    assert answer.enqueue == []
 
 
 def test_a_pod_that_reports_too_often_is_told_so_and_no_other_suffers() -> None:
-    reported: list[Key] = []
-    cache, board = a_cache(), Board()
+    enqueue: list[Key] = []
+    cache, progress_store = a_cache(), ProgressStore()
     second = {"kind": "Job", "name": "mnist-convert-1", "uid": "child-uid", "controller": True}
     pod = {"name": "worker-1", "namespace": "team-a", "uid": "second-uid", "labels": LABELS, "ownerReferences": [second]}
     cache.put(Kind.PODS, {"metadata": pod, "status": {"phase": "Running"}})
     health = Health(age_limit_seconds=180, leading=True)
-    endpoint = Endpoint(cache=cache, board=board, verifier=Verifier(Keys().fetch), health=health, reported=reported.append)
+    endpoint = Endpoint(cache=cache, progress_store=progress_store, verifier=Verifier(Keys().fetch), health=health, enqueue=enqueue.append)
     report = {"job": "mnist", "attempt": 1, "index": 2, "sequence": 1}
 
     async def talk(client: TestClient[Any, Any], token: str) -> tuple[int, str]:
@@ -260,19 +260,19 @@ def test_a_pod_that_reports_too_often_is_told_so_and_no_other_suffers() -> None:
             assert statuses[:POD_REPORTS_AT_ONCE] == [200] * POD_REPORTS_AT_ONCE
             assert 429 in statuses
             assert "worker-0 reports too often" in next(text for status, text in answers if status == 429)
-            assert len(reported) == statuses.count(200)
+            assert len(enqueue) == statuses.count(200)
             assert (await talk(client, a_token(pod={"name": "worker-1", "uid": "second-uid"})))[0] == 200
 
     asyncio.run(flood())
 
 
 def test_a_report_that_is_sent_again_moves_nothing_back() -> None:
-    board = Board()
+    progress_store = ProgressStore()
     for sequence, records in ((1, 10), (2, 20), (1, 10), (2, 5)):
         report = ProgressReport.model_validate({"job": "mnist", "attempt": 1, "index": 2, "sequence": sequence, "records": {"in": records}})
-        board.take(report, job_uid="job-uid", pod_uid="pod-uid", now=datetime.now(UTC))
+        progress_store.record(report, job_uid="job-uid", pod_uid="pod-uid", now=datetime.now(UTC))
 
-    assert board.live("job-uid", results={}, attempt=1, now=datetime.now(UTC)).records.in_ == 20
+    assert progress_store.live("job-uid", results={}, attempt=1, now=datetime.now(UTC)).records.in_ == 20
 
 
 def test_a_standby_says_why() -> None:
@@ -287,11 +287,11 @@ def test_a_replica_is_alive_and_not_ready_before_its_watches_have_listed() -> No
 
 def test_a_standby_that_has_listed_is_ready_and_one_with_a_dead_watch_is_restarted() -> None:
     now = [0.0]
-    heard = Streams(expected=frozenset({(Kind.PODS, None)}), cache=Cache(), concerns=lambda _: None, clock=lambda: now[0])
+    heard = Streams(expected=frozenset({(Kind.PODS, None)}), cache=Cache(), enqueue=lambda _: None, clock=lambda: now[0])
     standby = Health(age_limit_seconds=180, leading=False, streams=heard)
     assert standby.not_ready() == "not listed yet: pods in all namespaces"
 
-    heard.hear((Kind.PODS, None), Bookmark.LISTED)
+    heard.observe((Kind.PODS, None), Bookmark.LISTED)
     assert (standby.not_ready(), standby.fault()) == (None, None)
 
     now[0] = 181.0

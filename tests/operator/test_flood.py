@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from tests.operator.test_election import PATIENCE_SECONDS, Leases, a_tenure
 from tests.operator.test_endpoint import Keys, a_cache, a_token
-from tests.operator.test_tenure import PATIENCE_SECONDS, Leases, a_tenure
 
 from dataprep_api.dataset.messages import PROGRESS_PATH
 from dataprep_operator import __main__ as program
@@ -21,7 +21,7 @@ from dataprep_operator.server import gate
 from dataprep_operator.server.endpoint import Endpoint
 from dataprep_operator.server.gate import Gate
 from dataprep_operator.server.probes import Health
-from dataprep_operator.server.progress import Board
+from dataprep_operator.server.progress import ProgressStore
 from dataprep_operator.server.tokens import Verifier
 from dataprep_operator.settings import Settings
 
@@ -39,7 +39,7 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 def an_application(verifier: Verifier | None = None) -> web.Application:
     health = Health(age_limit_seconds=180, leading=True)
     verifier = verifier or Verifier(Keys().fetch)
-    return Endpoint(cache=a_cache(), board=Board(), verifier=verifier, health=health, reported=lambda _: None).application()
+    return Endpoint(cache=a_cache(), progress_store=ProgressStore(), verifier=verifier, health=health, enqueue=lambda _: None).application()
 
 
 @contextlib.asynccontextmanager
@@ -95,7 +95,7 @@ def flooding() -> Iterator[Any]:  # Any: a function of the place
 def test_who_floods_the_server_keeps_neither_the_lease_from_being_renewed_nor_a_probe_from_its_answer(
     monkeypatch: pytest.MonkeyPatch, flooding: Any
 ) -> None:
-    for name, limit in (("MOST_OF_ONE", 32), ("ONE_A_SECOND", 50.0), ("ONE_AT_ONCE", 100)):
+    for name, limit in (("MOST_PER_ADDRESS", 32), ("PER_ADDRESS_A_SECOND", 50.0), ("PER_ADDRESS_AT_ONCE", 100)):
         monkeypatch.setattr(gate, name, limit)
     leases, lost, gated = Leases(), list[BaseException](), Gate()
 
@@ -104,12 +104,12 @@ def test_who_floods_the_server_keeps_neither_the_lease_from_being_renewed_nor_a_
         await tenure.begin()
         async with listening(monkeypatch, gated) as place:
             await asyncio.get_running_loop().run_in_executor(None, flooding, place)
-            while gated._count < gate.MOST_OF_ONE:
+            while gated._count < gate.MOST_PER_ADDRESS:
                 await asyncio.sleep(0.01)
             for _ in range(10):
                 assert await asyncio.to_thread(leases.renewed.acquire, timeout=PATIENCE_SECONDS)
                 assert (await asks(place, HEALTHZ, source="127.0.0.2")).startswith(b"HTTP/1.1 200 ")
-                assert gated._count <= gate.MOST_OF_ONE + 1
+                assert gated._count <= gate.MOST_PER_ADDRESS + 1
         assert tenure.sure
         await tenure.end()
 
@@ -150,13 +150,13 @@ class Line(asyncio.Transport):
 
 
 def test_one_address_has_so_many_connections_at_a_time() -> None:
-    own, lines = Gate(clock=lambda: 0.0), [Line() for _ in range(gate.MOST_OF_ONE)]
-    assert all(own.let_in("a", line) for line in lines)
-    assert not own.let_in("a", Line())
-    assert own.let_in("b", Line())
+    own, lines = Gate(clock=lambda: 0.0), [Line() for _ in range(gate.MOST_PER_ADDRESS)]
+    assert all(own.admit("a", line) for line in lines)
+    assert not own.admit("a", Line())
+    assert own.admit("b", Line())
 
-    own.left("a", lines[3])
-    assert own.let_in("a", Line())
+    own.release("a", lines[3])
+    assert own.admit("a", Line())
 
 
 def test_one_address_has_so_many_connections_a_second() -> None:
@@ -164,35 +164,35 @@ def test_one_address_has_so_many_connections_a_second() -> None:
     own, line = Gate(clock=lambda: now[0]), Line()
 
     def comes_and_goes(address: str) -> bool:
-        is_in = own.let_in(address, line)
-        own.left(address, line)
+        is_in = own.admit(address, line)
+        own.release(address, line)
         return is_in
 
-    assert [comes_and_goes("a") for _ in range(gate.ONE_AT_ONCE + 1)].count(True) == gate.ONE_AT_ONCE
+    assert [comes_and_goes("a") for _ in range(gate.PER_ADDRESS_AT_ONCE + 1)].count(True) == gate.PER_ADDRESS_AT_ONCE
     assert comes_and_goes("b")
-    now[0] = 1 / gate.ONE_A_SECOND
+    now[0] = 1 / gate.PER_ADDRESS_A_SECOND
     assert (comes_and_goes("a"), comes_and_goes("a")) == (True, False)
 
 
 def test_when_all_places_are_taken_who_has_most_gives_one() -> None:
     own = Gate(clock=lambda: 0.0)
-    lines = {address: [Line() for _ in range(gate.MOST_OF_ONE)] for address in "ab"}
-    assert all(own.let_in(address, line) for address, each in lines.items() for line in each)
+    lines = {address: [Line() for _ in range(gate.MOST_PER_ADDRESS)] for address in "ab"}
+    assert all(own.admit(address, line) for address, each in lines.items() for line in each)
 
-    assert own.let_in("kubelet", Line())
-    assert [line.cut for line in lines["a"]] == [True] + [False] * (gate.MOST_OF_ONE - 1)
+    assert own.admit("kubelet", Line())
+    assert [line.cut for line in lines["a"]] == [True] + [False] * (gate.MOST_PER_ADDRESS - 1)
     assert own._count == gate.MOST
     # Its own end comes later, and counts no more.
-    own.left("a", lines["a"][0])
+    own.release("a", lines["a"][0])
     assert own._count == gate.MOST
 
 
 def test_addresses_are_forgotten() -> None:
     own, line = Gate(clock=lambda: 0.0), Line()
     for number in range(5000):
-        own.let_in(str(number), line)
-        own.left(str(number), line)
-    assert len(own._paces) <= 4096
+        own.admit(str(number), line)
+        own.release(str(number), line)
+    assert len(own._limiters) <= 4096
     assert own._open == {}
 
 
@@ -226,12 +226,12 @@ def test_the_metrics_are_made_once_a_second_whoever_asks() -> None:
         made = []
         endpoint = Endpoint(
             cache=a_cache(),
-            board=Board(),
+            progress_store=ProgressStore(),
             verifier=Verifier(Keys().fetch),
             health=Health(age_limit_seconds=180),
-            reported=lambda _: None,
+            enqueue=lambda _: None,
         )
-        endpoint._gathered = lambda: made.append("made") or b"# metrics\n"  # type: ignore[method-assign,func-returns-value]  # counts
+        endpoint._render_metrics = lambda: made.append("made") or b"# metrics\n"  # type: ignore[method-assign,func-returns-value]  # counts
         request: Any = None
         bodies = [(await endpoint._metrics(request)).body for _ in range(20)]
         assert bodies == [b"# metrics\n"] * 20

@@ -7,7 +7,7 @@ from tests.operator.world import World
 
 from dataprep_operator.cluster.cluster import Body
 from dataprep_operator.objects import times
-from dataprep_operator.objects.observed import QUEUE_LABEL
+from dataprep_operator.objects.child_jobs import QUEUE_LABEL
 
 # --- scheduling and accelerators --------------------------------------------------------------------------------------------
 

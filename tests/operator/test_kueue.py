@@ -10,7 +10,8 @@ from dataprep_operator import settings
 from dataprep_operator.cluster.cluster import Body
 from dataprep_operator.cluster.kueue import Kueue
 from dataprep_operator.errors import Refused, Unavailable
-from dataprep_operator.objects.observed import QUEUE_LABEL, Admission, read_child
+from dataprep_operator.objects.child_jobs import QUEUE_LABEL, read
+from dataprep_operator.objects.observed import Admission
 
 # As Kueue 0.14 writes it.
 NO_QUOTA = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 3 more needed"
@@ -174,7 +175,7 @@ def test_a_job_without_a_queue_has_no_such_condition(world: World) -> None:
 
 
 def asked(world: World) -> Admission | None:
-    return asyncio.run(Kueue(world.cluster).admission(read_child(world.job("convert-1")), queue="research"))
+    return asyncio.run(Kueue(world.cluster).admission(read(world.job("convert-1")), queue="research"))
 
 
 def test_an_older_kueue_is_asked_in_its_version(world: World) -> None:

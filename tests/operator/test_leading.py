@@ -40,8 +40,8 @@ def test_a_scan_takes_what_has_ended_once_an_hour(monkeypatch: pytest.MonkeyPatc
 
 
 def listed(cache: Cache) -> Streams:
-    heard = Streams(expected=frozenset({(Kind.DATAPREPJOBS, None)}), cache=cache, concerns=lambda _: None)
-    heard.hear((Kind.DATAPREPJOBS, None), kopf_watching.Bookmark.LISTED)
+    heard = Streams(expected=frozenset({(Kind.DATAPREPJOBS, None)}), cache=cache, enqueue=lambda _: None)
+    heard.observe((Kind.DATAPREPJOBS, None), kopf_watching.Bookmark.LISTED)
     return heard
 
 
@@ -73,7 +73,7 @@ def test_who_takes_over_looks_at_every_job_and_at_those_that_have_ended_last() -
 def test_nobody_is_looked_at_before_the_cache_is_whole() -> None:
     cache, seen = Cache(), list[str]()
     cache.put(Kind.DATAPREPJOBS, job_object("runs", uid="uid-runs", status={"phase": "Running"}))
-    heard = Streams(expected=frozenset({(Kind.DATAPREPJOBS, None)}), cache=cache, concerns=lambda _: None)
+    heard = Streams(expected=frozenset({(Kind.DATAPREPJOBS, None)}), cache=cache, enqueue=lambda _: None)
 
     async def look(key: Key) -> None:
         seen.append(key.name)

@@ -189,7 +189,9 @@ def test_a_deaf_operator_finds_its_own_children(world: World) -> None:
     world.settle()
     blind = Cache()
     blind.put(Kind.DATAPREPJOBS, world.cluster.objects[("dataprepjobs", NAMESPACE, "mnist")])
-    reconciler = Reconciler(cache=blind, cluster=world.cluster, board=world.board, settings=world.settings, clock=lambda: world.cluster.now)
+    reconciler = Reconciler(
+        cache=blind, cluster=world.cluster, progress_store=world.progress_store, settings=world.settings, clock=lambda: world.cluster.now
+    )
 
     asyncio.run(reconciler.reconcile(Key(NAMESPACE, "mnist")))
 

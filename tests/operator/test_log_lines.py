@@ -22,7 +22,7 @@ class Lines(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
-        self.setFormatter(JsonLines(log_context.current))
+        self.setFormatter(JsonLines(log_context.fields))
         self.found: list[dict[str, Any]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -80,8 +80,8 @@ def test_a_failure_has_them_too_and_the_next_job_has_its_own(world: World, lines
 
 def test_a_schedule_is_no_job() -> None:
     async def turned() -> dict[str, str | None]:
-        log_context.turn_to(Key("n", "nightly", CRON_KIND))
-        return dict(log_context.current())
+        log_context.bind(Key("n", "nightly", CRON_KIND))
+        return dict(log_context.fields())
 
     assert asyncio.run(turned()) == {"namespace": "n", "cronJob": "nightly"}
-    assert log_context.current() == {}
+    assert log_context.fields() == {}

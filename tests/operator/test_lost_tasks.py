@@ -47,8 +47,8 @@ def api() -> Iterator[StubApi]:
 def test_these_are_all_of_kopfs_tasks() -> None:
     async def names() -> set[str]:
         before = asyncio.all_tasks()
-        streams = Streams(expected=frozenset(), cache=Cache(), concerns=lambda _: None)
-        registry = handlers.registry(cache=Cache(), streams=streams, concerns=lambda _, __: None)
+        streams = Streams(expected=frozenset(), cache=Cache(), enqueue=lambda _: None)
+        registry = handlers.registry(cache=Cache(), streams=streams, enqueue=lambda _, __: None)
         roots = await kopf.spawn_tasks(
             registry=registry,
             settings=handlers.operator_settings(Settings()),

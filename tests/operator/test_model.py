@@ -19,7 +19,7 @@ from dataprep_api import names
 from dataprep_api.dataset.messages import RemoveResult
 from dataprep_api.reasons import Reason
 from dataprep_operator.errors import OperatorError, Unavailable
-from dataprep_operator.objects import observed
+from dataprep_operator.objects import child_jobs
 
 pytestmark = pytest.mark.slow
 
@@ -258,7 +258,7 @@ class Lives(RuleBasedStateMachine):
         """From any state, with good luck from now on, every job that isn't suspended ends, and every deleted one goes."""
         self.world.listen()
         for (plural, _, name), job in list(self.world.cluster.objects.items()):
-            if plural == "jobs" and job["metadata"].get("annotations", {}).get(observed.ANNOTATION_SUSPEND) == observed.RESUMED:
+            if plural == "jobs" and job["metadata"].get("annotations", {}).get(child_jobs.ANNOTATION_SUSPEND) == child_jobs.RESUMED:
                 self.world.cluster.change(
                     "jobs", name, {"spec": {"suspend": False}}
                 )  # the operator leaves a second suspension to its author

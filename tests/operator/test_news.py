@@ -21,8 +21,8 @@ def concerned(cache: Cache, kind: Kind, event: str, raw: Any) -> list[Key]:  # A
         kind,
         {"type": event, "object": raw},
         cache=cache,
-        streams=SimpleNamespace(handled=lambda *_: None),  # type: ignore[arg-type]  # nothing else is asked of it
-        concerns=lambda key, _: found.append(key),
+        streams=SimpleNamespace(mark_cached=lambda *_: None),  # type: ignore[arg-type]  # nothing else is asked of it
+        enqueue=lambda key, _: found.append(key),
     )
     return found
 

@@ -199,15 +199,15 @@ def test_who_waits_is_looked_at_when_the_other_ends_or_goes(world: World) -> Non
     world.settle()
     second(world)
     job = world.cluster.objects[("dataprepjobs", NAMESPACE, "mnist")]
-    assert Key(NAMESPACE, "other") not in world.cache.also_concerned(job)
+    assert Key(NAMESPACE, "other") not in world.cache.dependents(job)
 
     world.plan_fails(a_failure(Reason.NO_INPUT, "nothing", 3))
     world.settle()
     job = world.cluster.objects[("dataprepjobs", NAMESPACE, "mnist")]
-    assert Key(NAMESPACE, "other") in world.cache.also_concerned(job)
+    assert Key(NAMESPACE, "other") in world.cache.dependents(job)
 
     world.cache.drop(Kind.DATAPREPJOBS, job)
-    assert Key(NAMESPACE, "other") in world.cache.also_concerned(job)
+    assert Key(NAMESPACE, "other") in world.cache.dependents(job)
 
 
 def test_the_wait_for_an_output_ends_with_the_start_deadline(world: World) -> None:

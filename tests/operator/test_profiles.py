@@ -154,8 +154,8 @@ def test_a_profile_concerns_the_jobs_of_its_namespace_that_have_not_begun() -> N
 
     cache.put(Kind.DATAPREPPROFILES, raw)
     assert cache.key_of(Kind.DATAPREPPROFILES, raw) is None
-    assert cache.not_begun("n") == [Key("n", "new")]
-    assert cache.not_begun("m") == []
+    assert cache.not_started("n") == [Key("n", "new")]
+    assert cache.not_started("m") == []
     assert (cache.profile("n", "p"), cache.profile("m", "p")) == (raw, None)
     assert cache.uids(Kind.DATAPREPPROFILES, namespace="n") == ["u"]
     assert cache.prune(Kind.DATAPREPPROFILES, namespace="n", listed=[], known=["u"]) == []

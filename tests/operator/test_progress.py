@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from dataprep_api.dataset.messages import ProgressReport, WorkResult
 from dataprep_api.resources.status import RecordProgress
-from dataprep_operator.server.progress import Board
+from dataprep_operator.server.progress import ProgressStore
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -15,51 +15,51 @@ def a_report(index: int, sequence: int, records: int, *, attempt: int = 1) -> Pr
 
 
 def test_an_older_report_is_dropped() -> None:
-    board = Board()
-    board.take(a_report(0, 2, 200), job_uid="j", pod_uid="p", now=NOW)
-    board.take(a_report(0, 1, 100), job_uid="j", pod_uid="p", now=NOW)
+    progress_store = ProgressStore()
+    progress_store.record(a_report(0, 2, 200), job_uid="j", pod_uid="p", now=NOW)
+    progress_store.record(a_report(0, 1, 100), job_uid="j", pod_uid="p", now=NOW)
 
-    assert board.live("j", results={}, attempt=1, now=NOW).records.in_ == 200
+    assert progress_store.live("j", results={}, attempt=1, now=NOW).records.in_ == 200
 
 
 def test_a_task_that_two_pods_worked_on_counts_once() -> None:
-    board = Board()
-    board.take(a_report(0, 1, 300), job_uid="j", pod_uid="dead", now=NOW)
-    board.take(a_report(0, 1, 100), job_uid="j", pod_uid="new", now=NOW)
+    progress_store = ProgressStore()
+    progress_store.record(a_report(0, 1, 300), job_uid="j", pod_uid="dead", now=NOW)
+    progress_store.record(a_report(0, 1, 100), job_uid="j", pod_uid="new", now=NOW)
 
-    assert board.live("j", results={}, attempt=1, now=NOW).records.in_ == 300
+    assert progress_store.live("j", results={}, attempt=1, now=NOW).records.in_ == 300
 
 
 def test_a_finished_task_counts_by_its_result() -> None:
-    board = Board()
-    board.take(a_report(0, 1, 300), job_uid="j", pod_uid="p", now=NOW)
+    progress_store = ProgressStore()
+    progress_store.record(a_report(0, 1, 300), job_uid="j", pod_uid="p", now=NOW)
     result = WorkResult(index=0, shards_done=2, shards_skipped=0, records=RecordProgress(in_=310, out=310), bytes_out=5)
 
-    live = board.live("j", results={0: result}, attempt=1, now=NOW)
+    live = progress_store.live("j", results={0: result}, attempt=1, now=NOW)
 
     assert (live.records.in_, live.shards_done, live.shards_active) == (310, 2, 0)
 
 
 def test_a_silent_worker_is_not_active() -> None:
-    board = Board()
-    board.take(a_report(0, 1, 300), job_uid="j", pod_uid="p", now=NOW)
+    progress_store = ProgressStore()
+    progress_store.record(a_report(0, 1, 300), job_uid="j", pod_uid="p", now=NOW)
 
-    assert board.live("j", results={}, attempt=1, now=NOW).shards_active == 1
-    assert board.live("j", results={}, attempt=1, now=NOW + timedelta(seconds=61)).shards_active == 0
+    assert progress_store.live("j", results={}, attempt=1, now=NOW).shards_active == 1
+    assert progress_store.live("j", results={}, attempt=1, now=NOW + timedelta(seconds=61)).shards_active == 0
 
 
 def test_the_rate_follows_and_never_falls_below_nothing() -> None:
-    board = Board()
+    progress_store = ProgressStore()
     for second, records in enumerate((0, 100, 200, 300, 0)):
-        board.take(a_report(0, second, records), job_uid="j", pod_uid="p", now=NOW)
-        live = board.live("j", results={}, attempt=1, now=NOW + timedelta(seconds=second))
+        progress_store.record(a_report(0, second, records), job_uid="j", pod_uid="p", now=NOW)
+        live = progress_store.live("j", results={}, attempt=1, now=NOW + timedelta(seconds=second))
         assert live.records_per_second is None if second == 0 else live.records_per_second is not None
         assert live.records_per_second is None or 0 <= live.records_per_second <= 100
 
 
 def test_many_workers_are_asked_to_report_less_often() -> None:
-    board = Board()
+    progress_store = ProgressStore()
     for n in range(1000):
-        board.take(a_report(n, 1, 1), job_uid="j", pod_uid=f"p{n}", now=NOW)
+        progress_store.record(a_report(n, 1, 1), job_uid="j", pod_uid=f"p{n}", now=NOW)
 
-    assert board.next_report_seconds() == 10
+    assert progress_store.next_report_seconds() == 10

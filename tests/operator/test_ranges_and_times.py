@@ -40,7 +40,7 @@ def test_times_are_written_as_kubernetes_does_and_read_back() -> None:
 
 def test_a_condition_keeps_its_time_until_its_status_or_reason_changes() -> None:
     def say(before: list[Condition], reason: Reason, message: str, now: datetime) -> list[Condition]:
-        return conditions.changed(before, ConditionType.RUNNING, "True", reason=reason, message=message, now=now, generation=1)
+        return conditions.replace(before, ConditionType.RUNNING, "True", reason=reason, message=message, now=now, generation=1)
 
     first = say([], Reason.PLANNING, "a", NOW)
     same = say(first, Reason.PLANNING, "b", NOW + timedelta(seconds=9))

@@ -297,13 +297,13 @@ def test_the_end_of_a_job_wakes_those_that_share_its_output(world: World) -> Non
     alive, sharing = body(world), body(world, "next")
     assert alive is not None
     assert sharing is not None
-    assert [key.name for key in world.cache.also_concerned(alive)] == ["next"]
+    assert [key.name for key in world.cache.dependents(alive)] == ["next"]
 
     delete(world)
     leaving = body(world)
     assert leaving is not None
-    assert [key.name for key in world.cache.also_concerned(leaving)] == ["next"]
-    assert [key.name for key in world.cache.also_concerned(sharing)] == ["mnist"]
+    assert [key.name for key in world.cache.dependents(leaving)] == ["next"]
+    assert [key.name for key in world.cache.dependents(sharing)] == ["mnist"]
 
 
 def test_the_finalizer_is_dropped_with_a_warning_when_the_namespace_is_deleted(world: World) -> None:

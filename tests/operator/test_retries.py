@@ -3,7 +3,7 @@
 from tests.operator.world import World, a_commit, a_failure, retry
 
 from dataprep_api.reasons import Reason
-from dataprep_operator.objects.observed import ANNOTATION_TASKS
+from dataprep_operator.objects.child_jobs import ANNOTATION_TASKS
 
 
 def test_a_retry_after_a_failed_plan_plans_again(world: World) -> None:

@@ -12,7 +12,7 @@ from dataprep_operator.cluster.cluster import ACCESS_REVIEWS, DATAPREPJOBS, LEAS
 from dataprep_operator.errors import Refused, ReportRefused, Unavailable
 from dataprep_operator.server.endpoint import LONGEST_TOKEN, Endpoint
 from dataprep_operator.server.probes import Health
-from dataprep_operator.server.progress import Board
+from dataprep_operator.server.progress import ProgressStore
 from dataprep_operator.server.reviews import KEPT_SECONDS, REVIEWS_A_SECOND, REVIEWS_AT_ONCE, Reviewer
 from dataprep_operator.server.tokens import Verifier
 
@@ -45,10 +45,10 @@ def get(reviews: Reviews | None, *headers: dict[str, str], path: str = "/metrics
     cluster: Any = reviews
     endpoint = Endpoint(
         cache=a_cache(),
-        board=Board(),
+        progress_store=ProgressStore(),
         verifier=Verifier(Keys().fetch),
         health=Health(age_limit_seconds=180),
-        reported=lambda _: None,
+        enqueue=lambda _: None,
         reviewer=Reviewer(cluster) if reviews is not None else None,
     )
 
@@ -153,13 +153,13 @@ def test_made_up_tokens_keep_neither_the_api_server_busy_nor_a_known_one_out() -
     for number in range(600):
         now[0] += 1 / REVIEWS_A_SECOND
         refusal(reviewer, f"more {number}")
-    assert len(reviewer._known) <= 256
+    assert len(reviewer._answers) <= 256
 
 
 def test_a_standby_may_ask_too() -> None:
     for resource in (LEASES, TOKEN_REVIEWS, ACCESS_REVIEWS):
-        assert not cluster_module._is_for_leaders("POST", resource.path(""))
-    assert cluster_module._is_for_leaders("POST", DATAPREPJOBS.path("n"))
+        assert not cluster_module._needs_leadership("POST", resource.path(""))
+    assert cluster_module._needs_leadership("POST", DATAPREPJOBS.path("n"))
 
 
 def test_a_review_has_no_namespace() -> None:

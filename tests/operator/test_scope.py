@@ -14,7 +14,7 @@ from dataprep_operator.decisions import crons
 from dataprep_operator.errors import NotFound, Overlap, Refused, Unavailable
 from dataprep_operator.informer import handlers
 from dataprep_operator.leadership import scope
-from dataprep_operator.leadership.scope import DEAD_SECONDS, Scope
+from dataprep_operator.leadership.scope import EXPIRY_SECONDS, Scope
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.settings import Settings
 
@@ -64,9 +64,9 @@ class Releases:
         assert self.cluster.now < START + timedelta(hours=1), "it waits for ever"
         for each in self.running:
             for place in each._places:
-                await each._claimed(place)
+                await each._claim_marker(place)
             if each._everywhere:
-                await each._look_round(begins=False)
+                await each._check_others(begins=False)
 
     def marker(self, namespace: str) -> Body:
         return self.cluster.objects[("leases", namespace, scope.marker(None))]
@@ -123,7 +123,7 @@ def test_classes_share_namespaces(releases: Releases) -> None:
 def test_who_comes_while_the_first_is_away_is_there_first(releases: Releases) -> None:
     releases.start("all")
     releases.running.clear()
-    releases.cluster.now += timedelta(seconds=DEAD_SECONDS + 1)
+    releases.cluster.now += timedelta(seconds=EXPIRY_SECONDS + 1)
     releases.start("one", "team-a")
 
     with pytest.raises(Overlap, match="The release one/dp works in the namespace team-a"):
@@ -170,7 +170,7 @@ def test_a_release_that_may_not_write_to_another_s_marker_works_all_the_same(rel
     releases.cluster.objects[("leases", "team-a", scope.marker(None))] = other
     releases.cluster.refusals[("replace", LEASES.plural)] = Refused("leases is forbidden")
 
-    asyncio.run(everywhere._look_round(begins=True))
+    asyncio.run(everywhere._check_others(begins=True))
     assert "can't tell the release one/dp, which works in team-a too: leases is forbidden" in caplog.text
 
 
@@ -200,7 +200,7 @@ def test_a_schedule_s_jobs_are_of_its_class(releases: Releases) -> None:
         "metadata": {"name": "nightly", "namespace": "a", "uid": "u", "labels": {names.LABEL_CLASS: "blue"}},
         "spec": {"schedule": "0 0 * * *", "jobTemplate": {"spec": {"output": {"uri": "s3://out/x"}}}},
     }
-    seen = crons.SeenCron(
+    seen = crons.ObservedCron(
         key=Key("a", "nightly"),
         uid="u",
         generation=1,
@@ -211,7 +211,7 @@ def test_a_schedule_s_jobs_are_of_its_class(releases: Releases) -> None:
         schedule=None,
     )
 
-    assert crons.job(seen, releases.cluster.now)["metadata"]["labels"][names.LABEL_CLASS] == "blue"
+    assert crons.job_body(seen, releases.cluster.now)["metadata"]["labels"][names.LABEL_CLASS] == "blue"
 
 
 def test_an_overlap_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ def report(world: World, index: int, sequence: int, records: int, **rest: Any) -
     told = ProgressReport(
         job="mnist", attempt=1, index=index, sequence=sequence, records=RecordProgress(in_=records, out=records), shards_active=1, **rest
     )
-    world.board.take(told, job_uid=uid, pod_uid=f"pod-{index}", now=world.cluster.now)
+    world.progress_store.record(told, job_uid=uid, pod_uid=f"pod-{index}", now=world.cluster.now)
 
 
 def test_progress_rises_with_the_reports(world: World) -> None:

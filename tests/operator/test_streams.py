@@ -23,18 +23,18 @@ from dataprep_operator.server.probes import Health
 def a_stream(cache: Cache, *, now: list[float]) -> tuple[Streams, list[Key]]:
     concerned: list[Key] = []
     expected: frozenset[streams.StreamName] = frozenset((kind, None) for kind in Kind)
-    return Streams(expected=expected, cache=cache, concerns=concerned.append, clock=lambda: now[0]), concerned
+    return Streams(expected=expected, cache=cache, enqueue=concerned.append, clock=lambda: now[0]), concerned
 
 
 def test_the_cache_is_whole_when_all_is_listed_and_handled() -> None:
     heard, _ = a_stream(Cache(), now=[0.0])
-    heard.hear((Kind.JOBS, None), {"type": None, "object": child_object()})
+    heard.observe((Kind.JOBS, None), {"type": None, "object": child_object()})
     for kind in Kind:
-        heard.hear((kind, None), kopf_watching.Bookmark.LISTED)
+        heard.observe((kind, None), kopf_watching.Bookmark.LISTED)
 
-    assert not heard.complete
-    heard.handled(Kind.JOBS, "job-1")
-    assert heard.complete
+    assert not heard.synced
+    heard.mark_cached(Kind.JOBS, "job-1")
+    assert heard.synced
 
 
 def test_a_listing_after_a_gap_drops_what_is_gone() -> None:
@@ -42,7 +42,7 @@ def test_a_listing_after_a_gap_drops_what_is_gone() -> None:
     heard, concerned = a_stream(cache, now=[0.0])
     cache.put(Kind.DATAPREPJOBS, job_object())
     cache.put(Kind.JOBS, child_object("job-1"))
-    heard.hear((Kind.JOBS, None), kopf_watching.Bookmark.LISTED)
+    heard.observe((Kind.JOBS, None), kopf_watching.Bookmark.LISTED)
 
     assert cache.children_of("n", "uid-a") == ()
     assert concerned == [Key("n", "a")]
@@ -54,7 +54,7 @@ def test_a_silent_watch_is_found_by_its_age() -> None:
     health = Health(age_limit_seconds=180, leading=True, streams=heard)
     now[0] = 170
     for kind in (Kind.JOBS, Kind.PODS):
-        heard.hear((kind, None), {"type": "BOOKMARK", "object": {}})
+        heard.observe((kind, None), {"type": "BOOKMARK", "object": {}})
 
     assert health.fault() is None
     now[0] = 190
@@ -76,13 +76,13 @@ def test_the_wrapped_stream_passes_everything_on_and_is_taken_off_again(monkeypa
 
     monkeypatch.setattr(kopf_watching, "infinite_watch", infinite_watch)
     heard, _ = a_stream(Cache(), now=[0.0])
-    undo = streams.listen(heard)
+    undo = streams.wrap_kopf(heard)
 
     async def read() -> list[Any]:
         return [each async for each in kopf_watching.infinite_watch(resource=SimpleNamespace(plural="jobs"), namespace=None)]  # type: ignore[arg-type, call-arg]  # only these two are looked at
 
     assert asyncio.run(read()) == given
-    assert "jobs in all namespaces" not in heard.unlisted
+    assert "jobs in all namespaces" not in heard.unsynced
     undo()
     assert kopf_watching.infinite_watch is infinite_watch
 

@@ -11,7 +11,7 @@ from dataprep_api.reasons import Reason
 from dataprep_operator.children import jobs
 from dataprep_operator.cluster.cluster import Body
 from dataprep_operator.errors import SpecUnreadable
-from dataprep_operator.objects.observed import ANNOTATION_SPEC
+from dataprep_operator.objects.child_jobs import ANNOTATION_SPEC
 from dataprep_operator.reconcilers.observer import StatusUnreadable
 
 
@@ -26,9 +26,9 @@ def taken_over(world: World) -> None:
     world.look()
 
 
-def kept_spec(world: World) -> Body:
+def read_spec(world: World) -> Body:
     [stored] = [body for (plural, _, _), body in world.cluster.objects.items() if plural == "configmaps"]
-    return jobs.kept_spec(stored)
+    return jobs.read_spec(stored)
 
 
 def test_every_child_has_the_digest_of_the_spec_that_its_pods_get(world: World) -> None:
@@ -37,7 +37,7 @@ def test_every_child_has_the_digest_of_the_spec_that_its_pods_get(world: World) 
     world.settle()
 
     told = {name: world.job(name)["metadata"]["annotations"][ANNOTATION_SPEC] for name in ("plan", "convert-1", "commit-1")}
-    assert set(told.values()) == {canonical.sha256(kept_spec(world))}
+    assert set(told.values()) == {canonical.sha256(read_spec(world))}
 
 
 def test_who_takes_over_asks_for_nothing_of_a_job_that_runs(world: World) -> None:

@@ -251,13 +251,13 @@ def test_the_cache_knows_who_waits_for_whom() -> None:
     cache = Cache()
     for name in ("b", "c"):
         cache.put(Kind.DATAPREPJOBS, a_raw(name, after=["a"]))
-    assert cache.waiting_for(Key("n", "a")) == [Key("n", "b"), Key("n", "c")]
-    assert cache.waiting_for(Key("other", "a")) == []
+    assert cache.waiters(Key("n", "a")) == [Key("n", "b"), Key("n", "c")]
+    assert cache.waiters(Key("other", "a")) == []
 
     cache.put(Kind.DATAPREPJOBS, a_raw("b", after=["a"], status={"startTime": "2026-01-31T12:00:00Z"}, version="2"))
-    assert cache.waiting_for(Key("n", "a")) == [Key("n", "c")]
+    assert cache.waiters(Key("n", "a")) == [Key("n", "c")]
     cache.drop(Kind.DATAPREPJOBS, a_raw("c", after=["a"]))
-    assert cache.waiting_for(Key("n", "a")) == []
+    assert cache.waiters(Key("n", "a")) == []
 
 
 def test_who_waits_for_a_job_that_went_unseen_is_looked_at() -> None:

@@ -61,7 +61,7 @@ def test_a_failed_key_is_tried_again_and_the_others_go_on(monkeypatch: pytest.Mo
 
 def test_the_urgent_ones_are_first_but_every_fourth_is_another() -> None:
     async def lives() -> str:
-        queue, seen = WorkQueue[str](urgent=str.isupper), list[str]()
+        queue, seen = WorkQueue[str](high_priority=str.isupper), list[str]()
 
         async def work(key: str) -> None:
             seen.append(key)
@@ -78,7 +78,7 @@ def test_the_urgent_ones_are_first_but_every_fourth_is_another() -> None:
 
 def test_the_patient_ones_are_last_but_every_sixteenth_is_one_of_them() -> None:
     async def lives() -> list[str]:
-        queue, seen = WorkQueue[str](urgent=str.isupper, patient=str.isdigit), list[str]()
+        queue, seen = WorkQueue[str](high_priority=str.isupper, low_priority=str.isdigit), list[str]()
 
         async def work(key: str) -> None:
             seen.append(key)
@@ -104,7 +104,7 @@ def test_jobs_that_run_do_not_wait_for_all_that_have_ended() -> None:
         cache.put(Kind.DATAPREPJOBS, each)
 
     async def lives() -> list[str]:
-        queue, seen = WorkQueue[Key](urgent=cache.is_new, patient=cache.is_made), list[str]()
+        queue, seen = WorkQueue[Key](high_priority=cache.is_new, low_priority=cache.has_succeeded), list[str]()
 
         async def work(key: Key) -> None:
             seen.append(key.name)

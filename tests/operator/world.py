@@ -21,7 +21,7 @@ from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.reconcilers.cron_job import CronReconciler
 from dataprep_operator.reconcilers.job import Reconciler
-from dataprep_operator.server.progress import Board
+from dataprep_operator.server.progress import ProgressStore
 from dataprep_operator.settings import PodDefaults, Settings
 
 NAMESPACE = "team-a"
@@ -192,12 +192,16 @@ class World:
 
     def restart(self) -> None:
         """A new operator process: nothing remembered, everything listed."""
-        self.cache, self.board = Cache(), Board()
+        self.cache, self.progress_store = Cache(), ProgressStore()
         self.cluster.watch = self._event
         for (plural, _, _), body in list(self.cluster.objects.items()):
             self._event(plural, body, False)
         self.reconciler = Reconciler(
-            cache=self.cache, cluster=self.cluster, board=self.board, settings=self.settings, clock=lambda: self.cluster.now
+            cache=self.cache,
+            cluster=self.cluster,
+            progress_store=self.progress_store,
+            settings=self.settings,
+            clock=lambda: self.cluster.now,
         )
 
         self.crons = CronReconciler(cache=self.cache, cluster=self.cluster, clock=lambda: self.cluster.now)

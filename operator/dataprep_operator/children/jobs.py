@@ -17,7 +17,7 @@ from dataprep_api.spec import DataPrepJobSpec, Model
 from dataprep_operator.children import scripts
 from dataprep_operator.errors import SpecUnreadable
 from dataprep_operator.objects import ranges, untrusted
-from dataprep_operator.objects.observed import (
+from dataprep_operator.objects.child_jobs import (
     ANNOTATION_PLAN,
     ANNOTATION_SPEC,
     ANNOTATION_SUSPEND,
@@ -25,8 +25,8 @@ from dataprep_operator.objects.observed import (
     CLEANUP,
     QUEUE_LABEL,
     RESUMED,
-    Observed,
 )
+from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER
 from dataprep_operator.settings import PodDefaults
 
@@ -46,30 +46,30 @@ MANY_INDEXES: Final = 100_000
 MOST_FAILED_INDEXES: Final = 10_000
 
 
-def name(seen: Observed, step: str, attempt: int) -> str:
+def name(observed: Observed, step: str, attempt: int) -> str:
     """`<base>-plan`, `<base>-plan-2`, `<base>-convert-1`, `<base>-commit-1`, `<base>-cleanup`."""
-    base = seen.child_prefix
+    base = observed.child_prefix
     return f"{base}-{step}" if step in ("plan", CLEANUP) and attempt <= 1 else f"{base}-{step}-{attempt}"
 
 
-def spec_map(seen: Observed, from_job: FromJob | None) -> Body:
+def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
     """The immutable ConfigMap with the job as the run sees it: what `fromJob` stands for is in its place."""
     document = {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {"name": seen.key.name, "namespace": seen.key.namespace, "uid": seen.uid},
-        "spec": chaining.resolved(seen.raw_spec, from_job),
+        "metadata": {"name": observed.key.name, "namespace": observed.key.namespace, "uid": observed.uid},
+        "spec": chaining.resolved(observed.raw_spec, from_job),
     }
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": owned_metadata(seen, spec_map_name(seen), labels=owned_labels(seen)),
+        "metadata": owned_metadata(observed, spec_config_map_name(observed), labels=owned_labels(observed)),
         "immutable": True,
         "data": {JOB_FILE: json.dumps(document, separators=(",", ":"), sort_keys=True)},
     }
 
 
-def kept_spec(config_map: Mapping[str, Any]) -> Body:
+def read_spec(config_map: Mapping[str, Any]) -> Body:
     """The spec in that ConfigMap. Raises SpecUnreadable."""
     text = untrusted.text(untrusted.mapping(config_map.get("data")).get(JOB_FILE))
     try:
@@ -83,29 +83,29 @@ def kept_spec(config_map: Mapping[str, Any]) -> Body:
     return spec
 
 
-def marked(job: Body, spec: Mapping[str, Any]) -> Body:
+def with_spec_digest(job: Body, spec: Mapping[str, Any]) -> Body:
     """The Job with the digest of the spec that its pods get, so that a later operator need not read the ConfigMap."""
     metadata = job["metadata"]
     annotations = {**metadata.get("annotations", {}), ANNOTATION_SPEC: canonical.sha256(spec)}
     return {**job, "metadata": {**metadata, "annotations": annotations}}
 
 
-def spec_map_name(seen: Observed) -> str:
+def spec_config_map_name(observed: Observed) -> str:
     """Name of the ConfigMap."""
-    return f"{seen.child_prefix}-spec"
+    return f"{observed.child_prefix}-spec"
 
 
-def plan_job(seen: Observed, spec: DataPrepJobSpec, *, attempt: int, memory: str | None = None, defaults: PodDefaults) -> Body:
+def plan_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, memory: str | None = None, defaults: PodDefaults) -> Body:
     """The plan step: one pod that lists the input, divides it, and checks every right before a worker starts."""
     # The plan step retries an unreachable store by itself; when it gives up, the user should know at once.
     final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.UNREACHABLE, Exit.NOT_FOUND)
     arguments = ["plan", "--job", f"{MOUNTS}/{JOB_FILE}"]
-    pod = _pod(seen, spec, step="plan", attempt=attempt, arguments=arguments, gpu=False, memory=memory, defaults=defaults)
-    return _single(seen, spec, step="plan", attempt=attempt, pod=pod, final=final)
+    pod = _pod(observed, spec, step="plan", attempt=attempt, arguments=arguments, gpu=False, memory=memory, defaults=defaults)
+    return _single_pod_job(observed, spec, step="plan", attempt=attempt, pod=pod, final=final)
 
 
 def commit_job(
-    seen: Observed,
+    observed: Observed,
     spec: DataPrepJobSpec,
     *,
     run_id: str,
@@ -119,7 +119,7 @@ def commit_job(
     final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.NOT_FOUND)
     arguments = ["commit", "--job", f"{MOUNTS}/{JOB_FILE}", "--run", run_id, "--plan-sha256", plan_sha256]
     pod = _pod(
-        seen,
+        observed,
         spec,
         step="commit",
         attempt=attempt,
@@ -129,19 +129,19 @@ def commit_job(
         code_commit=code_commit,
         defaults=defaults,
     )
-    return _single(seen, spec, step="commit", attempt=attempt, pod=pod, final=final)
+    return _single_pod_job(observed, spec, step="commit", attempt=attempt, pod=pod, final=final)
 
 
-def cleanup_job(seen: Observed, spec: DataPrepJobSpec, *, runs: Sequence[str], defaults: PodDefaults) -> Body:
+def cleanup_job(observed: Observed, spec: DataPrepJobSpec, *, runs: Sequence[str], defaults: PodDefaults) -> Body:
     """The removal of a deleted job's output: one pod."""
     arguments = ["remove", "--job", f"{MOUNTS}/{JOB_FILE}", *(word for run in runs for word in ("--run", run))]
     bare = spec.model_copy(update={"code": None})  # it may be gone, and isn't needed
-    pod = _pod(seen, bare, step=CLEANUP, attempt=1, arguments=arguments, gpu=False, defaults=defaults)
-    return _single(seen, bare, step=CLEANUP, attempt=1, pod=pod, final=(Exit.BAD_SPEC, Exit.NOT_FOUND))
+    pod = _pod(observed, bare, step=CLEANUP, attempt=1, arguments=arguments, gpu=False, defaults=defaults)
+    return _single_pod_job(observed, bare, step=CLEANUP, attempt=1, pod=pod, final=(Exit.BAD_SPEC, Exit.NOT_FOUND))
 
 
 def convert_job(
-    seen: Observed,
+    observed: Observed,
     spec: DataPrepJobSpec,
     *,
     run_id: str,
@@ -160,7 +160,7 @@ def convert_job(
     completions = len(set(only)) if listed else tasks
     arguments = ["work", "--job", f"{MOUNTS}/{JOB_FILE}", "--run", run_id, "--plan-sha256", plan_sha256, "--attempt", str(attempt)]
     pod = _pod(
-        seen,
+        observed,
         spec,
         step="convert",
         attempt=attempt,
@@ -172,16 +172,16 @@ def convert_job(
     )
     if spec.script is not None:
         pod = scripts.pod(pod, spec, spec.script, run_id=run_id, code=_code_folder(spec), defaults=defaults)
-    annotations = dict(seen.queue_annotations) | {ANNOTATION_PLAN: plan_sha256} | ({ANNOTATION_TASKS: listed} if listed else {})
+    annotations = dict(observed.queue_annotations) | {ANNOTATION_PLAN: plan_sha256} | ({ANNOTATION_TASKS: listed} if listed else {})
     body = {
         "completionMode": "Indexed",
         "completions": completions,
         "parallelism": parallelism(spec, completions),
         "backoffLimitPerIndex": spec.backoff_limit_per_index,
-        "podFailurePolicy": {"rules": [*_NOT_COUNTED, *_without_code(spec), *_decided_at_once(spec)]},
+        "podFailurePolicy": {"rules": [*_IGNORED_FAILURES, *_code_failure_rules(spec), *_final_failure_rules(spec)]},
         "podReplacementPolicy": "Failed",
         # A queue starts the Job when it is admitted; until then no pod may exist.
-        "suspend": bool(seen.queue),
+        "suspend": bool(observed.queue),
         "template": pod,
     }
     most_failed = spec.max_failed_indexes
@@ -189,11 +189,11 @@ def convert_job(
         most_failed = MOST_FAILED_INDEXES
     if most_failed is not None:
         body["maxFailedIndexes"] = min(most_failed, completions)
-    labelled = owned_labels(seen, step="convert", attempt=attempt) | dict(seen.queue_labels)
-    return _job(owned_metadata(seen, name(seen, "convert", attempt), labels=labelled, annotations=annotations), body)
+    labelled = owned_labels(observed, step="convert", attempt=attempt) | dict(observed.queue_labels)
+    return _job(owned_metadata(observed, name(observed, "convert", attempt), labels=labelled, annotations=annotations), body)
 
 
-def _decided_at_once(spec: DataPrepJobSpec) -> list[Body]:
+def _final_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
     """What an exit code of the converter ends without another try. Those of a user's program mean nothing to us."""
     if spec.script is not None:
         return []
@@ -212,7 +212,7 @@ def parallelism(spec: DataPrepJobSpec, completions: int) -> int:
 # An eviction, a lost node and a pod that was told to stop (a deletion, a drain, a suspension) say nothing about the data. `evictions` counts the
 # first; where nobody told a pod to stop, `steps` counts its 143 as a failure.
 # No rule on 137: a kill and a lack of memory share it.
-_NOT_COUNTED: Final[tuple[Body, ...]] = (
+_IGNORED_FAILURES: Final[tuple[Body, ...]] = (
     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     {"action": "Ignore", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [int(Exit.TERMINATED)]}},
 )
@@ -222,54 +222,54 @@ def _on_exit(action: str, *codes: Exit, container: str = CONTAINER) -> Body:
     return {"action": action, "onExitCodes": {"containerName": container, "operator": "In", "values": sorted(int(code) for code in codes)}}
 
 
-def _without_code(spec: DataPrepJobSpec) -> list[Body]:
+def _code_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
     """What ends a step before it begins: code that isn't there, or may not be read."""
     if spec.code is None or spec.code.git is None:
         return []
     return [_on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, container=CODE_CONTAINER)]
 
 
-def _single(seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int, pod: Body, final: Sequence[Exit]) -> Body:
+def _single_pod_job(observed: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int, pod: Body, final: Sequence[Exit]) -> Body:
     body = {
         "completions": 1,
         "parallelism": 1,
         "backoffLimit": spec.backoff_limit,
-        "podFailurePolicy": {"rules": [*_NOT_COUNTED, *_without_code(spec), _on_exit("FailJob", *final)]},
+        "podFailurePolicy": {"rules": [*_IGNORED_FAILURES, *_code_failure_rules(spec), _on_exit("FailJob", *final)]},
         "podReplacementPolicy": "Failed",
         "template": pod,
     }
-    return _job(owned_metadata(seen, name(seen, step, attempt), labels=owned_labels(seen, step=step, attempt=attempt)), body)
+    return _job(owned_metadata(observed, name(observed, step, attempt), labels=owned_labels(observed, step=step, attempt=attempt)), body)
 
 
 def _job(metadata: Body, spec: Body) -> Body:
     if QUEUE_LABEL not in metadata["labels"]:
-        metadata = metadata | {"annotations": metadata.get("annotations", {}) | asked(suspend=False)}
+        metadata = metadata | {"annotations": metadata.get("annotations", {}) | suspend_annotation(suspend=False)}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-def asked(*, suspend: bool, again: bool = False) -> dict[str, str]:
+def suspend_annotation(*, suspend: bool, resumed: bool = False) -> dict[str, str]:
     """What the operator asks of a Job, on the Job. `again`: somebody else had suspended it, and the operator starts it."""
-    return {ANNOTATION_SUSPEND: RESUMED if again and not suspend else str(suspend).lower()}
+    return {ANNOTATION_SUSPEND: RESUMED if resumed and not suspend else str(suspend).lower()}
 
 
-def owned_metadata(seen: Observed, own_name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> Body:
+def owned_metadata(observed: Observed, own_name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> Body:
     """Metadata of an object that belongs to the job and goes with it."""
     return {
         "name": own_name,
-        "namespace": seen.key.namespace,
+        "namespace": observed.key.namespace,
         "labels": dict(labels),
         **({"annotations": dict(annotations)} if annotations else {}),
         # Deletion in the background follows this line: pods and Jobs go at once, the output stays.
-        "ownerReferences": [{"apiVersion": API_VERSION, "kind": KIND, "name": seen.key.name, "uid": seen.uid, "controller": True}],
+        "ownerReferences": [{"apiVersion": API_VERSION, "kind": KIND, "name": observed.key.name, "uid": observed.uid, "controller": True}],
     }
 
 
-def owned_labels(seen: Observed, *, step: str | None = None, attempt: int = 0) -> dict[str, str]:
+def owned_labels(observed: Observed, *, step: str | None = None, attempt: int = 0) -> dict[str, str]:
     """Labels of everything that belongs to the job."""
     common = {
         names.LABEL_MANAGED_BY: names.MANAGED_BY,
-        names.LABEL_JOB: names.label_value(seen.key.name),
-        names.LABEL_JOB_UID: seen.uid,
+        names.LABEL_JOB: names.label_value(observed.key.name),
+        names.LABEL_JOB_UID: observed.uid,
     }
     return common | ({names.LABEL_STEP: step, names.LABEL_ATTEMPT: str(attempt)} if step else {})
 
@@ -278,7 +278,7 @@ def owned_labels(seen: Observed, *, step: str | None = None, attempt: int = 0) -
 
 
 def _pod(
-    seen: Observed,
+    observed: Observed,
     spec: DataPrepJobSpec,
     *,
     step: str,
@@ -290,15 +290,15 @@ def _pod(
     defaults: PodDefaults,
 ) -> Body:
     workers, template = spec.workers, spec.workers.pod_template
-    volumes, mounts = _volumes(seen, spec, defaults=defaults)
+    volumes, mounts = _volumes(observed, spec, defaults=defaults)
     container = {
         "name": CONTAINER,
         "image": workers.image or defaults.image,
         "command": ["dataprep"],
         "args": list(arguments),
-        "env": [*_plain(workers.env), *_environment(seen, spec, attempt=attempt, defaults=defaults)],
+        "env": [*_to_json(workers.env), *_environment(observed, spec, attempt=attempt, defaults=defaults)],
         "resources": _resources(spec, step=step, gpu=gpu, memory=memory, defaults=defaults),
-        "volumeMounts": [*mounts, *_plain(workers.volume_mounts)],
+        "volumeMounts": [*mounts, *_to_json(workers.volume_mounts)],
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
@@ -312,24 +312,24 @@ def _pod(
         "affinity": _affinity(spec, gpu=gpu, defaults=defaults),
         "nodeSelector": _node_selector(spec, gpu=gpu, defaults=defaults),
         "tolerations": _tolerations(spec, gpu=gpu, defaults=defaults),
-        "imagePullSecrets": _plain(workers.image_pull_secrets) or [dict(each) for each in defaults.image_pull_secrets],
+        "imagePullSecrets": _to_json(workers.image_pull_secrets) or [dict(each) for each in defaults.image_pull_secrets],
         "serviceAccountName": workers.service_account_name,
         "priorityClassName": workers.priority_class_name,
         # The users' first: a proxy may be what the code is fetched through.
         "initContainers": [
-            *_confined(_plain(template.init_containers)),
-            *_fetching(spec, container, commit=code_commit, memory=memory, defaults=defaults),
+            *_harden(_to_json(template.init_containers)),
+            *_code_containers(spec, container, commit=code_commit, memory=memory, defaults=defaults),
         ],
-        "topologySpreadConstraints": _plain(template.topology_spread_constraints),
-        "hostAliases": _plain(template.host_aliases),
+        "topologySpreadConstraints": _to_json(template.topology_spread_constraints),
+        "hostAliases": _to_json(template.host_aliases),
         "runtimeClassName": template.runtime_class_name,
         "schedulerName": template.scheduler_name,
-        "dnsConfig": template.dns_config and _plain([template.dns_config])[0],
+        "dnsConfig": template.dns_config and _to_json([template.dns_config])[0],
         "terminationGracePeriodSeconds": template.termination_grace_period_seconds,
     }
     return {
         "metadata": {
-            "labels": dict(template.labels or {}) | owned_labels(seen, step=step, attempt=attempt),
+            "labels": dict(template.labels or {}) | owned_labels(observed, step=step, attempt=attempt),
             "annotations": {"kubectl.kubernetes.io/default-container": CONTAINER} | dict(template.annotations or {}),
         },
         "spec": {
@@ -338,20 +338,22 @@ def _pod(
             "enableServiceLinks": False,
             "securityContext": _security_context(defaults),
             "containers": [container | ({"imagePullPolicy": pull_policy} if pull_policy else {})],
-            "volumes": [*volumes, *_git_secret(spec), *_plain(workers.volumes)],
+            "volumes": [*volumes, *_git_secret(spec), *_to_json(workers.volumes)],
             **{key: value for key, value in optional.items() if value not in (None, [], {})},
         },
     }
 
 
-def _confined(containers: Sequence[Body]) -> list[Body]:
+def _harden(containers: Sequence[Body]) -> list[Body]:
     """The users' containers with what ours have as well, where they say nothing. What they may say, `privileges` tells."""
     given = [(each, each.get("securityContext") or {}) for each in containers]
     # What is no mapping the API server refuses, in its own words.
-    return [each | {"securityContext": _unasked(context) | context} if isinstance(context, dict) else each for each, context in given]
+    return [
+        each | {"securityContext": _default_context(context) | context} if isinstance(context, dict) else each for each, context in given
+    ]
 
 
-def _unasked(context: Body) -> Body:
+def _default_context(context: Body) -> Body:
     """What a container's securityContext gets, where it says nothing of it. The API server refuses more privileges without their escalation."""
     may_more = context.get("privileged") or untrusted.mapping(context.get("capabilities")).get("add")
     return {"capabilities": {"drop": ["ALL"]}} | ({} if may_more else {"allowPrivilegeEscalation": False})
@@ -367,7 +369,7 @@ def _security_context(defaults: PodDefaults) -> Body:
 
 def _affinity(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> Body:
     """The job's own, and for pods without GPUs that they keep off the nodes that the installation names."""
-    own: Body = _plain([spec.workers.affinity])[0] if spec.workers.affinity is not None else {}
+    own: Body = _to_json([spec.workers.affinity])[0] if spec.workers.affinity is not None else {}
     avoided = [{"key": key, "operator": "NotIn", "values": [value]} for key, value in sorted(defaults.cpu_avoid_nodes.items())]
     if gpu or not avoided:
         return own
@@ -381,7 +383,9 @@ def _affinity(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> Bod
     return own | {"nodeAffinity": nodes | {"requiredDuringSchedulingIgnoredDuringExecution": required | {"nodeSelectorTerms": terms}}}
 
 
-def _fetching(spec: DataPrepJobSpec, converter: Body, *, commit: str | None, memory: str | None, defaults: PodDefaults) -> list[Body]:
+def _code_containers(
+    spec: DataPrepJobSpec, converter: Body, *, commit: str | None, memory: str | None, defaults: PodDefaults
+) -> list[Body]:
     """The init container that fetches the code of Git: by its reference while planning, later the commit that this was."""
     git = spec.code.git if spec.code is not None else None
     if git is None:
@@ -395,7 +399,7 @@ def _fetching(spec: DataPrepJobSpec, converter: Body, *, commit: str | None, mem
             "name": CODE_CONTAINER,
             "args": ["fetch-code", "--job", f"{MOUNTS}/{JOB_FILE}", "--into", CODE_FOLDER, *(["--commit", commit] if commit else [])],
             # The users' own variables too: a proxy, or certificates.
-            "env": [*_plain(spec.workers.env), {"name": "DATAPREP_MOUNTS", "value": MOUNTS}],
+            "env": [*_to_json(spec.workers.env), {"name": "DATAPREP_MOUNTS", "value": MOUNTS}],
             "resources": _resources(spec, step="fetch-code", gpu=False, memory=memory, defaults=defaults),
             "volumeMounts": [*(each for each in converter["volumeMounts"] if each["mountPath"] in needed), *secret],
             "terminationMessagePath": "/dev/termination-log",
@@ -412,12 +416,12 @@ def _git_secret(spec: DataPrepJobSpec) -> list[Body]:
     return [{"name": "dataprep-git", "secret": {"secretName": git.secret_ref.name, "optional": False}}]
 
 
-def _environment(seen: Observed, spec: DataPrepJobSpec, *, attempt: int, defaults: PodDefaults) -> list[Body]:
+def _environment(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, defaults: PodDefaults) -> list[Body]:
     known = {
         "DATAPREP_MOUNTS": MOUNTS,
         "DATAPREP_CODE": _code_folder(spec) or "",
         "DATAPREP_CODE_COMMIT_FILE": f"{CODE_FOLDER}/.dataprep-commit" if spec.code is not None and spec.code.git is not None else "",
-        "DATAPREP_JOB_NAME": seen.key.name,
+        "DATAPREP_JOB_NAME": observed.key.name,
         "DATAPREP_ATTEMPT": str(attempt),
         "DATAPREP_STATUS_URL": defaults.status_url or "",
         "DATAPREP_STATUS_TOKEN_FILE": f"{TOKEN_FOLDER}/token" if defaults.status_url else "",
@@ -436,20 +440,20 @@ def _code_folder(spec: DataPrepJobSpec) -> str | None:
 
 def tmp_size(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
     """The most that a pod may lay by in `/tmp`: what the job says that it may use of the node's disk, else what the chart says."""
-    limit = (_asked_for(spec, defaults).get("limits") or {}).get("ephemeral-storage")
+    limit = (_requested_resources(spec, defaults).get("limits") or {}).get("ephemeral-storage")
     return str(limit) if limit is not None else defaults.tmp_size
 
 
-def _sized(size: str | None) -> Body:
+def _size_limit(size: str | None) -> Body:
     return {"sizeLimit": size} if size else {}
 
 
-def _volumes(seen: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults) -> tuple[list[Body], list[Body]]:
+def _volumes(observed: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults) -> tuple[list[Body], list[Body]]:
     token = {"serviceAccountToken": {"path": "token", "audience": TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS}}
     volumes: list[Body] = [
-        {"name": "dataprep-spec", "configMap": {"name": spec_map_name(seen)}},
+        {"name": "dataprep-spec", "configMap": {"name": spec_config_map_name(observed)}},
         {"name": "dataprep-token", "projected": {"sources": [token]}},
-        {"name": "dataprep-tmp", "emptyDir": _sized(tmp_size(spec, defaults))},
+        {"name": "dataprep-tmp", "emptyDir": _size_limit(tmp_size(spec, defaults))},
     ]
     mounts: list[Body] = [
         # One file, not the folder: the folders of the stores are mounted beside it.
@@ -461,7 +465,7 @@ def _volumes(seen: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults) ->
         volumes.append({"name": "dataprep-code", "configMap": {"name": spec.code.config_map_ref.name, "optional": False}})
         mounts.append({"name": "dataprep-code", "mountPath": CODE_FOLDER, "readOnly": True})
     if spec.code is not None and spec.code.git is not None:
-        volumes.append({"name": "dataprep-code", "emptyDir": _sized(CODE_SIZE)})
+        volumes.append({"name": "dataprep-code", "emptyDir": _size_limit(CODE_SIZE)})
         mounts.append({"name": "dataprep-code", "mountPath": CODE_FOLDER})
     for i, store in enumerate(spec.stores or []):
         if store.secret_ref is not None:
@@ -475,11 +479,11 @@ def _volumes(seen: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults) ->
 
 def memory_limit(spec: DataPrepJobSpec, defaults: PodDefaults) -> int | None:
     """Bytes that a converter pod may use by its spec or the chart's defaults; None without a limit."""
-    limit = (_asked_for(spec, defaults).get("limits") or {}).get("memory")
+    limit = (_requested_resources(spec, defaults).get("limits") or {}).get("memory")
     return quantity.to_bytes(limit) if limit is not None else None
 
 
-def _asked_for(spec: DataPrepJobSpec, defaults: PodDefaults) -> Body:
+def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults) -> Body:
     wanted = spec.workers.resources
     found: Body = (
         wanted.model_dump(mode="json", by_alias=True, exclude_none=True) if wanted else json.loads(json.dumps(dict(defaults.resources)))
@@ -493,7 +497,7 @@ def _resources(spec: DataPrepJobSpec, *, step: str, gpu: bool, memory: str | Non
     # Devices, whose names have a domain, are for the conversion alone: a plan would wait for a GPU, and then let it idle.
     resources: Body = {
         kind: kept
-        for kind, amounts in _asked_for(spec, defaults).items()
+        for kind, amounts in _requested_resources(spec, defaults).items()
         if (kept := {name: amount for name, amount in amounts.items() if name != fell_back and (step == "convert" or "/" not in name)})
     }
     if memory is not None:
@@ -514,10 +518,10 @@ def _node_selector(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -
 
 def _tolerations(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> list[Body]:
     general = spec.workers.tolerations
-    found = _plain(general) if general is not None else [dict(each) for each in defaults.cpu_tolerations]
+    found = _to_json(general) if general is not None else [dict(each) for each in defaults.cpu_tolerations]
     if gpu:
         own = spec.workers.accelerator.tolerations
-        found += _plain(own) if own is not None else [dict(each) for each in defaults.gpu_tolerations]
+        found += _to_json(own) if own is not None else [dict(each) for each in defaults.gpu_tolerations]
     chosen = {each.get("key") for each in found}
     return [*found, *(each for each in _LOST_NODE if each["key"] not in chosen)]
 
@@ -530,7 +534,7 @@ _LOST_NODE: Final[tuple[Body, ...]] = tuple(
 )
 
 
-def _plain(written: Sequence[Any] | None) -> list[Body]:
+def _to_json(written: Sequence[Any] | None) -> list[Body]:
     """Models as the API's JSON. Any: each is a `Model` or an `Open`."""
     return [
         each.model_dump(mode="json", by_alias=isinstance(each, Model), exclude_none=True) if hasattr(each, "model_dump") else dict(each)

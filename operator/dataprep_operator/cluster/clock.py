@@ -29,7 +29,7 @@ class Clock:
         """The time now."""
         return self._local() - self._ahead
 
-    def hear(self, date: str | None, *, took_seconds: float) -> None:
+    def observe(self, date: str | None, *, took_seconds: float) -> None:
         """Take note of the `Date` of an answer. One that was long on its way, or waited for a process that was paused, tells nothing."""
         if not date or took_seconds > TOLERATED_SECONDS / 2:
             return

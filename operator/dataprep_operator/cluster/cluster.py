@@ -60,7 +60,7 @@ NAMESPACES: Final = Resource("api/v1", "")
 LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases")
 TOKEN_REVIEWS: Final = Resource("apis/authentication.k8s.io/v1", "tokenreviews")
 ACCESS_REVIEWS: Final = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews")
-_FOR_ALL: Final = tuple(f"/{each.prefix}/" for each in (LEASES, TOKEN_REVIEWS, ACCESS_REVIEWS))
+_ALLOWED_ON_STANDBY: Final = tuple(f"/{each.prefix}/" for each in (LEASES, TOKEN_REVIEWS, ACCESS_REVIEWS))
 """A standby writes these too. Reviews change nothing."""
 
 
@@ -128,7 +128,7 @@ class KubernetesCluster:
         """The cluster that the configuration names."""
         cluster = cls(ApiClient(configuration), qps=qps, burst=burst)
         # Proxies of the environment are for the internet, not for the API server.
-        configuration.client_session_kwargs = {"trust_env": False, "request_class": _asking(lambda: cluster.may_write())}
+        configuration.client_session_kwargs = {"trust_env": False, "request_class": _guarded_request_class(lambda: cluster.may_write())}
         return cluster
 
     async def close(self) -> None:
@@ -205,8 +205,8 @@ class KubernetesCluster:
     async def _request(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Body | None = None, form: str = "application/json"
     ) -> Body:
-        await self._bucket.take()
-        if _is_for_leaders(method, path) and not self.may_write():
+        await self._bucket.wait()
+        if _needs_leadership(method, path) and not self.may_write():
             raise Unavailable(f"{method} {path}: not sent, for the Lease has not been renewed in time")
         given = {key: value for key, value in (query or {}).items() if value}
         target = f"{path}?{urlencode(given)}" if given else path
@@ -221,7 +221,7 @@ class KubernetesCluster:
             metrics.API_REQUESTS.labels(method=method, code="none").inc()
             raise Unavailable(f"{method} {path}: {type(exc).__name__}: {exc}") from exc
         metrics.API_REQUESTS.labels(method=method, code=str(response.status)).inc()
-        self.clock.hear(response.headers.get("Date"), took_seconds=time.monotonic() - asked)
+        self.clock.observe(response.headers.get("Date"), took_seconds=time.monotonic() - asked)
         if response.status >= 400:
             raise _error(method, path, response.status, content)
         try:
@@ -231,18 +231,18 @@ class KubernetesCluster:
         return found if isinstance(found, dict) else {}
 
 
-def _is_for_leaders(method: str, path: str) -> bool:
-    return method != "GET" and not path.startswith(_FOR_ALL)
+def _needs_leadership(method: str, path: str) -> bool:
+    return method != "GET" and not path.startswith(_ALLOWED_ON_STANDBY)
 
 
-def _asking(may_write: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
+def _guarded_request_class(may_write: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
     """Requests that ask once more when their connection is there and their first byte is due: a pause may have come before it."""
 
     class Request(aiohttp.ClientRequest):
         async def write_bytes(
             self, writer: aiohttp.abc.AbstractStreamWriter, conn: "aiohttp.connector.Connection", content_length: int | None = None
         ) -> None:
-            if _is_for_leaders(self.method, self.url.path) and not may_write():
+            if _needs_leadership(self.method, self.url.path) and not may_write():
                 conn.close()
                 return
             await super().write_bytes(writer, conn, content_length)

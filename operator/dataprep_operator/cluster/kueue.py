@@ -12,13 +12,14 @@ from urllib.parse import quote
 from dataprep_operator.cluster.cluster import Cluster, Resource
 from dataprep_operator.errors import ClusterError, NotFound, Refused
 from dataprep_operator.objects import untrusted
-from dataprep_operator.objects.observed import QUEUE_DOMAIN, Admission, Child
+from dataprep_operator.objects.child_jobs import QUEUE_DOMAIN, Child
+from dataprep_operator.objects.observed import Admission
 
 logger = logging.getLogger(__name__)
 
 VERSIONS: Final = ("v1beta2", "v1beta1")
 """Newest first. Both have had the fields that are read here."""
-JOB_UID: Final = f"{QUEUE_DOMAIN}/job-uid"
+JOB_UID_LABEL: Final = f"{QUEUE_DOMAIN}/job-uid"
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Kueue:
         for version in self._versions:
             resource = Resource(f"apis/{QUEUE_DOMAIN}/{version}", "workloads")
             try:
-                found = await self.cluster.list(resource, child.namespace, labels=f"{JOB_UID}={child.uid}")
+                found = await self.cluster.list(resource, child.namespace, labels=f"{JOB_UID_LABEL}={child.uid}")
             except NotFound:
                 continue  # this version isn't served
             self._versions = (version, *(each for each in VERSIONS if each != version))

@@ -15,11 +15,11 @@ class TokenBucket:
         self._tokens = float(burst)
         self._at = clock()
 
-    async def take(self) -> None:
+    async def wait(self) -> None:
         """Wait for a token."""
-        wait = self.reserve()
-        if wait > 0:
-            await asyncio.sleep(wait)
+        delay = self.reserve()
+        if delay > 0:
+            await asyncio.sleep(delay)
 
     def reserve(self) -> float:
         """Take a token, from the future if need be; returns the seconds until it is there. First come, first served."""
@@ -27,7 +27,7 @@ class TokenBucket:
         self._tokens -= 1
         return max(0.0, -self._tokens / self._rate)
 
-    def take_now(self) -> bool:
+    def allow(self) -> bool:
         """Take a token if there is one."""
         self._refill()
         if self._tokens < 1:

@@ -15,7 +15,7 @@ def find(conditions: Sequence[Condition], kind: str) -> Condition | None:
     return next((condition for condition in conditions if condition.type == kind), None)
 
 
-def changed(
+def replace(
     conditions: Sequence[Condition],
     kind: ConditionType,
     status: Literal["True", "False", "Unknown"],
@@ -30,17 +30,17 @@ def changed(
     Kubernetes itself moves it with the status only; here the reason counts too, because how long a reason has lasted
     decides (an image that can't be pulled for 30 seconds), and a restarted operator must know.
     """
-    before = find(conditions, kind)
-    same = before is not None and before.status == status and before.reason == reason
+    current = find(conditions, kind)
+    is_same = current is not None and current.status == status and current.reason == reason
     condition = Condition(
         type=kind,
         status=status,
         observed_generation=generation,
-        last_transition_time=before.last_transition_time if before is not None and same else times.text(now),
+        last_transition_time=current.last_transition_time if current is not None and is_same else times.text(now),
         reason=reason,
         message=shown(message)[:2048],
     )
-    others = [each for each in conditions if each.type != kind]
+    rest = [each for each in conditions if each.type != kind]
     # What a newer operator has added, before it was rolled back, comes last.
     order = {kind.value: number for number, kind in enumerate(ConditionType)}
-    return sorted([*others, condition], key=lambda each: order.get(each.type, len(order)))
+    return sorted([*rest, condition], key=lambda each: order.get(each.type, len(order)))

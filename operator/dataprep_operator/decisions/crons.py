@@ -19,7 +19,8 @@ from dataprep_operator.decisions import conditions
 from dataprep_operator.decisions.events import Note
 from dataprep_operator.decisions.schedules import Schedule
 from dataprep_operator.objects import times, untrusted
-from dataprep_operator.objects.observed import Key, controller
+from dataprep_operator.objects.observed import Key
+from dataprep_operator.objects.owners import controller
 from dataprep_operator.objects.untrusted import Raw
 
 MANY_MISSED: Final = 100
@@ -29,7 +30,7 @@ _REPLACING_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
-class Made:
+class ScheduledJob:
     """A job that a DataPrepCronJob has made."""
 
     name: str
@@ -50,7 +51,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class SeenCron:
+class ObservedCron:
     """One DataPrepCronJob and its jobs."""
 
     key: Key
@@ -63,10 +64,10 @@ class SeenCron:
     """None when it can't be accepted; then `faults` says why."""
     schedule: Schedule | None
     faults: str = ""
-    jobs: tuple[Made, ...] = ()
+    jobs: tuple[ScheduledJob, ...] = ()
 
     @property
-    def active(self) -> list[Made]:
+    def active(self) -> list[ScheduledJob]:
         """Unfinished jobs, the oldest first. One that is being deleted may still have pods."""
         return sorted((job for job in self.jobs if not job.finished), key=lambda job: (job.created, job.name))
 
@@ -84,95 +85,101 @@ class Decision:
     status: DataPrepCronJobStatus
     due: datetime | None = None
     """The time for which a job is to be made now."""
-    removals: Sequence[Made] = ()
+    removals: Sequence[ScheduledJob] = ()
     notes: Sequence[Note] = field(default=())
     """What is worth telling beside the conditions."""
-    wake_after_seconds: float | None = None
+    requeue_after_seconds: float | None = None
 
 
-def decide(seen: SeenCron, *, now: datetime) -> Decision:
+def decide(observed: ObservedCron, *, now: datetime) -> Decision:
     """What follows from what is there."""
-    status = _counted(seen)
-    if seen.spec is None or seen.schedule is None:
-        status = _condition(seen, status, ConditionType.VALIDATED, "False", Reason.INVALID_SPEC, seen.faults, now=now)
+    status = _with_counts(observed)
+    if observed.spec is None or observed.schedule is None:
+        status = _with_condition(observed, status, ConditionType.VALIDATED, "False", Reason.INVALID_SPEC, observed.faults, now=now)
         return Decision(status.model_copy(update={"next_schedule_time": None}))
-    status = _condition(seen, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, "The spec is valid.", now=now)
-    old = _history(seen, seen.spec)
-    if seen.spec.suspend:
-        said = "spec.suspend is true; no jobs are made."
-        status = _condition(seen, status, ConditionType.SUSPENDED, "True", Reason.SUSPENDED, said, now=now)
+    status = _with_condition(observed, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, "The spec is valid.", now=now)
+    old = _history(observed, observed.spec)
+    if observed.spec.suspend:
+        message = "spec.suspend is true; no jobs are made."
+        status = _with_condition(observed, status, ConditionType.SUSPENDED, "True", Reason.SUSPENDED, message, now=now)
         return Decision(status.model_copy(update={"next_schedule_time": None}), removals=old)
     if conditions.find(status.conditions, ConditionType.SUSPENDED) is not None:
-        said = "spec.suspend is false again."
-        status = _condition(seen, status, ConditionType.SUSPENDED, "False", Reason.RESUMED, said, now=now)
-    following = seen.schedule.next(now)
-    status = status.model_copy(update={"next_schedule_time": times.text(following) if following else None})
-    return _scheduled(seen, seen.spec, seen.schedule, Decision(status, removals=old, wake_after_seconds=_until(following, now)), now=now)
+        message = "spec.suspend is false again."
+        status = _with_condition(observed, status, ConditionType.SUSPENDED, "False", Reason.RESUMED, message, now=now)
+    next_time = observed.schedule.next(now)
+    status = status.model_copy(update={"next_schedule_time": times.text(next_time) if next_time else None})
+    return _decide_due_job(
+        observed, observed.spec, observed.schedule, Decision(status, removals=old, requeue_after_seconds=_until(next_time, now)), now=now
+    )
 
 
-def _scheduled(seen: SeenCron, spec: DataPrepCronJobSpec, schedule: Schedule, calm: Decision, *, now: datetime) -> Decision:
+def _decide_due_job(observed: ObservedCron, spec: DataPrepCronJobSpec, schedule: Schedule, base: Decision, *, now: datetime) -> Decision:
     """The decision about the last time that has come, if it has not been dealt with; `calm` is the one without it."""
-    begin = seen.last or seen.created
+    begin = observed.last or observed.created
     due = schedule.last(after=begin, until=now)
     if due is None:
-        return calm
+        return base
     limit = spec.starting_deadline_seconds
     deadline = due + timedelta(seconds=limit) if limit is not None else None
     if deadline is not None and now > deadline:
-        return _held(seen, calm, Reason.MISSED_SCHEDULE, f"The job due at {times.text(due)} could not be made within {limit} s.", now=now)
-    active = seen.active
+        return _postpone(
+            observed, base, Reason.MISSED_SCHEDULE, f"The job due at {times.text(due)} could not be made within {limit} s.", now=now
+        )
+    active = observed.active
     if active and spec.concurrency_policy == "Forbid":
-        said = f"The job due at {times.text(due)} waits for the end of {active[0].name}."
-        wakes = [each for each in (calm.wake_after_seconds, _until(deadline, now)) if each is not None]
-        held = _held(seen, calm, Reason.JOB_ACTIVE, said, now=now)
-        return Decision(held.status, removals=held.removals, wake_after_seconds=min(wakes, default=None))
+        message = f"The job due at {times.text(due)} waits for the end of {active[0].name}."
+        wakes = [each for each in (base.requeue_after_seconds, _until(deadline, now)) if each is not None]
+        held = _postpone(observed, base, Reason.JOB_ACTIVE, message, now=now)
+        return Decision(held.status, removals=held.removals, requeue_after_seconds=min(wakes, default=None))
     if active and spec.concurrency_policy == "Replace":
-        said = f"{', '.join(job.name for job in active)} goes, as a job is due at {times.text(due)}."
-        held = _held(seen, calm, Reason.JOB_REPLACED, said, now=now)
-        gone = [job for job in active if not job.deleting]
-        return Decision(held.status, removals=[*held.removals, *gone], wake_after_seconds=_REPLACING_SECONDS)
+        message = f"{', '.join(job.name for job in active)} goes, as a job is due at {times.text(due)}."
+        held = _postpone(observed, base, Reason.JOB_REPLACED, message, now=now)
+        replaced = [job for job in active if not job.deleting]
+        return Decision(held.status, removals=[*held.removals, *replaced], requeue_after_seconds=_REPLACING_SECONDS)
     counted_from = max(begin, now - timedelta(seconds=limit)) if limit is not None else begin
     notes = []
     if schedule.has_more(after=counted_from, until=now, than=MANY_MISSED):
-        said = f"More than {MANY_MISSED} times have passed since {times.text(counted_from)}; one job is made, for {times.text(due)}."
-        notes.append(Note("Warning", Reason.TOO_MANY_MISSED, f"{said} Set startingDeadlineSeconds, or look at the clocks."))
-    return Decision(calm.status, due=due, removals=calm.removals, notes=notes, wake_after_seconds=calm.wake_after_seconds)
+        message = f"More than {MANY_MISSED} times have passed since {times.text(counted_from)}; one job is made, for {times.text(due)}."
+        notes.append(Note("Warning", Reason.TOO_MANY_MISSED, f"{message} Set startingDeadlineSeconds, or look at the clocks."))
+    return Decision(base.status, due=due, removals=base.removals, notes=notes, requeue_after_seconds=base.requeue_after_seconds)
 
 
-def made(seen: SeenCron, status: DataPrepCronJobStatus, job: Made, *, now: datetime) -> DataPrepCronJobStatus:
+def with_created_job(observed: ObservedCron, status: DataPrepCronJobStatus, job: ScheduledJob, *, now: datetime) -> DataPrepCronJobStatus:
     """The status once the job that was due is there."""
     assert job.scheduled is not None  # noqa: S101 - it was made for a time
     active = [*status.active, ActiveJob(name=job.name, uid=job.uid)]
     others = {each.uid: each for each in active}
     status = status.model_copy(update={"last_schedule_time": times.text(job.scheduled), "active": list(others.values())[:MAX_ACTIVE]})
-    said = f"{job.name} was made for {times.text(job.scheduled)}."
-    return _condition(seen, status, ConditionType.SCHEDULED, "True", Reason.JOB_CREATED, said, now=now)
+    message = f"{job.name} was made for {times.text(job.scheduled)}."
+    return _with_condition(observed, status, ConditionType.SCHEDULED, "True", Reason.JOB_CREATED, message, now=now)
 
 
-def not_made(seen: SeenCron, status: DataPrepCronJobStatus, reason: Reason, message: str, *, now: datetime) -> DataPrepCronJobStatus:
+def with_failure(
+    observed: ObservedCron, status: DataPrepCronJobStatus, reason: Reason, message: str, *, now: datetime
+) -> DataPrepCronJobStatus:
     """The status when the job that was due can't be made."""
-    return _condition(seen, status, ConditionType.SCHEDULED, "False", reason, message, now=now)
+    return _with_condition(observed, status, ConditionType.SCHEDULED, "False", reason, message, now=now)
 
 
-def job(seen: SeenCron, due: datetime) -> Body:
+def job_body(observed: ObservedCron, due: datetime) -> Body:
     """The DataPrepJob for one time. Its name follows from the time, so that nobody can make it twice."""
-    body = cron.job_document(seen.raw, scheduled=due)
+    body = cron.job_document(observed.raw, scheduled=due)
     metadata = body["metadata"]
-    owner = {"apiVersion": API_VERSION, "kind": CRON_KIND, "name": seen.key.name, "uid": seen.uid, "controller": True}
+    owner = {"apiVersion": API_VERSION, "kind": CRON_KIND, "name": observed.key.name, "uid": observed.uid, "controller": True}
     return body | {
         "metadata": {
-            "name": job_name(seen.key.name, due),
-            "namespace": seen.key.namespace,
-            "labels": {**metadata.get("labels", {}), **_of_the_class(seen), names.LABEL_CRON_JOB: names.label_value(seen.key.name)},
+            "name": job_name(observed.key.name, due),
+            "namespace": observed.key.namespace,
+            "labels": {**metadata.get("labels", {}), **_class_label(observed), names.LABEL_CRON_JOB: names.label_value(observed.key.name)},
             "annotations": {**metadata.get("annotations", {}), names.ANNOTATION_SCHEDULED: times.text(due)},
             "ownerReferences": [owner],
         }
     }
 
 
-def _of_the_class(seen: SeenCron) -> dict[str, str]:
+def _class_label(observed: ObservedCron) -> dict[str, str]:
     """Who looks after the schedule makes its jobs, and looks after them."""
-    found = untrusted.mapping(seen.raw["metadata"].get("labels")).get(names.LABEL_CLASS)
+    found = untrusted.mapping(observed.raw["metadata"].get("labels")).get(names.LABEL_CLASS)
     return {names.LABEL_CLASS: found} if found else {}
 
 
@@ -181,12 +188,12 @@ def job_name(cron_name: str, due: datetime) -> str:
     return f"{cron_name}-{int(due.timestamp()) // 60}"
 
 
-def read_made(raw: Raw) -> Made:
+def read_job(raw: Raw) -> ScheduledJob:
     """A job in the API server's JSON."""
     metadata, status = raw["metadata"], untrusted.mapping(raw.get("status"))
     created = times.parse(metadata["creationTimestamp"])
     assert created is not None  # noqa: S101 - every object of the API server has a creation time
-    return Made(
+    return ScheduledJob(
         name=metadata["name"],
         uid=metadata["uid"],
         version=metadata["resourceVersion"],
@@ -198,7 +205,7 @@ def read_made(raw: Raw) -> Made:
     )
 
 
-def told(before: DataPrepCronJobStatus, after: DataPrepCronJobStatus) -> list[Note]:
+def notes_between(before: DataPrepCronJobStatus, after: DataPrepCronJobStatus) -> list[Note]:
     """What is worth an Event: every condition that says something new, but for a spec that was accepted at once."""
     notes = []
     for condition in after.conditions:
@@ -208,11 +215,11 @@ def told(before: DataPrepCronJobStatus, after: DataPrepCronJobStatus) -> list[No
         if condition.reason == Reason.ACCEPTED and old is None:
             continue
         reason = Reason(condition.reason)
-        notes.append(Note("Warning" if reason in _TROUBLE else "Normal", reason, condition.message))
+        notes.append(Note("Warning" if reason in _WARNINGS else "Normal", reason, condition.message))
     return notes
 
 
-_TROUBLE: Final = frozenset({Reason.INVALID_SPEC, Reason.MISSED_SCHEDULE, Reason.JOB_REFUSED, Reason.CONFLICTING_CHILD})
+_WARNINGS: Final = frozenset({Reason.INVALID_SPEC, Reason.MISSED_SCHEDULE, Reason.JOB_REFUSED, Reason.CONFLICTING_CHILD})
 
 
 # Any: the API's JSON.
@@ -225,38 +232,40 @@ def as_json(status: DataPrepCronJobStatus) -> dict[str, Any]:
 # --- inside -----------------------------------------------------------------------------------------------------------------
 
 
-def _counted(seen: SeenCron) -> DataPrepCronJobStatus:
+def _with_counts(observed: ObservedCron) -> DataPrepCronJobStatus:
     """The status with what the jobs say."""
-    succeeded = [job.ended for job in seen.jobs if job.phase == "Succeeded" and job.ended is not None]
-    known = times.parse(seen.status.last_successful_time)
+    succeeded = [job.ended for job in observed.jobs if job.phase == "Succeeded" and job.ended is not None]
+    known = times.parse(observed.status.last_successful_time)
     successful = max([*succeeded, *([known] if known else [])], default=None)
-    return seen.status.model_copy(
+    return observed.status.model_copy(
         update={
-            "observed_generation": seen.generation,
-            "last_schedule_time": times.text(seen.last) if seen.last else None,
+            "observed_generation": observed.generation,
+            "last_schedule_time": times.text(observed.last) if observed.last else None,
             "last_successful_time": times.text(successful) if successful else None,
-            "active": [ActiveJob(name=job.name, uid=job.uid) for job in seen.active[:MAX_ACTIVE]],
+            "active": [ActiveJob(name=job.name, uid=job.uid) for job in observed.active[:MAX_ACTIVE]],
         }
     )
 
 
-def _history(seen: SeenCron, spec: DataPrepCronJobSpec) -> list[Made]:
+def _history(observed: ObservedCron, spec: DataPrepCronJobSpec) -> list[ScheduledJob]:
     """Finished jobs beyond the limits, the oldest first."""
-    gone = []
+    replaced = []
     for phase, limit in (("Succeeded", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)):
-        ended = sorted((job for job in seen.jobs if job.phase == phase), key=lambda job: (job.ended or job.created, job.name))
-        gone += [job for job in ended[: max(0, len(ended) - limit)] if not job.deleting]
-    return gone
+        ended = sorted((job for job in observed.jobs if job.phase == phase), key=lambda job: (job.ended or job.created, job.name))
+        replaced += [job for job in ended[: max(0, len(ended) - limit)] if not job.deleting]
+    return replaced
 
 
-def _held(seen: SeenCron, calm: Decision, reason: Reason, message: str, *, now: datetime) -> Decision:
+def _postpone(observed: ObservedCron, base: Decision, reason: Reason, message: str, *, now: datetime) -> Decision:
     return Decision(
-        not_made(seen, calm.status, reason, message, now=now), removals=calm.removals, wake_after_seconds=calm.wake_after_seconds
+        with_failure(observed, base.status, reason, message, now=now),
+        removals=base.removals,
+        requeue_after_seconds=base.requeue_after_seconds,
     )
 
 
-def _condition(
-    seen: SeenCron,
+def _with_condition(
+    observed: ObservedCron,
     status: DataPrepCronJobStatus,
     kind: ConditionType,
     value: Literal["True", "False"],
@@ -265,7 +274,7 @@ def _condition(
     *,
     now: datetime,
 ) -> DataPrepCronJobStatus:
-    written = conditions.changed(status.conditions, kind, value, reason=reason, message=message, now=now, generation=seen.generation)
+    written = conditions.replace(status.conditions, kind, value, reason=reason, message=message, now=now, generation=observed.generation)
     return status.model_copy(update={"conditions": written})
 
 

@@ -13,9 +13,9 @@ from dataprep_operator.objects.observed import Observed
 NOT_STARTED: Final = frozenset({Reason.WAITING_FOR_JOB, Reason.PROFILE_NOT_FOUND, Reason.OUTPUT_IN_USE})
 
 
-def of_the_job(seen: Observed, status: DataPrepJobStatus) -> datetime | None:
+def job_deadline(observed: Observed, status: DataPrepJobStatus) -> datetime | None:
     """When `activeDeadlineSeconds` ends. A suspension or a retry starts the count anew, as it does for a Job."""
-    if seen.spec is None or seen.spec.active_deadline_seconds is None or status.start_time is None:
+    if observed.spec is None or observed.spec.active_deadline_seconds is None or status.start_time is None:
         return None
     begins = [status.start_time]
     for kind in (ConditionType.SUSPENDED, ConditionType.FAILED):
@@ -23,13 +23,13 @@ def of_the_job(seen: Observed, status: DataPrepJobStatus) -> datetime | None:
         if condition is not None and condition.status == "False":
             begins.append(condition.last_transition_time)
     begin = times.parse(max(begins))
-    return begin + timedelta(seconds=seen.spec.active_deadline_seconds) if begin else None
+    return begin + timedelta(seconds=observed.spec.active_deadline_seconds) if begin else None
 
 
-def of_the_step(seen: Observed, status: DataPrepJobStatus) -> datetime | None:
+def step_deadline(observed: Observed, status: DataPrepJobStatus) -> datetime | None:
     """When the step's share of `stepDeadlines` ends. Its Job counts from its start, and anew after a suspension."""
-    limit = _step_limit(seen.spec, status) if seen.spec is not None else None
-    child = seen.child((status.step or "Plan").lower(), status.attempt)
+    limit = _step_limit(observed.spec, status) if observed.spec is not None else None
+    child = observed.child((status.step or "Plan").lower(), status.attempt)
     if limit is None or child is None or child.suspended or child.started_at is None:
         return None
     return child.started_at + timedelta(seconds=limit)
@@ -42,7 +42,7 @@ def _step_limit(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int | None:
     return {"Plan": limits.plan_seconds, "Convert": limits.convert_seconds, "Commit": limits.commit_seconds}[status.step or "Plan"]
 
 
-def of_waiting(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> datetime | None:
+def start_deadline(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> datetime | None:
     """When `startDeadlineSeconds` ends for a job that waits for another, for its output, or for its profile."""
     waiting = conditions.find(status.conditions, ConditionType.RUNNING)
     if spec.start_deadline_seconds is None or waiting is None or waiting.reason not in NOT_STARTED:
@@ -51,16 +51,16 @@ def of_waiting(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> datetime | N
     return since + timedelta(seconds=spec.start_deadline_seconds) if since else None
 
 
-def overdue(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, now: datetime) -> tuple[Reason, str] | None:
+def overdue(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, now: datetime) -> tuple[Reason, str] | None:
     """Reason and message of the deadline that has passed, if one has. None does while the job is suspended."""
     if spec.suspend:
         return None
-    step_due = of_the_step(seen, status)
+    step_due = step_deadline(observed, status)
     if step_due is not None and now >= step_due:
         step = (status.step or "Plan").lower()
         limit = f"stepDeadlines.{step}Seconds ({_step_limit(spec, status)} s)"
         return Reason.DEADLINE_EXCEEDED, f"The {step} step ran for longer than {limit}."
-    due = of_the_job(seen, status)
+    due = job_deadline(observed, status)
     if due is None or now < due:
         return None
     return Reason.DEADLINE_EXCEEDED, f"The job ran for longer than activeDeadlineSeconds ({spec.active_deadline_seconds} s)."

@@ -14,7 +14,7 @@ from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key
 
 COMPONENT: Final = "dataprep-operator"
-_TROUBLE: Final = frozenset(
+_WARNINGS: Final = frozenset(
     {
         Reason.IMAGE_PULL_FAILED,
         Reason.CONFIG_MISSING,
@@ -38,7 +38,7 @@ class Note:
     message: str
 
 
-def about(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
+def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
     """What happened between two statuses of one job."""
     notes: list[Note] = []
     if after.attempt > before.attempt and before.attempt > 0:
@@ -52,32 +52,32 @@ def about(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
     resumed = conditions.find(after.conditions, ConditionType.SUSPENDED)
     if before.phase == "Suspended" and resumed is not None and resumed.status == "False":
         notes.append(Note("Normal", Reason.RESUMED, resumed.message))
-    leaving, left = (conditions.find(status.conditions, ConditionType.OUTPUT_REMOVED) for status in (after, before))
-    if leaving is not None and (left is None or left.reason != leaving.reason):
-        notes.append(Note("Normal" if leaving.reason == Reason.REMOVING_OUTPUT else "Warning", Reason(leaving.reason), leaving.message))
-    unqueued, was = (conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) for status in (after, before))
-    is_news = unqueued is not None and unqueued.reason == Reason.NOT_QUEUED and (was is None or was.reason != unqueued.reason)
-    if unqueued is not None and is_news and after.phase != "Queued":
-        notes.append(Note("Warning", Reason.NOT_QUEUED, unqueued.message))
+    removal, removal_before = (conditions.find(status.conditions, ConditionType.OUTPUT_REMOVED) for status in (after, before))
+    if removal is not None and (removal_before is None or removal_before.reason != removal.reason):
+        notes.append(Note("Normal" if removal.reason == Reason.REMOVING_OUTPUT else "Warning", Reason(removal.reason), removal.message))
+    quota, was = (conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) for status in (after, before))
+    is_news = quota is not None and quota.reason == Reason.NOT_QUEUED and (was is None or was.reason != quota.reason)
+    if quota is not None and is_news and after.phase != "Queued":
+        notes.append(Note("Warning", Reason.NOT_QUEUED, quota.message))
     missing, lacked = (conditions.find(status.conditions, ConditionType.HANDED_OVER) for status in (after, before))
     if missing is not None and (lacked is None or lacked.message != missing.message):
         notes.append(Note("Warning", Reason.NOT_HANDED_OVER, missing.message))
-    if missing is None and lacked is not None and not leaving:
+    if missing is None and lacked is not None and not removal:
         notes.append(Note("Normal", Reason.HANDED_OVER, "The ConfigMap for training is there now."))
     evicted, known = after.evictions, before.evictions
     if evicted is not None and evicted.count > (known.count if known is not None else 0):
         # Without the number: the same text is the same Event, and counted.
         notes.append(Note("Warning", Reason.EVICTED, f"The cluster took pods away: {evicted.reason}."))
-    if _told_by(after) != _told_by(before):
-        notes.append(_state(after))
+    if _phase_and_reason(after) != _phase_and_reason(before):
+        notes.append(_phase_note(after))
     return notes
 
 
 # Any: an Event as the API server's JSON.
 def body(note: Note, *, key: Key, uid: str, attempt: int, count: int, first: datetime, now: datetime) -> dict[str, Any]:
     """The Event. Its name is made from what it says, so that telling it twice counts it instead of listing it twice."""
-    said = "\0".join([uid, str(attempt), note.type, note.reason, note.message])
-    digest = hashlib.sha256(said.encode()).hexdigest()[:16]
+    identity = "\0".join([uid, str(attempt), note.type, note.reason, note.message])
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -105,14 +105,14 @@ def _new_attempt(before: DataPrepJobStatus, after: DataPrepJobStatus) -> Note:
     return Note("Warning", Reason.FELL_BACK_TO_CPU, "No GPU was free in time: the conversion moves to CPU nodes.")
 
 
-def _told_by(status: DataPrepJobStatus) -> tuple[str | None, str]:
+def _phase_and_reason(status: DataPrepJobStatus) -> tuple[str | None, str]:
     running = conditions.find(status.conditions, ConditionType.RUNNING)
     return status.phase, running.reason if running is not None else ""
 
 
-def _state(status: DataPrepJobStatus) -> Note:
+def _phase_note(status: DataPrepJobStatus) -> Note:
     running = conditions.find(status.conditions, ConditionType.RUNNING)
     reason = Reason(running.reason) if running is not None else Reason.ACCEPTED
     message = running.message if running is not None else ""
-    warns = status.phase == "Failed" or reason in _TROUBLE
+    warns = status.phase == "Failed" or reason in _WARNINGS
     return Note("Warning" if warns else "Normal", reason, message)

@@ -10,72 +10,77 @@ from typing import Final
 from dataprep_api.resources.status import DataPrepJobStatus, Evictions
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.objects import times
-from dataprep_operator.objects.observed import Child, Observed
+from dataprep_operator.objects.child_jobs import Child
+from dataprep_operator.objects.observed import Observed
 
 FIRST_PAUSE_SECONDS: Final = 10.0
 MOST_PAUSE_SECONDS: Final = 600.0
 _MOST_DOUBLINGS: Final = 10
 
 
-def counted(seen: Observed, status: DataPrepJobStatus) -> DataPrepJobStatus:
+def count(observed: Observed, status: DataPrepJobStatus) -> DataPrepJobStatus:
     """The status with the evictions that are new."""
     before = status.evictions or Evictions()
     since = times.parse(before.last_time)
-    found = [(pod.disrupted_at, pod.disrupted_by) for own in seen.pods.values() for pod in own if pod.disrupted_at is not None]
-    again = max(0, sum(1 for at, _ in found if at == since) - before.at_last_time)
-    new = again + sum(1 for at, _ in found if since is None or at > since)
+    evictions = [(pod.disrupted_at, pod.disrupted_by) for own in observed.pods.values() for pod in own if pod.disrupted_at is not None]
+    again = max(0, sum(1 for at, _ in evictions if at == since) - before.at_last_time)
+    new = again + sum(1 for at, _ in evictions if since is None or at > since)
     if not new:
         return status
-    last, reason = max(found)
+    last, reason = max(evictions)
     done = status.progress.shards.done if status.progress is not None else 0
     after = Evictions(
         count=before.count + new,
         in_a_row=new + (before.in_a_row if done == before.shards_done else 0),
         shards_done=done,
         last_time=times.text(last),
-        at_last_time=sum(1 for at, _ in found if at == last),
+        at_last_time=sum(1 for at, _ in evictions if at == last),
         reason=reason[:256],
     )
     return status.model_copy(update={"evictions": after})
 
 
-def begun_anew(status: DataPrepJobStatus) -> Evictions | None:
+def reset(status: DataPrepJobStatus) -> Evictions | None:
     """For a retry: nothing counted, and what was counted before stays so."""
     return status.evictions and status.evictions.model_copy(update={"count": 0, "in_a_row": 0})
 
 
-def in_a_new_step(status: DataPrepJobStatus) -> Evictions | None:
+def start_streak(status: DataPrepJobStatus) -> Evictions | None:
     """For a step that follows one that is through: none of its pods was evicted yet."""
     return status.evictions and status.evictions.model_copy(update={"in_a_row": 0})
 
 
 def too_many(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> str | None:
     """What is said of a job that has had more evictions than it may."""
-    found, limit = status.evictions, spec.max_evictions
-    if found is None or limit is None or found.count <= limit:
+    evictions, limit = status.evictions, spec.max_evictions
+    if evictions is None or limit is None or evictions.count <= limit:
         return None
-    return f"Pods were evicted {found.count} times, and maxEvictions is {limit}; the last time by {found.reason}."
+    return f"Pods were evicted {evictions.count} times, and maxEvictions is {limit}; the last time by {evictions.reason}."
 
 
-def paused_until(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, child: Child | None) -> datetime | None:
+def paused_until(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, child: Child | None) -> datetime | None:
     """When the step's pods may be made again: after a pause that doubles with each round of evictions in which no shard was finished.
 
     There is none while a pod runs, which the pause would stop, nor for a Job that a queue starts and stops.
     """
-    found = status.evictions
-    last = times.parse(found.last_time) if found is not None else None
-    if found is None or last is None or child is None or child.queued or child.finished:
+    evictions = status.evictions
+    last = times.parse(evictions.last_time) if evictions is not None else None
+    if evictions is None or last is None or child is None or child.queued or child.finished:
         return None
-    rounds = found.in_a_row // max(1, min(spec.workers.parallelism, child.completions))
-    if rounds < 1 or any(pod.phase == "Running" and pod.disrupted_at is None and pod.deletion_due is None for pod in seen.pods_of(child)):
+    rounds = evictions.in_a_row // max(1, min(spec.workers.parallelism, child.completions))
+    if rounds < 1 or any(
+        pod.phase == "Running" and pod.disrupted_at is None and pod.deletion_due is None for pod in observed.pods_of(child)
+    ):
         return None
     return last + timedelta(seconds=min(MOST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(rounds - 1, _MOST_DOUBLINGS)))
 
 
-def pause(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, child: Child | None, *, now: datetime) -> str | None:
+def pause_message(
+    observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, child: Child | None, *, now: datetime
+) -> str | None:
     """What is said during the pause; None when there is none now."""
-    until = paused_until(seen, spec, status, child)
+    until = paused_until(observed, spec, status, child)
     if until is None or now >= until or status.evictions is None:
         return None
-    found = status.evictions
-    return f"Pods were evicted {found.in_a_row} times without a shard being finished, the last time by {found.reason}: others are made at {times.text(until)}."
+    evictions = status.evictions
+    return f"Pods were evicted {evictions.in_a_row} times without a shard being finished, the last time by {evictions.reason}: others are made at {times.text(until)}."

@@ -30,24 +30,24 @@ CHANNELS: Final = "input_data_config.json"
 _NOT_IN_A_VARIABLE: Final = re.compile(r"[^A-Z0-9]+")
 
 
-def config_map(seen: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus) -> Body:
+def config_map(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus) -> Body:
     """The ConfigMap of a job that has succeeded; immutable, like the data set."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": owned_metadata(seen, seen.key.name, labels=owned_labels(seen)),
+        "metadata": owned_metadata(observed, observed.key.name, labels=owned_labels(observed)),
         "immutable": True,
         "data": _variables(spec, status) | {FILE: _json(_document(spec, status))} | _channels(status),
     }
 
 
-def told(status: DataPrepJobStatus, fault: str | None, *, now: datetime, generation: int) -> DataPrepJobStatus:
+def with_condition(status: DataPrepJobStatus, fault: str | None, *, now: datetime, generation: int) -> DataPrepJobStatus:
     """The status of a finished job with the condition that says why there is no ConfigMap; without it once there is."""
     if fault is None:
-        kept = [each for each in status.conditions if each.type != ConditionType.HANDED_OVER]
-        return status if kept == status.conditions else status.model_copy(update={"conditions": kept})
+        rest = [each for each in status.conditions if each.type != ConditionType.HANDED_OVER]
+        return status if rest == status.conditions else status.model_copy(update={"conditions": rest})
     message = f"No ConfigMap for training was made: {fault}"
-    written = conditions.changed(
+    written = conditions.replace(
         status.conditions,
         ConditionType.HANDED_OVER,
         "False",
@@ -59,7 +59,7 @@ def told(status: DataPrepJobStatus, fault: str | None, *, now: datetime, generat
     return status.model_copy(update={"conditions": written})
 
 
-def look_again_at(status: DataPrepJobStatus, *, now: datetime) -> datetime | None:
+def next_check_at(status: DataPrepJobStatus, *, now: datetime) -> datetime | None:
     """When a finished job looks after its ConfigMap next: after as long as it has been finished, or as the ConfigMap has been refused."""
     refused = conditions.find(status.conditions, ConditionType.HANDED_OVER)
     since = times.parse(refused.last_transition_time if refused is not None else status.completion_time)
@@ -72,7 +72,7 @@ def look_again_at(status: DataPrepJobStatus, *, now: datetime) -> datetime | Non
 
 def _variables(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, str]:
     output = status.output
-    found: dict[str, Any] = {
+    variables: dict[str, Any] = {
         "DATAPREP_OUTPUT_URI": spec.output.uri,
         "DATAPREP_FORMAT": _format(spec),
         "DATAPREP_RUN_ID": status.run_id,
@@ -83,17 +83,19 @@ def _variables(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, st
         "DATAPREP_SPLITS": ",".join(split.name for split in status.splits),
     }
     for split in status.splits:
-        found[f"DATAPREP_RECORDS_{_variable(split.name)}"] = split.records
-    found |= {f"DATAPREP_FOLDER_{_variable(name)}": folder for name, folder in _folders(spec, status).items()}
-    return {name: str(value) for name, value in found.items() if value is not None}
+        variables[f"DATAPREP_RECORDS_{_variable(split.name)}"] = split.records
+    variables |= {f"DATAPREP_FOLDER_{_variable(name)}": folder for name, folder in _folders(spec, status).items()}
+    return {name: str(value) for name, value in variables.items() if value is not None}
 
 
 def _document(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, Any]:  # Any: JSON
-    told = status.model_dump(mode="json", by_alias=True, exclude_none=True, include={"run_id", "output", "splits", "labels", "outputs"})
+    with_condition = status.model_dump(
+        mode="json", by_alias=True, exclude_none=True, include={"run_id", "output", "splits", "labels", "outputs"}
+    )
     named, folders = _format(spec), _folders(spec, status)
     return {
         **({"format": named} if named else {}),
-        **told,
+        **with_condition,
         **({"folders": folders} if folders else {}),
         "warnings": list(status.warnings),
     }
@@ -101,8 +103,8 @@ def _document(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, Any
 
 def _channels(status: DataPrepJobStatus) -> dict[str, str]:
     """SageMaker's `InputDataConfig`, where SageMaker can use the data set."""
-    found = status.output.channels if status.output is not None else None
-    return {CHANNELS: _json(found.input_data_config())} if found is not None else {}
+    variables = status.output.channels if status.output is not None else None
+    return {CHANNELS: _json(variables.input_data_config())} if variables is not None else {}
 
 
 def _folders(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, str]:
@@ -114,10 +116,12 @@ def _folders(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, str]
         split.name: names.split_folder(output.template, format_=output.format, split=split.name, several_splits=several)
         for split in status.splits
     }
-    found = {name: names.join(output.uri, folder) for name, folder in folders.items() if folder is not None}
+    folder_uris = {name: names.join(output.uri, folder) for name, folder in folders.items() if folder is not None}
     # An older release's data set that this one extended keeps the names it has.
-    strayed = {file.split for file in status.outputs if file.split in found and not file.uri.startswith(f"{found[file.split]}/")}
-    return {name: folder for name, folder in found.items() if name not in strayed}
+    strayed = {
+        file.split for file in status.outputs if file.split in folder_uris and not file.uri.startswith(f"{folder_uris[file.split]}/")
+    }
+    return {name: folder for name, folder in folder_uris.items() if name not in strayed}
 
 
 def _variable(name: str) -> str:

@@ -14,11 +14,11 @@ _FIELDS: Final = {"Plan": "plan_memory", "Convert": "memory", "Commit": "commit_
 
 def of(status: DataPrepJobStatus) -> str | None:
     """What the pods of the current step get, once it was raised."""
-    found: str | None = getattr(status.effective, _FIELDS[status.step or "Plan"], None)
-    return found
+    memory: str | None = getattr(status.effective, _FIELDS[status.step or "Plan"], None)
+    return memory
 
 
-def raised(status: DataPrepJobStatus, spec: DataPrepJobSpec, defaults: PodDefaults) -> Effective | None:
+def increase(status: DataPrepJobStatus, spec: DataPrepJobSpec, defaults: PodDefaults) -> Effective | None:
     """With more for the current step. None when the spec doesn't ask for it, or allows no more."""
     known = of(status)
     had = quantity.to_bytes(known) if known else memory_limit(spec, defaults)
@@ -31,7 +31,7 @@ def raised(status: DataPrepJobStatus, spec: DataPrepJobSpec, defaults: PodDefaul
     return (status.effective or Effective()).model_copy(update={_FIELDS[status.step or "Plan"]: f"{wanted}Mi"})
 
 
-def learned(effective: Effective | None) -> Effective | None:
+def carry_over(effective: Effective | None) -> Effective | None:
     """What a retry by hand keeps."""
     kept = Effective(**{field: getattr(effective, field, None) for field in _FIELDS.values()})
     return kept if kept != Effective() else None

@@ -7,14 +7,15 @@ from dataprep_api.dataset.messages import CommitResult
 from dataprep_api.resources.status import DataPrepJobStatus, Progress, RecordProgress, ShardProgress
 from dataprep_operator.decisions import steps
 from dataprep_operator.objects import ranges, times
-from dataprep_operator.objects.observed import Child, Live
+from dataprep_operator.objects.child_jobs import Child
+from dataprep_operator.objects.observed import LiveProgress
 
 ETA_AFTER_FRACTION: Final = 0.05
 ETA_AFTER_SECONDS: Final = 5.0
 LONGEST_ETA_SECONDS: Final = 100 * 86_400
 
 
-def running(status: DataPrepJobStatus, live: Live, child: Child | None, *, now: datetime) -> Progress:
+def running(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, *, now: datetime) -> Progress:
     """While the workers are at it: what they report, never less than was shown before, and never all of it."""
     before, tasks = status.progress or Progress(), status.tasks or 1
     if child is None:
@@ -41,8 +42,8 @@ def running(status: DataPrepJobStatus, live: Live, child: Child | None, *, now: 
         records=records,
         bytes_in=max(live.bytes_in, before.bytes_in),
         bytes_out=max(live.bytes_out, before.bytes_out),
-        records_per_second=rounded(live.records_per_second),
-        bytes_per_second=rounded(live.bytes_per_second),
+        records_per_second=round_rate(live.records_per_second),
+        bytes_per_second=round_rate(live.bytes_per_second),
         estimated_seconds_remaining=remaining,
         eta=times.for_people(remaining) if remaining is not None else None,
         updated_at=times.text(now),
@@ -69,12 +70,12 @@ def final(status: DataPrepJobStatus, result: CommitResult, *, now: datetime) -> 
         records=result.records.model_copy(update={"total": result.records.in_}),
         bytes_in=result.bytes_in,
         bytes_out=result.bytes_out,
-        records_per_second=rounded(result.records.in_ / seconds) if measured else None,
-        bytes_per_second=rounded(result.bytes_out / seconds) if measured else None,
+        records_per_second=round_rate(result.records.in_ / seconds) if measured else None,
+        bytes_per_second=round_rate(result.bytes_out / seconds) if measured else None,
         updated_at=times.text(now),
     )
 
 
-def rounded(rate: float | None) -> float | None:
+def round_rate(rate: float | None) -> float | None:
     """A rate or a time with one decimal."""
     return None if rate is None else round(rate, 1)

@@ -11,8 +11,9 @@ from dataprep_api.dataset.messages import RemoveResult
 from dataprep_api.reasons import Reason
 from dataprep_operator.decisions import queueing, steps
 from dataprep_operator.decisions.events import Note
-from dataprep_operator.decisions.steps import Broken, Held, Queued
-from dataprep_operator.objects.observed import CLEANUP, Child, Observed
+from dataprep_operator.decisions.steps import Blocked, Failed, Queued
+from dataprep_operator.objects.child_jobs import CLEANUP, Child
+from dataprep_operator.objects.observed import Observed
 
 TRY_AGAIN_SECONDS: Final = 300.0
 LOOK_AGAIN_SECONDS: Final = 30.0
@@ -21,7 +22,7 @@ _LET_GO: Final = "To let the job go and keep the files: set spec.deletionPolicy 
 
 
 @dataclass(frozen=True)
-class LetGo:
+class Release:
     """Nothing is to be waited for any more."""
 
     note: Note | None
@@ -48,49 +49,55 @@ class Remove:
     """What the API server said when it was last tried, if it refused."""
 
 
-def judge(seen: Observed) -> LetGo | Wait | Remove:
+def judge(observed: Observed) -> Release | Wait | Remove:
     """What becomes of the output of a deleted job that has our finalizer."""
-    uri = seen.status.output.uri if seen.status.output is not None else (seen.raw_spec.get("output") or {}).get("uri", "the output")
-    kept = _stays(seen, uri)
+    uri = (
+        observed.status.output.uri
+        if observed.status.output is not None
+        else (observed.raw_spec.get("output") or {}).get("uri", "the output")
+    )
+    kept = _stays(observed, uri)
     if kept is not None:
         return kept
-    if seen.pods_left:
-        some = ", ".join(pod.name for pod in seen.pods_left[:3])
-        return Wait(Reason.REMOVING_OUTPUT, f"Waiting for {len(seen.pods_left)} pods to end ({some}); then {uri} is removed.")
-    child = seen.child(CLEANUP, 1)
+    if observed.writing_pods:
+        some = ", ".join(pod.name for pod in observed.writing_pods[:3])
+        return Wait(Reason.REMOVING_OUTPUT, f"Waiting for {len(observed.writing_pods)} pods to end ({some}); then {uri} is removed.")
+    child = observed.child(CLEANUP, 1)
     if child is None:
-        if seen.spec is None:
-            return Wait(Reason.INVALID_SPEC, f"{uri} can't be removed: {seen.faults or _too_new(seen)}. {_LET_GO}")
-        runs, refusal = tuple(seen.written_runs), seen.refusal
+        if observed.spec is None:
+            return Wait(Reason.INVALID_SPEC, f"{uri} can't be removed: {observed.faults or _too_new(observed)}. {_LET_GO}")
+        runs, refusal = tuple(observed.written_run_ids), observed.refusal
         if refusal is not None:
             return Remove(runs, refusal.reason, f"{uri} can't be removed: {refusal.message} {_LET_GO}")
         return Remove(runs, Reason.REMOVING_OUTPUT, _REMOVING.format(uri=uri))
     if child.complete:
-        return LetGo(_removed(seen, child, uri))
-    return _at_work(seen, child, uri)
+        return Release(_removed(observed, child, uri))
+    return _at_work(observed, child, uri)
 
 
-def _too_new(seen: Observed) -> str:
-    return f"this operator doesn't know {', '.join(seen.too_new)}"
+def _too_new(observed: Observed) -> str:
+    return f"this operator doesn't know {', '.join(observed.too_new)}"
 
 
-def _stays(seen: Observed, uri: str) -> LetGo | None:
-    if not seen.removes:
-        return LetGo(Note("Normal", Reason.OUTPUT_KEPT, f"deletionPolicy is Retain: {uri} stays."))
-    if seen.doomed:
-        return LetGo(
+def _stays(observed: Observed, uri: str) -> Release | None:
+    if not observed.deletes_output:
+        return Release(Note("Normal", Reason.OUTPUT_KEPT, f"deletionPolicy is Retain: {uri} stays."))
+    if observed.namespace_terminating:
+        return Release(
             Note("Warning", Reason.OUTPUT_KEPT, f"The namespace is being deleted, where no pod can be made any more: {uri} stays as it is.")
         )
-    if not seen.written_runs and not seen.pods_left:
+    if not observed.written_run_ids and not observed.writing_pods:
         reused = Note("Normal", Reason.OUTPUT_KEPT, f"{uri} was found finished, not made by this job, and stays.")
-        return LetGo(reused if seen.status.reused else None)
-    if seen.keeper is not None:
-        return LetGo(Note("Normal", Reason.OUTPUT_KEPT, f"{uri} is also the output of {seen.called(seen.keeper)} and stays."))
+        return Release(reused if observed.status.reused else None)
+    if observed.output_user is not None:
+        return Release(
+            Note("Normal", Reason.OUTPUT_KEPT, f"{uri} is also the output of {observed.describe(observed.output_user)} and stays.")
+        )
     return None
 
 
-def _removed(seen: Observed, child: Child, uri: str) -> Note:
-    result = next((pod.result for pod in seen.pods_of(child) if isinstance(pod.result, RemoveResult)), None)
+def _removed(observed: Observed, child: Child, uri: str) -> Note:
+    result = next((pod.result for pod in observed.pods_of(child) if isinstance(pod.result, RemoveResult)), None)
     if result is None:
         return Note("Normal", Reason.OUTPUT_REMOVED, f"{uri} is removed.")
     if result.owner is not None:
@@ -101,17 +108,17 @@ def _removed(seen: Observed, child: Child, uri: str) -> Note:
     return Note("Normal", Reason.OUTPUT_REMOVED, f"{result.files} files of {uri} are removed, {result.bytes} bytes.")
 
 
-def _at_work(seen: Observed, child: Child, uri: str) -> Wait:
-    judgement = steps.judge(seen, seen.spec, step=CLEANUP, attempt=1) if seen.spec is not None else None
+def _at_work(observed: Observed, child: Child, uri: str) -> Wait:
+    judgement = steps.judge(observed, observed.spec, step=CLEANUP, attempt=1) if observed.spec is not None else None
     match judgement:
-        case Broken(reason=reason, message=message):
+        case Failed(reason=reason, message=message):
             again = child.ended_at + timedelta(seconds=TRY_AGAIN_SECONDS) if child.ended_at is not None else None
             return Wait(
                 reason, f"{uri} could not be removed; it is tried again every {TRY_AGAIN_SECONDS:.0f} s. {message} {_LET_GO}", again
             )
-        case Held(blockage=blockage):
+        case Blocked(blockage=blockage):
             return Wait(blockage.reason, f"The pod that removes {uri} can't start. {blockage.message} {_LET_GO}")
         case Queued():
-            return Wait(Reason.QUEUED, f"The pod that removes {uri} can't start. {queueing.held_back(seen, child)} {_LET_GO}")
+            return Wait(Reason.QUEUED, f"The pod that removes {uri} can't start. {queueing.waiting_message(observed, child)} {_LET_GO}")
         case _:
             return Wait(Reason.REMOVING_OUTPUT, _REMOVING.format(uri=uri))

@@ -13,7 +13,8 @@ from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import Failure
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.objects import pods, ranges
-from dataprep_operator.objects.observed import Child, Observed
+from dataprep_operator.objects.child_jobs import Child
+from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import Blockage, Pod
 
 
@@ -28,19 +29,19 @@ class Queued:
 
 
 @dataclass(frozen=True)
-class Held:
+class Blocked:
     """No pod of the step has started, and this is why."""
 
     blockage: Blockage
 
 
 @dataclass(frozen=True)
-class Working:
+class Running:
     """Pods are running, or about to."""
 
 
 @dataclass(frozen=True)
-class Through:
+class Succeeded:
     """The Job succeeded. The result is None when its pod is gone, or for the conversion, whose results are in the store."""
 
     result: PlanResult | CommitResult | None
@@ -49,67 +50,67 @@ class Through:
 
 
 @dataclass(frozen=True)
-class Broken:
+class Failed:
     """The Job failed for good."""
 
     reason: Reason
     message: str
 
 
-Judgement = Absent | Queued | Held | Working | Through | Broken
+Judgement = Absent | Queued | Blocked | Running | Succeeded | Failed
 
 
-def judge(seen: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int) -> Judgement:
+def judge(observed: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int) -> Judgement:
     """What has become of that step."""
-    child = seen.child(step, attempt)
+    child = observed.child(step, attempt)
     if child is None:
-        return Held(seen.refusal) if seen.refusal is not None else Absent()
-    own = seen.pods_of(child)
-    if child.complete or has_told(seen, child):
-        result = seen.result_of(child)
-        return Through(result, unreadable=None if result or step == "convert" else _unreadable(own))
+        return Blocked(observed.refusal) if observed.refusal is not None else Absent()
+    own = observed.pods_of(child)
+    if child.complete or has_reported_plan(observed, child):
+        result = observed.result_of(child)
+        return Succeeded(result, unreadable=None if result or step == "convert" else _last_message(own))
     if child.failed:
-        return _broken(child, own)
-    stopped = _stopped_too_often(child, spec, own)
+        return _failed(child, own)
+    stopped = _terminated_too_often(child, spec, own)
     if stopped is not None:
         return stopped
-    if (child.queued and child.suspended) or left_to_others(seen, child):
+    if (child.queued and child.suspended) or is_left_suspended(observed, child):
         return Queued()
-    blockage = _blockage(seen, spec, own, child)
-    return Held(blockage) if blockage is not None else Working()
+    blockage = _blockage(observed, spec, own, child)
+    return Blocked(blockage) if blockage is not None else Running()
 
 
-def left_to_others(seen: Observed, child: Child) -> bool:
+def is_left_suspended(observed: Observed, child: Child) -> bool:
     """Whether somebody else has suspended the Job and the operator leaves it so.
 
     A job with a queue goes into it at once. Without one the operator starts the Job again, once: somebody may have slipped. Whoever suspends it
     after that means it, as Kueue does when it manages Jobs without a queue; to go on would be a quarrel without an end.
     """
-    return child.suspended_by_others and (seen.queue is not None or child.resumed)
+    return child.suspended_by_others and (observed.queue is not None or child.resumed)
 
 
-def has_told(seen: Observed, child: Child) -> bool:
+def has_reported_plan(observed: Observed, child: Child) -> bool:
     """Whether the plan's pod has ended and told the plan. The Job controller counts ended pods only every second; there is nothing to wait for."""
-    return child.step == "plan" and not child.failed and not child.deleting and seen.result_of(child) is not None
+    return child.step == "plan" and not child.failed and not child.deleting and observed.result_of(child) is not None
 
 
-def unexplained(seen: Observed, child: Child) -> bool:
+def lacks_result(observed: Observed, child: Child) -> bool:
     """Whether the step has ended and no pod that is known says how. The watch of the Jobs may be ahead of the pods'."""
     if child.complete:
-        return child.step != "convert" and seen.result_of(child) is None
-    return child.failed and not _deciding(child, _told(seen.pods_of(child)))
+        return child.step != "convert" and observed.result_of(child) is None
+    return child.failed and not _decisive(child, _pod_failures(observed.pods_of(child)))
 
 
-def failures(seen: Observed, *, step: str, attempt: int) -> list[Failure]:
+def failures(observed: Observed, *, step: str, attempt: int) -> list[Failure]:
     """What went wrong in the step so far: one entry for each thing, the latest first, however many pods said it."""
-    child = seen.child(step, attempt)
-    found = [told for pod in seen.pods_of(child) if (told := pods.failure(pod))] if child else []
-    found.sort(key=lambda told: told.at or "", reverse=True)
+    child = observed.child(step, attempt)
+    found = [failed for pod in observed.pods_of(child) if (failed := pods.failure(pod))] if child else []
+    found.sort(key=lambda failed: failed.at or "", reverse=True)
     grouped: dict[tuple[str, str, str | None, int | None], Failure] = {}
-    for told in found:
-        kind = (told.reason, told.message, told.shard, told.exit_code)
+    for failed in found:
+        kind = (failed.reason, failed.message, failed.shard, failed.exit_code)
         first = grouped.get(kind)
-        grouped[kind] = told if first is None else first.model_copy(update={"count": first.count + 1})
+        grouped[kind] = failed if first is None else first.model_copy(update={"count": first.count + 1})
     return list(grouped.values())
 
 
@@ -130,9 +131,11 @@ def failed_tasks(child: Child, *, tasks: int) -> set[int]:
     return {behind[index] for index in ranges.parse(child.failed_indexes, below=len(behind))}
 
 
-def unfinished_tasks(seen: Observed, *, attempt: int, plan_sha256: str, tasks: int) -> list[int]:
+def unfinished_tasks(observed: Observed, *, attempt: int, plan_sha256: str, tasks: int) -> list[int]:
     """Tasks that the convert Job before `attempt` left over, or none when that can't be told: then all of them run, and skip what is done."""
-    earlier = [child for child in seen.children if child.step == "convert" and child.attempt < attempt and child.plan_sha256 == plan_sha256]
+    earlier = [
+        child for child in observed.children if child.step == "convert" and child.attempt < attempt and child.plan_sha256 == plan_sha256
+    ]
     if not earlier:
         return []
     last = max(earlier, key=lambda child: child.attempt)
@@ -151,46 +154,46 @@ def tasks_before(child: Child, *, tasks: int) -> int:
 _ONE_POD_DECIDED: Final = "PodFailurePolicy"
 
 
-def _broken(child: Child, own: Sequence[Pod]) -> Broken:
-    told = _told(own)
-    told = _deciding(child, told) or told
-    if not told:
-        return Broken(Reason.BACKOFF_LIMIT_EXCEEDED, child.failure_message or f"the Job {child.name} failed ({child.failure_reason})")
-    last = told[-1][1]
+def _failed(child: Child, own: Sequence[Pod]) -> Failed:
+    failed = _pod_failures(own)
+    failed = _decisive(child, failed) or failed
+    if not failed:
+        return Failed(Reason.BACKOFF_LIMIT_EXCEEDED, child.failure_message or f"the Job {child.name} failed ({child.failure_reason})")
+    last = failed[-1][1]
     if child.failure_reason == _ONE_POD_DECIDED:
-        return Broken(Reason(last.reason), last.message)
-    return Broken(Reason(last.reason), f"{_how_often(child, len(told))} {last.message}")
+        return Failed(Reason(last.reason), last.message)
+    return Failed(Reason(last.reason), f"{_failure_summary(child, len(failed))} {last.message}")
 
 
-def _stopped_too_often(child: Child, spec: DataPrepJobSpec, own: Sequence[Pod]) -> Broken | None:
+def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own: Sequence[Pod]) -> Failed | None:
     """Whether pods ended with 143, and nobody stopped them, oftener than a failure may come.
 
     Its Job can't count them: a suspension, of ours or a queue's, ends pods with 143 too, and a Job knows the exit code only.
     """
     limit = spec.backoff_limit_per_index if child.step == "convert" else spec.backoff_limit
-    stopped = [(pod, told) for pod, told in _told(own) if pod.stopped_by_nobody]
+    stopped = [(pod, failed) for pod, failed in _pod_failures(own) if pod.terminated_unprompted]
     counts = Counter(pod.index for pod, _ in stopped)
     index, count = max(counts.items(), key=lambda each: each[1], default=(None, 0))
     if count <= limit:
         return None
-    last = [told for pod, told in stopped if pod.index == index][-1]
+    last = [failed for pod, failed in stopped if pod.index == index][-1]
     which = f"The task of index {index}" if index is not None else f"The {child.step} step"
-    return Broken(Reason(last.reason), f"{which} failed {count} times; the last time: {last.message}")
+    return Failed(Reason(last.reason), f"{which} failed {count} times; the last time: {last.message}")
 
 
-def _told(own: Sequence[Pod]) -> list[tuple[Pod, Failure]]:
+def _pod_failures(own: Sequence[Pod]) -> list[tuple[Pod, Failure]]:
     """What went wrong in each failed pod, the latest last."""
     return sorted(((pod, failure) for pod in own if (failure := pods.failure(pod))), key=lambda each: each[1].at or "")
 
 
-def _deciding(child: Child, told: list[tuple[Pod, Failure]]) -> list[tuple[Pod, Failure]]:
+def _decisive(child: Child, failed: list[tuple[Pod, Failure]]) -> list[tuple[Pod, Failure]]:
     """Of these failures those that ended the Job: where one pod did, the Job names it."""
     if child.failure_reason != _ONE_POD_DECIDED:
-        return told
-    return [each for each in told if f"/{each[0].name} " in child.failure_message]
+        return failed
+    return [each for each in failed if f"/{each[0].name} " in child.failure_message]
 
 
-def _how_often(child: Child, times_failed: int) -> str:
+def _failure_summary(child: Child, times_failed: int) -> str:
     if child.step != "convert":
         return f"The {child.step} step failed {times_failed} times; the last time:"
     given_up = ranges.count(child.failed_indexes)
@@ -198,12 +201,12 @@ def _how_often(child: Child, times_failed: int) -> str:
     return f"{given_up} of {child.completions} tasks failed for good (indexes {shown}); the last failure:"
 
 
-def _unreadable(own: Sequence[Pod]) -> str | None:
+def _last_message(own: Sequence[Pod]) -> str | None:
     done = [pod for pod in own if pod.phase == "Succeeded"]
     return None if not done else done[-1].message[:300] or "nothing"
 
 
-def _blockage(seen: Observed, spec: DataPrepJobSpec, own: Sequence[Pod], child: Child) -> Blockage | None:
+def _blockage(observed: Observed, spec: DataPrepJobSpec, own: Sequence[Pod], child: Child) -> Blockage | None:
     """Why none of the step's pods has started. One pod that runs is proof that pods can."""
     alive = [pod for pod in own if pod.deletion_due is None]
     if any(pod.started for pod in own):
@@ -211,8 +214,8 @@ def _blockage(seen: Observed, spec: DataPrepJobSpec, own: Sequence[Pod], child: 
     for pod in alive:
         if pod.waiting is not None:
             return pod.waiting
-    if seen.missing is not None:
-        return seen.missing
+    if observed.start_blockage is not None:
+        return observed.start_blockage
     if any(pod.scheduled for pod in own):
         return None
     stuck = [pod.unschedulable for pod in alive if pod.unschedulable is not None]

@@ -11,8 +11,10 @@ from typing import Any, Final, TypeVar, get_args
 from dataprep_api import CRON_KIND, KIND, names
 from dataprep_api.resources import profile
 from dataprep_api.resources.status import TERMINAL_PHASES, Phase
-from dataprep_operator.objects import observed, outputs, pods, times, untrusted
-from dataprep_operator.objects.observed import Child, Key
+from dataprep_operator.objects import outputs, pods, times, untrusted
+from dataprep_operator.objects.child_jobs import Child, read
+from dataprep_operator.objects.observed import Key
+from dataprep_operator.objects.owners import controller
 from dataprep_operator.objects.pods import Pod
 from dataprep_operator.objects.untrusted import Raw
 
@@ -37,7 +39,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Entry:
     """A DataPrepJob as text, which takes a fifth of the room that its objects take, and what is asked of all jobs at once."""
 
     text: str
@@ -46,13 +48,13 @@ class _Kept:
     phase: str | None
     has_started: bool
     is_deleted: bool
-    is_leaving: bool
+    is_being_removed: bool
     """Deleted, and held by our finalizer until its output is removed."""
     records_per_second: float
     output: str | None
     """The place that it writes to (`outputs.py`)."""
-    awaited: tuple[Key, ...]
-    maker: str | None
+    dependencies: tuple[Key, ...]
+    cron_uid: str | None
     """The uid of the DataPrepCronJob that made it."""
 
     @property
@@ -69,7 +71,7 @@ class Cache:
     """The newest known version of every object. Only one event loop may use it."""
 
     def __init__(self) -> None:
-        self._jobs: dict[Key, _Kept] = {}
+        self._jobs: dict[Key, _Entry] = {}
         self._keys_by_uid: dict[str, Key] = {}
         self._children: dict[str, Child] = {}
         self._children_of: defaultdict[_Owner, set[str]] = defaultdict(set)
@@ -79,15 +81,15 @@ class Cache:
         self._versions: dict[str, int] = {}
         self._written: dict[str, int] = {}
         """Versions of jobs that only a status of our own has made."""
-        self._gone: OrderedDict[str, int] = OrderedDict()
+        self._dropped_versions: OrderedDict[str, int] = OrderedDict()
         """Versions of what was dropped lately: an answer to a request of ours may come after the news of the object's end."""
         self._outputs: defaultdict[str, set[Key]] = defaultdict(set)
-        self._waiting_for: defaultdict[Key, set[Key]] = defaultdict(set)
+        self._waiters: defaultdict[Key, set[Key]] = defaultdict(set)
         """By the job that is waited for. Only jobs that have not started wait."""
         self._crons: dict[Key, Raw] = {}
         self._profiles: dict[str, Raw] = {}
         """By uid; there are few."""
-        self._made_by: defaultdict[_Owner, set[Key]] = defaultdict(set)
+        self._jobs_of_cron: defaultdict[_Owner, set[Key]] = defaultdict(set)
         """Jobs by the uid of the DataPrepCronJob that made them."""
 
     # --- filling ------------------------------------------------------------------------------------------------------
@@ -95,7 +97,7 @@ class Cache:
     def put(self, kind: Kind, raw: Raw) -> bool:
         """Take in an object. Returns whether there is anything new in it for whom it concerns. An older version is passed over."""
         uid, version = raw["metadata"]["uid"], _version(raw)
-        if version and max(self._versions.get(uid, 0), self._gone.get(uid, 0)) > version:
+        if version and max(self._versions.get(uid, 0), self._dropped_versions.get(uid, 0)) > version:
             return False
         self._versions[uid] = version
         match kind:
@@ -120,31 +122,31 @@ class Cache:
     def drop(self, kind: Kind, raw: Raw) -> Key | None:
         """Forget an object that is gone. Returns whom it concerned."""
         key, uid = self.key_of(kind, raw), raw["metadata"]["uid"]
-        self._gone[uid] = max(_version(raw), self._versions.get(uid, 0), self._gone.get(uid, 0))
+        self._dropped_versions[uid] = max(_version(raw), self._versions.get(uid, 0), self._dropped_versions.get(uid, 0))
         self._drop(kind, uid)
-        if len(self._gone) > _REMEMBERED_ENDS:
-            self._gone.popitem(last=False)
+        if len(self._dropped_versions) > _REMEMBERED_ENDS:
+            self._dropped_versions.popitem(last=False)
         return key
 
     def prune(self, kind: Kind, *, namespace: str | None, listed: Iterable[str], known: Iterable[str]) -> list[Key]:
         """Forget what was `known` before a listing and is not in it: it was deleted while nobody watched. Returns whom that concerns."""
         gone = set(known) - set(listed)
-        concerned = []
+        keys = []
         for uid in gone & set(self.uids(kind, namespace=namespace)):
             key = self._key_of_uid(kind, uid)
             raw = self._jobs[key].raw() if kind is Kind.DATAPREPJOBS and key in self._jobs else None
             self._drop(kind, uid)
-            others = self.also_concerned(raw) if raw is not None else []
+            others = self.dependents(raw) if raw is not None else []
             if key is not None:
-                concerned += [key, *others]
-        return concerned
+                keys += [key, *others]
+        return keys
 
     # --- looking up -----------------------------------------------------------------------------------------------------
 
     def job(self, key: Key) -> Raw | None:
         """The DataPrepJob at that place."""
-        kept = self._jobs.get(key)
-        return kept.raw() if kept is not None else None
+        entry = self._jobs.get(key)
+        return entry.raw() if entry is not None else None
 
     def keys(self) -> list[Key]:
         """All DataPrepJobs and DataPrepCronJobs."""
@@ -158,19 +160,19 @@ class Cache:
         """Whether there is a DataPrepJob or DataPrepCronJob at that place."""
         return key in self._jobs or key in self._crons
 
-    def unsettled(self) -> list[Key]:
+    def active_keys(self) -> list[Key]:
         """The same without jobs that have ended and nobody deletes: there may be thousands of them."""
-        return [*(key for key, kept in self._jobs.items() if kept.is_unfinished or kept.is_deleted), *self._crons]
+        return [*(key for key, entry in self._jobs.items() if entry.is_unfinished or entry.is_deleted), *self._crons]
 
     def is_new(self, key: Key) -> bool:
         """Whether it is a job that nobody has begun: the first look at it makes its plan Job, and its user waits for that."""
-        kept = self._jobs.get(key)
-        return kept is not None and not kept.phase
+        entry = self._jobs.get(key)
+        return entry is not None and not entry.phase
 
-    def is_made(self, key: Key) -> bool:
+    def has_succeeded(self, key: Key) -> bool:
         """Whether it is a job whose data set is made and stays: a look at it asks for its ConfigMap, and there may be thousands of them at once."""
-        kept = self._jobs.get(key)
-        return kept is not None and kept.phase == "Succeeded" and not kept.is_deleted
+        entry = self._jobs.get(key)
+        return entry is not None and entry.phase == "Succeeded" and not entry.is_deleted
 
     def cron(self, key: Key) -> Raw | None:
         """The DataPrepCronJob at that place."""
@@ -181,37 +183,37 @@ class Cache:
         found = [raw for raw in self._profiles.values() if (raw["metadata"]["namespace"], raw["metadata"]["name"]) == (namespace, name)]
         return max(found, key=_version, default=None)
 
-    def not_begun(self, namespace: str) -> list[Key]:
+    def not_started(self, namespace: str) -> list[Key]:
         """The jobs of a namespace that have not started: a profile's change concerns them."""
-        return [key for key, kept in self._jobs.items() if key.namespace == namespace and not kept.has_started]
+        return [key for key, entry in self._jobs.items() if key.namespace == namespace and not entry.has_started]
 
-    def made_by(self, namespace: str, uid: str) -> list[Raw]:
+    def jobs_of_cron(self, namespace: str, uid: str) -> list[Raw]:
         """The DataPrepJobs that the DataPrepCronJob with that uid controls."""
-        return [self._jobs[key].raw() for key in sorted(self._made_by.get((namespace, uid), ()))]
+        return [self._jobs[key].raw() for key in sorted(self._jobs_of_cron.get((namespace, uid), ()))]
 
-    def also_concerned(self, job: Raw) -> list[Key]:
+    def dependents(self, job: Raw) -> list[Key]:
         """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it or for its output, and the DataPrepCronJob that made it."""
-        metadata, owner = job["metadata"], observed.controller(job)
+        metadata, owner = job["metadata"], controller(job)
         crons = [Key(metadata["namespace"], untrusted.text(owner.get("name")), CRON_KIND)] if owner.get("kind") == CRON_KIND else []
-        key, kept = Key(metadata["namespace"], metadata["name"]), self._jobs.get(Key(metadata["namespace"], metadata["name"]))
+        key, entry = Key(metadata["namespace"], metadata["name"]), self._jobs.get(Key(metadata["namespace"], metadata["name"]))
         output = self._place_of(job)
         others = sorted(self._outputs.get(output, set()) - {key}) if output is not None else []
         # Only its end and a removal of the output are of any interest to them; progress is not. Of those that have ended none waits.
-        over = kept is None or not kept.is_unfinished
-        sharing = [each for each in others if self._jobs[each].is_leaving or (over and self._jobs[each].is_unfinished)]
-        return [*self.waiting_for(key), *sharing, *crons]
+        over = entry is None or not entry.is_unfinished
+        sharing = [each for each in others if self._jobs[each].is_being_removed or (over and self._jobs[each].is_unfinished)]
+        return [*self.waiters(key), *sharing, *crons]
 
     def phases(self) -> dict[str, int]:
         """How many jobs are in each phase."""
         counted: dict[str, int] = dict.fromkeys(get_args(Phase), 0)
-        for kept in self._jobs.values():
-            phase = kept.phase or "Pending"
+        for entry in self._jobs.values():
+            phase = entry.phase or "Pending"
             counted[phase] = counted.get(phase, 0) + 1
         return counted
 
     def records_per_second(self) -> float:
         """The rate of all jobs that run, by the progress in their statuses."""
-        return sum(kept.records_per_second for kept in self._jobs.values() if kept.phase == "Running")
+        return sum(entry.records_per_second for entry in self._jobs.values() if entry.phase == "Running")
 
     def children_of(self, namespace: str, uid: str) -> tuple[Child, ...]:
         """The Jobs that the DataPrepJob controls, oldest attempt first."""
@@ -255,9 +257,9 @@ class Cache:
         if kind is Kind.DATAPREPJOBS:
             return Key(metadata["namespace"], metadata["name"])
         if kind is Kind.JOBS:
-            owner = observed.controller(raw)
+            owner = controller(raw)
             return Key(metadata["namespace"], untrusted.text(owner.get("name"))) if owner.get("kind") == KIND else None
-        child = self._child(metadata["namespace"], untrusted.text(observed.controller(raw).get("uid")))
+        child = self._child(metadata["namespace"], untrusted.text(controller(raw).get("uid")))
         if child is not None:
             return Key(child.namespace, child.owner_name)
         # Of a pod whose Job is gone only a label tells. It wakes a job of the same namespace, and no more.
@@ -270,39 +272,41 @@ class Cache:
         One that waits for `key` is none: it begins only after that has ended.
         """
         mine = self._jobs.get(key)
-        others = [(each, self._jobs[each]) for each in self._sharing(key) if self._jobs[each].is_unfinished and not self._waits(each, key)]
+        others = [
+            (each, self._jobs[each]) for each in self._sharing(key) if self._jobs[each].is_unfinished and not self._depends_on(each, key)
+        ]
         if mine is None or not others:
             return None
-        best, rival = min((claim(kept.raw()), each) for each, kept in others)
+        best, rival = min((claim(entry.raw()), each) for each, entry in others)
         return rival if best < claim(mine.raw()) else None
 
-    def leaving(self, key: Key) -> Key | None:
+    def removing(self, key: Key) -> Key | None:
         """A deleted job with the same output, which is being removed."""
-        return next((each for each in sorted(self._sharing(key)) if self._jobs[each].is_leaving), None)
+        return next((each for each in sorted(self._sharing(key)) if self._jobs[each].is_being_removed), None)
 
-    def keeper_of(self, key: Key, *, runs: Iterable[str]) -> Key | None:
+    def output_user_of(self, key: Key, *, runs: Iterable[str]) -> Key | None:
         """Another job with the same output that writes there, or that found the data set of one of these runs finished."""
-        return next((each for each in sorted(self._sharing(key)) if _keeps(self._jobs[each].raw(), set(runs))), None)
+        return next((each for each in sorted(self._sharing(key)) if _uses_output(self._jobs[each].raw(), set(runs))), None)
 
-    def waiting_for(self, key: Key) -> list[Key]:
+    def waiters(self, key: Key) -> list[Key]:
         """The jobs that wait for that one, which need not exist."""
-        return sorted(self._waiting_for.get(key, ()))
+        return sorted(self._waiters.get(key, ()))
 
-    def circle(self, key: Key) -> tuple[Key, ...]:
+    def wait_cycle(self, key: Key) -> tuple[Key, ...]:
         """Jobs of which each waits for the next, by name or for its output, from `key` back to itself; empty when there is no such circle."""
         came_from: dict[Key, Key] = {}
         ahead = [key]
         while ahead:
             here = ahead.pop()
-            for following in self._held_by(here):
-                if following == key:
+            for next_key in self._blockers_of(here):
+                if next_key == key:
                     path = [here]
                     while path[-1] != key:
                         path.append(came_from[path[-1]])
                     return (*reversed(path), key)
-                if following not in came_from:
-                    came_from[following] = here
-                    ahead.append(following)
+                if next_key not in came_from:
+                    came_from[next_key] = here
+                    ahead.append(next_key)
         return ()
 
     # --- inside -----------------------------------------------------------------------------------------------------------
@@ -316,19 +320,19 @@ class Cache:
         mine = self._jobs.get(key)
         return self._outputs.get(mine.output, set()) - {key} if mine is not None and mine.output is not None else set()
 
-    def _held_by(self, key: Key) -> list[Key]:
-        kept = self._jobs.get(key)
-        if kept is None:
+    def _blockers_of(self, key: Key) -> list[Key]:
+        entry = self._jobs.get(key)
+        if entry is None:
             return []
-        rival = self.rival_of(key) if kept.is_unfinished else None
-        return [*kept.awaited, *([rival] if rival is not None else [])]
+        rival = self.rival_of(key) if entry.is_unfinished else None
+        return [*entry.dependencies, *([rival] if rival is not None else [])]
 
-    def _waits(self, key: Key, other: Key) -> bool:
+    def _depends_on(self, key: Key, other: Key) -> bool:
         """Whether `key` names `other` as one to wait for, or a job that does."""
         seen, ahead = {key}, [key]
         while ahead:
-            kept = self._jobs.get(ahead.pop())
-            found = set(kept.awaited) - seen if kept is not None else set()
+            entry = self._jobs.get(ahead.pop())
+            found = set(entry.dependencies) - seen if entry is not None else set()
             if other in found:
                 return True
             seen |= found
@@ -347,18 +351,18 @@ class Cache:
 
     def _place_again(self, namespace: str) -> None:
         """A profile says where buckets are, so the jobs of its namespace may write elsewhere now."""
-        for key, kept in [each for each in self._jobs.items() if each[0].namespace == namespace]:
-            self._index(key, replace(kept, output=self._place_of(kept.raw())))
+        for key, entry in [each for each in self._jobs.items() if each[0].namespace == namespace]:
+            self._index(key, replace(entry, output=self._place_of(entry.raw())))
 
     def _put_job(self, raw: Raw) -> None:
-        key, kept = Key(raw["metadata"]["namespace"], raw["metadata"]["name"]), _kept(raw, output=self._place_of(raw))
+        key, entry = Key(raw["metadata"]["namespace"], raw["metadata"]["name"]), _entry(raw, output=self._place_of(raw))
         before = self._jobs.get(key)
-        if before is not None and before.uid != kept.uid:
-            if before.version > kept.version:
+        if before is not None and before.uid != entry.uid:
+            if before.version > entry.version:
                 return
             self._drop(Kind.DATAPREPJOBS, before.uid)
-        self._index(key, kept)
-        self._keys_by_uid[kept.uid] = key
+        self._index(key, entry)
+        self._keys_by_uid[entry.uid] = key
 
     def _put_cron(self, raw: Raw) -> None:
         key = Key(raw["metadata"]["namespace"], raw["metadata"]["name"], CRON_KIND)
@@ -371,7 +375,7 @@ class Cache:
         self._keys_by_uid[raw["metadata"]["uid"]] = key
 
     def _put_child(self, raw: Raw) -> bool:
-        child = observed.read_child(raw)
+        child = read(raw)
         before = self._children.get(child.uid)
         if before is not None and before.owner_uid != child.owner_uid:
             _discard(self._children_of, (before.namespace, before.owner_uid), child.uid)
@@ -422,42 +426,42 @@ class Cache:
         child = self._children.get(uid) if kind is Kind.JOBS else self.child_of(self._pods[uid])
         return Key(child.namespace, child.owner_name) if child is not None else None
 
-    def _index(self, key: Key, kept: _Kept | None) -> None:
+    def _index(self, key: Key, entry: _Entry | None) -> None:
         """Put a job, or none, in the place of what is known under the key, and where it is looked for."""
         before = self._jobs.pop(key, None)
         if before is not None:
-            for each in before.awaited:
-                _discard(self._waiting_for, each, key)
-            if before.maker is not None:
-                _discard(self._made_by, (key.namespace, before.maker), key)
+            for each in before.dependencies:
+                _discard(self._waiters, each, key)
+            if before.cron_uid is not None:
+                _discard(self._jobs_of_cron, (key.namespace, before.cron_uid), key)
             if before.output is not None:
                 _discard(self._outputs, before.output, key)
-        if kept is not None:
-            self._jobs[key] = kept
-            for each in kept.awaited:
-                self._waiting_for[each].add(key)
-            if kept.maker is not None:
-                self._made_by[key.namespace, kept.maker].add(key)
-            if kept.output is not None:
-                self._outputs[kept.output].add(key)
+        if entry is not None:
+            self._jobs[key] = entry
+            for each in entry.dependencies:
+                self._waiters[each].add(key)
+            if entry.cron_uid is not None:
+                self._jobs_of_cron[key.namespace, entry.cron_uid].add(key)
+            if entry.output is not None:
+                self._outputs[entry.output].add(key)
 
 
-def _kept(raw: Raw, *, output: str | None) -> _Kept:
-    metadata, status, maker = raw["metadata"], untrusted.mapping(raw.get("status")), observed.controller(raw)
+def _entry(raw: Raw, *, output: str | None) -> _Entry:
+    metadata, status, cron_uid = raw["metadata"], untrusted.mapping(raw.get("status")), controller(raw)
     rate = untrusted.mapping(status.get("progress")).get("recordsPerSecond")
     is_deleted = "deletionTimestamp" in metadata
-    return _Kept(
+    return _Entry(
         text=json.dumps(_slim(raw), separators=(",", ":")),
         uid=metadata["uid"],
         version=_version(raw),
         phase=untrusted.text(status.get("phase")) or None,
         has_started=bool(status.get("startTime")),
         is_deleted=is_deleted,
-        is_leaving=is_deleted and names.FINALIZER in _list(metadata.get("finalizers")),
+        is_being_removed=is_deleted and names.FINALIZER in _list(metadata.get("finalizers")),
         records_per_second=float(rate) if isinstance(rate, int | float) else 0.0,
         output=output,
-        awaited=tuple(_awaited_by(raw)),
-        maker=(untrusted.text(maker.get("uid")) or None) if maker.get("kind") == CRON_KIND else None,
+        dependencies=tuple(_dependencies_of(raw)),
+        cron_uid=(untrusted.text(cron_uid.get("uid")) or None) if cron_uid.get("kind") == CRON_KIND else None,
     )
 
 
@@ -477,7 +481,7 @@ def claim(raw: Raw) -> Claim:
     return not status.get("startTime"), since or times.now(), raw["metadata"]["uid"]
 
 
-def _awaited_by(raw: Raw) -> list[Key]:
+def _dependencies_of(raw: Raw) -> list[Key]:
     """The jobs that one waits for. One that has started waits no more; one that failed before may be retried, and would wait again."""
     spec, status = untrusted.mapping(raw.get("spec")), untrusted.mapping(raw.get("status"))
     if status.get("startTime") or status.get("phase") == "Succeeded":
@@ -488,7 +492,7 @@ def _awaited_by(raw: Raw) -> list[Key]:
     return [Key(raw["metadata"]["namespace"], name) for name in dict.fromkeys(named) if name]
 
 
-def _keeps(raw: Raw, runs: set[str]) -> bool:
+def _uses_output(raw: Raw, runs: set[str]) -> bool:
     status = untrusted.mapping(raw.get("status"))
     if "deletionTimestamp" in raw["metadata"]:
         return False

@@ -24,11 +24,11 @@ _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _DELAYS: Final = {Kind.DATAPREPJOBS: 0.0, Kind.DATAPREPCRONJOBS: 0.0, Kind.DATAPREPPROFILES: 0.0, Kind.JOBS: 0.0, Kind.PODS: 0.2}
 
 
-def registry(*, cache: Cache, streams: Streams, concerns: Callable[[Key, float], None]) -> kopf.OperatorRegistry:
+def registry(*, cache: Cache, streams: Streams, enqueue: Callable[[Key, float], None]) -> kopf.OperatorRegistry:
     """The handlers."""
     handlers = kopf.OperatorRegistry()
 
-    take = functools.partial(_take, cache=cache, streams=streams, concerns=concerns)
+    take = functools.partial(_take, cache=cache, streams=streams, enqueue=enqueue)
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=handlers)
     async def data_prep_job(event: Any, **_: Any) -> None:
@@ -55,7 +55,7 @@ def registry(*, cache: Cache, streams: Streams, concerns: Callable[[Key, float],
 
 
 # Any: kopf's event is the API's JSON.
-def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, concerns: Callable[[Key, float], None]) -> None:
+def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: Callable[[Key, float], None]) -> None:
     """Put what an event tells into the cache, and name everybody whom it concerns: half of all events are of what nobody reads."""
     raw = event["object"]
     try:
@@ -66,12 +66,12 @@ def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, concerns: C
             key = cache.key_of(kind, raw) if is_news else None
     finally:
         # Whatever one object says, the others don't wait for it.
-        streams.handled(kind, raw["metadata"]["uid"])
-    others = cache.also_concerned(raw) if kind is Kind.DATAPREPJOBS else []
+        streams.mark_cached(kind, raw["metadata"]["uid"])
+    others = cache.dependents(raw) if kind is Kind.DATAPREPJOBS else []
     if kind is Kind.DATAPREPPROFILES:
-        others = cache.not_begun(raw["metadata"]["namespace"])
+        others = cache.not_started(raw["metadata"]["namespace"])
     for each in [*([key] if key is not None else []), *others]:
-        concerns(each, 0.0 if kind is Kind.PODS and _ends_the_plan(raw) else _DELAYS[kind])
+        enqueue(each, 0.0 if kind is Kind.PODS and _ends_the_plan(raw) else _DELAYS[kind])
 
 
 # Any: the API's JSON.

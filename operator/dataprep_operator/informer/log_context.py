@@ -11,16 +11,16 @@ _NOTHING: Final[Mapping[str, str | None]] = {}
 _about: ContextVar[Mapping[str, str | None]] = ContextVar("about", default=_NOTHING)
 
 
-def turn_to(key: Key) -> None:
+def bind(key: Key) -> None:
     """From now on this task is about that object."""
     _about.set({"namespace": key.namespace, "cronJob" if key.kind == CRON_KIND else "job": key.name})
 
 
-def learn(run_id: str | None) -> None:
+def bind_run(run_id: str | None) -> None:
     """The run of the job that this task is about."""
     _about.set({**_about.get(), "runId": run_id})
 
 
-def current() -> Mapping[str, str | None]:
+def fields() -> Mapping[str, str | None]:
     """Fields for a log line."""
     return _about.get()

@@ -21,9 +21,9 @@ FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 30.0
 """The limit on requests spares the API server; this one is what a job waits for after the server is well again."""
 
-_OTHERS_TURN = 4
+_NORMAL_TURN = 4
 """Every so many keys one that isn't urgent is taken, so that nobody waits for ever."""
-_LAST_TURN = 16
+_LOW_TURN = 16
 """Every so many, one that is patient."""
 
 
@@ -36,20 +36,22 @@ def backoff_seconds(failures: int, *, chance: float) -> float:
 class WorkQueue(Generic[K]):
     """Keys that wait for a worker, first come, first served; those that are `urgent` when they come, before all others, and those that are `patient`, behind them."""
 
-    def __init__(self, *, urgent: Callable[[K], bool] = lambda _: False, patient: Callable[[K], bool] = lambda _: False) -> None:
-        self._urgent = urgent
-        self._patient = patient
-        self._first: deque[K] = deque()
-        self._ready: deque[K] = deque()
-        self._last: deque[K] = deque()
+    def __init__(
+        self, *, high_priority: Callable[[K], bool] = lambda _: False, low_priority: Callable[[K], bool] = lambda _: False
+    ) -> None:
+        self._is_high_priority = high_priority
+        self._is_low_priority = low_priority
+        self._high: deque[K] = deque()
+        self._normal: deque[K] = deque()
+        self._low: deque[K] = deque()
         self._taken = 0
         self._waiting: dict[K, float] = {}
         """Since when, by the loop's clock."""
-        self._working: set[K] = set()
-        self._again: set[K] = set()
+        self._processing: set[K] = set()
+        self._dirty: set[K] = set()
         self._failures: dict[K, int] = {}
         self._timers: dict[K, asyncio.TimerHandle] = {}
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -57,12 +59,12 @@ class WorkQueue(Generic[K]):
     def add(self, key: K) -> None:
         """Work on `key` as soon as a worker is free. A key that is being worked on comes round once more."""
         self._forget_timer(key)
-        if key in self._working:
-            self._again.add(key)
+        if key in self._processing:
+            self._dirty.add(key)
         elif key not in self._waiting:
             self._waiting[key] = asyncio.get_running_loop().time()
-            (self._first if self._urgent(key) else self._last if self._patient(key) else self._ready).append(key)
-            self._news.set()
+            (self._high if self._is_high_priority(key) else self._low if self._is_low_priority(key) else self._normal).append(key)
+            self._wakeup.set()
 
     def add_after(self, key: K, seconds: float) -> None:
         """Work on `key` in `seconds`, or earlier when it is due earlier already."""
@@ -85,7 +87,7 @@ class WorkQueue(Generic[K]):
                 await work(key)
             except Exception as exc:  # the top of the loop: one key's failure must not stop the others
                 delay = self._failed(key)
-                logger.warning("%s: %s: %s; next try in %.1f s", key, type(exc).__name__, exc, delay, exc_info=_unforeseen(exc))
+                logger.warning("%s: %s: %s; next try in %.1f s", key, type(exc).__name__, exc, delay, exc_info=_needs_traceback(exc))
             else:
                 self._failures.pop(key, None)
             finally:
@@ -98,19 +100,19 @@ class WorkQueue(Generic[K]):
 
     async def _next(self) -> K:
         while not self._waiting:
-            self._news.clear()
-            await self._news.wait()
+            self._wakeup.clear()
+            await self._wakeup.wait()
         self._taken += 1
-        key = self._row().popleft()
+        key = self._next_lane().popleft()
         metrics.QUEUE_WAIT.observe(asyncio.get_running_loop().time() - self._waiting.pop(key))
-        self._working.add(key)
+        self._processing.add(key)
         return key
 
-    def _row(self) -> deque[K]:
+    def _next_lane(self) -> deque[K]:
         """Whose turn it is."""
-        if self._last and (self._taken % _LAST_TURN == 0 or not (self._first or self._ready)):
-            return self._last
-        return self._ready if self._ready and (self._taken % _OTHERS_TURN == 0 or not self._first) else self._first
+        if self._low and (self._taken % _LOW_TURN == 0 or not (self._high or self._normal)):
+            return self._low
+        return self._normal if self._normal and (self._taken % _NORMAL_TURN == 0 or not self._high) else self._high
 
     def _failed(self, key: K) -> float:
         self._failures[key] = self._failures.get(key, 0) + 1
@@ -120,9 +122,9 @@ class WorkQueue(Generic[K]):
         return delay
 
     def _done(self, key: K) -> None:
-        self._working.discard(key)
-        if key in self._again:
-            self._again.discard(key)
+        self._processing.discard(key)
+        if key in self._dirty:
+            self._dirty.discard(key)
             self.add(key)
 
     def _forget_timer(self, key: K) -> None:
@@ -131,6 +133,6 @@ class WorkQueue(Generic[K]):
             timer.cancel()
 
 
-def _unforeseen(exc: Exception) -> bool:
+def _needs_traceback(exc: Exception) -> bool:
     """Whether the log needs a traceback: our own errors say enough."""
     return not isinstance(exc, OperatorError)

@@ -29,7 +29,7 @@ Look = Callable[[Key], Awaitable[float | None]]
 """One look at one object; returns the seconds after which the next is due."""
 
 
-Concerns = Callable[[Key, float], None]
+Enqueue = Callable[[Key, float], None]
 """Told of an object that something has happened to, and the seconds within which it must be looked at."""
 
 
@@ -40,17 +40,17 @@ CREDENTIALS_TASK: Final = "credentials retriever"
 """The one of kopf's tasks that `spawn_tasks` starts and doesn't name: without it no connection is renewed."""
 
 
-async def follow(*, settings: Settings, cache: Cache, heard: streams.Streams, concerns: Concerns, stop: asyncio.Event, died: Died) -> None:
+async def follow(*, settings: Settings, cache: Cache, heard: streams.Streams, enqueue: Enqueue, stop: asyncio.Event, died: Died) -> None:
     """Keep the cache as the cluster is, until `stop` is set. A standby does so too: it takes over without listing.
 
     kopf's tasks live as long as the operator. When one ends before, kopf would end the others one after the other, and was seen to wait for them
     for minutes; so it isn't asked to: `died` must end the process.
     """
-    undo = streams.listen(heard)
+    undo = streams.wrap_kopf(heard)
     before = asyncio.all_tasks()
     try:
         roots = await kopf.spawn_tasks(
-            registry=handlers.registry(cache=cache, streams=heard, concerns=concerns),
+            registry=handlers.registry(cache=cache, streams=heard, enqueue=enqueue),
             settings=handlers.operator_settings(settings),
             # Without one kopf asks for the user's name, and an image's user 65532 has none.
             identity=settings.identity,  # type: ignore[arg-type]  # kopf's NewType of str is not public
@@ -109,9 +109,9 @@ async def lead(
 
 async def _work(settings: Settings, cache: Cache, heard: streams.Streams, queue: WorkQueue[Key], look: Look) -> None:
     """All workers. They begin when the cache is whole: with half of it, children would seem to be missing."""
-    await heard.whole()
+    await heard.wait_for_sync()
     # What has ended can wait; there may be thousands of them.
-    for key in [*cache.unsettled(), *cache.keys()]:
+    for key in [*cache.active_keys(), *cache.keys()]:
         queue.add(key)
     async with asyncio.TaskGroup() as group:
         for number in range(settings.workers):
@@ -122,7 +122,7 @@ async def _work(settings: Settings, cache: Cache, heard: streams.Streams, queue:
 def _timed(queue: WorkQueue[Key], look: Look) -> Callable[[Key], Awaitable[None]]:
     async def work(key: Key) -> None:
         started = time.monotonic()
-        log_context.turn_to(key)
+        log_context.bind(key)
         metrics.QUEUE_DEPTH.set(len(queue))
         try:
             wait = await look(key)
@@ -141,5 +141,5 @@ async def _scan(cache: Cache, queue: WorkQueue[Key], *, every_seconds: float) ->
     """Every object of ours comes round now and then, whatever events were lost; what has ended, less often."""
     for number in itertools.count(1):
         await asyncio.sleep(every_seconds)
-        for key in cache.unsettled() if number % _SETTLED_EVERY else cache.keys():
+        for key in cache.active_keys() if number % _SETTLED_EVERY else cache.keys():
             queue.add(key)

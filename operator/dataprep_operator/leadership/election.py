@@ -32,7 +32,7 @@ class Connection(Cluster, Protocol):
         ...
 
 
-class Tenure:
+class LeaderElector:
     """Waits for its turn, and keeps it until it is ended. `lost` is told, on the thread, when the turn can't be kept: then the process must end at once."""
 
     def __init__(

@@ -21,8 +21,8 @@ from dataprep_operator.settings import Settings
 logger = logging.getLogger(__name__)
 
 RENEW_SECONDS: Final = 5.0
-DEAD_SECONDS: Final = 15
-HEARD_SECONDS: Final = 7.0
+EXPIRY_SECONDS: Final = 15
+NOTICE_SECONDS: Final = 7.0
 """Within which a release that works everywhere has seen a new marker."""
 EVERYWHERE: Final = f"{GROUP}/works-everywhere"
 REFUSED_BY: Final = f"{GROUP}/refused-by"
@@ -55,7 +55,7 @@ class Scope:
         self._release = f"{settings.lease_namespace}/{settings.lease_name}"
         self._everywhere = not settings.namespaces
         self._places: Sequence[str] = settings.namespaces or (self._own,)
-        self._looks_round = self._everywhere
+        self._checks_others = self._everywhere
         """Whether it looks for others' markers: until it is told that it may not."""
 
     async def claim(self) -> None:
@@ -73,27 +73,27 @@ class Scope:
         while True:
             await self._sleep(RENEW_SECONDS)
             try:
-                await self._all_claimed()
-                if self._looks_round and self._places:
-                    await self._look_round(begins=False)
+                await self._claim_all()
+                if self._checks_others and self._places:
+                    await self._check_others(begins=False)
             except ClusterError as exc:
                 logger.warning("the marker %s was not renewed: %s", self._name, exc)
 
     async def _claim(self) -> None:
-        new = await self._all_claimed()
-        if self._looks_round and self._places:
-            await self._look_round(begins=True)
+        new = await self._claim_all()
+        if self._checks_others and self._places:
+            await self._check_others(begins=True)
         elif new and not self._everywhere:
-            await self._sleep(HEARD_SECONDS)
+            await self._sleep(NOTICE_SECONDS)
             for place in new:
-                self._refuse_if_told(place, await self._cluster.get(LEASES, place, self._name))
+                self._raise_if_refused(place, await self._cluster.get(LEASES, place, self._name))
 
-    async def _all_claimed(self) -> list[str]:
+    async def _claim_all(self) -> list[str]:
         """Set or renew all markers, and return the places where they are new. A namespace that is not there, or whose Leases are out of reach, is nobody's concern but its own."""
         new = []
         for place in self._places:
             try:
-                if await self._claimed(place):
+                if await self._claim_marker(place):
                     new.append(place)
             except NotFound:
                 continue  # it may come
@@ -102,7 +102,7 @@ class Scope:
                 self._places = [each for each in self._places if each != place]
         return new
 
-    async def _claimed(self, place: str) -> bool:
+    async def _claim_marker(self, place: str) -> bool:
         """Set or renew the marker of one namespace. Returns whether it is new there."""
         while True:
             try:
@@ -115,9 +115,9 @@ class Scope:
                     continue
             is_ours, is_alive = self._holder(found) == self._release, self._alive(found)
             if is_ours and is_alive:
-                self._refuse_if_told(place, found)
+                self._raise_if_refused(place, found)
             elif is_alive:
-                await self._outlive(place, found)
+                await self._wait_for_expiry(place, found)
                 continue
             begins = not (is_ours and is_alive)
             try:
@@ -126,7 +126,7 @@ class Scope:
             except Conflict:
                 continue
 
-    async def _outlive(self, place: str, found: Body) -> None:
+    async def _wait_for_expiry(self, place: str, found: Body) -> None:
         """Wait for the end of another release that has just gone. Raises Overlap when it goes on."""
         renewed = self._renewed(found)
         while self._alive(found):
@@ -140,14 +140,14 @@ class Scope:
                     f"The release {self._holder(found)} works in the namespace {place}: this one, {self._release}, doesn't start. {_HOW}"
                 )
 
-    async def _look_round(self, *, begins: bool) -> None:
+    async def _check_others(self, *, begins: bool) -> None:
         """For a release that works everywhere: give way to those that were there before it, and turn away those that come later."""
         mine = await self._cluster.get(LEASES, self._own, self._name)
         try:
             markers = await self._cluster.list(LEASES, "", fields=f"metadata.name={self._name}")
         except Refused as exc:
             logger.warning("can't see whether other releases work in other namespaces: %s", exc)
-            self._looks_round = False
+            self._checks_others = False
             return
         for found in markers:
             place = found["metadata"]["namespace"]
@@ -155,9 +155,9 @@ class Scope:
                 continue
             if self._since(found) < self._since(mine):
                 if begins:
-                    await self._outlive(place, found)
+                    await self._wait_for_expiry(place, found)
                     continue
-                raise Overlap(self._told(self._holder(found), place, found))
+                raise Overlap(self._overlap_message(self._holder(found), place, found))
             annotations = {**(found["metadata"].get("annotations") or {}), REFUSED_BY: self._release}
             try:
                 await self._cluster.replace(
@@ -170,12 +170,12 @@ class Scope:
                 continue
             logger.warning("The release %s wants to work in %s too, and is told to end", self._holder(found), place)
 
-    def _refuse_if_told(self, place: str, found: Body) -> None:
+    def _raise_if_refused(self, place: str, found: Body) -> None:
         by = (found["metadata"].get("annotations") or {}).get(REFUSED_BY)
         if by and by != self._release:
             raise Overlap(f"The release {by} works in all namespaces, and so in {place}: this one, {self._release}, doesn't start. {_HOW}")
 
-    def _told(self, other: str, place: str, found: Body) -> str:
+    def _overlap_message(self, other: str, place: str, found: Body) -> str:
         where = "all namespaces" if (found["metadata"].get("labels") or {}).get(EVERYWHERE) == "true" else f"the namespace {place}"
         return f"The release {other} works in {where}: this one, {self._release}, doesn't start. {_HOW}"
 
@@ -191,7 +191,7 @@ class Scope:
 
     def _alive(self, found: Body) -> bool:
         age = times.seconds_between(times.parse(self._renewed(found)), self._clock())
-        return bool(self._holder(found)) and age is not None and age <= DEAD_SECONDS
+        return bool(self._holder(found)) and age is not None and age <= EXPIRY_SECONDS
 
     def _body(self, place: str, before: Body, *, begins: bool) -> Body:
         now = self._clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -202,7 +202,7 @@ class Scope:
             metadata["annotations"] = {}
         held = {
             "holderIdentity": self._release,
-            "leaseDurationSeconds": DEAD_SECONDS,
+            "leaseDurationSeconds": EXPIRY_SECONDS,
             "acquireTime": now if begins else spec.get("acquireTime") or now,
             "renewTime": now,
         }

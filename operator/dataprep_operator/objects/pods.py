@@ -99,7 +99,7 @@ class Pod:
         return self.finished or (self.phase == "Running")
 
     @property
-    def stopped_by_nobody(self) -> bool:
+    def terminated_unprompted(self) -> bool:
         """Whether it ended as one that was told to stop, and neither the cluster nor anybody's deletion says so."""
         return self.phase == "Failed" and self.exit_code == Exit.TERMINATED and self.disrupted_at is None and self.deletion_due is None
 
@@ -113,7 +113,7 @@ class Pod:
         overdue = times.seconds_between(self.deletion_due, now)
         return not self.finished and overdue is not None and overdue >= STUCK_TERMINATING_SECONDS
 
-    def lingering(self, now: datetime) -> bool:
+    def awaits_finalizer(self, now: datetime) -> bool:
         """Whether it has ended and was deleted, and a finalizer holds it: its Job waits to make another first."""
         overdue = times.seconds_between(self.deletion_due, now)
         return self.finished and overdue is not None and overdue >= LINGERING_SECONDS
@@ -182,12 +182,12 @@ def missing_mount(pod_events: Sequence[Mapping[str, Any]]) -> str | None:
     return None
 
 
-def refused_pods(job_events: Sequence[Mapping[str, Any]]) -> str | None:
+def pod_creation_error(job_events: Sequence[Mapping[str, Any]]) -> str | None:
     """Why the API server takes no pod of a Job, from the Job's Events."""
     return next((untrusted.text(event.get("message")) for event in reversed(job_events) if event.get("reason") == "FailedCreate"), None)
 
 
-def may_pass(refusal: str) -> bool:
+def is_temporary(refusal: str) -> bool:
     """Whether what the API server refuses now it may take later: a quota may have room then. All else stays refused until somebody changes something."""
     return "exceeded quota" in refusal
 
@@ -197,7 +197,7 @@ def failure(pod: Pod) -> Failure | None:
     is_evicted = bool(pod.told) and pod.disrupted_at is None
     if pod.phase != "Failed" or (pod.exit_code in (None, Exit.DONE) and not is_evicted):
         return None
-    if pod.exit_code == Exit.TERMINATED and not (pod.stopped_by_nobody or is_evicted):
+    if pod.exit_code == Exit.TERMINATED and not (pod.terminated_unprompted or is_evicted):
         return None
     result = pod.result if not pod.script else None
     told = result if isinstance(result, FailureResult) else None
@@ -236,7 +236,7 @@ def _reason_and_message(pod: Pod, told: FailureResult | None) -> tuple[Reason, s
         reason = Reason.SCRIPT_FAILED
     what = "script" if pod.script else "container"
     how = "was killed (exit code 137)" if pod.exit_code == 137 else f"ended with exit code {pod.exit_code}"
-    if pod.stopped_by_nobody:
+    if pod.terminated_unprompted:
         how += ", as if it was told to stop; neither an eviction nor a deletion was why"
     return reason, f"The {what} {how}{last_words}"
 

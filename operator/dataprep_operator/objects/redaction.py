@@ -8,42 +8,42 @@ from pydantic import BaseModel
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.shown import redacted, shown
 
-_ROOM: Final = 256
+_MIN_LENGTH: Final = 256
 """Every text that pods say, apart from digests, may be as long in a status."""
 _M = TypeVar("_M", bound=BaseModel)
 
 
-def of_job(status: DataPrepJobStatus) -> DataPrepJobStatus:
+def redact_status(status: DataPrepJobStatus) -> DataPrepJobStatus:
     """The status with each text `shown`, within its limit: escapes need room, so a text that has some may lose its end.
 
     What the job itself says stays as it is, because it is read again: its last wish, and the place of its output and of the data set that it takes,
     where no credential is in it.
     """
     place = status.output.uri if status.output is not None else None
-    found = _of_model(status, place if place is not None and redacted(place) == place else None)
+    found = _redact_model(status, place if place is not None and redacted(place) == place else None)
     taken = status.from_job
     kept = taken if taken is None or redacted(taken.uri) == taken.uri else taken.model_copy(update={"uri": redacted(taken.uri)})
     return found.model_copy(update={"from_job": kept, "handled_retry": status.handled_retry})
 
 
-def _of_model(model: _M, place: str | None) -> _M:
+def _redact_model(model: _M, place: str | None) -> _M:
     given = {name: getattr(model, name) for name in type(model).model_fields}
-    changed = {name: of for name, value in given.items() if (of := _of(value, place)) != value}
+    changed = {name: of for name, value in given.items() if (of := _redact(value, place)) != value}
     return model.model_copy(update=changed) if changed else model
 
 
 # Any: a value of a status, of any form.
-def _of(value: Any, place: str | None) -> Any:
+def _redact(value: Any, place: str | None) -> Any:
     if isinstance(value, str):
         return _text(value, place)
     if isinstance(value, BaseModel):
-        return _of_model(value, place)
+        return _redact_model(value, place)
     if isinstance(value, Mapping):
-        return {_text(key, place): _of(each, place) for key, each in value.items()}
-    return [_of(each, place) for each in value] if isinstance(value, list) else value
+        return {_text(key, place): _redact(each, place) for key, each in value.items()}
+    return [_redact(each, place) for each in value] if isinstance(value, list) else value
 
 
 def _text(text: str, place: str | None) -> str:
     kept = place if place is not None and text.startswith(place) else ""
     found = kept + shown(text.removeprefix(kept))
-    return found if found == text else found[: max(len(text), _ROOM)]
+    return found if found == text else found[: max(len(text), _MIN_LENGTH)]

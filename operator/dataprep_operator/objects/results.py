@@ -10,7 +10,7 @@ _RUN_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
-def fault_of_commit(result: CommitResult, *, run_id: str | None) -> str | None:
+def commit_fault(result: CommitResult, *, run_id: str | None) -> str | None:
     """Why the totals can't be those of this run; None when they can."""
     records = result.records
     told = [result.manifest_sha256, *(file.sha256 for file in result.outputs), *([result.digest] if result.digest is not None else [])]
@@ -27,7 +27,7 @@ def fault_of_commit(result: CommitResult, *, run_id: str | None) -> str | None:
     return None
 
 
-def fault_of_plan(result: PlanResult, spec: DataPrepJobSpec) -> str | None:
+def plan_fault(result: PlanResult, spec: DataPrepJobSpec) -> str | None:
     """Why the plan can't be believed; None when it can. What becomes an argument of the next step must look like it."""
     if not _RUN_ID.fullmatch(result.run_id):
         return f"The plan step reports a run id of the wrong form: {result.run_id!r}"

@@ -13,19 +13,20 @@ from dataprep_api.reasons import Reason
 from dataprep_api.resources.cron import DataPrepCronJob, DataPrepCronJobStatus
 from dataprep_operator.cluster.cluster import DATAPREPCRONJOBS, DATAPREPJOBS, Cluster
 from dataprep_operator.decisions import crons
-from dataprep_operator.decisions.crons import Decision, Made, SeenCron
+from dataprep_operator.decisions.crons import Decision, ObservedCron, ScheduledJob
 from dataprep_operator.decisions.schedules import BadSchedule, Schedule
 from dataprep_operator.errors import AlreadyExists, Conflict, NotFound, OperatorError, Refused
 from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.objects import times
-from dataprep_operator.objects.observed import Key, controller
+from dataprep_operator.objects.observed import Key
+from dataprep_operator.objects.owners import controller
 from dataprep_operator.objects.untrusted import Raw
 from dataprep_operator.reconcilers.event_recorder import EventRecorder
 
 logger = logging.getLogger(__name__)
 
 # What the API server refuses may be allowed later, when a quota has room.
-_REFUSED_AGAIN_SECONDS: Final = 60.0
+_RETRY_REFUSED_SECONDS: Final = 60.0
 
 
 class CronStatusUnreadable(OperatorError):
@@ -39,7 +40,7 @@ class CronReconciler:
         self._cache = cache
         self._cluster = cluster
         self._clock = clock
-        self._teller = EventRecorder(cluster=cluster, clock=clock)
+        self._events = EventRecorder(cluster=cluster, clock=clock)
 
     async def reconcile(self, key: Key) -> float | None:
         """Do what is due. Returns the seconds after which it must be looked at even if nothing happens."""
@@ -47,20 +48,20 @@ class CronReconciler:
         if raw is None or "deletionTimestamp" in raw["metadata"]:
             return None
         now = self._clock()
-        seen = _look(key, raw, self._cache)
-        decision = crons.decide(seen, now=now)
+        observed = _observe(key, raw, self._cache)
+        decision = crons.decide(observed, now=now)
         if decision.due is not None:
             # Before the status says so: a crash in between finds the job. The other way round it would be lost.
-            decision = await self._make(seen, decision, decision.due, now=now)
-        if decision.status != seen.status:
-            await self._write_status(seen, decision.status)
-        notes = [*decision.notes, *crons.told(seen.status, decision.status)]
-        await self._teller.tell(key, uid=seen.uid, attempt=0, notes=notes)
+            decision = await self._create_due_job(observed, decision, decision.due, now=now)
+        if decision.status != observed.status:
+            await self._write_status(observed, decision.status)
+        notes = [*decision.notes, *crons.notes_between(observed.status, decision.status)]
+        await self._events.record(key, uid=observed.uid, attempt=0, notes=notes)
         for job in decision.removals:
-            await self._remove(key, job)
-        return decision.wake_after_seconds
+            await self._delete(key, job)
+        return decision.requeue_after_seconds
 
-    async def _remove(self, key: Key, job: Made) -> None:
+    async def _delete(self, key: Key, job: ScheduledJob) -> None:
         """Remove a job, unless it has changed since it was looked at: a failed one may be retried, a running one may just have succeeded."""
         place = (DATAPREPJOBS, key.namespace, job.name)
         try:
@@ -70,52 +71,52 @@ class CronReconciler:
             raise
         logger.info("%s: %s deleted", key, job.name)
 
-    async def _make(self, seen: SeenCron, decision: Decision, due: datetime, *, now: datetime) -> Decision:
+    async def _create_due_job(self, observed: ObservedCron, decision: Decision, due: datetime, *, now: datetime) -> Decision:
         """Make the job. One that is there already is ours, or in the way."""
-        body = crons.job(seen, due)
+        body = crons.job_body(observed, due)
         name = body["metadata"]["name"]
         try:
-            raw = await self._created(seen.key.namespace, name, body)
+            raw = await self._create_or_get(observed.key.namespace, name, body)
         except Refused as exc:
-            said = f"The job due at {times.text(due)} was refused: {exc}"
-            status = crons.not_made(seen, decision.status, Reason.JOB_REFUSED, said, now=now)
-            wait = min(_REFUSED_AGAIN_SECONDS, decision.wake_after_seconds or _REFUSED_AGAIN_SECONDS)
-            return replace(decision, status=status, wake_after_seconds=wait)
-        if controller(raw).get("uid") != seen.uid:
-            said = f"DataPrepJob {name} exists and doesn't belong to this DataPrepCronJob; delete it, or wait for the next time."
-            return replace(decision, status=crons.not_made(seen, decision.status, Reason.CONFLICTING_CHILD, said, now=now))
+            message = f"The job due at {times.text(due)} was refused: {exc}"
+            status = crons.with_failure(observed, decision.status, Reason.JOB_REFUSED, message, now=now)
+            wait = min(_RETRY_REFUSED_SECONDS, decision.requeue_after_seconds or _RETRY_REFUSED_SECONDS)
+            return replace(decision, status=status, requeue_after_seconds=wait)
+        if controller(raw).get("uid") != observed.uid:
+            message = f"DataPrepJob {name} exists and doesn't belong to this DataPrepCronJob; delete it, or wait for the next time."
+            return replace(decision, status=crons.with_failure(observed, decision.status, Reason.CONFLICTING_CHILD, message, now=now))
         self._cache.put(Kind.DATAPREPJOBS, raw)
-        logger.info("%s: %s made for %s", seen.key, name, times.text(due))
-        job = replace(crons.read_made(raw), scheduled=due)
-        return replace(decision, status=crons.made(seen, decision.status, job, now=now))
+        logger.info("%s: %s made for %s", observed.key, name, times.text(due))
+        job = replace(crons.read_job(raw), scheduled=due)
+        return replace(decision, status=crons.with_created_job(observed, decision.status, job, now=now))
 
-    async def _created(self, namespace: str, name: str, body: dict[str, object]) -> Raw:
+    async def _create_or_get(self, namespace: str, name: str, body: dict[str, object]) -> Raw:
         try:
             return await self._cluster.create(DATAPREPJOBS, namespace, body)
         except AlreadyExists:
             return await self._cluster.get(DATAPREPJOBS, namespace, name)
 
-    async def _write_status(self, seen: SeenCron, status: DataPrepCronJobStatus) -> None:
+    async def _write_status(self, observed: ObservedCron, status: DataPrepCronJobStatus) -> None:
         """Write the status, unless the object has changed since it was looked at; then the cache learns the newer one and Conflict is raised."""
-        place = (DATAPREPCRONJOBS, seen.key.namespace, seen.key.name)
-        version = seen.raw["metadata"]["resourceVersion"]
+        place = (DATAPREPCRONJOBS, observed.key.namespace, observed.key.name)
+        version = observed.raw["metadata"]["resourceVersion"]
         try:
-            written = await self._cluster.apply_status(*place, uid=seen.uid, resource_version=version, status=crons.as_json(status))
+            written = await self._cluster.apply_status(*place, uid=observed.uid, resource_version=version, status=crons.as_json(status))
         except (Conflict, NotFound):
             try:
                 self._cache.put(Kind.DATAPREPCRONJOBS, await self._cluster.get(*place))
             except NotFound:
-                self._cache.drop(Kind.DATAPREPCRONJOBS, seen.raw)
+                self._cache.drop(Kind.DATAPREPCRONJOBS, observed.raw)
             raise
         self._cache.put(Kind.DATAPREPCRONJOBS, written)
 
 
-def _look(key: Key, raw: Raw, cache: Cache) -> SeenCron:
+def _observe(key: Key, raw: Raw, cache: Cache) -> ObservedCron:
     """The object and its jobs, as the caches show them."""
     metadata = raw["metadata"]
     created = times.parse(metadata["creationTimestamp"])
     assert created is not None  # noqa: S101 - every object of the API server has a creation time
-    seen = SeenCron(
+    observed = ObservedCron(
         key=key,
         uid=metadata["uid"],
         generation=metadata.get("generation", 1),
@@ -124,13 +125,13 @@ def _look(key: Key, raw: Raw, cache: Cache) -> SeenCron:
         status=_status(raw),
         spec=None,
         schedule=None,
-        jobs=tuple(crons.read_made(each) for each in cache.made_by(key.namespace, metadata["uid"])),
+        jobs=tuple(crons.read_job(each) for each in cache.jobs_of_cron(key.namespace, metadata["uid"])),
     )
     try:
         spec = DataPrepCronJob.parse({key: value for key, value in raw.items() if key != "status"}).spec
-        return replace(seen, spec=spec, schedule=Schedule.parse(spec.schedule, spec.time_zone))
+        return replace(observed, spec=spec, schedule=Schedule.parse(spec.schedule, spec.time_zone))
     except (SpecError, BadSchedule) as exc:
-        return replace(seen, faults=str(exc))
+        return replace(observed, faults=str(exc))
 
 
 def _status(raw: Raw) -> DataPrepCronJobStatus:

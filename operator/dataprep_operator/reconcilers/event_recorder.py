@@ -15,7 +15,7 @@ from dataprep_operator.objects.observed import Key
 logger = logging.getLogger(__name__)
 
 # Events are counted in memory for this many texts; after that one starts at 1 again.
-_REMEMBERED_EVENTS: Final = 2048
+_MAX_COUNTED_EVENTS: Final = 2048
 
 
 class EventRecorder:
@@ -24,24 +24,24 @@ class EventRecorder:
     def __init__(self, *, cluster: Cluster, clock: Callable[[], datetime]) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._told: dict[str, tuple[int, datetime]] = {}
+        self._counts: dict[str, tuple[int, datetime]] = {}
 
-    async def tell(self, key: Key, *, uid: str, attempt: int, notes: Sequence[Note]) -> None:
+    async def record(self, key: Key, *, uid: str, attempt: int, notes: Sequence[Note]) -> None:
         """Tell each note. An Event that can't be told holds nothing up."""
         for note in notes:
             now = self._clock()
             body = events.body(note, key=key, uid=uid, attempt=attempt, count=1, first=now, now=now)
             try:
-                await self._tell(key.namespace, body, now=now)
+                await self._record(key.namespace, body, now=now)
             except ClusterError as exc:
                 logger.warning("%s: no Event %s: %s", key, note.reason, exc)
 
-    async def _tell(self, namespace: str, body: Body, *, now: datetime) -> None:
+    async def _record(self, namespace: str, body: Body, *, now: datetime) -> None:
         name = body["metadata"]["name"]
-        count, first = self._told.get(name, (0, now))
-        if len(self._told) >= _REMEMBERED_EVENTS:
-            self._told.clear()
-        self._told[name] = (count + 1, first)
+        count, first = self._counts.get(name, (0, now))
+        if len(self._counts) >= _MAX_COUNTED_EVENTS:
+            self._counts.clear()
+        self._counts[name] = (count + 1, first)
         try:
             await self._cluster.create(EVENTS, namespace, body)
         except AlreadyExists:

@@ -17,7 +17,7 @@ from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key, Observed
 from dataprep_operator.reconcilers.actuator import Actuator
 from dataprep_operator.reconcilers.observer import Observer
-from dataprep_operator.server.progress import Board
+from dataprep_operator.server.progress import ProgressStore
 from dataprep_operator.settings import Settings
 
 
@@ -25,15 +25,21 @@ class Reconciler:
     """Level-triggered: it never asks what happened, only what is. Any number of calls, in any order, end in the same state."""
 
     def __init__(
-        self, *, cache: Cache, cluster: Cluster, board: Board, settings: Settings, clock: Callable[[], datetime] = times.now
+        self,
+        *,
+        cache: Cache,
+        cluster: Cluster,
+        progress_store: ProgressStore,
+        settings: Settings,
+        clock: Callable[[], datetime] = times.now,
     ) -> None:
         self._cache = cache
-        self._board = board
+        self._progress_store = progress_store
         self._settings = settings
         self._clock = clock
         kueue = Kueue(cluster) if settings.kueue else None
-        self._observer = Observer(cache=cache, cluster=cluster, board=board, defaults=settings.pods, kueue=kueue)
-        self._hands = Actuator(cache=cache, cluster=cluster, observer=self._observer, clock=clock)
+        self._observer = Observer(cache=cache, cluster=cluster, progress_store=progress_store, defaults=settings.pods, kueue=kueue)
+        self._actuator = Actuator(cache=cache, cluster=cluster, observer=self._observer, clock=clock)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one job forward. Returns the seconds after which it must be looked at even if nothing happens."""
@@ -42,77 +48,79 @@ class Reconciler:
 
     async def _reconcile(self, key: Key, tell: tracing.Tell) -> float | None:
         now = self._clock()
-        seen = await self._observer.look(key, now=now)
-        if seen is None:
+        observed = await self._observer.observe(key, now=now)
+        if observed is None:
             return None
-        desired = status.following(seen, now=now, defaults=self._settings.pods)
-        if self._must_ask(seen, desired, now=now):
-            seen = await self._observer.look(key, now=now, fresh=True)
-            if seen is None:
+        desired = status.next_status(observed, now=now, defaults=self._settings.pods)
+        if self._needs_fresh_read(observed, desired, now=now):
+            observed = await self._observer.observe(key, now=now, fresh=True)
+            if observed is None:
                 return None
-            desired = status.following(seen, now=now, defaults=self._settings.pods)
-        log_context.learn(desired.run_id)
+            desired = status.next_status(observed, now=now, defaults=self._settings.pods)
+        log_context.bind_run(desired.run_id)
         tell(phase=desired.phase, run_id=desired.run_id, attempt=desired.attempt)
-        wait = self._too_soon(seen, desired, now=now)
-        if desired.phase == "Succeeded" and not seen.deleting:
+        wait = self._progress_delay(observed, desired, now=now)
+        if desired.phase == "Succeeded" and not observed.deleting:
             # Before the status says Complete: who waits for that may start at once.
-            fault = await self._hands.hand_over(seen, desired)
-            desired = handover.told(desired, fault, now=now, generation=seen.generation)
+            fault = await self._actuator.publish_handover(observed, desired)
+            desired = handover.with_condition(desired, fault, now=now, generation=observed.generation)
         notes: list[events.Note] = []
-        if wait is None and desired != seen.status:
-            before, seen = seen.status, await self._hands.write_status(seen, desired)
-            notes = events.about(before, desired)
-            _count(seen, before, desired, now=now)
+        if wait is None and desired != observed.status:
+            before, observed = observed.status, await self._actuator.write_status(observed, desired)
+            notes = events.between(before, desired)
+            _count_metrics(observed, before, desired, now=now)
         try:
-            for action in actions.actions(seen, desired, now=now, defaults=self._settings.pods):
-                await self._hands.perform(action, seen=seen, status=desired)
+            for action in actions.required(observed, desired, now=now, defaults=self._settings.pods):
+                await self._actuator.perform(action, observed=observed, status=desired)
         finally:
             # Last: pods don't wait for them.
-            await self._hands.tell(seen, desired, notes)
+            await self._actuator.record_events(observed, desired, notes)
         if desired.phase in TERMINAL_PHASES:
-            self._observer.forget(seen.uid)
-        return _sooner(wait, actions.wake_after_seconds(seen, desired, now=now, defaults=self._settings.pods))
+            self._observer.forget(observed.uid)
+        return _earliest(wait, actions.requeue_after_seconds(observed, desired, now=now, defaults=self._settings.pods))
 
-    def _must_ask(self, seen: Observed, desired: DataPrepJobStatus, *, now: datetime) -> bool:
+    def _needs_fresh_read(self, observed: Observed, desired: DataPrepJobStatus, *, now: datetime) -> bool:
         """Whether what the watch tells of the job is not enough for what is about to be done."""
-        if _begins(seen, desired):
+        if _starts_or_rejects(observed, desired):
             # A watch from before an upgrade of the CustomResourceDefinition tells of jobs without its new fields. What a job begins with stays.
-            return self._observer.frozen(seen.uid) is None
-        if self._observer.has_met(seen.uid) or (desired != seen.status and self._too_soon(seen, desired, now=now) is None):
+            return self._observer.frozen_spec(observed.uid) is None
+        if self._observer.is_confirmed(observed.uid) or (
+            desired != observed.status and self._progress_delay(observed, desired, now=now) is None
+        ):
             # A status is written only over the version that was looked at.
             return False
-        return bool(actions.actions(seen, desired, now=now, defaults=self._settings.pods))
+        return bool(actions.required(observed, desired, now=now, defaults=self._settings.pods))
 
-    def _too_soon(self, seen: Observed, desired: DataPrepJobStatus, *, now: datetime) -> float | None:
+    def _progress_delay(self, observed: Observed, desired: DataPrepJobStatus, *, now: datetime) -> float | None:
         """How long a status that differs in its progress only must wait; None when it may be written."""
-        before = seen.status.progress
-        if before is None or desired.progress is None or desired.model_copy(update={"progress": before}) != seen.status:
+        before = observed.status.progress
+        if before is None or desired.progress is None or desired.model_copy(update={"progress": before}) != observed.status:
             return None
         age = times.seconds_between(times.parse(before.updated_at), now)
         left = self._settings.progress_seconds - age if age is not None else 0.0
-        return left if desired != seen.status and left > 0 else None
+        return left if desired != observed.status and left > 0 else None
 
 
-def _begins(seen: Observed, desired: DataPrepJobStatus) -> bool:
+def _starts_or_rejects(observed: Observed, desired: DataPrepJobStatus) -> bool:
     """Whether the decision is about a job of which nothing has been made: that it starts, or that it can't."""
-    if seen.deleting or seen.children:
+    if observed.deleting or observed.children:
         return False
     if desired.phase in TERMINAL_PHASES:
-        return seen.status.start_time is None and seen.status.phase != desired.phase
+        return observed.status.start_time is None and observed.status.phase != desired.phase
     return desired.start_time is not None
 
 
-def _records_seen(status: DataPrepJobStatus) -> bool:
+def _has_records(status: DataPrepJobStatus) -> bool:
     return status.progress is not None and status.progress.records.in_ > 0
 
 
-def _sooner(*waits: float | None) -> float | None:
+def _earliest(*waits: float | None) -> float | None:
     known = [wait for wait in waits if wait is not None]
     return min(known) if known else None
 
 
-def _count(seen: Observed, before: DataPrepJobStatus, after: DataPrepJobStatus, *, now: datetime) -> None:
-    if _records_seen(after) and not _records_seen(before) and not after.reused:
+def _count_metrics(observed: Observed, before: DataPrepJobStatus, after: DataPrepJobStatus, *, now: datetime) -> None:
+    if _has_records(after) and not _has_records(before) and not after.reused:
         metrics.FIRST_RECORD.observe(times.seconds_between(times.parse(after.start_time), now) or 0.0)
     if after.phase not in TERMINAL_PHASES or before.phase in TERMINAL_PHASES:
         return
@@ -125,13 +133,13 @@ def _count(seen: Observed, before: DataPrepJobStatus, after: DataPrepJobStatus, 
         for fate, count in (("in", records.in_), ("out", records.out), ("bad", records.bad), ("filtered", records.filtered)):
             metrics.RECORDS.labels(fate=fate).inc(count)
         metrics.BYTES.inc(after.progress.bytes_out)
-        _count_work(seen, attempt=after.attempt)
+        _count_commit(observed, attempt=after.attempt)
 
 
-def _count_work(seen: Observed, *, attempt: int) -> None:
+def _count_commit(observed: Observed, *, attempt: int) -> None:
     """What the commit step says about the work. Only words of ours become labels: a pod may say anything."""
-    child = seen.child("commit", attempt)
-    result = seen.result_of(child) if child is not None else None
+    child = observed.child("commit", attempt)
+    result = observed.result_of(child) if child is not None else None
     if not isinstance(result, CommitResult):
         return
     for stage in (stage for side in SIDES for stage in side):

@@ -23,11 +23,13 @@ from dataprep_operator.cluster.warning_events import Warnings
 from dataprep_operator.decisions import conditions, steps
 from dataprep_operator.errors import NotFound, OperatorError, Refused, SpecUnreadable
 from dataprep_operator.informer.cache import Cache, Kind
-from dataprep_operator.objects import observed, pods, times, untrusted
-from dataprep_operator.objects.observed import CLEANUP, QUEUE_DOMAIN, QUEUE_LABEL, Admission, Awaited, Child, Key, Observed
+from dataprep_operator.objects import pods, times, untrusted
+from dataprep_operator.objects.child_jobs import CLEANUP, QUEUE_DOMAIN, QUEUE_LABEL, Child
+from dataprep_operator.objects.observed import Admission, Dependency, Key, Observed
+from dataprep_operator.objects.owners import owned_by
 from dataprep_operator.objects.pods import STUCK_CREATING_SECONDS, Blockage, Pod
 from dataprep_operator.objects.untrusted import Raw
-from dataprep_operator.server.progress import Board
+from dataprep_operator.server.progress import ProgressStore
 from dataprep_operator.settings import PodDefaults
 
 # One stuck pod speaks for all: they come from one template.
@@ -47,7 +49,7 @@ _LIVE_FIELDS: Final = (
     "retry",
 )
 # To parse one takes an eighth of a millisecond, to keep one 20 KB.
-_REMEMBERED_SPECS: Final = 256
+_MAX_PARSED_SPECS: Final = 256
 
 
 class StatusUnreadable(OperatorError):
@@ -65,74 +67,83 @@ class _Parsed:
 class Observer:
     """Looks at jobs. What it remembers can be lost at any time: it is looked up again."""
 
-    def __init__(self, *, cache: Cache, cluster: Cluster, board: Board, defaults: PodDefaults, kueue: Kueue | None = None) -> None:
+    def __init__(
+        self, *, cache: Cache, cluster: Cluster, progress_store: ProgressStore, defaults: PodDefaults, kueue: Kueue | None = None
+    ) -> None:
         self._cache = cache
         self._cluster = cluster
-        self._board = board
+        self._progress_store = progress_store
         self._defaults = defaults
         self._kueue = kueue
-        self._warnings = Warnings(cluster)
+        self._warning_events = Warnings(cluster)
         self._frozen: dict[str, str] = {}
         """Specs as JSON: there may be thousands, and as objects they take seven times the room."""
         self._parsed: dict[str, _Parsed] = {}
         self._refusals: dict[str, Blockage] = {}
-        self._met: set[str] = set()
+        self._confirmed: set[str] = set()
         self._children: dict[str, dict[tuple[str, int], datetime | None]] = {}
         """Of each job the children that were ever there, by step and attempt, and when one that is gone was first missed."""
         self._uids: dict[Key, str] = {}
         """Of the jobs that were looked at and are still there."""
 
-    async def look(self, key: Key, *, now: datetime, fresh: bool = False) -> Observed | None:
+    async def observe(self, key: Key, *, now: datetime, fresh: bool = False) -> Observed | None:
         """The job and what belongs to it, or None when it is gone. With `fresh` the job itself is read past the cache."""
         if fresh:
             await self.refresh(key)
         raw = self._cache.job(key)
-        self._turned(key, raw["metadata"]["uid"] if raw is not None else None)
+        self._track_uid(key, raw["metadata"]["uid"] if raw is not None else None)
         if raw is None:
             return None
         status = _status(raw)
-        seen = await self._with_spec(_bare(key, raw, status))
-        own = self._cache.children_of(seen.key.namespace, seen.uid)
-        seen = replace(seen, missed=self._missed(seen.uid, own, now=now))
-        if seen.deleting and seen.guarded:
-            return await self._leaving(seen, own, now=now)
-        rival = await self._rival(key) if not seen.finished or seen.retry_wanted else None
-        seen = replace(
-            seen,
+        observed = await self._with_spec(_from_raw(key, raw, status))
+        own = self._cache.children_of(observed.key.namespace, observed.uid)
+        observed = replace(observed, missing_since=self._missing_since(observed.uid, own, now=now))
+        if observed.deleting and observed.has_finalizer:
+            return await self._observe_removal(observed, own, now=now)
+        rival = await self._rival(key) if not observed.finished or observed.retry_wanted else None
+        observed = replace(
+            observed,
             children=own,
             pods={child.uid: self._cache.pods_of(child.namespace, child.uid) for child in own},
             rival=rival,
-            awaited=self._awaited(seen),
-            leaving=self._cache.leaving(key) if _not_begun(seen) else None,
-            circle=self._cache.circle(key) if _not_begun(seen) else (),
-            refusal=self._refusals.get(seen.uid),
+            dependencies=self._dependencies(observed),
+            output_remover=self._cache.removing(key) if _not_started(observed) else None,
+            wait_cycle=self._cache.wait_cycle(key) if _not_started(observed) else (),
+            refusal=self._refusals.get(observed.uid),
         )
-        if any(pod.lingering(now) for own_pods in seen.pods.values() for pod in own_pods):
-            seen = replace(seen, doomed=await self._doomed(key.namespace))
-        if not seen.finished:
-            seen = await self._with_last_words(seen)
-            seen = replace(seen, missing=await self._missing(seen, now=now), admission=await self._admission(seen))
-            seen = replace(seen, live=self._board.live(seen.uid, results=seen.work_results(), attempt=status.attempt, now=now))
-        return seen
+        if any(pod.awaits_finalizer(now) for own_pods in observed.pods.values() for pod in own_pods):
+            observed = replace(observed, namespace_terminating=await self._namespace_terminating(key.namespace))
+        if not observed.finished:
+            observed = await self._with_final_pods(observed)
+            observed = replace(
+                observed, start_blockage=await self._start_blockage(observed, now=now), admission=await self._admission(observed)
+            )
+            observed = replace(
+                observed,
+                live_progress=self._progress_store.live(observed.uid, results=observed.work_results(), attempt=status.attempt, now=now),
+            )
+        return observed
 
-    async def _leaving(self, seen: Observed, own: tuple[Child, ...], *, now: datetime) -> Observed:
+    async def _observe_removal(self, observed: Observed, own: tuple[Child, ...], *, now: datetime) -> Observed:
         """A deleted job that waits for the removal of its output: what matters then is who else is there. Its pods are asked for past the
         cache, which knows none of those whose Job is gone."""
-        labels = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY},{names.LABEL_JOB_UID}={seen.uid}"
-        found = [pods.read(raw) for raw in await self._cluster.list(PODS, seen.key.namespace, labels=labels)]
-        seen = replace(
-            seen,
+        labels = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY},{names.LABEL_JOB_UID}={observed.uid}"
+        found = [pods.read(raw) for raw in await self._cluster.list(PODS, observed.key.namespace, labels=labels)]
+        observed = replace(
+            observed,
             children=own,
             pods={child.uid: tuple(pod for pod in found if pod.owner_uid == child.uid) for child in own},
-            pods_left=tuple(pod for pod in found if not pod.finished and _may_write(seen, pod)),
-            doomed=await self._doomed(seen.key.namespace),
-            refusal=self._refusals.get(seen.uid),
+            writing_pods=tuple(pod for pod in found if not pod.finished and _may_write(observed, pod)),
+            namespace_terminating=await self._namespace_terminating(observed.key.namespace),
+            refusal=self._refusals.get(observed.uid),
         )
-        cleanup = seen.child(CLEANUP, 1)
-        missing = await self._missing_for(seen, cleanup, now=now) if cleanup is not None else None
-        return replace(seen, keeper=self._cache.keeper_of(seen.key, runs=seen.written_runs), missing=missing)
+        cleanup = observed.child(CLEANUP, 1)
+        missing = await self._start_blockage_of(observed, cleanup, now=now) if cleanup is not None else None
+        return replace(
+            observed, output_user=self._cache.output_user_of(observed.key, runs=observed.written_run_ids), start_blockage=missing
+        )
 
-    def refused(self, uid: str, refusal: Blockage | None) -> None:
+    def set_refusal(self, uid: str, refusal: Blockage | None) -> None:
         """Remember what the API server said when a child was last created."""
         if refusal is None:
             self._refusals.pop(uid, None)
@@ -140,30 +151,30 @@ class Observer:
             self._refusals[uid] = refusal
 
     # Any: a spec as the API's JSON.
-    def froze(self, uid: str, spec: Mapping[str, Any]) -> None:
+    def freeze_spec(self, uid: str, spec: Mapping[str, Any]) -> None:
         """Remember the spec in the job's ConfigMap, which never changes."""
         self._frozen[uid] = json.dumps(spec, separators=(",", ":"))
 
-    def met(self, uid: str) -> None:
+    def confirm(self, uid: str) -> None:
         """Remember that the API server itself has told of the job. A watch may be behind what the leader before this one has done."""
-        self._met.add(uid)
+        self._confirmed.add(uid)
 
-    def has_met(self, uid: str) -> bool:
+    def is_confirmed(self, uid: str) -> bool:
         """Whether it has."""
-        return uid in self._met
+        return uid in self._confirmed
 
     # Any: the same.
-    def frozen(self, uid: str) -> Mapping[str, Any] | None:
+    def frozen_spec(self, uid: str) -> Mapping[str, Any] | None:
         """The spec in the job's ConfigMap, once that was made or read: then it is the job's, whatever the job says now."""
         kept = self._frozen.get(uid)
         return json.loads(kept) if kept is not None else None
 
-    def _turned(self, key: Key, uid: str | None) -> None:
+    def _track_uid(self, key: Key, uid: str | None) -> None:
         """Forget the job that was at this place when it was last looked at, if it is another one now, or none."""
         before = self._uids.pop(key, None)
         if before is not None and before != uid:
             self.forget(before)
-            self._met.discard(before)
+            self._confirmed.discard(before)
         if uid is not None:
             self._uids[key] = uid
 
@@ -171,29 +182,29 @@ class Observer:
         """Drop what is remembered about a job that is gone or has ended."""
         for memory in (self._frozen, self._parsed, self._refusals, self._children):
             memory.pop(uid, None)
-        self._board.forget(uid)
+        self._progress_store.forget(uid)
 
     # --- the spec -------------------------------------------------------------------------------------------------------
 
-    async def _with_spec(self, seen: Observed) -> Observed:
-        in_use = not seen.finished or seen.retry_wanted or (seen.deleting and seen.guarded)
-        live = seen.raw_spec
-        frozen = await self._frozen_spec(seen, live) if seen.status.start_time and in_use else None
+    async def _with_spec(self, observed: Observed) -> Observed:
+        in_use = not observed.finished or observed.retry_wanted or (observed.deleting and observed.has_finalizer)
+        live = observed.raw_spec
+        frozen = await self._frozen_spec(observed, live) if observed.status.start_time and in_use else None
         missing = None
         spec: Mapping[str, Any]
         if frozen is not None:
-            spec = _overlaid(frozen, live)
+            spec = _overlay(frozen, live)
         else:
-            spec, missing = self._with_profile(seen.key.namespace, live) if in_use else (live, None)
+            spec, missing = self._merge_profile(observed.key.namespace, live) if in_use else (live, None)
         source = json.dumps(spec, sort_keys=True)
-        known = self._parsed.pop(seen.uid, None)
+        known = self._parsed.pop(observed.uid, None)
         if known is None or known.source != source:
-            known = _parse(seen.key, spec, source=source, defaults=self._defaults)
-        self._parsed[seen.uid] = known
-        if len(self._parsed) > _REMEMBERED_SPECS:
+            known = _parse(observed.key, spec, source=source, defaults=self._defaults)
+        self._parsed[observed.uid] = known
+        if len(self._parsed) > _MAX_PARSED_SPECS:
             self._parsed.pop(next(iter(self._parsed)))
         return replace(
-            seen,
+            observed,
             spec=known.spec,
             faults=known.faults,
             too_new=known.too_new,
@@ -203,7 +214,7 @@ class Observer:
         )
 
     # Any: specs as the API's JSON.
-    def _with_profile(self, namespace: str, spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
+    def _merge_profile(self, namespace: str, spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
         """The spec with what it leaves out from its profile, and the name of the profile that it names and that isn't there."""
         wanted = spec.get("profile")
         found = self._cache.profile(namespace, wanted or profile.DEFAULT)
@@ -211,50 +222,50 @@ class Observer:
             return spec, wanted
         return profile.merged(spec, untrusted.mapping(found.get("spec")), name=found["metadata"]["name"]), None
 
-    async def _frozen_spec(self, seen: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        if seen.uid not in self._frozen:
-            unedited = self._unedited(seen, live)
+    async def _frozen_spec(self, observed: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        if observed.uid not in self._frozen:
+            unedited = self._unedited_spec(observed, live)
             if unedited is not None:
-                self.froze(seen.uid, unedited)
+                self.freeze_spec(observed.uid, unedited)
                 return unedited
             try:
-                stored = await self._cluster.get(CONFIG_MAPS, seen.key.namespace, jobs.spec_map_name(seen))
+                stored = await self._cluster.get(CONFIG_MAPS, observed.key.namespace, jobs.spec_config_map_name(observed))
             except NotFound:
                 return None
-            if not observed.owned_by(stored, uid=seen.uid):
+            if not owned_by(stored, uid=observed.uid):
                 return None
-            self.froze(seen.uid, jobs.kept_spec(stored))
-        return self.frozen(seen.uid)
+            self.freeze_spec(observed.uid, jobs.read_spec(stored))
+        return self.frozen_spec(observed.uid)
 
-    async def spec_of_the_run(self, seen: Observed) -> DataPrepJobSpec | None:
+    async def spec_of_run(self, observed: Observed) -> DataPrepJobSpec | None:
         """What a job that has ended was run with: its spec may have been edited since. Raises SpecUnreadable."""
-        frozen = await self._frozen_spec(seen, seen.raw_spec)
-        found = _parse(seen.key, seen.raw_spec if frozen is None else frozen, source="", defaults=self._defaults).spec
-        place = seen.status.output.uri if seen.status.output is not None else None
+        frozen = await self._frozen_spec(observed, observed.raw_spec)
+        found = _parse(observed.key, observed.raw_spec if frozen is None else frozen, source="", defaults=self._defaults).spec
+        place = observed.status.output.uri if observed.status.output is not None else None
         if frozen is None and found is not None and found.output.uri != place:
             raise SpecUnreadable("the spec that it ran with is gone, and the job's has another output")
         return found
 
-    def _unedited(self, seen: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def _unedited_spec(self, observed: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The live spec, when the children tell that it is what the job began with: who takes over would have a ConfigMap to read for each job."""
-        told = {child.spec_sha256 for child in self._cache.children_of(seen.key.namespace, seen.uid)}
+        told = {child.spec_sha256 for child in self._cache.children_of(observed.key.namespace, observed.uid)}
         if len(told) != 1 or None in told:
             return None
-        spec = chaining.resolved(self._with_profile(seen.key.namespace, live)[0], seen.status.from_job)
+        spec = chaining.resolved(self._merge_profile(observed.key.namespace, live)[0], observed.status.from_job)
         return spec if canonical.sha256(spec) in told else None
 
-    def _missed(self, uid: str, own: tuple[Child, ...], *, now: datetime) -> Mapping[tuple[str, int], datetime]:
+    def _missing_since(self, uid: str, own: tuple[Child, ...], *, now: datetime) -> Mapping[tuple[str, int], datetime]:
         there = {(child.step, child.attempt): None for child in own}
         gone = {which: since or now for which, since in self._children.get(uid, {}).items() if which not in there}
         if own or gone:
             self._children[uid] = {**there, **gone}
         return gone
 
-    def _awaited(self, seen: Observed) -> tuple[Awaited, ...]:
+    def _dependencies(self, observed: Observed) -> tuple[Dependency, ...]:
         """The jobs that this one waits for. Who has begun waits no more."""
-        if seen.spec is None or not _not_begun(seen):
+        if observed.spec is None or not _not_started(observed):
             return ()
-        return tuple(_awaited_job(name, self._cache.job(Key(seen.key.namespace, name))) for name in seen.spec.awaited)
+        return tuple(_dependency(name, self._cache.job(Key(observed.key.namespace, name))) for name in observed.spec.awaited)
 
     # --- look-ups -------------------------------------------------------------------------------------------------------
 
@@ -272,24 +283,26 @@ class Observer:
         try:
             found = await self._cluster.get(DATAPREPJOBS, key.namespace, key.name)
             self._cache.put(Kind.DATAPREPJOBS, found)
-            self.met(found["metadata"]["uid"])
+            self.confirm(found["metadata"]["uid"])
         except NotFound:
             # What the watch has brought since then may be a successor of the same name.
             if known is not None:
                 self._cache.drop(Kind.DATAPREPJOBS, known)
 
-    async def _with_last_words(self, seen: Observed) -> Observed:
+    async def _with_final_pods(self, observed: Observed) -> Observed:
         """Before a step runs again because nobody read its message, or fails for a reason that only its pod knows: look once more, past the
         cache."""
-        step = (seen.status.step or "Plan").lower()
-        child = seen.child(step, seen.status.attempt)
-        if child is None or not steps.unexplained(seen, child):
-            return seen
-        for raw in await self._cluster.list(PODS, seen.key.namespace, labels=f"{names.LABEL_JOB_UID}={seen.uid},{names.LABEL_STEP}={step}"):
+        step = (observed.status.step or "Plan").lower()
+        child = observed.child(step, observed.status.attempt)
+        if child is None or not steps.lacks_result(observed, child):
+            return observed
+        for raw in await self._cluster.list(
+            PODS, observed.key.namespace, labels=f"{names.LABEL_JOB_UID}={observed.uid},{names.LABEL_STEP}={step}"
+        ):
             self._cache.put(Kind.PODS, raw)
-        return replace(seen, pods={**seen.pods, child.uid: self._cache.pods_of(child.namespace, child.uid)})
+        return replace(observed, pods={**observed.pods, child.uid: self._cache.pods_of(child.namespace, child.uid)})
 
-    async def _doomed(self, namespace: str) -> bool:
+    async def _namespace_terminating(self, namespace: str) -> bool:
         """Whether the namespace is being deleted. It waits for its pods first, and a Job with a back-off for each index keeps an ended pod
         until it has made the next one, which is no longer allowed there: only without the Job can both end."""
         try:
@@ -298,65 +311,65 @@ class Observer:
             return False
         return (found.get("status") or {}).get("phase") == "Terminating"
 
-    async def _missing(self, seen: Observed, *, now: datetime) -> Blockage | None:
+    async def _start_blockage(self, observed: Observed, *, now: datetime) -> Blockage | None:
         """Why pods can't be made or started, where only Events tell."""
-        child = seen.child((seen.status.step or "Plan").lower(), seen.status.attempt)
-        return await self._missing_for(seen, child, now=now) if child is not None else None
+        child = observed.child((observed.status.step or "Plan").lower(), observed.status.attempt)
+        return await self._start_blockage_of(observed, child, now=now) if child is not None else None
 
-    async def _missing_for(self, seen: Observed, child: Child, *, now: datetime) -> Blockage | None:
+    async def _start_blockage_of(self, observed: Observed, child: Child, *, now: datetime) -> Blockage | None:
         if child.finished or child.suspended:
             return None
-        own = seen.pods_of(child)
+        own = observed.pods_of(child)
         if not own:
-            return await self._refused_pods(child, now=now)
+            return await self._pod_creation_blockage(child, now=now)
         if any(pod.started for pod in own):
             return None
         for pod in [pod for pod in own if pod.stuck_creating(now)][:MOST_LOOK_UPS]:
-            message = pods.missing_mount(await self._warnings.about(pod.namespace, pod.uid, now=now))
+            message = pods.missing_mount(await self._warning_events.about(pod.namespace, pod.uid, now=now))
             if message is not None:
                 # Our own is made again, and the kubelet looks for it when it looks next.
-                return Blockage(Reason.CONFIG_MISSING, message, fatal=jobs.spec_map_name(seen) not in message)
+                return Blockage(Reason.CONFIG_MISSING, message, fatal=jobs.spec_config_map_name(observed) not in message)
         return None
 
-    async def _admission(self, seen: Observed) -> Admission | None:
+    async def _admission(self, observed: Observed) -> Admission | None:
         """What the queue says about a convert Job that it has not let go yet, or that nothing has held back."""
-        child = seen.child("convert", seen.status.attempt)
-        if self._kueue is None or seen.queue is None or child is None or child.finished or child.deleting:
+        child = observed.child("convert", observed.status.attempt)
+        if self._kueue is None or observed.queue is None or child is None or child.finished or child.deleting:
             return None
-        reserved = conditions.find(seen.status.conditions, ConditionType.QUOTA_RESERVED)
+        reserved = conditions.find(observed.status.conditions, ConditionType.QUOTA_RESERVED)
         if not child.suspended and reserved is not None and reserved.status == "True":
             return None
-        return await self._kueue.admission(child, queue=seen.queue)
+        return await self._kueue.admission(child, queue=observed.queue)
 
-    async def _refused_pods(self, child: Child, *, now: datetime) -> Blockage | None:
+    async def _pod_creation_blockage(self, child: Child, *, now: datetime) -> Blockage | None:
         waited = times.seconds_between(child.started_at or child.created, now)
         if waited is None or waited < STUCK_CREATING_SECONDS:
             return None
-        message = pods.refused_pods(await self._warnings.about(child.namespace, child.uid, now=now))
-        return None if message is None else Blockage(Reason.POD_REFUSED, message, fatal=not pods.may_pass(message))
+        message = pods.pod_creation_error(await self._warning_events.about(child.namespace, child.uid, now=now))
+        return None if message is None else Blockage(Reason.POD_REFUSED, message, fatal=not pods.is_temporary(message))
 
 
-def _may_write(seen: Observed, pod: Pod) -> bool:
+def _may_write(observed: Observed, pod: Pod) -> bool:
     """Whether a pod with a deleted job's label may still write for it. Its Job may be gone, or have orphaned it: then names tell."""
     of = pod.owner_name or pod.name
-    return of.startswith(f"{seen.child_prefix}-") and not of.startswith(jobs.name(seen, CLEANUP, 1))
+    return of.startswith(f"{observed.child_prefix}-") and not of.startswith(jobs.name(observed, CLEANUP, 1))
 
 
-def _not_begun(seen: Observed) -> bool:
-    return seen.status.start_time is None and (not seen.finished or seen.retry_wanted)
+def _not_started(observed: Observed) -> bool:
+    return observed.status.start_time is None and (not observed.finished or observed.retry_wanted)
 
 
-def _awaited_job(name: str, raw: Raw | None) -> Awaited:
+def _dependency(name: str, raw: Raw | None) -> Dependency:
     if raw is None:
-        return Awaited(name, None)
+        return Dependency(name, None)
     status = untrusted.mapping(raw.get("status"))
     phase, output = untrusted.text(status.get("phase")) or "Pending", untrusted.mapping(status.get("output"))
     if phase != "Succeeded":
-        return Awaited(name, phase)
+        return Dependency(name, phase)
     try:
-        return Awaited(name, phase, FromJob(uri=output["uri"], digest=output.get("digest")))
+        return Dependency(name, phase, FromJob(uri=output["uri"], digest=output.get("digest")))
     except (KeyError, ValidationError):
-        return Awaited(name, "Succeeded, but doesn't say what it wrote")
+        return Dependency(name, "Succeeded, but doesn't say what it wrote")
 
 
 def _status(raw: Raw) -> DataPrepJobStatus:
@@ -367,7 +380,7 @@ def _status(raw: Raw) -> DataPrepJobStatus:
         raise StatusUnreadable(f"the stored status can't be read: {exc.errors()[0]['loc']}: {exc.errors()[0]['msg']}") from exc
 
 
-def _bare(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
+def _from_raw(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
     metadata = raw["metadata"]
     labels, annotations = untrusted.mapping(metadata.get("labels")), untrusted.mapping(metadata.get("annotations"))
     spec, finalizers = untrusted.mapping(raw.get("spec")), metadata.get("finalizers")
@@ -380,27 +393,27 @@ def _bare(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
         spec=None,
         raw_spec=spec,
         deleting="deletionTimestamp" in metadata,
-        guarded=isinstance(finalizers, list) and names.FINALIZER in finalizers,
-        removes=spec.get("deletionPolicy") == "Delete",
-        retry=_wish(annotations.get(names.ANNOTATION_RETRY)),
+        has_finalizer=isinstance(finalizers, list) and names.FINALIZER in finalizers,
+        deletes_output=spec.get("deletionPolicy") == "Delete",
+        retry=_retry_value(annotations.get(names.ANNOTATION_RETRY)),
         queue=untrusted.text(labels.get(QUEUE_LABEL)) or None,
-        queue_labels=_of_the_queue(labels) if labels.get(QUEUE_LABEL) else {},
-        queue_annotations=_of_the_queue(annotations) if labels.get(QUEUE_LABEL) else {},
+        queue_labels=_queue_marks(labels) if labels.get(QUEUE_LABEL) else {},
+        queue_annotations=_queue_marks(annotations) if labels.get(QUEUE_LABEL) else {},
     )
 
 
-def _wish(retry: Any) -> str | None:  # Any: whatever stands in an annotation
+def _retry_value(retry: Any) -> str | None:  # Any: whatever stands in an annotation
     """The annotation as the status has room for it: a long one by its beginning and its digest, for one value is one retry."""
     if not isinstance(retry, str) or len(retry) <= MOST_RETRY_TEXT:
         return retry if isinstance(retry, str) else None
     return f"{retry[:128]} {hashlib.sha256(retry.encode()).hexdigest()}"
 
 
-def _of_the_queue(marks: Mapping[str, str]) -> dict[str, str]:
+def _queue_marks(marks: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in marks.items() if key.partition("/")[0] == QUEUE_DOMAIN}
 
 
-def _overlaid(frozen: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
+def _overlay(frozen: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
     """The frozen spec with the fields that may change taken from the live one."""
     spec = {key: value for key, value in frozen.items() if key not in _LIVE_FIELDS}
     spec |= {key: live[key] for key in _LIVE_FIELDS if key in live}
@@ -417,9 +430,9 @@ def _parse(key: Key, spec: Mapping[str, Any], *, source: str, defaults: PodDefau
             # The API server keeps no field that the CustomResourceDefinition doesn't have.
             return _Parsed(source, None, too_new=tuple(fault.path for fault in exc.faults))
         return _Parsed(source, None, str(exc))
-    refused = privileges.fault(parsed, allow_host_path=defaults.allow_host_path, allow_privileges=defaults.allow_privileges)
-    if refused is not None:
-        return _Parsed(source, None, refused)
+    set_refusal = privileges.fault(parsed, allow_host_path=defaults.allow_host_path, allow_privileges=defaults.allow_privileges)
+    if set_refusal is not None:
+        return _Parsed(source, None, set_refusal)
     unknown = scripts.framework_fault(parsed, defaults)
     if unknown is not None:
         return _Parsed(source, None, unknown)

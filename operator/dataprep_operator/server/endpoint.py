@@ -19,7 +19,7 @@ from dataprep_operator.informer.cache import Cache
 from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.server.probes import Health
-from dataprep_operator.server.progress import LEAST_INTERVAL_SECONDS, REPORTS_A_SECOND, Board
+from dataprep_operator.server.progress import LEAST_INTERVAL_SECONDS, REPORTS_A_SECOND, ProgressStore
 from dataprep_operator.server.reviews import Reviewer
 from dataprep_operator.server.tokens import Bearer, Verifier
 
@@ -40,28 +40,28 @@ class Endpoint:
         self,
         *,
         cache: Cache,
-        board: Board,
+        progress_store: ProgressStore,
         verifier: Verifier,
         health: Health,
-        reported: Callable[[Key], None],
+        enqueue: Callable[[Key], None],
         reviewer: Reviewer | None = None,
         clock: Callable[[], datetime] = times.now,
     ) -> None:
         self._cache = cache
-        self._board = board
+        self._progress_store = progress_store
         self._verifier = verifier
         self._health = health
-        self._reported = reported
+        self._enqueue = enqueue
         self._reviewer = reviewer
         self._clock = clock
-        self._pace = TokenBucket(rate=MOST_REPORTS_A_SECOND, burst=MOST_REPORTS_AT_ONCE)
-        self._shown: tuple[float, bytes] | None = None
+        self._limiter = TokenBucket(rate=MOST_REPORTS_A_SECOND, burst=MOST_REPORTS_AT_ONCE)
+        self._rendered: tuple[float, bytes] | None = None
         """The metrics as they were last made, and when."""
 
     def application(self) -> web.Application:
         """The aiohttp application. A body over the limit is refused before it is read. A connection is one request (`gate.py`)."""
         application = web.Application(client_max_size=PROGRESS_LIMIT)
-        application.on_response_prepare.append(_close_behind)
+        application.on_response_prepare.append(_close_connection)
         application.router.add_post(PROGRESS_PATH, self._progress)
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
@@ -70,29 +70,29 @@ class Endpoint:
 
     async def _progress(self, request: web.Request) -> web.Response:
         try:
-            await self._take(request)
+            await self._accept(request)
         except ReportRefused as exc:
             metrics.REPORTS.labels(code=str(exc.status)).inc()
             return web.json_response({"error": str(exc)}, status=exc.status)
         metrics.REPORTS.labels(code="200").inc()
-        reply = ProgressReply(next_report_seconds=self._board.next_report_seconds())
+        reply = ProgressReply(next_report_seconds=self._progress_store.next_report_seconds())
         return web.Response(text=reply.model_dump_json(by_alias=True), content_type="application/json")
 
-    async def _take(self, request: web.Request) -> None:
+    async def _accept(self, request: web.Request) -> None:
         if not self._health.leading:
             raise ReportRefused(503, "not leader")
         if (request.content_length or 0) > PROGRESS_LIMIT:
             raise ReportRefused(413, f"a report has at most {PROGRESS_LIMIT} bytes")
         # A signature costs more to check than to make up.
-        if not self._pace.take_now():
+        if not self._limiter.allow():
             raise ReportRefused(429, "too many reports of all workers together")
         bearer = await self._verifier.bearer(_token(request))
         report = await _report(request)
         key, job_uid = self._job_of(bearer, report)
-        if not self._board.may_report(job_uid=job_uid, pod_uid=bearer.pod_uid):
+        if not self._progress_store.may_report(job_uid=job_uid, pod_uid=bearer.pod_uid):
             raise ReportRefused(429, f"{bearer.pod_name} reports too often; once in {LEAST_INTERVAL_SECONDS:.0f} s is enough")
-        self._board.take(report, job_uid=job_uid, pod_uid=bearer.pod_uid, now=self._clock())
-        self._reported(key)
+        self._progress_store.record(report, job_uid=job_uid, pod_uid=bearer.pod_uid, now=self._clock())
+        self._enqueue(key)
 
     def _job_of(self, bearer: Bearer, report: ProgressReport) -> tuple[Key, str]:
         """The job that the pod works for. Pod and job must be what the token and the report say, by uid and by ownership."""
@@ -126,11 +126,11 @@ class Endpoint:
             except ReportRefused as exc:
                 return web.Response(text=f"{exc}\n", status=exc.status)
         now = time.monotonic()
-        if self._shown is None or now - self._shown[0] >= SHOWN_SECONDS:
-            self._shown = now, self._gathered()
-        return web.Response(body=self._shown[1], headers={"Content-Type": CONTENT_TYPE_LATEST})
+        if self._rendered is None or now - self._rendered[0] >= SHOWN_SECONDS:
+            self._rendered = now, self._render_metrics()
+        return web.Response(body=self._rendered[1], headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    def _gathered(self) -> bytes:
+    def _render_metrics(self) -> bytes:
         if self._health.streams is not None:
             metrics.WATCH_AGE.set(self._health.streams.age_seconds)
         metrics.LEADER.set(1 if self._health.leading else 0)
@@ -159,7 +159,7 @@ async def _report(request: web.Request) -> ProgressReport:
         raise ReportRefused(400, f"not a progress report: {exc.errors()[0]['loc']}: {exc.errors()[0]['msg']}") from exc
 
 
-async def _close_behind(_: web.Request, response: web.StreamResponse) -> None:
+async def _close_connection(_: web.Request, response: web.StreamResponse) -> None:
     response.force_close()
     response.headers["Connection"] = "close"
 

@@ -15,15 +15,15 @@ from dataprep_operator import metrics
 from dataprep_operator.cluster.ratelimit import TokenBucket
 
 MOST: Final = 512
-MOST_OF_ONE: Final = 256
-ONE_A_SECOND: Final = 300.0
+MOST_PER_ADDRESS: Final = 256
+PER_ADDRESS_A_SECOND: Final = 300.0
 """More than the reports of all workers together, even when all have just begun: they may come from behind one address."""
-ONE_AT_ONCE: Final = 600
+PER_ADDRESS_AT_ONCE: Final = 600
 LIFE_SECONDS: Final = 10.0
 BACKLOG: Final = 1024
-_REMEMBERED: Final = 4096
+_MAX_ADDRESSES: Final = 4096
 
-Make = Callable[[], asyncio.Protocol]
+ProtocolFactory = Callable[[], asyncio.Protocol]
 
 
 class Gate:
@@ -34,23 +34,23 @@ class Gate:
         self._open: dict[str, dict[asyncio.Transport, None]] = {}
         """The oldest first."""
         self._count = 0
-        self._paces: OrderedDict[str, TokenBucket] = OrderedDict()
+        self._limiters: OrderedDict[str, TokenBucket] = OrderedDict()
 
-    def guarded(self, make: Make) -> Make:
+    def has_finalizer(self, factory: ProtocolFactory) -> ProtocolFactory:
         """What makes the protocols of those that are let in."""
-        return lambda: _Guarded(self, make)
+        return lambda: _GatedProtocol(self, factory)
 
-    def let_in(self, address: str, transport: asyncio.Transport) -> bool:
+    def admit(self, address: str, transport: asyncio.Transport) -> bool:
         """Whether the connection may stay. Then `left` must follow."""
         own = self._open.get(address, {})
-        if len(own) >= MOST_OF_ONE or not self._pace(address).take_now() or not self._room_for(len(own)):
+        if len(own) >= MOST_PER_ADDRESS or not self._limiter(address).allow() or not self._make_room(len(own)):
             metrics.CONNECTIONS_REFUSED.inc()
             return False
         self._open.setdefault(address, own)[transport] = None
         self._count += 1
         return True
 
-    def left(self, address: str, transport: asyncio.Transport) -> None:
+    def release(self, address: str, transport: asyncio.Transport) -> None:
         """The connection is closed."""
         own = self._open.get(address, {})
         if transport in own:
@@ -59,7 +59,7 @@ class Gate:
         if not own:
             self._open.pop(address, None)
 
-    def _room_for(self, others_of_its_own: int) -> bool:
+    def _make_room(self, others_of_its_own: int) -> bool:
         if self._count < MOST:
             return True
         most = max(self._open, key=lambda address: len(self._open[address]))
@@ -67,23 +67,23 @@ class Gate:
             return False
         oldest = next(iter(self._open[most]))
         oldest.abort()
-        self.left(most, oldest)
+        self.release(most, oldest)
         return True
 
-    def _pace(self, address: str) -> TokenBucket:
-        pace = self._paces.pop(address, None) or TokenBucket(rate=ONE_A_SECOND, burst=ONE_AT_ONCE, clock=self._clock)
-        self._paces[address] = pace
-        if len(self._paces) > _REMEMBERED:
-            self._paces.popitem(last=False)
-        return pace
+    def _limiter(self, address: str) -> TokenBucket:
+        limiter = self._limiters.pop(address, None) or TokenBucket(rate=PER_ADDRESS_A_SECOND, burst=PER_ADDRESS_AT_ONCE, clock=self._clock)
+        self._limiters[address] = limiter
+        if len(self._limiters) > _MAX_ADDRESSES:
+            self._limiters.popitem(last=False)
+        return limiter
 
 
-class _Guarded(asyncio.Protocol):
+class _GatedProtocol(asyncio.Protocol):
     """A protocol that is made for who is let in, and hears all that its connection does."""
 
-    def __init__(self, gate: Gate, make: Make) -> None:
+    def __init__(self, gate: Gate, factory: ProtocolFactory) -> None:
         self._gate = gate
-        self._make = make
+        self._factory = factory
         self._inner: asyncio.Protocol | None = None
         self._address = ""
         self._transport: asyncio.Transport | None = None
@@ -93,19 +93,19 @@ class _Guarded(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a TCP server has no other
         peer = transport.get_extra_info("peername")
         address = str(peer[0]) if peer else ""
-        if not self._gate.let_in(address, transport):
+        if not self._gate.admit(address, transport):
             transport.abort()
             return
         self._address, self._transport = address, transport
         self._end = asyncio.get_running_loop().call_later(LIFE_SECONDS, transport.abort)
-        self._inner = self._make()
+        self._inner = self._factory()
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._end is not None:
             self._end.cancel()
         if self._transport is not None:
-            self._gate.left(self._address, self._transport)
+            self._gate.release(self._address, self._transport)
         if self._inner is not None:
             self._inner.connection_lost(exc)
 

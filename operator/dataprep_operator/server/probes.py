@@ -24,6 +24,6 @@ class Health:
         """Why this replica is not ready, or None."""
         if self.streams is None:
             return "not listed yet: the watches"
-        if not self.streams.complete:
-            return f"not listed yet: {', '.join(self.streams.unlisted) or 'objects on their way to the cache'}"
+        if not self.streams.synced:
+            return f"not listed yet: {', '.join(self.streams.unsynced) or 'objects on their way to the cache'}"
         return None

@@ -9,7 +9,7 @@ from typing import Final
 from dataprep_api.dataset.messages import ProgressReport, WorkResult
 from dataprep_api.resources.status import RecordProgress
 from dataprep_operator.cluster.ratelimit import TokenBucket
-from dataprep_operator.objects.observed import Live
+from dataprep_operator.objects.observed import LiveProgress
 
 # Rates follow a change within about this time.
 MEMORY_SECONDS: Final = 15.0
@@ -52,7 +52,7 @@ class _Reports:
     paces: dict[str, TokenBucket] = field(default_factory=dict)
 
 
-class Board:
+class ProgressStore:
     """The latest report of every worker pod, by job."""
 
     def __init__(self) -> None:
@@ -61,20 +61,20 @@ class Board:
     def may_report(self, *, job_uid: str, pod_uid: str) -> bool:
         """Whether the pod has not reported more often than any worker would. Each question counts as a report."""
         paces = self._jobs.setdefault(job_uid, _Reports()).paces
-        return paces.setdefault(pod_uid, TokenBucket(rate=POD_REPORTS_A_SECOND, burst=POD_REPORTS_AT_ONCE)).take_now()
+        return paces.setdefault(pod_uid, TokenBucket(rate=POD_REPORTS_A_SECOND, burst=POD_REPORTS_AT_ONCE)).allow()
 
-    def take(self, report: ProgressReport, *, job_uid: str, pod_uid: str, now: datetime) -> None:
+    def record(self, report: ProgressReport, *, job_uid: str, pod_uid: str, now: datetime) -> None:
         """Remember the report, unless a later one of that pod is known."""
         reports = self._jobs.setdefault(job_uid, _Reports())
         known = reports.by_pod.get(pod_uid)
         if known is None or known[1].sequence < report.sequence:
             reports.by_pod[pod_uid] = (now, report)
 
-    def live(self, job_uid: str, *, results: Mapping[int, WorkResult], attempt: int, now: datetime) -> Live:
+    def live(self, job_uid: str, *, results: Mapping[int, WorkResult], attempt: int, now: datetime) -> LiveProgress:
         """Everything the job's workers have done: finished tasks by their results, the others by their best report."""
         reports = self._jobs.setdefault(job_uid, _Reports()) if results else self._jobs.get(job_uid)
         if reports is None:
-            return Live()
+            return LiveProgress()
         best: dict[int, ProgressReport] = {}
         active = 0
         for pod_uid, (heard, report) in list(reports.by_pod.items()):
@@ -97,7 +97,7 @@ class Board:
         bytes_out = sum(each.bytes_out for each in everyone)
         reports.meter.update(now, records=records.in_, bytes_out=bytes_out)
         done = sum(result.shards_done + result.shards_skipped for result in results.values())
-        return Live(
+        return LiveProgress(
             shards_done=done + sum(report.shards_done for report in best.values()),
             shards_active=active,
             records=records,

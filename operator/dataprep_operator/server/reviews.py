@@ -20,7 +20,7 @@ KEPT_SECONDS: Final = 60.0
 """For so long an answer holds: who is given the right, or loses it, waits as long."""
 REVIEWS_A_SECOND: Final = 2.0
 REVIEWS_AT_ONCE: Final = 20
-_REMEMBERED: Final = 256
+_MAX_ANSWERS: Final = 256
 
 
 class Reviewer:
@@ -29,29 +29,29 @@ class Reviewer:
     def __init__(self, cluster: Cluster, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._pace = TokenBucket(rate=REVIEWS_A_SECOND, burst=REVIEWS_AT_ONCE, clock=clock)
-        self._known: OrderedDict[bytes, tuple[float, ReportRefused | None]] = OrderedDict()
+        self._limiter = TokenBucket(rate=REVIEWS_A_SECOND, burst=REVIEWS_AT_ONCE, clock=clock)
+        self._answers: OrderedDict[bytes, tuple[float, ReportRefused | None]] = OrderedDict()
         """By the token's digest: when it was asked for, and what is said against it."""
 
     async def check(self, token: str) -> None:
         """Raises ReportRefused with 401, 403, 429, or 503 when the API server can't be asked."""
         digest = hashlib.sha256(token.encode()).digest()
-        asked, refusal = self._known.get(digest, (None, None))
+        asked, refusal = self._answers.get(digest, (None, None))
         if asked is None or self._clock() - asked >= KEPT_SECONDS:
-            if not self._pace.take_now():
+            if not self._limiter.allow():
                 raise ReportRefused(429, "too many tokens that are not known yet")
             refusal = await self._refusal(token)
-            self._known.pop(digest, None)
-            self._known[digest] = self._clock(), refusal
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+            self._answers.pop(digest, None)
+            self._answers[digest] = self._clock(), refusal
+            if len(self._answers) > _MAX_ANSWERS:
+                self._answers.popitem(last=False)
         if refusal is not None:
             raise ReportRefused(refusal.status, str(refusal))
 
     async def _refusal(self, token: str) -> ReportRefused | None:
         try:
-            whose = await self._cluster.create(TOKEN_REVIEWS, "", _body("TokenReview", "authentication", {"token": token}))
-            status = untrusted.mapping(whose.get("status"))
+            token_review = await self._cluster.create(TOKEN_REVIEWS, "", _body("TokenReview", "authentication", {"token": token}))
+            status = untrusted.mapping(token_review.get("status"))
             if status.get("authenticated") is not True:
                 return ReportRefused(401, "the token is not valid here")
             user = untrusted.mapping(status.get("user"))
@@ -62,10 +62,10 @@ class Reviewer:
                 "extra": user.get("extra") or {},
                 "nonResourceAttributes": {"path": PATH, "verb": "get"},
             }
-            may = await self._cluster.create(ACCESS_REVIEWS, "", _body("SubjectAccessReview", "authorization", asked))
+            review = await self._cluster.create(ACCESS_REVIEWS, "", _body("SubjectAccessReview", "authorization", asked))
         except ClusterError as exc:
             raise ReportRefused(503, f"the API server can't be asked whose token it is: {exc}") from exc
-        if untrusted.mapping(may.get("status")).get("allowed") is not True:
+        if untrusted.mapping(review.get("status")).get("allowed") is not True:
             return ReportRefused(403, f"{asked['user']} may not get the nonResourceURL {PATH}")
         return None
 

@@ -13,7 +13,7 @@ from dataprep_operator.errors import LeaseLost
 from dataprep_operator.informer.cache import Cache
 from dataprep_operator.informer.streams import Streams
 from dataprep_operator.leadership import election, lease, scope
-from dataprep_operator.leadership.election import Tenure
+from dataprep_operator.leadership.election import LeaderElector
 from dataprep_operator.settings import Settings
 
 PATIENCE_SECONDS = 60.0
@@ -58,16 +58,16 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scope, "RENEW_SECONDS", 0.01)
 
 
-def a_tenure(leases: Leases, lost: list[BaseException]) -> Tenure:
+def a_tenure(leases: Leases, lost: list[BaseException]) -> LeaderElector:
     async def connect() -> Any:  # Any: what a Lease asks for
         return leases
 
     settings = Settings(lease_namespace="n", identity="one")
-    return Tenure(connect=connect, settings=settings, clock=leases.clock, lost=lost.append)
+    return LeaderElector(connect=connect, settings=settings, clock=leases.clock, lost=lost.append)
 
 
 def test_the_lease_is_renewed_while_the_event_loop_stands_still() -> None:
-    leases, heard = Leases(), Streams(expected=frozenset(), cache=Cache(), concerns=lambda _: None)
+    leases, heard = Leases(), Streams(expected=frozenset(), cache=Cache(), enqueue=lambda _: None)
 
     async def connect() -> Any:  # Any: the same
         return leases

@@ -222,8 +222,8 @@ def test_a_wish_with_such_a_text_is_granted_once(world: World) -> None:
 
 @given(st.text(max_size=300))
 def test_what_was_shown_once_is_shown_so_again(text: str) -> None:
-    once = redaction.of_job(DataPrepJobStatus(warnings=[text]))
-    assert redaction.of_job(once) == once
+    once = redaction.redact_status(DataPrepJobStatus(warnings=[text]))
+    assert redaction.redact_status(once) == once
 
 
 def test_the_text_of_an_event_is_shown_whoever_said_it() -> None:

@@ -86,8 +86,8 @@ def test_only_the_end_of_a_plans_pod_is_looked_at_now(step: str, phase: str, sec
         Kind.PODS,
         {"type": "ADDED", "object": pod},
         cache=cache,
-        streams=SimpleNamespace(handled=lambda *_: None),  # type: ignore[arg-type]  # nothing else is asked of it
-        concerns=lambda key, wait: concerned.append((key, wait)),
+        streams=SimpleNamespace(mark_cached=lambda *_: None),  # type: ignore[arg-type]  # nothing else is asked of it
+        enqueue=lambda key, wait: concerned.append((key, wait)),
     )
 
     assert concerned == [(Key(NAMESPACE, "mnist"), seconds)]

@@ -21,7 +21,7 @@ from dataprep_api import CRON_KIND, names
 from dataprep_api.reasons import Reason
 from dataprep_operator import __main__ as program
 from dataprep_operator.cluster.cluster import DATAPREPJOBS, PODS, KubernetesCluster
-from dataprep_operator.decisions.actions import DeleteSelf, FailPod, Guard
+from dataprep_operator.decisions.actions import DeleteSelf, FailPod, SetFinalizer
 from dataprep_operator.errors import Conflict, NotFound, Unavailable
 from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.informer.streams import Streams
@@ -166,16 +166,16 @@ def test_the_finalizer_is_not_taken_away_by_what_the_policy_was(world: World, mo
     assert "cleanup" in world.jobs()
 
 
-@pytest.mark.parametrize("action", [Guard(on=True), DeleteSelf()], ids=["finalizer", "removal"])
-def test_what_changes_the_job_itself_needs_the_version_that_was_looked_at(world: World, action: Guard | DeleteSelf) -> None:
+@pytest.mark.parametrize("action", [SetFinalizer(on=True), DeleteSelf()], ids=["finalizer", "removal"])
+def test_what_changes_the_job_itself_needs_the_version_that_was_looked_at(world: World, action: SetFinalizer | DeleteSelf) -> None:
     world.apply()
     world.settle()
-    seen = asyncio.run(world.reconciler._observer.look(KEY, now=world.cluster.now))
+    seen = asyncio.run(world.reconciler._observer.observe(KEY, now=world.cluster.now))
     assert seen is not None
     older = replace(seen, version=str(int(seen.version) - 1))
 
     with pytest.raises(Conflict):
-        asyncio.run(world.reconciler._hands.perform(action, seen=older, status=seen.status))
+        asyncio.run(world.reconciler._actuator.perform(action, observed=older, status=seen.status))
 
     assert finalizers(world) == []
 
@@ -183,14 +183,14 @@ def test_what_changes_the_job_itself_needs_the_version_that_was_looked_at(world:
 def test_a_pod_is_given_up_under_the_version_that_was_looked_at(world: World) -> None:
     world.running()
     pod = world.pod("convert-1", world.scheduled(phase="Running"), index=0)
-    seen = asyncio.run(world.reconciler._observer.look(KEY, now=world.cluster.now))
+    seen = asyncio.run(world.reconciler._observer.observe(KEY, now=world.cluster.now))
     assert seen is not None
     [of_convert] = [each for own in seen.pods.values() for each in own if each.name == pod["metadata"]["name"]]
     assert of_convert.version == pod["metadata"]["resourceVersion"]
     world.pod("convert-1", world.ended(0), index=0)
 
     with pytest.raises(Conflict):
-        asyncio.run(world.reconciler._hands.perform(FailPod(of_convert), seen=seen, status=seen.status))
+        asyncio.run(world.reconciler._actuator.perform(FailPod(of_convert), observed=seen, status=seen.status))
 
 
 @pytest.mark.parametrize("known", [[], [0]], ids=["no pod", "another pod"])
@@ -349,12 +349,12 @@ def test_a_job_that_was_taken_from_its_schedule_is_not_the_schedules_any_more() 
     made, freed = job_object(), job_object(version="6")
     made["metadata"]["ownerReferences"] = [owner]
     cache.put(Kind.DATAPREPJOBS, made)
-    assert cache.made_by("n", "cron") == [made]
+    assert cache.jobs_of_cron("n", "cron") == [made]
 
     cache.put(Kind.DATAPREPJOBS, freed)
-    assert cache.made_by("n", "cron") == []
+    assert cache.jobs_of_cron("n", "cron") == []
     cache.drop(Kind.DATAPREPJOBS, freed)
-    assert cache.made_by("n", "cron") == []
+    assert cache.jobs_of_cron("n", "cron") == []
 
 
 def test_nothing_is_remembered_of_a_job_that_was_deleted_in_the_middle(world: World) -> None:
@@ -373,7 +373,7 @@ def test_nothing_is_remembered_of_a_job_that_was_deleted_in_the_middle(world: Wo
 def test_a_replica_that_can_not_ask_for_the_lease_does_not_lead() -> None:
     led = []
 
-    class Broken:
+    class Failed:
         clock = staticmethod(times.now)
 
         async def get(self, *_: object) -> None:
@@ -385,7 +385,7 @@ def test_a_replica_that_can_not_ask_for_the_lease_does_not_lead() -> None:
         led.append("leads")
 
     with pytest.raises(RuntimeError, match="not foreseen"):
-        asyncio.run(in_turn(leadership(), Broken(), everything_listed()))
+        asyncio.run(in_turn(leadership(), Failed(), everything_listed()))
     assert led == []
 
 
@@ -405,11 +405,11 @@ def test_a_replica_that_has_not_listed_everything_leaves_the_lease_to_one_that_h
         done.append("leads")
 
     async def soon_listed() -> None:
-        heard = Streams(expected=frozenset({(Kind.JOBS, None)}), cache=Cache(), concerns=lambda _: None)
+        heard = Streams(expected=frozenset({(Kind.JOBS, None)}), cache=Cache(), enqueue=lambda _: None)
         turn = asyncio.create_task(in_turn(leadership(), Leases(), heard))
         await asyncio.sleep(0.3)
         done.append("has listed")
-        heard.hear((Kind.JOBS, None), watching.Bookmark.LISTED)
+        heard.observe((Kind.JOBS, None), watching.Bookmark.LISTED)
         with pytest.raises(RuntimeError, match="enough"):
             await turn
 
@@ -418,7 +418,7 @@ def test_a_replica_that_has_not_listed_everything_leaves_the_lease_to_one_that_h
 
 
 def everything_listed() -> Streams:
-    return Streams(expected=frozenset(), cache=Cache(), concerns=lambda _: None)
+    return Streams(expected=frozenset(), cache=Cache(), enqueue=lambda _: None)
 
 
 async def in_turn(leadership: Coroutine[Any, Any, None], cluster: Any, heard: Streams) -> None:  # Any: what is asked of it

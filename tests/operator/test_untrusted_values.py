@@ -14,7 +14,8 @@ from dataprep_operator.informer import handlers
 from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.informer.streams import Streams
 from dataprep_operator.objects import pods, ranges, times
-from dataprep_operator.objects.observed import ANNOTATION_TASKS, Child, Key
+from dataprep_operator.objects.child_jobs import ANNOTATION_TASKS, Child
+from dataprep_operator.objects.observed import Key
 from dataprep_operator.settings import Settings
 
 Body = dict[str, Any]  # the API's JSON
@@ -105,20 +106,20 @@ def test_no_object_stops_the_operator(kind: Kind, type_: str | None, data: st.Da
     cache, concerned = Cache(), list[Key]()
     defaults = {"stores": [{"uriPrefix": "s3://", "region": "r"}], "workers": {"image": "own:1"}}
     cache.put(Kind.DATAPREPPROFILES, {"metadata": {"name": "default", "namespace": "n", "uid": "uid-p"}, "spec": defaults})
-    streams = Streams(expected=handlers.expected_streams(Settings()), cache=cache, concerns=concerned.append)
+    streams = Streams(expected=handlers.expected_streams(Settings()), cache=cache, enqueue=concerned.append)
     cache.put(
         Kind.DATAPREPJOBS,
         an_object(Kind.DATAPREPJOBS) | {"metadata": an_object(Kind.DATAPREPJOBS)["metadata"] | {"name": "other", "uid": "uid-9"}},
     )
 
     handlers._take(
-        kind, {"type": type_, "object": copy.deepcopy(raw)}, cache=cache, streams=streams, concerns=lambda key, _: concerned.append(key)
+        kind, {"type": type_, "object": copy.deepcopy(raw)}, cache=cache, streams=streams, enqueue=lambda key, _: concerned.append(key)
     )
 
     key = Key("n", "a")
-    for looked_up in (cache.rival_of, cache.leaving, cache.circle, cache.waiting_for):
+    for looked_up in (cache.rival_of, cache.removing, cache.wait_cycle, cache.waiters):
         looked_up(key)
-    cache.keeper_of(key, runs=["r"])
+    cache.output_user_of(key, runs=["r"])
     cache.records_per_second()
     cache.phases()
     for pod in cache.pods_of("n", "uid-0"):
@@ -138,7 +139,7 @@ def test_no_object_stops_the_operator(kind: Kind, type_: str | None, data: st.Da
 @settings(max_examples=50, deadline=None)
 def test_no_event_stops_the_operator(events: list[Body]) -> None:
     pods.missing_mount(events)
-    pods.refused_pods(events)
+    pods.pod_creation_error(events)
 
 
 def test_an_index_in_digits_of_another_kind_is_none() -> None:
@@ -150,14 +151,14 @@ def test_an_index_in_digits_of_another_kind_is_none() -> None:
 
 def test_an_object_that_can_not_be_read_is_not_waited_for() -> None:
     cache = Cache()
-    streams = Streams(expected=frozenset({(Kind.PODS, None)}), cache=cache, concerns=lambda _: None)
+    streams = Streams(expected=frozenset({(Kind.PODS, None)}), cache=cache, enqueue=lambda _: None)
     raw = an_object(Kind.PODS)
-    streams.hear((Kind.PODS, None), {"type": None, "object": raw})
+    streams.observe((Kind.PODS, None), {"type": None, "object": raw})
     broken = {**raw, "metadata": {"uid": "uid-1"}}
     with pytest.raises(KeyError):
-        handlers._take(Kind.PODS, {"type": None, "object": broken}, cache=cache, streams=streams, concerns=lambda _, __: None)
+        handlers._take(Kind.PODS, {"type": None, "object": broken}, cache=cache, streams=streams, enqueue=lambda _, __: None)
 
-    assert not streams._on_the_way[(Kind.PODS, None)]
+    assert not streams._uncached[(Kind.PODS, None)]
 
 
 # --- indexes --------------------------------------------------------------------------------------------------------------------------

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.operator.test_cron import KEY, Cron
-from tests.operator.test_foreign_values import VALUES, places
+from tests.operator.test_untrusted_values import VALUES, places
 from tests.operator.world import NAMESPACE, World
 
 from dataprep_operator.cluster.kueue import Kueue
 from dataprep_operator.cluster.warning_events import Warnings
 from dataprep_operator.errors import OperatorError
-from dataprep_operator.objects.observed import Child, Key
+from dataprep_operator.objects.child_jobs import Child
+from dataprep_operator.objects.observed import Key
 
 Body = dict[str, Any]  # the API's JSON
 

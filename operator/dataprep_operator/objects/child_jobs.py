@@ -1,0 +1,135 @@
+"""Reads the child Jobs of a DataPrepJob. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from dataprep_api import KIND, names
+from dataprep_operator.objects import times, untrusted
+from dataprep_operator.objects.owners import controller
+from dataprep_operator.objects.pods import CONTAINER
+
+ANNOTATION_TASKS: Final = "dataprep.io/tasks"
+"""On a convert Job: the tasks behind its indexes, when it is not all of them."""
+
+
+ANNOTATION_PLAN: Final = "dataprep.io/plan-sha256"
+
+
+ANNOTATION_SPEC: Final = "dataprep.io/spec-sha256"
+"""On every child Job: the digest of the spec that the job's ConfigMap keeps."""
+
+
+ANNOTATION_SUSPEND: Final = "dataprep.io/suspend"
+"""On every child Job that no queue's label is on: the `suspend` that the operator has last asked for, or RESUMED."""
+
+
+RESUMED: Final = "resumed"
+"""The operator has started the Job again after somebody else suspended it."""
+
+
+QUEUE_DOMAIN: Final = "kueue.x-k8s.io"
+
+
+QUEUE_LABEL: Final = f"{QUEUE_DOMAIN}/queue-name"
+
+
+CLEANUP: Final = "cleanup"
+"""The step of the Job that removes a deleted job's output."""
+
+
+@dataclass(frozen=True)
+class Child:
+    """One child Job, read."""
+
+    name: str
+    namespace: str
+    uid: str
+    owner_uid: str
+    """The DataPrepJob's."""
+    owner_name: str
+    step: str
+    attempt: int
+    created: datetime | None = None
+    suspended: bool = False
+    queued: bool = False
+    """Whether a queue decides when it runs."""
+    suspended_by_others: bool = False
+    """Whether it stands still although the operator wants it to run: Kueue's `manageJobsWithoutQueueName`, or somebody by hand."""
+    resumed: bool = False
+    """Whether the operator has started it again once, after somebody else suspended it."""
+    parallelism: int = 1
+    completions: int = 1
+    active: int = 0
+    completed_indexes: str = ""
+    failed_indexes: str = ""
+    complete: bool = False
+    failed: bool = False
+    failure_reason: str = ""
+    failure_message: str = ""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    tasks: str | None = None
+    plan_sha256: str | None = None
+    spec_sha256: str | None = None
+    """Of the spec that its pods get. None of a Job that an older operator made."""
+    deleting: bool = False
+    image: str | None = None
+    """What its pods run: an operator of another release, with another default, may have made it."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the Job controller is through with it."""
+        return self.complete or self.failed
+
+
+# Any: a Job as the API server's JSON.
+def read(raw: Mapping[str, Any]) -> Child:
+    """The child Job in the API server's JSON."""
+    metadata, spec, status = raw["metadata"], untrusted.mapping(raw.get("spec")), untrusted.mapping(raw.get("status"))
+    labels, annotations = untrusted.mapping(metadata.get("labels")), untrusted.mapping(metadata.get("annotations"))
+    owner = controller(raw)
+    owner = owner if owner.get("kind") == KIND else {}
+    conditions = {kind: each for kind, each in untrusted.conditions(status).items() if each.get("status") == "True"}
+    # FailureTarget comes first and names the real reason; Failed follows when the last pod is gone.
+    broken = conditions.get("Failed") or {}
+    ended = broken or conditions.get("Complete") or {}
+    return Child(
+        name=metadata["name"],
+        namespace=metadata["namespace"],
+        uid=metadata["uid"],
+        owner_uid=untrusted.text(owner.get("uid")),
+        owner_name=untrusted.text(owner.get("name")),
+        step=untrusted.text(labels.get(names.LABEL_STEP)),
+        attempt=untrusted.number(labels.get(names.LABEL_ATTEMPT)),
+        created=times.parse(metadata.get("creationTimestamp")),
+        suspended=bool(spec.get("suspend")),
+        queued=QUEUE_LABEL in labels,
+        suspended_by_others=bool(spec.get("suspend"))
+        and QUEUE_LABEL not in labels
+        and annotations.get(ANNOTATION_SUSPEND) in ("false", RESUMED),
+        resumed=annotations.get(ANNOTATION_SUSPEND) == RESUMED,
+        parallelism=untrusted.number(spec.get("parallelism"), 1),
+        completions=untrusted.number(spec.get("completions"), 1),
+        active=untrusted.number(status.get("active")),
+        completed_indexes=untrusted.text(status.get("completedIndexes")),
+        failed_indexes=untrusted.text(status.get("failedIndexes")),
+        complete="Complete" in conditions,
+        failed="Failed" in conditions,
+        failure_reason=untrusted.text(broken.get("reason")),
+        failure_message=untrusted.text(broken.get("message")),
+        started_at=times.parse(status.get("startTime")),
+        ended_at=times.parse(status.get("completionTime") or ended.get("lastTransitionTime")),
+        tasks=untrusted.text(annotations.get(ANNOTATION_TASKS)) or None,
+        plan_sha256=untrusted.text(annotations.get(ANNOTATION_PLAN)) or None,
+        spec_sha256=untrusted.text(annotations.get(ANNOTATION_SPEC)) or None,
+        deleting="deletionTimestamp" in metadata,
+        image=_image(spec),
+    )
+
+
+def _image(spec: Mapping[str, Any]) -> str | None:
+    pod = untrusted.mapping(untrusted.mapping(spec.get("template")).get("spec"))
+    found = [untrusted.text(each.get("image")) for each in untrusted.mappings(pod.get("containers")) if each.get("name") == CONTAINER]
+    return found[0] or None if found else None
