@@ -58,7 +58,7 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scope, "RENEW_SECONDS", 0.01)
 
 
-def a_tenure(leases: Leases, lost: list[BaseException]) -> LeaderElector:
+def an_election(leases: Leases, lost: list[BaseException]) -> LeaderElector:
     async def connect() -> Any:  # Any: what a Lease asks for
         return leases
 
@@ -94,7 +94,7 @@ def test_a_lease_that_another_has_taken_is_told_at_once() -> None:
     lost: list[BaseException] = []
 
     async def lives() -> None:
-        election = a_tenure(leases, lost)
+        election = an_election(leases, lost)
 
         def tell(error: BaseException) -> None:
             lost.append(error)
@@ -120,7 +120,7 @@ def test_an_event_loop_that_stands_still_for_long_loses_the_lease(monkeypatch: p
     lost: list[BaseException] = []
 
     async def lives() -> None:
-        turn = a_tenure(Leases(), lost)
+        turn = an_election(Leases(), lost)
 
         def tell(error: BaseException) -> None:
             lost.append(error)
@@ -137,12 +137,12 @@ def test_an_event_loop_that_stands_still_for_long_loses_the_lease(monkeypatch: p
     assert "the event loop has stood still" in str(lost[0])
 
 
-def test_a_tenure_that_has_not_begun_ends_without_the_lease() -> None:
+def test_an_election_that_has_not_begun_ends_without_the_lease() -> None:
     async def lives() -> None:
         leases = Leases()
-        other = a_tenure(leases, [])
+        other = an_election(leases, [])
         await other.begin()
-        waiting = a_tenure(leases, [])
+        waiting = an_election(leases, [])
         waiting._settings = Settings(lease_namespace="n", identity="two")
         begin = asyncio.create_task(waiting.begin())
         await asyncio.sleep(0.05)
@@ -152,6 +152,6 @@ def test_a_tenure_that_has_not_begun_ends_without_the_lease() -> None:
         assert leases.body is not None
         assert leases.body["spec"]["holderIdentity"] == "one"
         await other.end()
-        await a_tenure(leases, []).end()
+        await an_election(leases, []).end()
 
     asyncio.run(lives())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from tests.operator.test_election import PATIENCE_SECONDS, Leases, a_tenure
+from tests.operator.test_election import PATIENCE_SECONDS, Leases, an_election
 from tests.operator.test_endpoint import Keys, a_cache, a_token
 
 from dataprep_api.dataset.messages import PROGRESS_PATH
@@ -100,7 +100,7 @@ def test_who_floods_the_server_keeps_neither_the_lease_from_being_renewed_nor_a_
     leases, lost, gated = Leases(), list[BaseException](), Gate()
 
     async def lives() -> None:
-        tenure = a_tenure(leases, lost)
+        tenure = an_election(leases, lost)
         await tenure.begin()
         async with listening(monkeypatch, gated) as place:
             await asyncio.get_running_loop().run_in_executor(None, flooding, place)

@@ -110,8 +110,28 @@ class EmitEvent:
 Action = SetFinalizer | EmitEvent | CreateJob | EnsureConfigMap | PatchJob | Enqueue | DeleteJob | DeletePod | FailPod | DeleteSelf
 
 
-def required(observed: Observed, status: DataPrepJobStatus, *, now: datetime, defaults: PodDefaults) -> list[Action]:
-    """What brings the cluster to what the status says, in order."""
+@dataclass(frozen=True)
+class Decision:
+    """What to do now, in this order, and when to reconcile again even if nothing happens until then."""
+
+    actions: Sequence[Action]
+    requeue_after_seconds: float | None = None
+
+
+def decide(observed: Observed, status: DataPrepJobStatus, *, now: datetime, defaults: PodDefaults) -> Decision:
+    """What brings the cluster to what the status says."""
+    judgement: steps.Judgement = steps.Absent()
+    if observed.spec is not None and status.phase not in TERMINAL_PHASES:
+        judgement = steps.judge(observed, observed.spec, step=(status.step or "Plan").lower(), attempt=status.attempt)
+    return Decision(
+        _actions(observed, status, judgement, now=now, defaults=defaults),
+        _requeue_after_seconds(observed, status, judgement, now=now, defaults=defaults),
+    )
+
+
+def _actions(
+    observed: Observed, status: DataPrepJobStatus, judgement: steps.Judgement, *, now: datetime, defaults: PodDefaults
+) -> list[Action]:
     if observed.deleting:
         return _removal_actions(observed, now=now, defaults=defaults) if observed.has_finalizer else []
     if observed.namespace_terminating:
@@ -131,12 +151,13 @@ def required(observed: Observed, status: DataPrepJobStatus, *, now: datetime, de
         *first,
         *strays,
         *_spec_config_map_actions(observed, status, current, now=now),
-        *_step_actions(observed, observed.spec, status, current, now=now, defaults=defaults),
+        *_step_actions(observed, observed.spec, status, current, judgement, now=now, defaults=defaults),
     ]
 
 
-def requeue_after_seconds(observed: Observed, status: DataPrepJobStatus, *, now: datetime, defaults: PodDefaults) -> float | None:
-    """When the job must be looked at again although nothing will have happened by then; None for never."""
+def _requeue_after_seconds(
+    observed: Observed, status: DataPrepJobStatus, judgement: steps.Judgement, *, now: datetime, defaults: PodDefaults
+) -> float | None:
     due = [moment for own in observed.pods.values() for pod in own if (moment := _pod_deadline(pod, now)) is not None]
     due += [missed + timedelta(seconds=RECREATE_AFTER_SECONDS) for missed in observed.missing_since.values()]
     if observed.deleting and observed.has_finalizer:
@@ -146,7 +167,7 @@ def requeue_after_seconds(observed: Observed, status: DataPrepJobStatus, *, now:
         again = handover.next_check_at(status, now=now) if status.phase == "Succeeded" and not observed.deleting else None
         due += [again] if again is not None else []
     elif observed.spec is not None:
-        due += _next_deadlines(observed, observed.spec, status, now=now)
+        due += _next_deadlines(observed, observed.spec, status, judgement, now=now)
     later = [(moment - now).total_seconds() for moment in due if moment > now]
     return min(later) + 0.5 if later else None
 
@@ -155,13 +176,20 @@ def requeue_after_seconds(observed: Observed, status: DataPrepJobStatus, *, now:
 
 
 def _step_actions(
-    observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, current: Child | None, *, now: datetime, defaults: PodDefaults
+    observed: Observed,
+    spec: DataPrepJobSpec,
+    status: DataPrepJobStatus,
+    current: Child | None,
+    judgement: steps.Judgement,
+    *,
+    now: datetime,
+    defaults: PodDefaults,
 ) -> list[Action]:
     if current is None:
         if spec.suspend or _was_just_deleted(observed, (status.step or "Plan").lower(), status.attempt, now=now):
             return []
         return [CreateJob(_body(observed, spec, status, defaults=defaults), jobs.spec_config_map(observed, status.from_job))]
-    if _lost_its_result(observed, spec, status):
+    if _lost_its_result(status, judgement):
         return [DeleteJob(current)]
     if current.finished or current.deleting:
         return []
@@ -223,9 +251,8 @@ def _body(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, 
             return jobs.plan_job(observed, spec, attempt=status.attempt, memory=memory.of(status), defaults=defaults)
 
 
-def _lost_its_result(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus) -> bool:
+def _lost_its_result(status: DataPrepJobStatus, judgement: steps.Judgement) -> bool:
     """Whether the plan or commit step succeeded and its pod is gone before its message was read: then it runs again, and finds its own result."""
-    judgement = steps.judge(observed, spec, step=(status.step or "Plan").lower(), attempt=status.attempt)
     return status.step != "Convert" and isinstance(judgement, Succeeded) and judgement.result is None and judgement.unreadable is None
 
 
@@ -339,14 +366,15 @@ def _pod_deadline(pod: Pod, now: datetime) -> datetime | None:
     return None
 
 
-def _next_deadlines(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, now: datetime) -> list[datetime]:
+def _next_deadlines(
+    observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, judgement: steps.Judgement, *, now: datetime
+) -> list[datetime]:
     all_kinds = (
         deadlines.job_deadline(observed, status),
         deadlines.step_deadline(observed, status),
         deadlines.start_deadline(spec, status),
     )
     found = [moment for moment in all_kinds if moment is not None]
-    judgement = steps.judge(observed, spec, step=(status.step or "Plan").lower(), attempt=status.attempt)
     if isinstance(judgement, Blocked | Queued):
         # Not worth exact arithmetic: a held job is looked at now and then until something gives.
         found.append(now + timedelta(seconds=blocked_deadline.LEAST_SECONDS / 3))

@@ -69,15 +69,16 @@ class Reconciler:
             before, observed = observed.status, await self._actuator.write_status(observed, desired)
             notes = events.between(before, desired)
             _count_metrics(observed, before, desired, now=now)
+        decision = actions.decide(observed, desired, now=now, defaults=self._settings.pods)
         try:
-            for action in actions.required(observed, desired, now=now, defaults=self._settings.pods):
+            for action in decision.actions:
                 await self._actuator.perform(action, observed=observed, status=desired)
         finally:
             # Last: pods don't wait for them.
             await self._actuator.record_events(observed, desired, notes)
         if desired.phase in TERMINAL_PHASES:
             self._observer.forget(observed.uid)
-        return _earliest(wait, actions.requeue_after_seconds(observed, desired, now=now, defaults=self._settings.pods))
+        return _earliest(wait, decision.requeue_after_seconds)
 
     def _needs_fresh_read(self, observed: Observed, desired: DataPrepJobStatus, *, now: datetime) -> bool:
         """Whether what the watch tells of the job is not enough for what is about to be done."""
@@ -89,7 +90,7 @@ class Reconciler:
         ):
             # A status is written only over the version that was looked at.
             return False
-        return bool(actions.required(observed, desired, now=now, defaults=self._settings.pods))
+        return bool(actions.decide(observed, desired, now=now, defaults=self._settings.pods).actions)
 
     def _progress_delay(self, observed: Observed, desired: DataPrepJobStatus, *, now: datetime) -> float | None:
         """How long a status that differs in its progress only must wait; None when it may be written."""
