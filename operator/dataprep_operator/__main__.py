@@ -18,14 +18,15 @@ from dataprep_api import CRON_KIND, KIND, tracing
 from dataprep_api.log_lines import JsonLines, PlainLines
 from dataprep_api.shown import one_line
 from dataprep_operator import settings as settings_module
+from dataprep_operator.cluster.clock import Clock
 from dataprep_operator.cluster.cluster import KubernetesCluster
 from dataprep_operator.errors import LeaseLost, NotServed, OperatorError, Overlap, Unavailable
 from dataprep_operator.informer import handlers, log_context
 from dataprep_operator.informer.cache import Cache
 from dataprep_operator.informer.streams import Streams
 from dataprep_operator.informer.workqueue import WorkQueue
-from dataprep_operator.leadership.controller import follow, lead, stop_by_signals
-from dataprep_operator.leadership.election import Connection, LeaderElector
+from dataprep_operator.leadership.controller import lead, stop_by_signals, watch
+from dataprep_operator.leadership.election import LeaderElector
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.reconcilers.cron_job import CronReconciler
 from dataprep_operator.reconcilers.job import Reconciler
@@ -41,9 +42,9 @@ logger = logging.getLogger("dataprep_operator")
 
 START_TRIES: Final = 10
 START_WAIT_SECONDS: Final = 3.0
-OVERLAPS: Final = 4
-UNSERVED_SECONDS: Final = 1.0
-END_SECONDS: Final = 15.0
+OVERLAP_EXIT_CODE: Final = 4
+UNSYNCED_SECONDS: Final = 1.0
+SHUTDOWN_SECONDS: Final = 15.0
 """Less than the pod's grace period, and more than requests that are under way take."""
 
 
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 3
     except Overlap as exc:
         logger.error("%s", exc)
-        return OVERLAPS
+        return OVERLAP_EXIT_CODE
     except (LeaseLost, OperatorError) as exc:
         logger.error("%s", exc)
         return 1
@@ -90,81 +91,83 @@ async def serve(settings: Settings) -> None:
     """Run until told to stop."""
     stop = asyncio.Event()
     stop_by_signals(stop)
+    clock = Clock()
     connect = functools.partial(KubernetesCluster.connect, qps=settings.qps, burst=settings.burst)
-    cluster = await connect()
+    elector = None
+    if settings.lease_namespace is not None:
+        elector = LeaderElector(connect=connect, settings=settings, clock=clock, lost=_lost)
+    cluster = await connect(clock=clock, may_write=lambda: elector is None or elector.is_leader)
     cache, progress_store = Cache(), ProgressStore()
     queue = WorkQueue[Key](high_priority=cache.is_new, low_priority=cache.has_succeeded)
-    health = Health(age_limit_seconds=settings.watch_age_limit_seconds)
 
     def enqueue(key: Key, seconds: float = 0.0) -> None:
-        if health.leading:  # who takes over looks at everything
+        if health.leading:  # a new leader enqueues everything
             queue.add_after(key, seconds)
 
-    heard = health.streams = Streams(expected=handlers.expected_streams(settings), cache=cache, enqueue=enqueue)
-    verifier = Verifier(cluster.document, issuer=settings.token_issuer)
-    endpoint = Endpoint(
+    streams = Streams(expected=handlers.expected_streams(settings), cache=cache, enqueue=enqueue)
+    health = Health(age_limit_seconds=settings.watch_age_limit_seconds, streams=streams)
+    endpoint = _endpoint(settings, cluster, cache, progress_store, health, queue)
+    reconcile = _reconcile(settings, cluster, cache, progress_store, streams)
+    # Started before kopf's tasks, so that kopf doesn't cancel it.
+    shutdown_limit = asyncio.create_task(_limit_shutdown(stop))
+    try:
+        await _check_served(cluster)
+        async with _listening(endpoint.application(), settings):
+            watching = asyncio.create_task(watch(settings=settings, cache=cache, streams=streams, enqueue=enqueue, stop=stop, died=_die))
+            # Without its watches a replica is of no use, leader or not.
+            watching.add_done_callback(lambda _: stop.set())
+            leadership = lead(settings=settings, cache=cache, streams=streams, queue=queue, reconcile=reconcile, health=health, stop=stop)
+            try:
+                await _lead_when_elected(leadership, elector=elector, streams=streams, stop=stop)
+            finally:
+                stop.set()
+                await watching
+    finally:
+        shutdown_limit.cancel()
+        await cluster.close()
+
+
+def _endpoint(
+    settings: Settings, cluster: KubernetesCluster, cache: Cache, progress_store: ProgressStore, health: Health, queue: WorkQueue[Key]
+) -> Endpoint:
+    return Endpoint(
         cache=cache,
         progress_store=progress_store,
-        verifier=verifier,
+        verifier=Verifier(cluster.document, issuer=settings.token_issuer),
         health=health,
-        # Not at once: a job's reports are taken together, as often as its status may be written.
+        # Delayed: a job's reports are reconciled together, as often as its status may be written.
         enqueue=lambda key: queue.add_after(key, settings.progress_seconds),
         reviewer=Reviewer(cluster) if settings.metrics_authentication else None,
         clock=cluster.clock,
     )
-    looks = {
+
+
+def _reconcile(
+    settings: Settings, cluster: KubernetesCluster, cache: Cache, progress_store: ProgressStore, streams: Streams
+) -> Callable[[Key], Awaitable[float | None]]:
+    by_kind = {
         KIND: Reconciler(cache=cache, cluster=cluster, progress_store=progress_store, settings=settings, clock=cluster.clock).reconcile,
         CRON_KIND: CronReconciler(cache=cache, cluster=cluster, clock=cluster.clock).reconcile,
     }
 
-    async def look(key: Key) -> float | None:
-        if heard.is_synced(key.namespace):
-            return await looks[key.kind](key)
-        return UNSERVED_SECONDS if cache.knows(key) else None
+    async def reconcile(key: Key) -> float | None:
+        if streams.is_synced(key.namespace):
+            return await by_kind[key.kind](key)
+        return UNSYNCED_SECONDS if cache.knows(key) else None
 
-    # Older than kopf's tasks, so that kopf lets it be.
-    limiting = asyncio.create_task(_limit_the_end(stop))
-    try:
-        await _check_served(cluster)
-        async with _listening(endpoint.application(), settings):
-            following = asyncio.create_task(follow(settings=settings, cache=cache, heard=heard, enqueue=enqueue, stop=stop, died=_die))
-            # Without its watches a replica is of no use, whether it leads or not.
-            following.add_done_callback(lambda _: stop.set())
-            try:
-                await _in_turn(
-                    lead(
-                        settings=settings,
-                        cache=cache,
-                        heard=heard,
-                        queue=queue,
-                        look=look,
-                        health=health,
-                        stop=stop,
-                    ),
-                    cluster=cluster,
-                    connect=connect,
-                    settings=settings,
-                    heard=heard,
-                    stop=stop,
-                )
-            finally:
-                stop.set()
-                await following
-    finally:
-        limiting.cancel()
-        await cluster.close()
+    return reconcile
 
 
-async def _limit_the_end(stop: asyncio.Event) -> None:
+async def _limit_shutdown(stop: asyncio.Event) -> None:
     """An end in good order takes a second or two. One that takes longer has met something that will never end."""
     await stop.wait()
-    watchdog = threading.Timer(END_SECONDS, _give_up)
+    watchdog = threading.Timer(SHUTDOWN_SECONDS, _give_up)
     watchdog.daemon = True
     watchdog.start()
 
 
 def _give_up() -> None:
-    logger.error("not ended %.0f s after it was to stop; the process ends now", END_SECONDS)
+    logger.error("not ended %.0f s after it was to stop; the process ends now", SHUTDOWN_SECONDS)
     _exit_now()
 
 
@@ -210,25 +213,18 @@ async def _listening(application: web.Application, settings: Settings) -> AsyncI
         await runner.cleanup()
 
 
-async def _in_turn(
-    leadership: Coroutine[None, None, None],
-    *,
-    cluster: KubernetesCluster,
-    connect: Callable[[], Awaitable[Connection]],
-    settings: Settings,
-    heard: Streams,
-    stop: asyncio.Event,
+async def _lead_when_elected(
+    leadership: Coroutine[None, None, None], *, elector: LeaderElector | None, streams: Streams, stop: asyncio.Event
 ) -> None:
-    """Lead when this replica's turn comes, for as long as it is sure to."""
-    if settings.lease_namespace is None:
+    """Await `leadership` once this replica is elected; without an elector at once."""
+    if elector is None:
         await leadership
         return
-    tenure = LeaderElector(connect=connect, settings=settings, clock=cluster.clock, lost=_lost)
-    acquiring, stopping = asyncio.create_task(_acquire(tenure, heard)), asyncio.create_task(stop.wait())
+    acquiring, stopping = asyncio.create_task(_acquire(elector, streams)), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-        # kopf, when it ends, cancels every task that is younger than itself.
+        # At its end kopf cancels every task that is younger than its own.
         if not acquiring.done() or acquiring.cancelled():
             acquiring.cancel()
             leadership.close()
@@ -236,22 +232,21 @@ async def _in_turn(
         if acquiring.exception() is not None:
             leadership.close()
         acquiring.result()
-        cluster.may_write = lambda: tenure.sure
         await leadership
     finally:
-        await tenure.end()
+        await elector.end()
 
 
-async def _acquire(tenure: LeaderElector, heard: Streams) -> None:
+async def _acquire(elector: LeaderElector, streams: Streams) -> None:
     """A replica that has not listed everything yet leaves the Lease to one that has: that one can begin at once."""
-    await heard.wait_for_sync()
-    await tenure.begin()
+    await streams.wait_for_sync()
+    await elector.begin()
 
 
 def _lost(error: BaseException) -> None:
     """The Lease is lost, or another release was there first: end the process before it writes anything more. Shutting down in good order would take seconds of writing."""
     logger.error("%s; this replica stops", error)
-    _exit_now(OVERLAPS if isinstance(error, Overlap) else 1)
+    _exit_now(OVERLAP_EXIT_CODE if isinstance(error, Overlap) else 1)
 
 
 def _log(settings: Settings) -> None:

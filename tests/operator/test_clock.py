@@ -72,7 +72,7 @@ def test_a_replica_that_was_paused_writes_nothing_before_it_has_asked_for_the_le
         lease = a_lease(FakeLeases(), "one", now)
         client = FakeClient()
         cluster = KubernetesCluster(client, qps=100, burst=100)  # type: ignore[arg-type]  # only what is asked of it
-        cluster.may_write = lambda: lease.sure
+        cluster.may_write = lambda: lease.is_valid
         assert await lease.try_once()
         await cluster.create(JOBS, "n", {})
         now[0] = 30.0

@@ -69,19 +69,15 @@ def an_election(leases: Leases, lost: list[BaseException]) -> LeaderElector:
 def test_the_lease_is_renewed_while_the_event_loop_stands_still() -> None:
     leases, heard = Leases(), Streams(expected=frozenset(), cache=Cache(), enqueue=lambda _: None)
 
-    async def connect() -> Any:  # Any: the same
-        return leases
-
     async def leadership() -> None:
         # No other task has a turn meanwhile.
         for _ in range(5):
             assert leases.renewed.acquire(timeout=PATIENCE_SECONDS)
 
     async def lives() -> None:
-        cluster: Any = leases
-        settings = Settings(lease_namespace="n", identity="one")
-        await program._in_turn(leadership(), cluster=cluster, connect=connect, settings=settings, heard=heard, stop=asyncio.Event())
-        assert cluster.may_write()
+        elector = an_election(leases, [])
+        await program._lead_when_elected(leadership(), elector=elector, streams=heard, stop=asyncio.Event())
+        assert elector.is_leader
 
     asyncio.run(lives())
     assert leases.body is not None
@@ -102,7 +98,7 @@ def test_a_lease_that_another_has_taken_is_told_at_once() -> None:
 
         election._lost = tell
         await election.begin()
-        assert election.sure
+        assert election.is_leader
         assert leases.body is not None
         leases._store(leases.body | {"spec": leases.body["spec"] | {"holderIdentity": "two"}})
         # The process would be gone by now.
@@ -148,7 +144,7 @@ def test_an_election_that_has_not_begun_ends_without_the_lease() -> None:
         await asyncio.sleep(0.05)
         begin.cancel()
         await waiting.end()
-        assert not waiting.sure
+        assert not waiting.is_leader
         assert leases.body is not None
         assert leases.body["spec"]["holderIdentity"] == "one"
         await other.end()

@@ -110,7 +110,7 @@ def test_who_floods_the_server_keeps_neither_the_lease_from_being_renewed_nor_a_
                 assert await asyncio.to_thread(leases.renewed.acquire, timeout=PATIENCE_SECONDS)
                 assert (await asks(place, HEALTHZ, source="127.0.0.2")).startswith(b"HTTP/1.1 200 ")
                 assert gated._count <= gate.MOST_PER_ADDRESS + 1
-        assert tenure.sure
+        assert tenure.is_leader
         await tenure.end()
 
     asyncio.run(lives())

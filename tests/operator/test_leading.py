@@ -33,7 +33,7 @@ def test_a_scan_takes_what_has_ended_once_an_hour(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(asyncio, "sleep", pause)
     queue = SimpleNamespace(add=lambda key: scans[-1].append(key.name))
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(controller._scan(cache, queue, every_seconds=300))  # type: ignore[arg-type]  # only what it asks of a queue
+        asyncio.run(controller._resync(cache, queue, every_seconds=300))  # type: ignore[arg-type]  # only what it asks of a queue
 
     assert scans[:11] == [["runs", "leaves"]] * 11
     assert scans[11] == ["done", "runs", "leaves"]
@@ -59,7 +59,7 @@ def test_who_takes_over_looks_at_every_job_and_at_those_that_have_ended_last() -
         stop, given = asyncio.Event(), settings.Settings(workers=1)
         queue = WorkQueue[Key]()
         leads = asyncio.create_task(
-            controller.lead(settings=given, cache=cache, heard=heard, queue=queue, look=look, health=health, stop=stop)
+            controller.lead(settings=given, cache=cache, streams=heard, queue=queue, reconcile=look, health=health, stop=stop)
         )
         await until(lambda: len(seen) == 2)
         stop.set()
@@ -82,7 +82,7 @@ def test_nobody_is_looked_at_before_the_cache_is_whole() -> None:
         stop, health = asyncio.Event(), Health(age_limit_seconds=180)
         leads = asyncio.create_task(
             controller.lead(
-                settings=settings.Settings(), cache=cache, heard=heard, queue=WorkQueue[Key](), look=look, health=health, stop=stop
+                settings=settings.Settings(), cache=cache, streams=heard, queue=WorkQueue[Key](), reconcile=look, health=health, stop=stop
             )
         )
         await until(lambda: health.leading)

@@ -45,7 +45,7 @@ def worked(world: World, *keys: Key) -> None:
 
     async def lives() -> None:
         queue = WorkQueue[Key]()
-        worker = asyncio.create_task(queue.run(controller._timed(queue, world.reconciler.reconcile)))
+        worker = asyncio.create_task(queue.run(controller._worker(queue, world.reconciler.reconcile)))
         for key in keys:
             queue.add(key)
         for _ in range(200):

@@ -25,6 +25,7 @@ from dataprep_operator.decisions.actions import DeleteSelf, FailPod, SetFinalize
 from dataprep_operator.errors import Conflict, NotFound, Unavailable
 from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.informer.streams import Streams
+from dataprep_operator.leadership.election import LeaderElector
 from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.settings import Settings
@@ -427,7 +428,8 @@ async def in_turn(leadership: Coroutine[Any, Any, None], cluster: Any, heard: St
     async def connect() -> Any:  # Any: the same
         return cluster
 
-    await program._in_turn(leadership, cluster=cluster, connect=connect, settings=settings, heard=heard, stop=asyncio.Event())
+    elector = LeaderElector(connect=connect, settings=settings, clock=cluster.clock, lost=lambda _: None)
+    await program._lead_when_elected(leadership, elector=elector, streams=heard, stop=asyncio.Event())
 
 
 def test_an_answer_that_is_not_json_is_one_to_try_again() -> None:

@@ -106,27 +106,37 @@ class Cluster(Protocol):
 class KubernetesCluster:
     """The real one."""
 
-    def __init__(self, client: ApiClient, *, qps: float, burst: int) -> None:
+    def __init__(
+        self, client: ApiClient, *, qps: float, burst: int, clock: Clock | None = None, may_write: Callable[[], bool] = lambda: True
+    ) -> None:
         self._client = client
         self._bucket = TokenBucket(rate=qps, burst=burst)
-        self.clock = Clock()
-        self.may_write: Callable[[], bool] = lambda: True
-        """Whether this replica is sure to lead. Asked before every write but those of the Lease itself."""
+        self.clock = clock or Clock()
+        self.may_write = may_write
+        """Whether this replica surely leads. Asked before every write that only a leader may make."""
 
     @classmethod
-    async def connect(cls, *, qps: float, burst: int) -> Self:
+    async def connect(cls, *, qps: float, burst: int, clock: Clock | None = None, may_write: Callable[[], bool] = lambda: True) -> Self:
         """The cluster of `KUBECONFIG`, else the one that this pod runs in."""
         configuration = Configuration()
         if os.environ.get("KUBECONFIG"):
             await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client is half typed
         else:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the same
-        return cls.of(configuration, qps=qps, burst=burst)
+        return cls.of(configuration, qps=qps, burst=burst, clock=clock, may_write=may_write)
 
     @classmethod
-    def of(cls, configuration: Configuration, *, qps: float, burst: int) -> Self:
+    def of(
+        cls,
+        configuration: Configuration,
+        *,
+        qps: float,
+        burst: int,
+        clock: Clock | None = None,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> Self:
         """The cluster that the configuration names."""
-        cluster = cls(ApiClient(configuration), qps=qps, burst=burst)
+        cluster = cls(ApiClient(configuration), qps=qps, burst=burst, clock=clock, may_write=may_write)
         # Proxies of the environment are for the internet, not for the API server.
         configuration.client_session_kwargs = {"trust_env": False, "request_class": _guarded_request_class(lambda: cluster.may_write())}
         return cluster

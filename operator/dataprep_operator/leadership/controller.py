@@ -13,8 +13,9 @@ import kopf
 
 from dataprep_operator import metrics
 from dataprep_operator.errors import OperatorError
-from dataprep_operator.informer import handlers, log_context, streams
+from dataprep_operator.informer import handlers, log_context
 from dataprep_operator.informer.cache import Cache
+from dataprep_operator.informer.streams import Streams, wrap_kopf
 from dataprep_operator.informer.workqueue import WorkQueue
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.server.probes import Health
@@ -22,10 +23,10 @@ from dataprep_operator.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-_SETTLED_EVERY: Final = 12
+_FINISHED_EVERY: Final = 12
 """As `handover` relies on: an hour, when a scan is made every five minutes: 5,000 looks take seconds, which an idle operator hasn't got."""
 
-Look = Callable[[Key], Awaitable[float | None]]
+Reconcile = Callable[[Key], Awaitable[float | None]]
 """One look at one object; returns the seconds after which the next is due."""
 
 
@@ -40,17 +41,17 @@ CREDENTIALS_TASK: Final = "credentials retriever"
 """The one of kopf's tasks that `spawn_tasks` starts and doesn't name: without it no connection is renewed."""
 
 
-async def follow(*, settings: Settings, cache: Cache, heard: streams.Streams, enqueue: Enqueue, stop: asyncio.Event, died: Died) -> None:
+async def watch(*, settings: Settings, cache: Cache, streams: Streams, enqueue: Enqueue, stop: asyncio.Event, died: Died) -> None:
     """Keep the cache as the cluster is, until `stop` is set. A standby does so too: it takes over without listing.
 
     kopf's tasks live as long as the operator. When one ends before, kopf would end the others one after the other, and was seen to wait for them
     for minutes; so it isn't asked to: `died` must end the process.
     """
-    undo = streams.wrap_kopf(heard)
+    unwrap = wrap_kopf(streams)
     before = asyncio.all_tasks()
     try:
         roots = await kopf.spawn_tasks(
-            registry=handlers.registry(cache=cache, streams=heard, enqueue=enqueue),
+            registry=handlers.registry(cache=cache, streams=streams, enqueue=enqueue),
             settings=handlers.operator_settings(settings),
             # Without one kopf asks for the user's name, and an image's user 65532 has none.
             identity=settings.identity,  # type: ignore[arg-type]  # kopf's NewType of str is not public
@@ -66,7 +67,7 @@ async def follow(*, settings: Settings, cache: Cache, heard: streams.Streams, en
             task.add_done_callback(functools.partial(_ended, stop=stop, died=died))
         await kopf.run_tasks(roots, ignored=before)
     finally:
-        undo()
+        unwrap()
 
 
 def stop_by_signals(stop: asyncio.Event) -> None:
@@ -84,15 +85,15 @@ async def lead(
     *,
     settings: Settings,
     cache: Cache,
-    heard: streams.Streams,
+    streams: Streams,
     queue: WorkQueue[Key],
-    look: Look,
+    reconcile: Reconcile,
     health: Health,
     stop: asyncio.Event,
 ) -> None:
     """Reconcile until `stop` is set."""
     health.leading = True
-    work = asyncio.create_task(_work(settings, cache, heard, queue, look), name="work")
+    work = asyncio.create_task(_work(settings, cache, streams, queue, reconcile), name="work")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:
         await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -107,25 +108,25 @@ async def lead(
         queue.close()
 
 
-async def _work(settings: Settings, cache: Cache, heard: streams.Streams, queue: WorkQueue[Key], look: Look) -> None:
+async def _work(settings: Settings, cache: Cache, streams: Streams, queue: WorkQueue[Key], reconcile: Reconcile) -> None:
     """All workers. They begin when the cache is whole: with half of it, children would seem to be missing."""
-    await heard.wait_for_sync()
+    await streams.wait_for_sync()
     # What has ended can wait; there may be thousands of them.
     for key in [*cache.active_keys(), *cache.keys()]:
         queue.add(key)
     async with asyncio.TaskGroup() as group:
         for number in range(settings.workers):
-            group.create_task(queue.run(_timed(queue, look)), name=f"reconcile {number}")
-        group.create_task(_scan(cache, queue, every_seconds=settings.resync_seconds), name="scan")
+            group.create_task(queue.run(_worker(queue, reconcile)), name=f"reconcile {number}")
+        group.create_task(_resync(cache, queue, every_seconds=settings.resync_seconds), name="resync")
 
 
-def _timed(queue: WorkQueue[Key], look: Look) -> Callable[[Key], Awaitable[None]]:
+def _worker(queue: WorkQueue[Key], reconcile: Reconcile) -> Callable[[Key], Awaitable[None]]:
     async def work(key: Key) -> None:
         started = time.monotonic()
         log_context.bind(key)
         metrics.QUEUE_DEPTH.set(len(queue))
         try:
-            wait = await look(key)
+            wait = await reconcile(key)
         except OperatorError:
             metrics.RECONCILE_ERRORS.inc()
             raise
@@ -137,9 +138,9 @@ def _timed(queue: WorkQueue[Key], look: Look) -> Callable[[Key], Awaitable[None]
     return work
 
 
-async def _scan(cache: Cache, queue: WorkQueue[Key], *, every_seconds: float) -> None:
+async def _resync(cache: Cache, queue: WorkQueue[Key], *, every_seconds: float) -> None:
     """Every object of ours comes round now and then, whatever events were lost; what has ended, less often."""
     for number in itertools.count(1):
         await asyncio.sleep(every_seconds)
-        for key in cache.active_keys() if number % _SETTLED_EVERY else cache.keys():
+        for key in cache.active_keys() if number % _FINISHED_EVERY else cache.keys():
             queue.add(key)

@@ -49,16 +49,16 @@ class LeaderElector:
         self._lost = lost
         self._lease: Lease | None = None
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="tenure", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="election", daemon=True)
         self._begun: Future[None] = Future()
         self._over: Future[None] = Future()
         self._beating: asyncio.Task[None] | None = None
         self._beaten_at = time.monotonic()
 
     @property
-    def sure(self) -> bool:
+    def is_leader(self) -> bool:
         """Whether nobody else can lead yet."""
-        return self._lease is not None and self._lease.sure
+        return self._lease is not None and self._lease.is_valid
 
     async def begin(self) -> None:
         """Wait until this replica leads. Raises Overlap when another release works in its namespaces."""

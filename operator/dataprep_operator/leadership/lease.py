@@ -42,7 +42,7 @@ class Lease:
         self._renewed_at = clock()
 
     @property
-    def sure(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether nobody else can lead yet: a replica that was paused for longer must not write before it has asked."""
         return self._clock() - self._renewed_at <= RENEW_DEADLINE_SECONDS
 
