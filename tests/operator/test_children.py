@@ -10,6 +10,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.children import jobs
+from dataprep_operator.children.metadata import child_name
 from dataprep_operator.objects.child_jobs import ANNOTATION_TASKS, QUEUE_LABEL
 from dataprep_operator.objects.observed import Key, Observed
 from dataprep_operator.settings import PodDefaults
@@ -78,11 +79,11 @@ def exit_rules(job: Any) -> dict[str, list[int]]:  # Any: JSON
     ],
 )
 def test_names_of_children(name: str, step: str, attempt: int, expected: str) -> None:
-    assert jobs.name(a_job(name), step, attempt) == expected
+    assert child_name(a_job(name), step, attempt) == expected
 
 
 def test_an_index_behind_the_longest_name_fits_63_characters() -> None:
-    assert len(f"{jobs.name(a_job('x' * 253), 'convert', 9)}-99999") <= 63
+    assert len(f"{child_name(a_job('x' * 253), 'convert', 9)}-99999") <= 63
 
 
 def test_the_spec_is_stored_as_the_user_wrote_it() -> None:

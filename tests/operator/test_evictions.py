@@ -7,7 +7,7 @@ import pytest
 from tests.operator.test_children import a_convert_job, a_spec
 from tests.operator.world import NAMESPACE, World, retry
 
-from dataprep_operator.children import jobs
+from dataprep_operator.children import pod_template
 from dataprep_operator.cluster.cluster import Body
 from dataprep_operator.objects import times
 from dataprep_operator.settings import PodDefaults
@@ -272,5 +272,5 @@ def test_the_spool_has_a_size(limits: Body | None, tmp_size: str | None, expecte
     spec = a_spec(workers={"resources": {"limits": limits}} if limits else {})
     pod = a_convert_job(spec, defaults=PodDefaults(tmp_size=tmp_size))["spec"]["template"]["spec"]
 
-    assert jobs.tmp_size(spec, PodDefaults(tmp_size=tmp_size)) == expected.get("sizeLimit")
+    assert pod_template.tmp_size(spec, PodDefaults(tmp_size=tmp_size)) == expected.get("sizeLimit")
     assert next(each["emptyDir"] for each in pod["volumes"] if each["name"] == "dataprep-tmp") == expected

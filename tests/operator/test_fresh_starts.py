@@ -9,7 +9,7 @@ from tests.operator.world import NAMESPACE, World, a_failure, retry
 
 from dataprep_api import names
 from dataprep_api.reasons import Reason
-from dataprep_operator.children import jobs
+from dataprep_operator.children.pod_template import JOB_FILE
 from dataprep_operator.cluster.cluster import Body
 from dataprep_operator.errors import Unavailable
 
@@ -67,7 +67,7 @@ def test_what_it_begins_with_is_what_the_pods_get(world: World) -> None:
     world.settle()
 
     [config_map] = [body for (plural, _, _), body in world.cluster.objects.items() if plural == "configmaps"]
-    assert json.loads(config_map["data"][jobs.JOB_FILE])["spec"]["allowEmpty"] is True
+    assert json.loads(config_map["data"][JOB_FILE])["spec"]["allowEmpty"] is True
 
 
 def test_a_job_is_asked_for_once(world: World) -> None:

@@ -17,6 +17,7 @@ from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.stages import REFUSALS
 from dataprep_operator import metrics
 from dataprep_operator.children import jobs
+from dataprep_operator.children.pod_template import JOB_FILE
 from dataprep_operator.cluster.cluster import Body
 
 HOSTILE = [
@@ -84,7 +85,7 @@ def test_the_text_in_the_config_map_is_json(world: World) -> None:
     world.apply(output={"uri": uri})
     world.settle()
     [made] = [body for (plural, _, _), body in world.cluster.objects.items() if plural == "configmaps"]
-    assert json.loads(made["data"][jobs.JOB_FILE])["spec"]["output"] == {"uri": uri}
+    assert json.loads(made["data"][JOB_FILE])["spec"]["output"] == {"uri": uri}
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -14,7 +14,7 @@ from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import TERMINAL_PHASES, DataPrepJobStatus
 from dataprep_api.spec import CleanupRule, DataPrepJobSpec
 from dataprep_operator.children import jobs
-from dataprep_operator.children.jobs import Body
+from dataprep_operator.children.metadata import Body
 from dataprep_operator.decisions import blocked_deadline, deadlines, evictions, handover, memory, removal, steps
 from dataprep_operator.decisions.events import Note
 from dataprep_operator.decisions.queueing import UNQUEUED_AFTER_SECONDS

@@ -14,7 +14,7 @@ from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources import cron
 from dataprep_api.resources.cron import MAX_ACTIVE, ActiveJob, DataPrepCronJobSpec, DataPrepCronJobStatus
 from dataprep_api.resources.status import TERMINAL_PHASES
-from dataprep_operator.children.jobs import Body
+from dataprep_operator.children.metadata import Body
 from dataprep_operator.decisions import conditions
 from dataprep_operator.decisions.events import Note
 from dataprep_operator.decisions.schedules import Schedule

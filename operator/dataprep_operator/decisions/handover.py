@@ -14,7 +14,7 @@ from dataprep_api.formats import COPY
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_operator.children.jobs import Body, owned_labels, owned_metadata
+from dataprep_operator.children.metadata import Body, owned_labels, owned_metadata
 from dataprep_operator.decisions import conditions
 from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Observed

@@ -5,7 +5,7 @@ from typing import Final
 from dataprep_api import quantity
 from dataprep_api.resources.status import DataPrepJobStatus, Effective
 from dataprep_api.spec import DataPrepJobSpec
-from dataprep_operator.children.jobs import memory_limit
+from dataprep_operator.children.pod_template import memory_limit
 from dataprep_operator.settings import PodDefaults
 
 _FIELDS: Final = {"Plan": "plan_memory", "Convert": "memory", "Commit": "commit_memory"}

@@ -12,29 +12,15 @@ from dataprep_operator.objects.pods import CONTAINER
 
 ANNOTATION_TASKS: Final = "dataprep.io/tasks"
 """On a convert Job: the tasks behind its indexes, when it is not all of them."""
-
-
 ANNOTATION_PLAN: Final = "dataprep.io/plan-sha256"
-
-
 ANNOTATION_SPEC: Final = "dataprep.io/spec-sha256"
 """On every child Job: the digest of the spec that the job's ConfigMap keeps."""
-
-
 ANNOTATION_SUSPEND: Final = "dataprep.io/suspend"
 """On every child Job that no queue's label is on: the `suspend` that the operator has last asked for, or RESUMED."""
-
-
 RESUMED: Final = "resumed"
 """The operator has started the Job again after somebody else suspended it."""
-
-
 QUEUE_DOMAIN: Final = "kueue.x-k8s.io"
-
-
 QUEUE_LABEL: Final = f"{QUEUE_DOMAIN}/queue-name"
-
-
 CLEANUP: Final = "cleanup"
 """The step of the Job that removes a deleted job's output."""
 

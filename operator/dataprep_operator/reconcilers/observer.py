@@ -17,6 +17,7 @@ from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.status import DataPrepJobStatus, FromJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.children import jobs, privileges, scripts
+from dataprep_operator.children.metadata import child_name, spec_config_map_name
 from dataprep_operator.cluster.cluster import CONFIG_MAPS, DATAPREPJOBS, NAMESPACES, PODS, Cluster
 from dataprep_operator.cluster.kueue import Kueue
 from dataprep_operator.cluster.warning_events import Warnings
@@ -229,7 +230,7 @@ class Observer:
                 self.freeze_spec(observed.uid, unedited)
                 return unedited
             try:
-                stored = await self._cluster.get(CONFIG_MAPS, observed.key.namespace, jobs.spec_config_map_name(observed))
+                stored = await self._cluster.get(CONFIG_MAPS, observed.key.namespace, spec_config_map_name(observed))
             except NotFound:
                 return None
             if not owned_by(stored, uid=observed.uid):
@@ -328,7 +329,7 @@ class Observer:
             message = pods.missing_mount(await self._warning_events.about(pod.namespace, pod.uid, now=now))
             if message is not None:
                 # Our own is made again, and the kubelet looks for it when it looks next.
-                return Blockage(Reason.CONFIG_MISSING, message, fatal=jobs.spec_config_map_name(observed) not in message)
+                return Blockage(Reason.CONFIG_MISSING, message, fatal=spec_config_map_name(observed) not in message)
         return None
 
     async def _admission(self, observed: Observed) -> Admission | None:
@@ -352,7 +353,7 @@ class Observer:
 def _may_write(observed: Observed, pod: Pod) -> bool:
     """Whether a pod with a deleted job's label may still write for it. Its Job may be gone, or have orphaned it: then names tell."""
     of = pod.owner_name or pod.name
-    return of.startswith(f"{observed.child_prefix}-") and not of.startswith(jobs.name(observed, CLEANUP, 1))
+    return of.startswith(f"{observed.child_prefix}-") and not of.startswith(child_name(observed, CLEANUP, 1))
 
 
 def _not_started(observed: Observed) -> bool:

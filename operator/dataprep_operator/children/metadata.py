@@ -1,0 +1,43 @@
+"""Names, labels and owners of a DataPrepJob's children. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dataprep_api import API_VERSION, KIND, names
+from dataprep_operator.objects.child_jobs import CLEANUP
+from dataprep_operator.objects.observed import Observed
+
+Body = dict[str, Any]
+
+
+def child_name(observed: Observed, step: str, attempt: int) -> str:
+    """`<base>-plan`, `<base>-plan-2`, `<base>-convert-1`, `<base>-commit-1`, `<base>-cleanup`."""
+    base = observed.child_prefix
+    return f"{base}-{step}" if step in ("plan", CLEANUP) and attempt <= 1 else f"{base}-{step}-{attempt}"
+
+
+def spec_config_map_name(observed: Observed) -> str:
+    """Name of the ConfigMap."""
+    return f"{observed.child_prefix}-spec"
+
+
+def owned_metadata(observed: Observed, own_name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> Body:
+    """Metadata of an object that belongs to the job and goes with it."""
+    return {
+        "name": own_name,
+        "namespace": observed.key.namespace,
+        "labels": dict(labels),
+        **({"annotations": dict(annotations)} if annotations else {}),
+        # Deletion in the background follows this line: pods and Jobs go at once, the output stays.
+        "ownerReferences": [{"apiVersion": API_VERSION, "kind": KIND, "name": observed.key.name, "uid": observed.uid, "controller": True}],
+    }
+
+
+def owned_labels(observed: Observed, *, step: str | None = None, attempt: int = 0) -> dict[str, str]:
+    """Labels of everything that belongs to the job."""
+    common = {
+        names.LABEL_MANAGED_BY: names.MANAGED_BY,
+        names.LABEL_JOB: names.label_value(observed.key.name),
+        names.LABEL_JOB_UID: observed.uid,
+    }
+    return common | ({names.LABEL_STEP: step, names.LABEL_ATTEMPT: str(attempt)} if step else {})

@@ -1,0 +1,295 @@
+"""The pod template of a child Job: the converter's container, its volumes, and where it is scheduled. Pure."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from dataprep_api import quantity
+from dataprep_api.dataset.messages import TOKEN_AUDIENCE
+from dataprep_api.spec import DataPrepJobSpec, Model
+from dataprep_operator.children.metadata import Body, owned_labels, spec_config_map_name
+from dataprep_operator.objects import untrusted
+from dataprep_operator.objects.observed import Observed
+from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER
+from dataprep_operator.settings import PodDefaults
+
+MOUNTS: Final = "/etc/dataprep"
+CODE_FOLDER: Final = f"{MOUNTS}/code"
+JOB_FILE: Final = "job.yaml"
+TOKEN_FOLDER: Final = "/var/run/secrets/dataprep"  # noqa: S105 - a folder
+TOKEN_SECONDS: Final = 3600
+CODE_SIZE: Final = "4Gi"
+"""The most that code from Git may take."""
+
+
+def pod_template(
+    observed: Observed,
+    spec: DataPrepJobSpec,
+    *,
+    step: str,
+    attempt: int,
+    arguments: Sequence[str],
+    gpu: bool,
+    memory: str | None = None,
+    code_commit: str | None = None,
+    defaults: PodDefaults,
+) -> Body:
+    """The pod of one step, with the converter in it."""
+    workers, template = spec.workers, spec.workers.pod_template
+    volumes, mounts = _volumes(observed, spec, defaults=defaults)
+    container = {
+        "name": CONTAINER,
+        "image": workers.image or defaults.image,
+        "command": ["dataprep"],
+        "args": list(arguments),
+        "env": [*_to_json(workers.env), *_environment(observed, spec, attempt=attempt, defaults=defaults)],
+        "resources": _resources(spec, step=step, gpu=gpu, memory=memory, defaults=defaults),
+        "volumeMounts": [*mounts, *_to_json(workers.volume_mounts)],
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    # The user's init containers run first: the code may be fetched through a proxy among them.
+    init_containers = [
+        *_harden(_to_json(template.init_containers)),
+        *_code_containers(spec, container, commit=code_commit, memory=memory, defaults=defaults),
+    ]
+    pull_policy = workers.image_pull_policy or defaults.image_pull_policy
+    return {
+        "metadata": {
+            "labels": dict(template.labels or {}) | owned_labels(observed, step=step, attempt=attempt),
+            "annotations": {"kubectl.kubernetes.io/default-container": CONTAINER} | dict(template.annotations or {}),
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": _security_context(defaults),
+            "containers": [container | ({"imagePullPolicy": pull_policy} if pull_policy else {})],
+            "volumes": [*volumes, *_git_secret(spec), *_to_json(workers.volumes)],
+            **_optional_fields(spec, init_containers, gpu=gpu, defaults=defaults),
+        },
+    }
+
+
+def _optional_fields(spec: DataPrepJobSpec, init_containers: Sequence[Body], *, gpu: bool, defaults: PodDefaults) -> Body:
+    """Fields of the pod spec that are left out when they are empty."""
+    workers, template = spec.workers, spec.workers.pod_template
+    fields = {
+        "affinity": _affinity(spec, gpu=gpu, defaults=defaults),
+        "nodeSelector": _node_selector(spec, gpu=gpu, defaults=defaults),
+        "tolerations": _tolerations(spec, gpu=gpu, defaults=defaults),
+        "imagePullSecrets": _to_json(workers.image_pull_secrets) or [dict(each) for each in defaults.image_pull_secrets],
+        "serviceAccountName": workers.service_account_name,
+        "priorityClassName": workers.priority_class_name,
+        "initContainers": list(init_containers),
+        "topologySpreadConstraints": _to_json(template.topology_spread_constraints),
+        "hostAliases": _to_json(template.host_aliases),
+        "runtimeClassName": template.runtime_class_name,
+        "schedulerName": template.scheduler_name,
+        "dnsConfig": template.dns_config and _to_json([template.dns_config])[0],
+        "terminationGracePeriodSeconds": template.termination_grace_period_seconds,
+    }
+    return {key: value for key, value in fields.items() if value not in (None, [], {})}
+
+
+def _harden(containers: Sequence[Body]) -> list[Body]:
+    """The users' containers with what ours have as well, where they say nothing. What they may say, `privileges` tells."""
+    given = [(each, each.get("securityContext") or {}) for each in containers]
+    # What is no mapping the API server refuses, in its own words.
+    return [
+        each | {"securityContext": _default_context(context) | context} if isinstance(context, dict) else each for each, context in given
+    ]
+
+
+def _default_context(context: Body) -> Body:
+    """What a container's securityContext gets, where it says nothing of it. The API server refuses more privileges without their escalation."""
+    may_more = context.get("privileged") or untrusted.mapping(context.get("capabilities")).get("add")
+    return {"capabilities": {"drop": ["ALL"]}} | ({} if may_more else {"allowPrivilegeEscalation": False})
+
+
+def _security_context(defaults: PodDefaults) -> Body:
+    user = defaults.run_as_user
+    # The group lets the pod write to volumes that support it; a volume that has it already is left alone.
+    own = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    rest = {"runAsNonRoot": True, "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"}}
+    return rest | own | dict(defaults.pod_security_context)
+
+
+def _affinity(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> Body:
+    """The job's own, and for pods without GPUs that they keep off the nodes that the installation names."""
+    own: Body = _to_json([spec.workers.affinity])[0] if spec.workers.affinity is not None else {}
+    avoided = [{"key": key, "operator": "NotIn", "values": [value]} for key, value in sorted(defaults.cpu_avoid_nodes.items())]
+    if gpu or not avoided:
+        return own
+    nodes = own.get("nodeAffinity") or {}
+    required = nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    # Terms are alternatives, so each is narrowed. An empty one matches no node, and has to stay empty.
+    terms = [
+        {**term, "matchExpressions": [*(term.get("matchExpressions") or []), *avoided]} if any(term.values()) else term
+        for term in required.get("nodeSelectorTerms") or []
+    ] or [{"matchExpressions": avoided}]
+    return own | {"nodeAffinity": nodes | {"requiredDuringSchedulingIgnoredDuringExecution": required | {"nodeSelectorTerms": terms}}}
+
+
+def _code_containers(
+    spec: DataPrepJobSpec, converter: Body, *, commit: str | None, memory: str | None, defaults: PodDefaults
+) -> list[Body]:
+    """The init container that fetches the code of Git: by its reference while planning, later the commit that this was."""
+    git = spec.code.git if spec.code is not None else None
+    if git is None:
+        return []
+    needed = {f"{MOUNTS}/{JOB_FILE}", CODE_FOLDER, "/tmp"}  # noqa: S108 - the pod's own
+    secret = [{"name": "dataprep-git", "mountPath": f"{MOUNTS}/git", "readOnly": True}] if git.secret_ref is not None else []
+    kept = {key: value for key, value in converter.items() if key in ("image", "command", "securityContext")}
+    return [
+        kept
+        | {
+            "name": CODE_CONTAINER,
+            "args": ["fetch-code", "--job", f"{MOUNTS}/{JOB_FILE}", "--into", CODE_FOLDER, *(["--commit", commit] if commit else [])],
+            # The users' own variables too: a proxy, or certificates.
+            "env": [*_to_json(spec.workers.env), {"name": "DATAPREP_MOUNTS", "value": MOUNTS}],
+            "resources": _resources(spec, step="fetch-code", gpu=False, memory=memory, defaults=defaults),
+            "volumeMounts": [*(each for each in converter["volumeMounts"] if each["mountPath"] in needed), *secret],
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            **({"imagePullPolicy": pull} if (pull := spec.workers.image_pull_policy or defaults.image_pull_policy) else {}),
+        }
+    ]
+
+
+def _git_secret(spec: DataPrepJobSpec) -> list[Body]:
+    git = spec.code.git if spec.code is not None else None
+    if git is None or git.secret_ref is None:
+        return []
+    return [{"name": "dataprep-git", "secret": {"secretName": git.secret_ref.name, "optional": False}}]
+
+
+def _environment(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, defaults: PodDefaults) -> list[Body]:
+    known = {
+        "DATAPREP_MOUNTS": MOUNTS,
+        "DATAPREP_CODE": code_folder(spec) or "",
+        "DATAPREP_CODE_COMMIT_FILE": f"{CODE_FOLDER}/.dataprep-commit" if spec.code is not None and spec.code.git is not None else "",
+        "DATAPREP_JOB_NAME": observed.key.name,
+        "DATAPREP_ATTEMPT": str(attempt),
+        "DATAPREP_STATUS_URL": defaults.status_url or "",
+        "DATAPREP_STATUS_TOKEN_FILE": f"{TOKEN_FOLDER}/token" if defaults.status_url else "",
+    }
+    own_name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    return [*({"name": key, "value": value} for key, value in known.items() if value), own_name]
+
+
+def code_folder(spec: DataPrepJobSpec) -> str | None:
+    """Where a pod has the files of `spec.code`."""
+    if spec.code is None:
+        return None
+    sub_path = spec.code.git.sub_path if spec.code.git is not None else None
+    return f"{CODE_FOLDER}/{sub_path}" if sub_path else CODE_FOLDER
+
+
+def tmp_size(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
+    """The most that a pod may lay by in `/tmp`: what the job says that it may use of the node's disk, else what the chart says."""
+    limit = (_requested_resources(spec, defaults).get("limits") or {}).get("ephemeral-storage")
+    return str(limit) if limit is not None else defaults.tmp_size
+
+
+def _size_limit(size: str | None) -> Body:
+    return {"sizeLimit": size} if size else {}
+
+
+def _volumes(observed: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults) -> tuple[list[Body], list[Body]]:
+    token = {"serviceAccountToken": {"path": "token", "audience": TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS}}
+    volumes: list[Body] = [
+        {"name": "dataprep-spec", "configMap": {"name": spec_config_map_name(observed)}},
+        {"name": "dataprep-token", "projected": {"sources": [token]}},
+        {"name": "dataprep-tmp", "emptyDir": _size_limit(tmp_size(spec, defaults))},
+    ]
+    mounts: list[Body] = [
+        # One file, not the folder: the folders of the stores are mounted beside it.
+        {"name": "dataprep-spec", "mountPath": f"{MOUNTS}/{JOB_FILE}", "subPath": JOB_FILE, "readOnly": True},
+        {"name": "dataprep-token", "mountPath": TOKEN_FOLDER, "readOnly": True},
+        {"name": "dataprep-tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+    ]
+    if spec.code is not None and spec.code.config_map_ref is not None:
+        volumes.append({"name": "dataprep-code", "configMap": {"name": spec.code.config_map_ref.name, "optional": False}})
+        mounts.append({"name": "dataprep-code", "mountPath": CODE_FOLDER, "readOnly": True})
+    if spec.code is not None and spec.code.git is not None:
+        volumes.append({"name": "dataprep-code", "emptyDir": _size_limit(CODE_SIZE)})
+        mounts.append({"name": "dataprep-code", "mountPath": CODE_FOLDER})
+    for i, store in enumerate(spec.stores or []):
+        if store.secret_ref is not None:
+            volumes.append({"name": f"dataprep-secret-{i}", "secret": {"secretName": store.secret_ref.name, "optional": False}})
+            mounts.append({"name": f"dataprep-secret-{i}", "mountPath": f"{MOUNTS}/secrets/{i}", "readOnly": True})
+        if store.config_map_ref is not None:
+            volumes.append({"name": f"dataprep-hadoop-{i}", "configMap": {"name": store.config_map_ref.name, "optional": False}})
+            mounts.append({"name": f"dataprep-hadoop-{i}", "mountPath": f"{MOUNTS}/hadoop/{i}", "readOnly": True})
+    return volumes, mounts
+
+
+def memory_limit(spec: DataPrepJobSpec, defaults: PodDefaults) -> int | None:
+    """Bytes that a converter pod may use by its spec or the chart's defaults; None without a limit."""
+    limit = (_requested_resources(spec, defaults).get("limits") or {}).get("memory")
+    return quantity.to_bytes(limit) if limit is not None else None
+
+
+def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults) -> Body:
+    wanted = spec.workers.resources
+    found: Body = (
+        wanted.model_dump(mode="json", by_alias=True, exclude_none=True) if wanted else json.loads(json.dumps(dict(defaults.resources)))
+    )
+    return found
+
+
+def _resources(spec: DataPrepJobSpec, *, step: str, gpu: bool, memory: str | None, defaults: PodDefaults) -> Body:
+    accelerator = spec.workers.accelerator
+    fell_back = accelerator.resource_name if accelerator.policy != "None" and not gpu else None
+    # Devices, whose names have a domain, are for the conversion alone: a plan would wait for a GPU, and then let it idle.
+    resources: Body = {
+        kind: kept
+        for kind, amounts in _requested_resources(spec, defaults).items()
+        if (kept := {name: amount for name, amount in amounts.items() if name != fell_back and (step == "convert" or "/" not in name)})
+    }
+    if memory is not None:
+        # The request too: a pod that needs more shall be put where more is free.
+        for kind in ("requests", "limits"):
+            resources[kind] = resources.get(kind, {}) | {"memory": memory}
+    if gpu and accelerator.count:
+        resources["limits"] = resources.get("limits", {}) | {accelerator.resource_name: str(accelerator.count)}
+    return resources
+
+
+def _node_selector(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> dict[str, str]:
+    if gpu:
+        own = spec.workers.accelerator.node_selector
+        return dict(own if own is not None else defaults.gpu_node_selector)
+    return dict(spec.workers.node_selector if spec.workers.node_selector is not None else defaults.cpu_node_selector)
+
+
+def _tolerations(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> list[Body]:
+    general = spec.workers.tolerations
+    found = _to_json(general) if general is not None else [dict(each) for each in defaults.cpu_tolerations]
+    if gpu:
+        own = spec.workers.accelerator.tolerations
+        found += _to_json(own) if own is not None else [dict(each) for each in defaults.gpu_tolerations]
+    chosen = {each.get("key") for each in found}
+    return [*found, *(each for each in _LOST_NODE if each["key"] not in chosen)]
+
+
+# Kubernetes waits five minutes for a node to come back. Another pod makes the same bytes, so one is enough.
+LOST_NODE_SECONDS: Final = 60
+_LOST_NODE: Final[tuple[Body, ...]] = tuple(
+    {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_NODE_SECONDS}
+    for state in ("not-ready", "unreachable")
+)
+
+
+def _to_json(written: Sequence[Any] | None) -> list[Body]:
+    """Models as the API's JSON. Any: each is a `Model` or an `Open`."""
+    return [
+        each.model_dump(mode="json", by_alias=isinstance(each, Model), exclude_none=True) if hasattr(each, "model_dump") else dict(each)
+        for each in written or []
+    ]
