@@ -5,7 +5,7 @@ Everything that can be known without data is decided, and refused, once by `reso
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -77,17 +77,16 @@ class Projector:
             if self._fits(place, given):
                 columns.append(given[0])
                 continue
-            changed: list[Inexact] = []
-            column, found, steps = _projected(mapping, given, changed)
-            integers += [(mapping.feature, each) for each in changed]
-            columns.append(column)
-            for row, reason in found.items():
+            projected = _project(mapping, given)
+            integers += [(mapping.feature, each) for each in projected.inexact]
+            columns.append(projected.column)
+            for row, reason in projected.faults.items():
                 faults.setdefault(row, reason)
-                places.setdefault(row, (mapping.columns[0], steps.get(row)))
+                places.setdefault(row, (mapping.columns[0], projected.steps.get(row)))
         records = pa.RecordBatch.from_arrays(columns, names=[feature.name for feature in self.features])
         lossy = [*_of_integers(integers, faults), *self._of_decimals(batch, faults), *self._of_times(batch, faults)]
-        projected = replace(batch, records=records, lossy=lossy, lost=())
-        return without(projected, faults, batch.records.column(SAMPLE), places) if faults else projected
+        made = replace(batch, records=records, lossy=lossy, lost=())
+        return without(made, faults, batch.records.column(SAMPLE), places) if faults else made
 
     def _of_decimals(self, batch: Batch, faults: Mapping[int, str]) -> Iterator[Lossy]:
         if not batch.lost:
@@ -235,9 +234,9 @@ def _is_sequence(feature: Feature, fields: Sequence["pa.Field[Any]"], of: str) -
         )
     if not (marked[0] if feature.sequence is None else feature.sequence):
         return False
-    for field in fields:
-        if not row_shape(field.type):
-            raise BadSpec(f"{of}: the column {field.name!r} is {field.type}, but a sequence is a column of lists or tensors.")
+    for column in fields:
+        if not row_shape(column.type):
+            raise BadSpec(f"{of}: the column {column.name!r} is {column.type}, but a sequence is a column of lists or tensors.")
     return True
 
 
@@ -320,18 +319,28 @@ def _origins(mappings: Sequence[_Mapping], schema: pa.Schema) -> list[_Origin]:
 # --- doing --------------------------------------------------------------------------------------------------------
 
 
-def _projected(mapping: _Mapping, columns: Sequence[Array], changed: list[Inexact]) -> tuple[Array, dict[int, str], dict[int, int]]:
-    """The feature's column; the rows whose values don't fit, with the reason; and of lists among them the value at fault, from 0.
+@dataclass(frozen=True)
+class _Projection:
+    """The column of a feature, and what is wrong with it."""
 
-    `changed` gets the whole numbers that the feature doesn't hold exactly.
-    """
+    column: Array
+    faults: Mapping[int, str] = field(default_factory=dict)
+    """By row: why its values don't fit."""
+    steps: Mapping[int, int] = field(default_factory=dict)
+    """Of rows with lists among them: the value at fault, from 0."""
+    inexact: Sequence[Inexact] = ()
+    """Whole numbers that the feature doesn't hold exactly."""
+
+
+def _project(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:
     feature = mapping.feature
     if feature.sequence or feature.shape == (-1,):
-        return _projected_lists(mapping, columns, changed)
+        return _project_lists(mapping, columns)
     if feature.dtype == "bytes":
-        return (columns[0] if len(columns) == 1 else _text_vectors(columns)), {}, {}
+        return _Projection(columns[0] if len(columns) == 1 else _text_vectors(columns))
     if _is_as_it_is(mapping, columns[0].type):
-        return columns[0], {}, {}
+        return _Projection(columns[0])
+    changed: list[Inexact] = []
     faults: dict[int, str] = {}
     parts: list[npt.NDArray[Any]] = []
     for column, name in zip(columns, mapping.columns, strict=True):
@@ -348,7 +357,7 @@ def _projected(mapping: _Mapping, columns: Sequence[Array], changed: list[Inexac
     if mapping.num_classes is not None:
         for row, value in first_of_each_row(converted, (converted < 0) | (converted >= mapping.num_classes)):
             faults.setdefault(row, f"{feature.name} {value} is outside 0..{mapping.num_classes - 1}")
-    return to_arrow(converted), faults, {}
+    return _Projection(to_arrow(converted), faults, inexact=changed)
 
 
 def _of_integers(found: Sequence[tuple[FeatureSpec, Inexact]], faults: Mapping[int, str]) -> Iterator[Lossy]:
@@ -378,18 +387,19 @@ def _as_time(number: int | None, kind: pa.DataType) -> str:
         return str(number)
 
 
-def _projected_lists(mapping: _Mapping, columns: Sequence[Array], changed: list[Inexact]) -> tuple[Array, dict[int, str], dict[int, int]]:
-    """`_projected` for lists: their items, as rows of their own, are projected and put back."""
+def _project_lists(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:
+    """The column of a feature of lists: their items, as rows of their own, are projected and put back."""
     feature = mapping.feature
     columns, faults = _of_equal_counts(mapping.columns, columns)
     lists = [flatten_lists(column) for column in columns]
     whole = lists[0]
     inner = replace(mapping, feature=replace(feature, shape=feature.shape[1:], sequence=False))
-    found: list[Inexact] = []
-    made, wrong, _ = _projected(inner, [each.items for each in lists], found)
-    for other in found:
+    items = _project(inner, [each.items for each in lists])
+    changed: list[Inexact] = []
+    for other in items.inexact:
         rows, first = np.unique(whole.rows()[other.rows], return_index=True)
         changed.append(Inexact(other.column, rows, other.values[first]))
+    wrong = dict(items.faults)
     steps: dict[int, int] = {}
     for each, name in zip(lists, mapping.columns, strict=True):
         wrong |= dict.fromkeys(_nulls(each.items), f"{name} has a null among its values")
@@ -401,11 +411,11 @@ def _projected_lists(mapping: _Mapping, columns: Sequence[Array], changed: list[
             if row not in faults:
                 steps[row] = place - int(starts[row])
                 faults[row] = f"{wrong[place]} ({unit} {steps[row] + 1} of {whole.counts[row]})"
-    if made is whole.items and not is_tensor(columns[0].type):
-        return columns[0], faults, steps
+    if items.column is whole.items and not is_tensor(columns[0].type):
+        return _Projection(columns[0], faults, steps, changed)
     for row in _nulls(columns[0]):
         faults.setdefault(row, f"{mapping.columns[0]} has no value")
-    return put_together(made, whole), faults, steps
+    return _Projection(put_together(items.column, whole), faults, steps, changed)
 
 
 def _of_equal_counts(names: Sequence[str], columns: Sequence[Array]) -> tuple[Sequence[Array], dict[int, str]]:

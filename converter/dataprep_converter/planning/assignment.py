@@ -1,4 +1,4 @@
-"""Assigning: the split of each sample where ranges and hash intervals can't say it: by values, exactly, by count, or after a limit.
+"""Assignment: the split of each sample where ranges and hash intervals can't say it: by values, exactly, by count, or after a limit.
 
 The rules take from what is left, one after the other, in whole blocks of samples. What they need to know of each sample (its code, the
 hash of its group, its class) lies in temporary files without a name, so that memory doesn't grow with the samples.
@@ -232,7 +232,7 @@ def _look(table: _Table, columns: _Columns, read: ReadColumns) -> None:
         table.groups = scratch(samples, np.uint64)
     if columns.kind is not None:
         table.classes = scratch(samples, np.uint16)
-    known: dict[str | None, int] = {}
+    classes = _ClassNumbers(of=columns.kind or "")
     for asked, records, good in read(columns.names):
         unreadable = np.setdiff1d(asked, good)
         if columns.value is not None:
@@ -243,9 +243,9 @@ def _look(table: _Table, columns: _Columns, read: ReadColumns) -> None:
             table.groups[good] = mix(column_values.hashes(records.column(columns.group)) ^ salt) >> np.uint64(1)
             table.groups[unreadable] = hashes(table.units, unreadable, seed=rules.seed) >> np.uint64(1)
         if table.classes is not None and columns.kind is not None:
-            table.classes[good] = _class_numbers(records.column(columns.kind), known, of=columns.kind)
-            table.classes[unreadable] = _number_of(None, known, of=columns.kind)
-    table.class_count = max(1, len(known))
+            table.classes[good] = classes.of_column(records.column(columns.kind))
+            table.classes[unreadable] = classes.of_value(None)
+    table.class_count = max(1, len(classes))
 
 
 def _leave_out_repeated(table: _Table, columns: list[str], read: ReadColumns) -> None:
@@ -277,19 +277,29 @@ def _take_by_value(table: _Table, asked: Samples, good: Samples, column: Any) ->
         table.codes[taken[table.free(block, split.subset)[taken - block.start]]] = number + 1
 
 
-def _class_numbers(column: Any, known: dict[str | None, int], *, of: str) -> npt.NDArray[np.uint16]:
-    """A number for each value, counted from 0 in the order in which values first appear."""
-    encoded = pc.dictionary_encode(column_values.as_text(column), null_encoding="encode")
-    numbers = np.array([_number_of(value, known, of=of) for value in encoded.dictionary.to_pylist()], np.uint16)
-    return numbers[encoded.indices.to_numpy()] if len(numbers) else np.empty(0, np.uint16)
+class _ClassNumbers:
+    """A number for each value of a column, counted from 0 in the order in which values first appear."""
 
+    def __init__(self, *, of: str) -> None:
+        self._column = of
+        self._numbers: dict[str | None, int] = {}
 
-def _number_of(value: str | None, known: dict[str | None, int], *, of: str) -> int:
-    if value not in known and len(known) >= MOST_CLASSES:
-        raise BadSpec(
-            f"splits.stratifyBy: the column {of!r} has more than {MOST_CLASSES:,} values; is it a class? groupBy takes any number."
-        )
-    return known.setdefault(value, len(known))
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def of_column(self, column: Any) -> npt.NDArray[np.uint16]:
+        """The number of each row's value."""
+        encoded = pc.dictionary_encode(column_values.as_text(column), null_encoding="encode")
+        numbers = np.array([self.of_value(value) for value in encoded.dictionary.to_pylist()], np.uint16)
+        return numbers[encoded.indices.to_numpy()] if len(numbers) else np.empty(0, np.uint16)
+
+    def of_value(self, value: str | None) -> int:
+        """The number of a value. Raises BadSpec for too many values."""
+        if value not in self._numbers and len(self._numbers) >= MOST_CLASSES:
+            raise BadSpec(
+                f"splits.stratifyBy: the column {self._column!r} has more than {MOST_CLASSES:,} values; is it a class? groupBy takes any number."
+            )
+        return self._numbers.setdefault(value, len(self._numbers))
 
 
 # --- ranks and fractions ------------------------------------------------------------------------------------------

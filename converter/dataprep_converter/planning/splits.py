@@ -128,11 +128,11 @@ def missed(split: SplitPlan) -> bool:
 
 def _assign(rules: Splits, subsets: Mapping[str, Ranges]) -> list[tuple[Split, Ranges, HashInterval | None]]:
     """Ranges and hash interval of each split: `first` takes before `fraction`, and what has neither takes the rest."""
-    left = {name: list(ranges) for name, ranges in subsets.items()}
+    pool = _Pool(subsets)
     taken: dict[str, Ranges] = {}
     for split in rules.into:
         if split.first is not None:
-            taken[split.name] = _take(left, split.subset, split.first)
+            taken[split.name] = pool.take(split.subset, split.first)
     groups: dict[str | None, Ranges] = {}
     reached: dict[str | None, float] = {}
     assigned: list[tuple[Split, Ranges, HashInterval | None]] = []
@@ -141,10 +141,10 @@ def _assign(rules: Splits, subsets: Mapping[str, Ranges]) -> list[tuple[Split, R
         if split.first is not None:
             ranges = taken[split.name]
         elif split.fraction is None:
-            ranges = _take_all(left, split.subset)
+            ranges = pool.take_all(split.subset)
         else:
             if split.subset not in groups:
-                groups[split.subset] = _take_all(left, split.subset)
+                groups[split.subset] = pool.take_all(split.subset)
             ranges = groups[split.subset]
             low = reached.get(split.subset, 0.0)
             high = reached[split.subset] = low + split.fraction
@@ -158,27 +158,32 @@ def _bound(fraction: float) -> int:
     return 2**64 if fraction > 1 - 1e-6 else int(fraction * 2**64)
 
 
-def _take_all(left: dict[str, Ranges], subset: str | None) -> Ranges:
-    """Removes all that is left (of one subset) and returns its ranges."""
-    ranges: Ranges = []
-    for name in [name for name in left if subset in (None, name)]:
-        ranges += left[name]
-        left[name] = []
-    return ranges
+class _Pool:
+    """The samples that no split has yet, by subset."""
 
+    def __init__(self, subsets: Mapping[str, Ranges]) -> None:
+        self._left = {name: list(ranges) for name, ranges in subsets.items()}
 
-def _take(left: dict[str, Ranges], subset: str | None, wanted: int) -> Ranges:
-    """Removes the first `wanted` samples from what is left and returns their ranges."""
-    taken: Ranges = []
-    pool = sorted((r, name) for name, ranges in left.items() if subset in (None, name) for r in ranges)
-    for (start, stop), name in pool:
-        if wanted == 0:
-            break
-        cut = min(stop, start + wanted)
-        taken.append((start, cut))
-        wanted -= cut - start
-        left[name] = [r for r in left[name] if r != (start, stop)] + ([(cut, stop)] if cut < stop else [])
-    return taken
+    def take_all(self, subset: str | None) -> Ranges:
+        """Removes all samples, of one subset or of all, and returns their ranges."""
+        ranges: Ranges = []
+        for name in [name for name in self._left if subset in (None, name)]:
+            ranges += self._left[name]
+            self._left[name] = []
+        return ranges
+
+    def take(self, subset: str | None, wanted: int) -> Ranges:
+        """Removes the first `wanted` samples, of one subset or of all, and returns their ranges."""
+        taken: Ranges = []
+        in_order = sorted((r, name) for name, ranges in self._left.items() if subset in (None, name) for r in ranges)
+        for (start, stop), name in in_order:
+            if wanted == 0:
+                break
+            cut = min(stop, start + wanted)
+            taken.append((start, cut))
+            wanted -= cut - start
+            self._left[name] = [r for r in self._left[name] if r != (start, stop)] + ([(cut, stop)] if cut < stop else [])
+        return taken
 
 
 def _merged(ranges: Ranges) -> Ranges:

@@ -80,24 +80,27 @@ def run_tasks(job: DataPrepJob, worker: Worker, *, plan: Plan, access: Access, w
     restarts = 0
     while len(done) < tasks:
         left = [index for index in range(tasks) if index not in done]
-        try:
-            _run_pool(job, worker, plan, access, left, workers=workers, works_here=not (may_hang or restarts), watch=watch, done=done)
-        except BrokenProcessPool:
-            restarts += 1
-            if restarts > _MOST_RESTARTS:
-                raise ConvertError(f"Worker processes were killed {restarts} times; was there enough memory?") from None
-            logger.warning("a worker process was killed; its task is tried again (%d of %d)", restarts, _MOST_RESTARTS)
+        queue = _run_pool(job, worker, plan, access, left, workers=workers, works_here=not (may_hang or restarts), watch=watch)
+        done |= queue.done
+        if not queue.errors:
+            continue
+        if not isinstance(queue.errors[0], BrokenProcessPool):
+            raise queue.errors[0]
+        restarts += 1
+        if restarts > _MOST_RESTARTS:
+            raise ConvertError(f"Worker processes were killed {restarts} times; was there enough memory?")
+        logger.warning("a worker process was killed; its task is tried again (%d of %d)", restarts, _MOST_RESTARTS)
 
 
 @dataclass(frozen=True)
-class _Setting:
+class _WorkerSettings:
     """What each process needs; all of it picklable."""
 
     job: DataPrepJob
     worker: Worker
     run_id: str
     plan_sha256: str
-    settings: tuple[StoreSettings, ...]
+    stores: tuple[StoreSettings, ...]
     environment: Mapping[str, str]
     """Of the process that starts the others; what they are forked from has an earlier one."""
 
@@ -139,8 +142,8 @@ def _run_pool(
     workers: int,
     works_here: bool,
     watch: Watch,
-    done: set[int],
-) -> None:
+) -> "_TaskQueue":
+    """Runs these tasks until all are done or one has failed. Returns what became of them."""
     fork_server.get_ready()
     context = fork_server.context()
     reports: Queue[tuple[int, TaskProgress] | None] = context.Queue()
@@ -154,12 +157,12 @@ def _run_pool(
     here = _Process(job=job, worker=worker, plan=plan, access=access, tell=tell, stop=context.Event())
     listener = threading.Thread(target=_listen, args=(reports, tell), name="progress", daemon=True)
     listener.start()
-    setting = _Setting(
-        job=job, worker=worker, run_id=plan.head.run_id, plan_sha256=plan.sha256, settings=access.settings, environment=dict(os.environ)
+    settings = _WorkerSettings(
+        job=job, worker=worker, run_id=plan.head.run_id, plan_sha256=plan.sha256, stores=access.settings, environment=dict(os.environ)
     )
     others = max(1, min(workers, len(indexes)) - works_here)
-    executor = ProcessPoolExecutor(others, mp_context=context, initializer=_start, initargs=(setting, reports, here.stop))
-    tasks = _Tasks(deque(indexes), done, here.stop)
+    executor = ProcessPoolExecutor(others, mp_context=context, initializer=_start, initargs=(settings, reports, here.stop))
+    tasks = _TaskQueue(deque(indexes), here.stop)
     # A process that is only starting would answer with a traceback. It inherits that the signals wait, from what it is forked from or from
     # the thread that starts it; here they come right after.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, fork_server.SIGNALS)
@@ -180,17 +183,16 @@ def _run_pool(
         executor.shutdown(wait=True, cancel_futures=True)
         reports.put(None)
         listener.join(timeout=5)
-    if tasks.errors:
-        raise tasks.errors[0]
+    return tasks
 
 
 @dataclass
-class _Tasks:
-    """The tasks that nobody has begun, for the threads that do or await one each at a time."""
+class _TaskQueue:
+    """The tasks that nobody has begun, for the threads that do or await one each at a time; and what became of the others."""
 
     left: deque[int]
-    done: set[int]
     stopped: Event
+    done: set[int] = field(default_factory=set)
     errors: list[Exception] = field(default_factory=list)
     """In the order in which they came: the first is the one that the others have stopped for."""
 
@@ -203,7 +205,7 @@ class _Tasks:
         except BrokenProcessPool as exc:
             self.errors.append(exc)
             self.left.clear()
-        except Exception as exc:  # raised by `_run_pool`, when all have ended
+        except Exception as exc:  # raised by `run_tasks`, when all have ended
             self.errors.append(exc)
             self.stop()
 
@@ -224,7 +226,7 @@ def _listen(reports: "Queue[tuple[int, TaskProgress] | None]", watch: Watch) -> 
         watch(*report)
 
 
-def _start(setting: _Setting, reports: "Queue[tuple[int, TaskProgress] | None]", stop: Event) -> None:
+def _start(settings: _WorkerSettings, reports: "Queue[tuple[int, TaskProgress] | None]", stop: Event) -> None:
     """Once in each process. The parent alone answers signals."""
     global _process  # a pool's initialiser has no other place
     guard()
@@ -233,14 +235,14 @@ def _start(setting: _Setting, reports: "Queue[tuple[int, TaskProgress] | None]",
     signal.pthread_sigmask(signal.SIG_UNBLOCK, fork_server.SIGNALS)
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     os.environ.clear()
-    os.environ.update(setting.environment)
-    if scheme_of(setting.job.spec.output.uri) == "hdfs":
+    os.environ.update(settings.environment)
+    if scheme_of(settings.job.spec.output.uri) == "hdfs":
         Watchdog().__enter__()  # ends with this process
-    access = Access(setting.settings)
-    folder = OutputFolder(setting.job.spec.output.uri, access).of_run(setting.run_id)
-    plan = load_plan(folder, setting.plan_sha256, runs_code=setting.worker.runs_code)
+    access = Access(settings.stores)
+    folder = OutputFolder(settings.job.spec.output.uri, access).of_run(settings.run_id)
+    plan = load_plan(folder, settings.plan_sha256, runs_code=settings.worker.runs_code)
     _process = _Process(
-        job=setting.job, worker=setting.worker, plan=plan, access=access, tell=lambda *report: reports.put(report), stop=stop
+        job=settings.job, worker=settings.worker, plan=plan, access=access, tell=lambda *report: reports.put(report), stop=stop
     )
 
 
