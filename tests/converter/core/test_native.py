@@ -1,13 +1,11 @@
-"""native.c and what does its work without it, each against code that is not ours; and how it is built."""
+"""native.c and what does its work without it, each against code that is not ours."""
 
 import itertools
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from shutil import copy, which
+from shutil import which
 from typing import Any
 
 import google_crc32c
@@ -22,9 +20,6 @@ from dataprep_converter.core import native
 from dataprep_converter.core.framing import FOOTER, HEADER, frame
 from dataprep_converter.core.native import Chosen, Piece
 from dataprep_converter.core.tensors import Array, binary_data
-
-ROOT = Path(__file__).parents[3]
-BUILD = ROOT / "converter" / "build_native.py"
 
 
 @pytest.fixture(scope="module", params=["native.c", "python"], autouse=True)
@@ -235,80 +230,9 @@ def test_what_is_looked_up_has_its_size() -> None:
             native.look_up(some, values, room)
 
 
-# --- how it is built ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler, and does without native.c")
 def test_it_is_built_where_there_is_a_compiler(each: str) -> None:
     assert (native._library() is not None) == (each == "native.c")
-
-
-@pytest.fixture
-def sources(tmp_path: Path) -> Path:
-    """A copy of what is needed to build it; the library's folder."""
-    folder = tmp_path / "dataprep_converter" / "core"
-    folder.mkdir(parents=True)
-    copy(BUILD, tmp_path)
-    for source in (ROOT / "converter" / "dataprep_converter" / "core").glob("*.c"):
-        copy(source, folder)
-    return folder
-
-
-def build(sources: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(sources.parents[1] / BUILD.name)]
-    return subprocess.run(command, env={"PATH": "/usr/local/bin:/usr/bin:/bin", **environment}, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler")
-def test_a_library_of_another_source_goes(sources: Path) -> None:
-    stale = sources / "libnative-0123456789ab.so"
-    stale.write_bytes(b"of another version")
-    assert build(sources).returncode == 0
-    [made] = sources.glob("libnative-*.so")
-    assert made != stale
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler")
-@pytest.mark.parametrize("changed", ["native.c", "resampling.c"])
-def test_a_change_of_any_source_makes_another_library(sources: Path, changed: str) -> None:
-    assert build(sources).returncode == 0
-    [before] = sources.glob("libnative-*.so")
-    with (sources / changed).open("a") as source:
-        source.write("/* changed */\n")
-    assert build(sources).returncode == 0
-    [after] = sources.glob("libnative-*.so")
-    assert after != before
-
-
-def test_without_a_compiler_it_says_what_that_costs(sources: Path) -> None:
-    ended = build(sources, CC="/nowhere/cc")
-    assert ended.returncode == 1
-    assert ended.stderr == (
-        "native.c and resampling.c were not built, and Python will do their work several times slower: "
-        "[Errno 2] No such file or directory: '/nowhere/cc'\n"
-    )
-    assert not list(sources.glob("libnative-*"))
-
-
-def test_a_processor_without_the_instruction_is_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctypes.CDLL", lambda _: OldProcessor())
-    assert native._load() is None
-
-
-class OldProcessor:
-    """A library on a processor that can't run it, as far as is asked."""
-
-    def __getattr__(self, name: str) -> Any:
-        class Function:
-            restype: Any = None
-            argtypes: Any = None
-
-            def __call__(self) -> int:
-                return 0
-
-        return Function()
 
 
 def test_whole_files_are_read_one_after_another(tmp_path: Path, each: str) -> None:

@@ -14,8 +14,6 @@ from dataprep_converter.core.errors import BadSpec, BrokenRecord
 from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.formats.dl4j.nd4j import array
 
-pytestmark = pytest.mark.usefixtures("native_and_python")
-
 _BUFFER = "00104d495845445f444154415f5459504553"
 _SQUARE = (
     f"{_BUFFER}000000000000000800044c4f4e47000000000000000200000000000000020000000000000002"

@@ -18,8 +18,6 @@ from tests.fuzz.damage import damaged
 
 from dataprep_converter.core.errors import BadData, BrokenRecord
 
-pytestmark = pytest.mark.usefixtures("native_and_python")
-
 WIDE = {"float16", "float32", "matrix", "vectors"}
 """Columns of narrower floats than Python's."""
 
@@ -32,6 +30,7 @@ def objects(data: bytes) -> list[dict[str, Any]]:
 # --- literal bytes ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("native_and_python")
 def test_an_object_a_line_with_the_keys_in_the_order_of_the_spec() -> None:
     columns = {
         "id": pa.array([7, -(2**63)], pa.int64()),
@@ -58,6 +57,7 @@ def test_texts_are_escaped_as_python_escapes_them(words: list[str]) -> None:
     assert lines == [json.dumps({"t": word}, ensure_ascii=False, separators=(",", ":")) for word in words]
 
 
+@pytest.mark.usefixtures("native_and_python")
 @settings(max_examples=50)
 @given(st.lists(st.none() | st.binary(max_size=20), min_size=1))
 def test_bytes_are_base64(values: list[bytes | None]) -> None:
@@ -68,6 +68,7 @@ def test_bytes_are_base64(values: list[bytes | None]) -> None:
 # --- all values ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("native_and_python")
 @pytest.mark.slow
 @settings(max_examples=15)
 @given(any_columns())
@@ -211,6 +212,7 @@ def test_broken_gzip_is_named() -> None:
         made.records(data=made.data[:15])
 
 
+@pytest.mark.usefixtures("native_and_python")
 @pytest.mark.parametrize("compression", ["None", "Gzip"])
 def test_damage_is_named_or_reads_as_records(compression: str) -> None:
     columns = {"x": pa.array(range(60)), "t": pa.array(["abc", None] * 30), "l": pa.array([[1.5], []] * 30), "b": pa.array([b"a"] * 60)}

@@ -1,0 +1,94 @@
+"""How native.c is built, and what becomes of it where it can't be."""
+
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copy, copytree, which
+from typing import Any
+
+import pytest
+
+from dataprep_converter.core import native
+
+ROOT = Path(__file__).parents[3]
+BUILD = ROOT / "converter" / "build_native.py"
+
+
+def copied(root: Path) -> Path:
+    """A copy of what is needed to build it; the library's folder."""
+    folder = root / "dataprep_converter" / "core"
+    folder.mkdir(parents=True)
+    copy(BUILD, root)
+    for source in (ROOT / "converter" / "dataprep_converter" / "core").glob("*.c"):
+        copy(source, folder)
+    return folder
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    return copied(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with the library in it, compiled once."""
+    sources = copied(tmp_path_factory.mktemp("built"))
+    assert build(sources).returncode == 0
+    return sources
+
+
+def build(sources: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(sources.parents[1] / BUILD.name)]
+    return subprocess.run(command, env={"PATH": "/usr/local/bin:/usr/bin:/bin", **environment}, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler")
+def test_a_library_of_another_source_goes(sources: Path) -> None:
+    stale = sources / "libnative-0123456789ab.so"
+    stale.write_bytes(b"of another version")
+    assert build(sources).returncode == 0
+    [made] = sources.glob("libnative-*.so")
+    assert made != stale
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler")
+@pytest.mark.parametrize("changed", ["native.c", "resampling.c"])
+def test_a_change_of_any_source_makes_another_library(built: Path, tmp_path: Path, changed: str) -> None:
+    sources = copytree(built.parents[1], tmp_path / "copy") / "dataprep_converter" / "core"
+    [before] = sources.glob("libnative-*.so")
+    with (sources / changed).open("a") as source:
+        source.write("/* changed */\n")
+    assert build(sources).returncode == 0
+    [after] = sources.glob("libnative-*.so")
+    assert after != before
+
+
+def test_without_a_compiler_it_says_what_that_costs(sources: Path) -> None:
+    ended = build(sources, CC="/nowhere/cc")
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "native.c and resampling.c were not built, and Python will do their work several times slower: "
+        "[Errno 2] No such file or directory: '/nowhere/cc'\n"
+    )
+    assert not list(sources.glob("libnative-*"))
+
+
+def test_a_processor_without_the_instruction_is_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda _: OldProcessor())
+    assert native._load() is None
+
+
+class OldProcessor:
+    """A library on a processor that can't run it, as far as is asked."""
+
+    def __getattr__(self, name: str) -> Any:
+        class Function:
+            restype: Any = None
+            argtypes: Any = None
+
+            def __call__(self) -> int:
+                return 0
+
+        return Function()
