@@ -105,8 +105,11 @@ test-unit: $(STAMP) ## only what needs no server and no cluster
 	$(BIN)/pytest -q -m "$(UNITS)"
 
 .PHONY: nightly
-nightly: $(STAMP) ## all pairs of the matrices, and every foreign reader as in `make interop`
-	CI=true INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "(nightly or interop or heavy) and not cluster"
+nightly: $(STAMP) ## all pairs of the matrices, 60 rounds of damaged files, and every foreign reader as in `make interop`
+	failed=0; \
+	FUZZ=60 $(BIN)/pytest -q -m "not nightly" tests/fuzz tests/operator/test_model.py || failed=1; \
+	CI=true INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "(nightly or interop or heavy) and not cluster" || failed=1; \
+	exit $$failed
 
 .PHONY: fuzz
 fuzz: $(STAMP) ## damaged files for every reader, and random lives of jobs: FUZZ rounds of each (300)
@@ -118,7 +121,7 @@ crashes: $(STAMP) ## kill a job at every operation of every store, and let zombi
 
 .PHONY: faults
 faults: $(STAMP) ## SEEDS (300) of faults between the converter and each store server, and their report: docs/faults.md
-	CI=true SEEDS=$(or $(SEEDS),300) FAULTS_REPORT=docs/faults.md $(BIN)/pytest -q tests/converter/stores/test_faults.py tests/converter/stores/test_hdfs_dying.py
+	CI=true SEEDS=$(or $(SEEDS),300) FAULTS_REPORT=docs/faults.md $(BIN)/pytest -q -m "not nightly" tests/converter/stores/test_faults.py tests/converter/stores/test_hdfs_dying.py
 
 .PHONY: chaos
 chaos: $(STAMP) ## kill the operator ROUNDS (100) times at random moments during JOBS (50) jobs on the test cluster

@@ -1,7 +1,7 @@
 """Every reader on damaged files: an error that names the file, or counted bad records; never a crash, a hang or a wrong record.
 
 The inputs are those of the readers' contract tests, so a reader with contract tests is covered automatically. `make fuzz FUZZ=1000` runs
-more rounds of each. A failure names its round, and ROUND=<number> runs that one alone.
+more rounds of each, and `make nightly` runs 60. A failure names its round, and ROUND=<number> runs that one alone.
 """
 
 import os
@@ -35,7 +35,7 @@ from dataprep_converter.readers.tfrecord import tfrecord
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.runtime import plugins
 
-ROUNDS: Final = int(os.environ.get("FUZZ", "12"))
+ROUNDS: Final = int(os.environ.get("FUZZ", "6"))
 ONLY: Final = os.environ.get("ROUND")
 _MOST_MEMORY: Final = 4 << 30
 """Address space beyond the initial usage: no header of a small file may allocate more."""

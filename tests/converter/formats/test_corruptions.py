@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Final
 
 import pytest
+from tests.builders import pairs
 from tests.converter.formats.cases import CASES
 
 from dataprep_api import canonical, names
@@ -85,8 +86,13 @@ def finished(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("format_", CASES)
+@pytest.mark.parametrize(
+    ("format_", "variant"),
+    pairs.chosen(
+        ((format_, variant) for format_ in CASES for variant in VARIANTS),
+        lambda format_, variant: pairs.has_turn(format_, variant, list(CASES), list(VARIANTS)),
+    ),
+)
 def test_nothing_is_reported_of_a_healthy_data_set(format_: str, variant: str, source: Path, tmp_path: Path) -> None:
     made(a_job(source, format_, tmp_path, **dict(VARIANTS[variant])))
     assert [fault.text for fault in Verification(str(tmp_path), Access()).faults(every_record=True)] == []
@@ -266,7 +272,13 @@ def test_there_are_200_damages() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("format_", "damage", "seed"), [(*each, seed) for seed, each in enumerate(campaign())])
+def is_quick(format_: str, damage: str, seed: int) -> bool:
+    """Each damage in every third format, and each format with every third damage."""
+    del seed
+    return pairs.has_turn(format_, damage, list(CASES), DAMAGES, every=3)
+
+
+@pytest.mark.parametrize(("format_", "damage", "seed"), pairs.chosen(((*each, seed) for seed, each in enumerate(campaign())), is_quick))
 def test_every_damage_is_noticed_and_repaired(
     format_: str, damage: str, seed: int, finished: Callable[[str], Path], source: Path, tmp_path: Path
 ) -> None:

@@ -79,6 +79,8 @@ class ReaderContract:
     """Tests that hold for every reader."""
 
     reader: ClassVar[type[Reader]]
+    memory_as: ClassVar[str] = ""
+    """Whose test of memory is this one's too, for both stand on one base: this one's own runs at night."""
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
         """Some dozens of good samples in `folder`, `size` times as much as the smallest useful input."""

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.builders import pairs
 from tests.scale import inputs
 
 from workbench import mnist
@@ -28,7 +29,7 @@ print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) 
 """
 
 
-@pytest.mark.parametrize("suffix", [pytest.param(".gz", id="gzip"), pytest.param("", id="plain")])
+@pytest.mark.parametrize("suffix", [pytest.param(".gz", id="gzip"), pytest.param("", id="plain", marks=pytest.mark.nightly)])
 def test_ten_times_the_images_need_no_more_memory(tmp_path: Path, suffix: str) -> None:
     peaks = []
     for count in (20_000, 200_000):
@@ -93,7 +94,11 @@ SIZES = {"csv": (22, 88), "csv-shuffled": (22, 88), "images": (22, 88), "jsonl":
 """MiB. A join takes what it may before it goes to the disk."""
 
 
-@pytest.mark.parametrize("kind", SIZES)
+AT_NIGHT = ("csv", "jsonl")
+"""Lines of text, as in csv-shuffled."""
+
+
+@pytest.mark.parametrize("kind", pairs.chosen(SIZES, lambda kind: kind not in AT_NIGHT))
 def test_more_input_needs_no_more_memory(tmp_path: Path, kind: str) -> None:
     """Of what is more, whichever way it is held, the process has less than two thirds."""
     small, large = (size * _MIB for size in SIZES[kind])

@@ -63,6 +63,7 @@ def read(source: Source) -> list[dict[str, Any]]:
 
 
 class TestParquetInFolders(ReaderContract):
+    memory_as = "parquet"
     reader: ClassVar[type[Reader]] = ParquetReader
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
@@ -83,6 +84,7 @@ class TestParquetInFolders(ReaderContract):
 
 
 class TestCsvInFolders(ReaderContract):
+    memory_as = "csv"
     reader: ClassVar[type[Reader]] = CsvReader
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:

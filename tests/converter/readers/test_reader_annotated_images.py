@@ -58,6 +58,7 @@ class AnnotatedContract(ReaderContract):
 
 
 class TestVoc(AnnotatedContract):
+    memory_as = "images"
     kind = "Voc"
 
     def change(self, folder: Path) -> Path:
@@ -66,6 +67,7 @@ class TestVoc(AnnotatedContract):
 
 
 class TestYolo(AnnotatedContract):
+    memory_as = "images"
     kind = "Yolo"
 
     def change(self, folder: Path) -> Path:
@@ -74,6 +76,7 @@ class TestYolo(AnnotatedContract):
 
 
 class TestCoco(AnnotatedContract):
+    memory_as = "images"
     kind = "Coco"
 
     def change(self, folder: Path) -> Path:

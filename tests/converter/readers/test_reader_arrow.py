@@ -65,6 +65,7 @@ class TestFiles(ArrowContract):
 
 
 class TestStreams(ArrowContract):
+    memory_as = "the same in files"
     kind = "stream"
 
 

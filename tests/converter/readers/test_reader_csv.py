@@ -78,6 +78,7 @@ class CsvContract(ReaderContract):
 
 
 class TestPlainFiles(CsvContract):
+    memory_as = "the same in gzip"
     zipped = False
 
 

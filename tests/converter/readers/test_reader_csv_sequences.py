@@ -56,6 +56,7 @@ def reasons(source: Source) -> dict[int, str]:
 
 
 class TestFiles(ReaderContract):
+    memory_as = "images"
     reader: ClassVar[type[Reader]] = CsvSequencesReader
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
@@ -84,6 +85,8 @@ class TestFiles(ReaderContract):
 
 
 class TestFilesWithLabels(TestFiles):
+    memory_as = "images"
+
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
         super().a_source(folder, size=size)
         for n in range(30 * size):

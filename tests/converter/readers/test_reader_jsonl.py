@@ -75,10 +75,12 @@ class JsonlContract(ReaderContract):
 
 
 class TestPlainFiles(JsonlContract):
+    memory_as = "csv"
     zipped = False
 
 
 class TestGzipFiles(JsonlContract):
+    memory_as = "csv"
     zipped = True
 
 

@@ -62,14 +62,16 @@ class LibsvmContract(ReaderContract):
 
 
 class TestPlain(LibsvmContract):
-    pass
+    memory_as = "csv"
 
 
 class TestGzip(LibsvmContract):
+    memory_as = "csv"
     suffix: ClassVar[str] = ".gz"
 
 
 class TestDense(LibsvmContract):
+    memory_as = "csv"
     options: ClassVar[dict[str, Any]] = {"dense": True, "numFeatures": 9}
 
 

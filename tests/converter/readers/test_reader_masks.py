@@ -25,6 +25,7 @@ def a_source(images: Path, masks: Path, **options: Any) -> Source:
 
 
 class TestMasks(ReaderContract):
+    memory_as = "images"
     reader: ClassVar[type[Reader]] = MasksReader
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:

@@ -93,7 +93,7 @@ class SqlContract(ReaderContract):
 
 
 class TestOnePart(SqlContract):
-    pass
+    memory_as = "the same in parts"
 
 
 class TestParts(SqlContract):
@@ -101,6 +101,7 @@ class TestParts(SqlContract):
 
 
 class TestCountedParts(SqlContract):
+    memory_as = "the same in parts"
     options: ClassVar[dict[str, Any]] = {"partitionBy": {"column": "id", "count": 4}, "pin": "Count"}
 
     def test_the_bytes_read_are_about_those_of_the_input(self, tmp_path: Path) -> None:

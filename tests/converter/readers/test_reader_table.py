@@ -92,6 +92,7 @@ class TestSampled(TableContract):
 
 
 class TestContent(TableContract):
+    memory_as = "the same in samples"
     options: ClassVar[dict[str, Any]] = {"pin": "Content"}
 
 

@@ -64,10 +64,12 @@ class TextContract(ReaderContract):
 
 
 class TestPlainFiles(TextContract):
+    memory_as = "csv"
     zipped = False
 
 
 class TestGzipFiles(TextContract):
+    memory_as = "csv"
     zipped = True
 
 

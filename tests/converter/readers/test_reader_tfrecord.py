@@ -112,6 +112,7 @@ class TestPlainFiles(TfrecordContract):
 
 
 class TestGzipFiles(TfrecordContract):
+    memory_as = "the same plainly"
     suffix = ".gz"
 
 

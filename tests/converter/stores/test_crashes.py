@@ -1,6 +1,6 @@
 """Crash points: a job is killed before and after every single operation that it asks of its store, and run again.
 
-All of them for the file store, by SIGKILL; a seeded sample on the other stores, and all there by `make crashes`.
+A seeded sample on each store; all of them for the file store, by SIGKILL, by `make nightly`, and for the others by `make crashes`.
 """
 
 import os
@@ -116,7 +116,14 @@ def points_of(job: SmallJob, *, sample: int | None = None) -> list[Point]:
     return [*random.Random(6).sample(points[:-2], sample), *points[-2:]]  # noqa: S311 - the same points each time
 
 
-@pytest.mark.parametrize(("made", "sample"), [(small_jobs.of_rows, None), (small_jobs.of_a_join, 20)], ids=["rows", "join"])
+@pytest.mark.parametrize(
+    ("made", "sample"),
+    [
+        pytest.param(small_jobs.of_rows, 30, id="rows"),
+        pytest.param(small_jobs.of_rows, None, id="rows at every operation", marks=pytest.mark.nightly),
+        pytest.param(small_jobs.of_a_join, 20, id="join"),
+    ],
+)
 def test_a_kill_at_every_operation_costs_nothing_on_files(local: Place, made: Callable[[Place], SmallJob], sample: int | None) -> None:
     job = made(local)
     expected = finished(job)

@@ -1,6 +1,6 @@
 """Seeded faults between the converter and real servers: the data set is byte for byte the same, or the job says why not and nothing half is seen.
 
-20 seeds of each store in CI; `make faults SEEDS=300` runs as many of each and writes docs/faults.md.
+10 seeds of each store in CI, 20 at night; `make faults SEEDS=300` runs as many of each and writes docs/faults.md.
 """
 
 import os
@@ -33,7 +33,7 @@ from storeservers.odps import FakeMaxCompute, rows_of
 
 pytestmark = pytest.mark.store
 
-_SEEDS_IN_CI = 20
+_SEEDS_IN_CI = 10
 _LANES, _LANES_OF = 4, {"maxcompute": 1}
 """Seeds at a time, each lane in a place and behind a proxy of its own: a life with faults mostly waits. The client of
 MaxCompute is told of its proxy by the environment, so it has one lane.
@@ -228,9 +228,10 @@ def lanes(request: pytest.FixtureRequest) -> Iterator[list[Lane]]:
         yield [stack.enter_context(_STRETCHES[request.param](request)) for _ in range(_LANES_OF.get(request.param, _LANES))]
 
 
-def test_faults_change_no_byte_or_are_named(lanes: Sequence[Lane]) -> None:
+@pytest.mark.parametrize("seeds", [_SEEDS_IN_CI, pytest.param(2 * _SEEDS_IN_CI, marks=pytest.mark.nightly)])
+def test_faults_change_no_byte_or_are_named(lanes: Sequence[Lane], seeds: int) -> None:
     name, kinds = lanes[0].name, lanes[0].kinds
-    seeds = int(os.environ.get("SEEDS", _SEEDS_IN_CI))
+    seeds = int(os.environ.get("SEEDS", seeds))
 
     outcomes: list[fault_report.Outcome] = []
     noting = threading.Lock()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.builders import pairs
 from tests.converter.stores.loopback import QuietFolder, served
 from tests.converter.stores.places import PLACES, Place, a_folder, files, oss, s3
 from tests.converter.stores.small_jobs import live
@@ -71,6 +72,20 @@ def put(request: pytest.FixtureRequest, make: Any, contents: Mapping[str, bytes]
 
 
 SOURCES = [*PLACES, pytest.param("http", id="http", marks=pytest.mark.store)]
+every_pair = pytest.mark.parametrize(
+    ("of", "to"),
+    [
+        pytest.param(
+            *of.values,
+            *to.values,
+            id=f"{of.id}-{to.id}",
+            marks=[*of.marks, *to.marks, *([] if pairs.has_turn(of, to, SOURCES, PLACES, shift=1) else [pytest.mark.nightly])],
+        )
+        for of in SOURCES
+        for to in PLACES
+    ],
+)
+"""Each store once as a source and once as a destination, of another; all pairs at night."""
 every_source = pytest.mark.parametrize("of", SOURCES)
 every_destination = pytest.mark.parametrize("to", PLACES)
 
@@ -132,8 +147,7 @@ def expected(digits_and_photos: dict[str, bytes], tmp_path_factory: pytest.TempP
 
 
 @pytest.mark.slow
-@every_destination
-@every_source
+@every_pair
 def test_digits_and_photos_have_the_same_hashes_through_every_pair(
     request: pytest.FixtureRequest, digits_and_photos: dict[str, bytes], expected: dict[str, dict[str, str]], of: Any, to: Any
 ) -> None:
