@@ -11,6 +11,7 @@ from tests.converter.formats import test_matrix_services
 from tests.converter.formats.test_matrix import SOURCES
 
 from dataprep_api.spec import Source
+from dataprep_converter.formats.registry import FORMATS
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins
 from dataprep_converter.tools.verification import verify
