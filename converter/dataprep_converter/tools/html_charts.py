@@ -11,7 +11,7 @@ _BINS: Final = 40
 _WIDTH: Final = 320
 _HEIGHT: Final = 56
 _MOST_LABELS: Final = 10
-"""Up to so many integers are labelled individually below the bars."""
+"""At most this many integers are labelled individually below the bars."""
 _LONG: Final = 1e7
 _BRIEF: Final = 1e5
 _TAIL: Final = 30
@@ -48,12 +48,12 @@ class Axis:
 
 def axis(numbers: Sequence[Mapping[str, Any]], *, is_whole: bool) -> Axis | None:
     """The axis for the numbers of all splits, or None if there are none. Logarithmic if a few large values would squash all others."""
-    there = [each for each in numbers if each["min"] is not None and each["histogram"]]
-    if not there:
+    present = [each for each in numbers if each["min"] is not None and each["histogram"]]
+    if not present:
         return None
-    low, high = min(each["min"] for each in there), max(each["max"] for each in there)
-    most = max(each["quantiles"]["0.95"] for each in there)
-    least = min((bucket[0] for each in there for bucket in each["histogram"] if bucket[0] > 0), default=0.0)
+    low, high = min(each["min"] for each in present), max(each["max"] for each in present)
+    most = max(each["quantiles"]["0.95"] for each in present)
+    least = min((bucket[0] for each in present for bucket in each["histogram"] if bucket[0] > 0), default=0.0)
     if low >= 0 and least > 0 and high > _TAIL * max(most, least):
         return Axis(low=least, high=high, bins=_BINS, is_log=True)
     if is_whole:
@@ -133,16 +133,16 @@ def bar(share: float, *, color: int, title: str) -> str:
 def stacked(parts: Sequence[tuple[str, float]]) -> str:
     """One bar for all splits, each as wide as its share."""
     total = sum(value for _, value in parts) or 1.0
-    drawn: list[str] = []
+    bars: list[str] = []
     left = 0.0
     for number, (name, value) in enumerate(parts):
         width = 1000 * value / total
         title = text(f"{name}: {value:,.0f} ({value / total:.1%})")
-        drawn.append(
+        bars.append(
             f'<rect class="c{number % 6}" x="{left:.2f}" width="{max(0.0, width - 2):.2f}" height="14"><title>{title}</title></rect>'
         )
         left += width
-    return f'<svg class="stacked" viewBox="0 0 1000 14" preserveAspectRatio="none" role="img" aria-label="Shares of the splits">{"".join(drawn)}</svg>'
+    return f'<svg class="stacked" viewBox="0 0 1000 14" preserveAspectRatio="none" role="img" aria-label="Shares of the splits">{"".join(bars)}</svg>'
 
 
 def short(value: float | None) -> str:

@@ -86,9 +86,9 @@ def _warnings(statistics: Document | None, manifest: Manifest) -> Iterator[str]:
     if statistics is None:
         yield '<section class="notice"><p>This data set has no statistics: it was made by an older version of dataprep.</p></section>'
         return
-    found = statistics["warnings"]
-    if found:
-        items = "".join(f"<li>{text(warning)}</li>" for warning in found)
+    warnings = statistics["warnings"]
+    if warnings:
+        items = "".join(f"<li>{text(warning)}</li>" for warning in warnings)
         yield f'<section class="notice warn"><h2>Splits differ</h2><ul>{items}</ul></section>'
     elif len([split for split in manifest.splits if split.records]) > 1:
         yield '<section class="notice good"><p>The splits have the same classes, ranges and distributions, as far as their sizes tell.</p></section>'
@@ -114,10 +114,10 @@ def _balance(statistics: Document | None) -> Iterator[str]:
     splits = statistics["splits"]
     for label in sorted({label for split in splits.values() for label in split["classes"]}):
         by_split = {name: {each["class"]: each for each in split["classes"].get(label, [])} for name, split in splits.items()}
-        classes = list({found: each for split in by_split.values() for found, each in split.items()}.values())
+        classes = list({key: each for split in by_split.values() for key, each in split.items()}.values())
         # Of many classes the most frequent are shown; the remaining ones keep their numeric order.
         totals = {each["class"]: sum(split.get(each["class"], {}).get("count", 0) for split in by_split.values()) for each in classes}
-        kept = set(sorted(totals, key=lambda found: -totals[found])[:_CLASSES])
+        kept = set(sorted(totals, key=lambda key: -totals[key])[:_CLASSES])
         shown = [each for each in classes if each["class"] in kept]
         most = max((each["share"] for split in by_split.values() for each in split.values()), default=1.0) or 1.0
         rows = "".join(_class_row(each, by_split, most=most) for each in shown)
@@ -131,30 +131,30 @@ def _balance(statistics: Document | None) -> Iterator[str]:
         )
 
 
-def _class_row(found: Mapping[str, Any], by_split: Mapping[str, Mapping[Any, Mapping[str, Any]]], *, most: float) -> str:
+def _class_row(class_: Mapping[str, Any], by_split: Mapping[str, Mapping[Any, Mapping[str, Any]]], *, most: float) -> str:
     cells: list[str] = []
     for number, (name, classes) in enumerate(by_split.items()):
-        count, share = classes.get(found["class"], {}).get("count", 0), classes.get(found["class"], {}).get("share", 0)
+        count, share = classes.get(class_["class"], {}).get("count", 0), classes.get(class_["class"], {}).get("share", 0)
         bar = charts.bar(share / most, color=number % _COLORS, title=f"{name}: {count:,} ({share:.2%})")
         absent = ' class="absent"' if not count else ""
         cells.append(f"<td{absent}>{bar}<span>{count:,}</span><small>{share:.1%}</small></td>")
-    return f'<tr><th scope="row">{_class(found)}</th>{"".join(cells)}</tr>'
+    return f'<tr><th scope="row">{_class(class_)}</th>{"".join(cells)}</tr>'
 
 
-def _class(found: Mapping[str, Any]) -> str:
-    if "name" in found:
-        return f'<span class="number">{text(found["class"])}</span> {text(_cut(found["name"]))}'
-    return text(_cut(str(found["class"])))
+def _class(class_: Mapping[str, Any]) -> str:
+    if "name" in class_:
+        return f'<span class="number">{text(class_["class"])}</span> {text(_cut(class_["name"]))}'
+    return text(_cut(str(class_["class"])))
 
 
 def _contact_sheet(sheet: ContactSheet, manifest: Manifest) -> Iterator[str]:
     names = manifest.labels.get(sheet.label or "", [])
     small = ' class="pixels"' if sheet.is_small else ""
     rows: list[str] = []
-    for found in sorted(sheet.groups, key=lambda each: (each is None, each if isinstance(each, int) else 0)):
-        images = "".join(f'<img{small} src="{escape(uri, quote=True)}" alt="">' for uri in sheet.groups[found])
-        known = {"class": found} | ({"name": names[found]} if isinstance(found, int) and 0 <= found < len(names) else {})
-        caption = f"<figcaption>{_class(known)}</figcaption>" if found is not None else ""
+    for group in sorted(sheet.groups, key=lambda each: (each is None, each if isinstance(each, int) else 0)):
+        images = "".join(f'<img{small} src="{escape(uri, quote=True)}" alt="">' for uri in sheet.groups[group])
+        known = {"class": group} | ({"name": names[group]} if isinstance(group, int) and 0 <= group < len(names) else {})
+        caption = f"<figcaption>{_class(known)}</figcaption>" if group is not None else ""
         rows.append(f"<figure>{caption}<div>{images}</div></figure>")
     skipped = f" {sheet.skipped:,} images could not be shown." if sheet.skipped else ""
     yield (
@@ -186,16 +186,16 @@ def _card(feature: Mapping[str, Any], by_split: Mapping[str, Mapping[str, Any]])
     badges = [badge for badge, there in (("label", feature["label"]), ("sequence", feature["sequence"]), ("raw", feature["raw"])) if there]
     kind = f"{text(feature['dtype'])}{f' [{shape}]' if shape else ''}"
     head = f"<h3>{text(feature['name'])}</h3><p class='kind'>{kind}{''.join(f' <em>{badge}</em>' for badge in badges)}</p>"
-    found: list[str] = []
+    blocks: list[str] = []
     if any("histogram" in each for each in by_split.values()):
-        found.append(_numbers({name: each for name, each in by_split.items() if "histogram" in each}, feature, what="values"))
+        blocks.append(_numbers({name: each for name, each in by_split.items() if "histogram" in each}, feature, what="values"))
     for key, what in (("lengths", "bytes"), ("sizes", "values in a record")):
         if any(key in each for each in by_split.values()):
-            found.append(_numbers({name: each[key] | {"count": each["count"], "missing": each["missing"]} for name, each in by_split.items() if key in each}, feature, what=what))  # fmt: skip
+            blocks.append(_numbers({name: each[key] | {"count": each["count"], "missing": each["missing"]} for name, each in by_split.items() if key in each}, feature, what=what))  # fmt: skip
     if _is_worth_a_list(by_split, feature):
-        found.append(_top(by_split, feature))
+        blocks.append(_top(by_split, feature))
     notes = _notes(by_split)
-    return f'<article class="card">{head}{"".join(found)}{notes}</article>'
+    return f'<article class="card">{head}{"".join(blocks)}{notes}</article>'
 
 
 def _is_worth_a_list(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, Any]) -> bool:
@@ -223,12 +223,12 @@ def _numbers(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, An
     is_constant = len({value for each in by_split.values() for value in (each["min"], each["max"]) if value is not None}) < 2
     if on is None or is_constant:
         return table
-    drawn = "".join(
+    histograms = "".join(
         charts.histogram(charts.binned(each["histogram"], on), on, color=number % _COLORS, name=f"{feature['name']} in {name}")
         for number, (name, each) in enumerate(by_split.items())
         if each["histogram"]
     )
-    return f'<div class="plot">{drawn}{charts.scale(on)}</div>{table}'
+    return f'<div class="plot">{histograms}{charts.scale(on)}</div>{table}'
 
 
 def _top(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, Any]) -> str:
@@ -285,9 +285,9 @@ def _records(manifest: Manifest, records: Sequence[Mapping[str, Any]]) -> Iterat
 def _value(values: Any) -> str:
     if values is None:
         return '<span class="note">none</span>'
-    found = values if isinstance(values, list) else [values]
-    more = f' <span class="note">… {len(found):,} values</span>' if len(found) > _VALUES else ""
-    return ", ".join(_one(value) for value in found[:_VALUES]) + more
+    items = values if isinstance(values, list) else [values]
+    more = f' <span class="note">… {len(items):,} values</span>' if len(items) > _VALUES else ""
+    return ", ".join(_one(value) for value in items[:_VALUES]) + more
 
 
 def _one(value: Any) -> str:
@@ -344,7 +344,7 @@ def text_block(value: str) -> str:
     return "\n".join(text(line) for line in value.split("\n"))
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
+# --- text -------------------------------------------------------------------------------------------------------------
 
 
 def size(count: int) -> str:

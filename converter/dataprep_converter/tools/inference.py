@@ -130,10 +130,8 @@ def _from_data_set(uri: str, access: Access) -> _Draft | None:
         return None
     manifest = folder.manifest(success)
     columns = ", ".join(feature["name"] for feature in manifest.features)
-    counted = f"{manifest.records_out} records in {len(manifest.files)} files of the format {manifest.format}"
-    return _Draft(
-        "dataset", {"uri": uri, "digest": manifest.digest}, notes=[f"{uri}: a finished data set, {counted}", f"columns: {columns}"]
-    )
+    size = f"{manifest.records_out} records in {len(manifest.files)} files of the format {manifest.format}"
+    return _Draft("dataset", {"uri": uri, "digest": manifest.digest}, notes=[f"{uri}: a finished data set, {size}", f"columns: {columns}"])
 
 
 def _from_files(uri: str, access: Access) -> _Draft:
@@ -202,16 +200,16 @@ def _by_uri(uri: str, listing: _Listing, access: Access) -> _Draft:  # noqa: ARG
 
 def _csv(uri: str, listing: _Listing, access: Access) -> _Draft:
     head = _head(listing.chosen[0], access)
-    written = dialect(head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1])
+    layout = dialect(head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1])
     source: dict[str, Any] = {"uris": listing.uris(uri)}
     notes = []
-    if written.delimiter != ",":
-        source["delimiter"] = written.delimiter
-    if written.header:
+    if layout.delimiter != ",":
+        source["delimiter"] = layout.delimiter
+    if layout.header:
         source["header"] = True
-    elif written.first_is_foreign:
+    elif layout.first_is_foreign:
         source["skipLines"] = 1
-        notes.append(f"the first line is not a row like the others: {','.join(written.rows[0])[:100]}")
+        notes.append(f"the first line is not a row like the others: {','.join(layout.rows[0])[:100]}")
     return _Draft(listing.kind, source, notes=notes)
 
 
@@ -282,7 +280,7 @@ _DRAFTS: Final = {"csv": _csv, "images": _images, "idx": _idx, "numpy": _numpy}
 """Sources that need more fields than the URI."""
 
 
-# --- what is in it ------------------------------------------------------------------------------------------------
+# --- contents -----------------------------------------------------------------------------------------------------
 
 
 def _add_contents(draft: _Draft, chosen: Sequence[_File], access: Access) -> None:
@@ -341,8 +339,8 @@ def _by_subset(units: UnitTable) -> str:
     counts: dict[str, int] = {}
     for row in units.table.select(["subset", "records"]).to_pylist():
         counts[str(row["subset"])] = counts.get(str(row["subset"]), 0) + int(row["records"])
-    named = [f"{subset} {count:,}" for subset, count in counts.items() if subset]
-    return f": {', '.join(named)}" if named else ""
+    parts = [f"{subset} {count:,}" for subset, count in counts.items() if subset]
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def _choose_columns(draft: _Draft, schema: pa.Schema, columns: Sequence[str], default_label: str, records: pa.RecordBatch | None) -> None:

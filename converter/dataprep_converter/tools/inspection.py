@@ -115,9 +115,9 @@ def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, c
         uri = folder.at(file.file)
         with access.store(uri).open(uri) as source:
             format_ = decoder(manifest)
-            found = [format_.parse(record) for _, record in itertools.islice(format_.read(source.stream()), count)]
-        if found:
-            return found
+            records = [format_.parse(record) for _, record in itertools.islice(format_.read(source.stream()), count)]
+        if records:
+            return records
     return []
 
 
@@ -125,14 +125,14 @@ def listing(uri: str, access: Access, *, stream: TextIO) -> None:
     """Lists every visible file below a folder, or a single file, in the columns of `hdfs dfs -ls`. A dash stands for what the store doesn't
     know.
     """
-    found = [entry for _, entry in sorted(OutputFolder(uri, access).visible(), key=lambda each: each[0])]
-    if found:
-        stream.write(f"Found {len(found)} items\n")
+    entries = [entry for _, entry in sorted(OutputFolder(uri, access).visible(), key=lambda each: each[0])]
+    if entries:
+        stream.write(f"Found {len(entries)} items\n")
     elif (file := access.store(uri).stat(uri)) is not None:
-        found = [file]
+        entries = [file]
     else:
         raise NotFound(f"{uri} holds no visible files.", uri=uri)
-    stream.writelines(f"{one_line(line)}\n" for line in _columns(found))
+    stream.writelines(f"{one_line(line)}\n" for line in _columns(entries))
 
 
 def _columns(entries: Sequence[Entry]) -> Iterator[str]:
@@ -176,8 +176,8 @@ def _files(manifest: Manifest) -> Table:
 
 
 def _label_names(manifest: Manifest) -> dict[str, list[str]]:
-    counted = {label for split in manifest.splits for label in split.label_counts}
-    return {label: manifest.labels.get(label, []) for label in sorted(counted)}
+    labels = {label for split in manifest.splits for label in split.label_counts}
+    return {label: manifest.labels.get(label, []) for label in sorted(labels)}
 
 
 def _histogram(manifest: Manifest, label: str, names: list[str]) -> Table:
@@ -191,9 +191,9 @@ def _histogram(manifest: Manifest, label: str, names: list[str]) -> Table:
         table.add_column(split.name, justify="right")
     table.add_column("all")
     for name in classes[:50]:
-        named = f"{name} {one_line(names[int(name)])}" if 0 <= int(name) < len(names) else name
+        class_name = f"{name} {one_line(names[int(name)])}" if 0 <= int(name) < len(names) else name
         bar = "█" * math.ceil(_BAR * totals[name] / most)
-        table.add_row(named, *(f"{split.label_counts[label].get(name, 0):,}" for split in splits), bar)
+        table.add_row(class_name, *(f"{split.label_counts[label].get(name, 0):,}" for split in splits), bar)
     if len(classes) > 50:
         table.add_row(f"… and {len(classes) - 50} more", *("" for _ in splits), "")
     return table

@@ -74,10 +74,10 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
         raise BadSpec(f"The job is not the one that made run {data_set.folder.run_id}.")
     check_versions(head, job_of_run.spec, uri)
     if plan.head.code_sha256 is not None and job_of_run.spec.code is None:
-        raise BadSpec("The job used code of its own (spec.code), which isn't kept beside the data set; give the job's file: --job.")
-    kept = list(data_set.reports(plan))
-    broken = [shard for shard, report in zip(shards(plan.head), kept, strict=True) if report is None]
-    copies = data_set.foreign(plan, [report for report in kept if report is not None])
+        raise BadSpec("The job used its own code (spec.code), which isn't stored with the data set; give the job's file: --job.")
+    reports = list(data_set.reports(plan))
+    broken = [shard for shard, report in zip(shards(plan.head), reports, strict=True) if report is None]
+    copies = data_set.foreign(plan, [report for report in reports if report is not None])
     if not broken and not copies and not others:
         return RepairResult(data_set.manifest_sha256(), shards=[], other_faults=[])
     _check_inputs(broken, plan, access)
@@ -89,7 +89,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     data_set.claim()
     for path in copies:
         folder.delete(path)
-        others.append(f"{path} was a copy of a shard, and is removed")
+        others.append(f"{path} was a copy of a shard and has been removed")
     for shard in broken:
         folder.delete(names.report_file(folder.run_id, shard.number))
     if broken and _needs_generated_files(plan, folder):
@@ -114,13 +114,13 @@ class _DamagedDataSet:
 
     def job(self, given: DataPrepJob | None) -> DataPrepJob:
         """The job that made the data set, with this folder as its output. Raises BadSpec if it is unknown or differs from `given`."""
-        written = self.manifest or self._unverified
-        if written is not None and written.encoding_version != run_id.ENCODING_VERSION:
+        manifest = self.manifest or self._unverified
+        if manifest is not None and manifest.encoding_version != run_id.ENCODING_VERSION:
             raise BadSpec(
-                f"{self.uri} was made by a dataprep whose records have other bytes (encoding {written.encoding_version}, this one has "
-                f"{run_id.ENCODING_VERSION}); repair it with dataprep {written.tools.get('dataprep', 'of that time')}."
+                f"{self.uri} was made by a release that encodes records differently (encoding {manifest.encoding_version}, this one has "
+                f"{run_id.ENCODING_VERSION}); repair it with dataprep {manifest.tools.get('dataprep', 'of that time')}."
             )
-        known = written.content if written is not None and crosscheck.content_is_of(self.folder.run_id, written) else None
+        known = manifest.content if manifest is not None and crosscheck.content_is_of(self.folder.run_id, manifest) else None
         if given is not None:
             _check_same(run_id.content(given.spec), known, self.folder.run_id)
             return given.model_copy(update={"spec": _at(given.spec, self.uri)})
@@ -130,12 +130,12 @@ class _DamagedDataSet:
             )
         if lacks_something(known):
             raise BadSpec(
-                f"The job of {self.uri} had credentials in its texts, which aren't kept beside the data set; give the job's file: --job."
+                f"The job of {self.uri} contained credentials, which aren't stored with the data set; give the job's file: --job."
             )
         if run_id.as_stored(known) != known:
             raise BadSpec(
-                f"{self.uri} was made by a release that kept credentials of its job in the manifest, and this one makes no such run. Set "
-                "output.overwrite: Always, which makes it anew without them."
+                f"{self.uri} was made by a release that stored the job's credentials in the manifest, which this one doesn't do. Set "
+                "output.overwrite: Always to make it again without them."
             )
         written_job: dict[str, Any] = {
             "apiVersion": API_VERSION,
@@ -161,7 +161,7 @@ class _DamagedDataSet:
         with self._new_plan(job) as new:
             if new.plan.head.run_id != self.folder.run_id:
                 raise InputChanged(
-                    f"The plan of {self.uri} is damaged, and the inputs ({', '.join(job.spec.data.inputs())}) are not those of run {self.folder.run_id} any more."
+                    f"The plan of {self.uri} is damaged, and the inputs ({', '.join(job.spec.data.inputs())}) are no longer those of run {self.folder.run_id}."
                 )
             if new.tables.made is not None:
                 self.folder.put_made(new.tables.made)
@@ -172,12 +172,12 @@ class _DamagedDataSet:
         """A new plan by the original rule versions. If the manifest that records them is gone too, tries those of this release, then the
         oldest.
         """
-        written = self.manifest or self._unverified
-        if written is not None:
-            fault = run_id.fault_of_versions(written.parts, job.spec)
+        manifest = self.manifest or self._unverified
+        if manifest is not None:
+            fault = run_id.fault_of_versions(manifest.parts, job.spec)
             if fault is not None:
                 raise BadSpec(f"{self.uri} (run {self.folder.run_id}) {fault}.")
-            return make_plan(job.spec, self._access, parts=written.parts)
+            return make_plan(job.spec, self._access, parts=manifest.parts)
         new = make_plan(job.spec, self._access)
         if new.plan.head.run_id != self.folder.run_id and new.plan.head.parts and run_id.fault_of_versions({}, job.spec) is None:
             new.close()
@@ -188,7 +188,7 @@ class _DamagedDataSet:
         """Restores files that the reader generated while planning and the commit step removed. Raises InputChanged if they would differ."""
         with self._new_plan(job) as new:
             if new.plan.head.run_id != self.folder.run_id or new.tables.made is None:
-                raise InputChanged(f"The inputs ({', '.join(job.spec.data.inputs())}) are not those of run {self.folder.run_id} any more.")
+                raise InputChanged(f"The inputs ({', '.join(job.spec.data.inputs())}) are no longer those of run {self.folder.run_id}.")
             self.folder.put_made(new.tables.made)
 
     def reports(self, plan: Plan) -> Iterator[ShardReport | None]:
@@ -228,8 +228,8 @@ class _DamagedDataSet:
             return ["_SUCCESS is missing or was changed"]
         if self.manifest is None:
             return [f"{names.manifest_file(self.folder.run_id)} is missing or was changed"]
-        found = [*metadata_faults(self.manifest, self.folder), *crosscheck.faults(self.manifest, self.success, self.folder, self._access)]
-        return [fault.text for fault in found]
+        faults = [*metadata_faults(self.manifest, self.folder), *crosscheck.faults(self.manifest, self.success, self.folder, self._access)]
+        return [fault.text for fault in faults]
 
     def manifest_sha256(self) -> str:
         """The SHA-256 of the existing manifest."""
@@ -248,16 +248,16 @@ class _DamagedDataSet:
     def _manifest(self) -> Manifest | None:
         """The manifest, if it is the one that `_SUCCESS` names; without `_SUCCESS`, if it is consistent."""
         path = names.manifest_file(self.folder.run_id)
-        written = self.folder.read(path)
+        content = self.folder.read(path)
         try:
-            found = self.folder.parsed(Manifest, path, written or b"")
+            manifest = self.folder.parsed(Manifest, path, content or b"")
         except ValidationError:
             return None
-        self._unverified = found
-        is_named = self.success is not None and hashlib.sha256(written or b"").hexdigest() == self.success.sha256
-        if found.run_id != self.folder.run_id or next(crosscheck.manifest_faults(found, self.folder), None) is not None:
+        self._unverified = manifest
+        is_named = self.success is not None and hashlib.sha256(content or b"").hexdigest() == self.success.sha256
+        if manifest.run_id != self.folder.run_id or next(crosscheck.manifest_faults(manifest, self.folder), None) is not None:
             return None
-        return found if is_named or self.success is None or self.success.run_id != self.folder.run_id else None
+        return manifest if is_named or self.success is None or self.success.run_id != self.folder.run_id else None
 
     def _is_whole(self, report: ShardReport, listed: dict[str, Entry]) -> bool:
         """Whether a shard and its companions have the bytes that the report describes."""
@@ -288,18 +288,18 @@ def _success(folder: OutputFolder) -> Success | None:
 
 
 def _run_id(folder: OutputFolder, success: Success | None) -> str:
-    """The run whose data set this is: of those that are named, the one that has files here. Raises NotFound."""
-    named = [success.run_id] if success is not None else []
+    """The run that made the data set: the first of those in `_SUCCESS`, OWNER and the folder that has files here. Raises NotFound."""
+    run_ids = [success.run_id] if success is not None else []
     owner = folder.read(names.OWNER)
     try:
-        named += [folder.parsed(Owner, names.OWNER, owner).run_id] if owner is not None else []
+        run_ids += [folder.parsed(Owner, names.OWNER, owner).run_id] if owner is not None else []
     except ValidationError:
         logger.warning("%s is damaged", folder.at(names.OWNER))
     runs = folder.runs()
-    for each in [*named, *runs]:
+    for each in [*run_ids, *runs]:
         if each in runs:
             return each
-    raise NotFound(f"{folder.uri} holds nothing of a run of dataprep: there is no data set to repair.", uri=folder.uri)
+    raise NotFound(f"{folder.uri} holds no files of a dataprep run: there is no data set to repair.", uri=folder.uri)
 
 
 def _at(spec: Any, uri: str) -> Any:
@@ -321,8 +321,8 @@ def _plain(value: Any) -> Any:
 
 
 def _needs_generated_files(plan: Plan, folder: RunFolder) -> bool:
-    made = folder.at(names.made_folder(folder.run_id))
-    return any(str(uri).startswith(made) for uri in plan.units.table["uri"].unique().to_pylist())
+    generated = folder.at(names.made_folder(folder.run_id))
+    return any(str(uri).startswith(generated) for uri in plan.units.table["uri"].unique().to_pylist())
 
 
 def _check_inputs(broken: Iterable[Shard], plan: Plan, access: Access) -> None:
@@ -342,16 +342,16 @@ def _check_inputs(broken: Iterable[Shard], plan: Plan, access: Access) -> None:
     if changed:
         more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
         raise InputChanged(
-            f"{len(changed)} inputs of the broken shards have changed or are gone since they were planned: {', '.join(changed[:_MOST_NAMED])}{more}. "
-            "Nothing was touched. Put them back, or run the job again as a new one.",
+            f"{len(changed)} inputs of the broken shards have changed or disappeared since they were planned: {', '.join(changed[:_MOST_NAMED])}{more}. "
+            "Nothing was changed. Restore them, or run the job again as a new one.",
             uri=changed[0],
         )
 
 
 def _units_of(shard: Shard, plan: Plan) -> list[int]:
     selection = selection_of(shard, plan)
-    found: set[int] = set()
+    units: set[int] = set()
     for samples in selection.chunks(shard.first, shard.records, size=_CHUNK):
         index, _ = plan.units.locate(samples)
-        found.update(np.unique(index).tolist())
-    return sorted(found)
+        units.update(np.unique(index).tolist())
+    return sorted(units)

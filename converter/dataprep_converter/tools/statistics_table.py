@@ -39,36 +39,36 @@ def _table(rows: list[tuple[str, str, Mapping[str, Any]]]) -> Table:
     for column in ("count", "missing", "min", "median", "mean", "deviation", "max"):
         table.add_column(column, justify="right")
     table.add_column("most frequent")
-    for name, split, found in rows[:_ROWS]:
-        of, numbers = _numbers(found)
-        shown = [
+    for name, split, feature in rows[:_ROWS]:
+        of, numbers = _numbers(feature)
+        cells = [
             numbers.get("min"),
             numbers.get("quantiles", {}).get("0.5"),
             numbers.get("mean"),
             numbers.get("deviation"),
             numbers.get("max"),
         ]
-        table.add_row(one_line(name), of, split, f"{found['count']:,}", f"{found['missing']:,}", *map(short, shown), _frequent(found))
+        table.add_row(one_line(name), of, split, f"{feature['count']:,}", f"{feature['missing']:,}", *map(short, cells), _frequent(feature))
     if len(rows) > _ROWS:
         table.add_row(f"… and {len(rows) - _ROWS} more", *[""] * 10)
     return table
 
 
-def _numbers(found: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def _numbers(feature: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """The numbers to show: of the values, or of the lengths of byte strings."""
-    if "histogram" in found:
-        return "values", found
-    return ("bytes", found["lengths"]) if "lengths" in found else ("", {})
+    if "histogram" in feature:
+        return "values", feature
+    return ("bytes", feature["lengths"]) if "lengths" in feature else ("", {})
 
 
-def _frequent(found: Mapping[str, Any]) -> str:
+def _frequent(feature: Mapping[str, Any]) -> str:
     """The three most frequent values, if any occurs more than once."""
-    top = found.get("top", [])[:3]
+    top = feature.get("top", [])[:3]
     if not top or top[0]["count"] < 2:
         return ""
-    each = found["sampledEvery"]
-    shown = (f"{one_line(_cut(str(value['value'])))} ({value['count'] * each / max(1, found['values']):.0%})" for value in top)
-    return ", ".join(shown)
+    each = feature["sampledEvery"]
+    values = (f"{one_line(_cut(str(value['value'])))} ({value['count'] * each / max(1, feature['values']):.0%})" for value in top)
+    return ", ".join(values)
 
 
 def _cut(value: str) -> str:

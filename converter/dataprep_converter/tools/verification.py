@@ -43,8 +43,8 @@ def verify(uri: str, access: Access, *, expect: str | None = None, every_record:
     SHA-256 or its digest over the files; with `every_record` all records are parsed.
     """
     verification = Verification(uri, access, expect=expect)
-    with closing(verification.faults(every_record=every_record)) as found:
-        first = next(found, None)
+    with closing(verification.faults(every_record=every_record)) as faults:
+        first = next(faults, None)
     if first is not None:
         raise NotWhole(f"{uri}: {first.text}.")
     return verification.manifest
@@ -84,10 +84,10 @@ def shard_faults(
     check = _ShardCheck(manifest, folder, access, every_record, stop)
     threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="verify")
     try:
-        there = [number for number, file in enumerate(manifest.files) if file.file in listed]
-        for found in threads.map(lambda number: check.fault(number, listed[manifest.files[number].file]), there):
-            if found is not None:
-                yield found
+        present = [number for number, file in enumerate(manifest.files) if file.file in listed]
+        for fault in threads.map(lambda number: check.fault(number, listed[manifest.files[number].file]), present):
+            if fault is not None:
+                yield fault
     finally:
         # Neither the first fault nor Ctrl-C waits for the remaining files.
         stop.set()
@@ -97,10 +97,10 @@ def shard_faults(
 def metadata_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]:
     """Faults of the files other than data."""
     for file in manifest.metadata:
-        found = folder.read(file.file)
-        if found is None:
+        content = folder.read(file.file)
+        if content is None:
             yield Fault(file.file, f"{file.file} is missing")
-        elif (sha256 := hashlib.sha256(found).hexdigest()) != file.sha256:
+        elif (sha256 := hashlib.sha256(content).hexdigest()) != file.sha256:
             yield Fault(file.file, f"{file.file} has SHA-256 {sha256} instead of {file.sha256}")
 
 
@@ -134,12 +134,12 @@ class _ShardCheck:
     def fault(self, number: int, entry: Entry) -> Fault | None:
         """The first fault of a file: a broken record with its offset, else a wrong count, schema or digest. None if it has none."""
         file = self.manifest.files[number]
-        found = self._read(file)
+        fault = self._read(file)
         if entry.size != file.size:
             size = f"{file.file} has {entry.size} bytes instead of {file.size}"
-            return Fault(file.file, f"{size}; {found}" if found else size)
-        if found is not None:
-            return Fault(file.file, found)
+            return Fault(file.file, f"{size}; {fault}" if fault else size)
+        if fault is not None:
+            return Fault(file.file, fault)
         for companion in file.companions:
             content = self.folder.read(companion.file) or b""
             sha256 = hashlib.sha256(content).hexdigest()
@@ -189,10 +189,10 @@ def _records(format_: Decoder, pieces: Iterable[bytes], wanted: Sequence[int]) -
         return
     first = 0
     for block in format_.blocks(pieces):
-        here = wanted[bisect_left(wanted, first) : bisect_left(wanted, first + len(block))]
-        for number in here:
+        in_block = wanted[bisect_left(wanted, first) : bisect_left(wanted, first + len(block))]
+        for number in in_block:
             yield block.offset_of(number - first), block.record(number - first)
-        yield len(block) - len(here), None
+        yield len(block) - len(in_block), None
         first += len(block)
 
 

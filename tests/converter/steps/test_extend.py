@@ -498,7 +498,7 @@ def test_a_data_set_with_a_credential_in_its_manifest_is_extended_without_it(tmp
     old = manifest(tmp_path / "out").run_id
     assert b"s3cr3t" in (tmp_path / f"out/_dataprep/{old}/manifest.json").read_bytes()
     next((tmp_path / "out").glob("train*")).unlink()
-    with pytest.raises(BadSpec, match="made by a release that kept credentials of its job in the manifest, and this one makes no such run"):
+    with pytest.raises(BadSpec, match="made by a release that stored the job's credentials in the manifest, which this one doesn't do"):
         repair.repair(str(tmp_path / "out"), Access())
     with monkeypatch.context() as older:
         older.setattr(run_id, "concealed", lambda value: value)
@@ -516,7 +516,7 @@ def test_a_data_set_whose_manifest_lacks_a_credential_is_repaired_by_its_job(tmp
     made(with_a_secret(tmp_path))
     before = visible(tmp_path / "out")
     next((tmp_path / "out").glob("train*")).unlink()
-    with pytest.raises(BadSpec, match="had credentials in its texts, which aren't kept beside the data set; give the job's file: --job"):
+    with pytest.raises(BadSpec, match="contained credentials, which aren't stored with the data set; give the job's file: --job"):
         repair.repair(str(tmp_path / "out"), Access())
     repair.repair(str(tmp_path / "out"), Access(), job=with_a_secret(tmp_path))
     assert visible(tmp_path / "out") == before
