@@ -1,4 +1,4 @@
-"""CPU or GPU: on which nodes converter pods land, and what the status says if there is none."""
+"""CPU or GPU: where converter pods are scheduled, and what the status says if no node fits."""
 
 from collections.abc import Iterator
 

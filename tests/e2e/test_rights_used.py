@@ -30,7 +30,7 @@ def asked(cluster: Cluster, operator: Installation) -> list[Use]:
         found = list(uses(cluster.audited(), since=sharing.began()))
     except NotSupported as exc:
         unavailable(str(exc))
-    assert found, "no operator has asked for anything: is this the operator's account?"
+    assert found, "no operator has made any request: is this the operator's account?"
     return found
 
 

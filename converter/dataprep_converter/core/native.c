@@ -248,7 +248,7 @@ WITH_AVX2 static void add_sums_widely(const uint8_t *bytes, int64_t count, uint6
     uint64_t firsts[4];
     uint32_t seconds[8];
     for (int64_t some; count > 0; count -= some, bytes += some) {
-        some = count < 1 << 18 ? count : 1 << 18; /* up to so many bytes, a lane's sum of squares fits into 32 bits */
+        some = count < 1 << 18 ? count : 1 << 18; /* for up to 2^18 bytes, a lane's sum of squares fits into 32 bits */
         __m256i first = zero, second = zero;
         for (int64_t at = 0; at < some; at += VECTOR) {
             __m256i values = _mm256_loadu_si256((const __m256i *)(bytes + at));
@@ -312,7 +312,7 @@ void byte_sums(const uint8_t *bytes, int64_t count, int64_t is_wide, uint64_t *s
 #endif
     (void)is_wide;
     while (count > 0) {
-        int64_t some = count < 1 << 15 ? count : 1 << 15; /* the sum of so many squares fits into 32 bits */
+        int64_t some = count < 1 << 15 ? count : 1 << 15; /* the squares of 2^15 bytes add up to less than 2^32 */
         uint32_t first = 0, second = 0;
         for (int64_t at = 0; at < some; at++) {
             first += bytes[at];

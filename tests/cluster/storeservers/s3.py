@@ -116,7 +116,7 @@ class S3Server(OneServer):
         """Replace a bucket's policy, a JSON document; principals are access keys."""
         self.request("PUT", f"/{bucket}", query={"policy": ""}, body=policy.encode())
 
-    # -- what was written ---------------------------------------------------------------------------------------
+    # -- inspection --------------------------------------------------------------------------------------------
 
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
         """Return the bucket's keys, read from the disk."""

@@ -18,7 +18,7 @@ SERVICE = "probe.kubecluster-smoke.svc.cluster.local"
 
 def get(url: str) -> str:
     """Fetch a URL, as this pod's service account if it is the API server's."""
-    request = urllib.request.Request(url)  # noqa: S310 -- only http and https are asked for
+    request = urllib.request.Request(url)  # noqa: S310 -- only http and https URLs
     context = None
     if url.startswith("https:"):
         request.add_header("Authorization", f"Bearer {(ACCOUNT / 'token').read_text()}")

@@ -137,7 +137,7 @@ class FakeOss(OneServer):
         """Forget the requests so far."""
         self._command("requests/clear", {})
 
-    # -- what was written ---------------------------------------------------------------------------------------
+    # -- inspection --------------------------------------------------------------------------------------------
 
     def entries(self, bucket: str, prefix: str = "") -> list[OssEntry]:
         """Return the bucket's objects, sorted by key."""
